@@ -1,0 +1,124 @@
+"""Every sentence an input check can say: ``<where>: <name> must <rule>; got <value>. <What to do.>``."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isosent.errors import InputError, InputFileError, InputTypeError
+
+
+def text_list(where: str, texts: Iterable[str]) -> list[str]:
+    """Return `texts` as a list, refusing a bare string and anything that is not a string."""
+    if isinstance(texts, (str, bytes)):
+        raise InputTypeError(
+            f"{where}: texts must be a sequence of strings; got one {type(texts).__name__}. Pass [text]."
+        )
+    if not isinstance(texts, Iterable):
+        raise InputTypeError(f"{where}: texts must be a sequence of strings; got {type(texts).__name__}.")
+    listed = list(texts)
+    for i, text in enumerate(listed):
+        if not isinstance(text, str):
+            raise InputTypeError(
+                f"{where}: texts must hold strings only; got {type(text).__name__} in row {i}. "
+                "Drop that row or replace it by a string."
+            )
+    return listed
+
+
+def some_texts(where: str, texts: Iterable[str]) -> list[str]:
+    """Return `texts` as a list of at least one string."""
+    listed = text_list(where, texts)
+    if not listed:
+        raise InputError(f"{where}: texts must hold at least one text; got zero texts.")
+    return listed
+
+
+def matrix(where: str, name: str, rows: ArrayLike) -> NDArray[Any]:
+    """Return `rows` as a two-dimensional array of real numbers with at least one column; values are not looked at."""
+    array = np.asarray(rows)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{where}: {name} must hold real numbers; got dtype {array.dtype}.")
+    if array.ndim != 2:
+        raise InputError(
+            f"{where}: {name} must be 2-D of shape (n_rows, dim); got shape {array.shape}. "
+            "Reshape your data: one vector alone is vector[None, :]."
+        )
+    if array.shape[1] == 0:
+        raise InputError(f"{where}: {name} must have at least one column; got shape {array.shape}.")
+    return array
+
+
+def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -> None:
+    """Refuse NaN and infinity with the number of the first row that holds one (counted from `first_row`)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(rows.sum()):
+            return
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if bad.size:
+        row = rows[bad[0]]
+        value = "NaN" if np.isnan(row).any() else "infinity"
+        raise InputError(
+            f"{where}: {name} must be finite; got {value} in row {first_row + bad[0]} "
+            f"({bad.size} such rows). Drop or repair those rows."
+        )
+
+
+def row_weights(where: str, weights: ArrayLike, n_rows: int) -> NDArray[np.float64]:
+    """Return row weights as float64 of shape (n_rows,), finite and not negative."""
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (n_rows,):
+        raise InputError(f"{where}: weights must have shape ({n_rows},), one a row; got {array.shape}.")
+    if not (np.isfinite(array).all() and (array >= 0).all()):
+        raise InputError(f"{where}: weights must be finite and >= 0; got {array.min()} at least once.")
+    return array
+
+
+def same_dim(where: str, name: str, dim: int, expected: int) -> None:
+    """Refuse a width other than the expected one."""
+    if dim != expected:
+        raise InputError(f"{where}: {name} must have {expected} dimensions; got {dim}.")
+
+
+def fraction(where: str, name: str, value: object) -> float:
+    """Return a number in [0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) <= 1:
+        raise InputError(f"{where}: {name} must lie in [0, 1]; got {value!r}.")
+    return float(value)
+
+
+def component_count(where: str, value: object, dim: int) -> int:
+    """Return a number of components in 1 ... dim; None stands for dim."""
+    if value is None:
+        return dim
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InputError(f"{where}: n_components must be a whole number or None; got {value!r}.")
+    if not 1 <= value <= dim:
+        raise InputError(
+            f"{where}: n_components must lie in 1 ... {dim}, the dimensions of the vectors; got {int(value)}."
+        )
+    return int(value)
+
+
+def input_file(where: str, path: str | os.PathLike[str]) -> Path:
+    """Return the path of an existing regular file that is not empty."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputFileError(f"{where}: {path} must be a file; got a directory.")
+    if not path.exists():
+        raise InputFileError(f"{where}: {path} must exist; got no such file.")
+    if path.is_file() and path.stat().st_size == 0:
+        raise InputFileError(f"{where}: {path} must not be empty; got 0 bytes.")
+    return path
+
+
+def input_folder(where: str, path: str | os.PathLike[str]) -> Path:
+    """Return the path of an existing folder."""
+    path = Path(path)
+    if not path.is_dir():
+        got = "a file" if path.exists() else "no such folder"
+        raise InputFileError(f"{where}: {path} must be a folder; got {got}.")
+    return path

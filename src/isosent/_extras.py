@@ -1,0 +1,38 @@
+"""The one door to optional packages."""
+
+import importlib
+from types import ModuleType
+
+from isosent.errors import MissingExtraError
+
+_EXTRA_OF = {"torch": "plm", "transformers": "plm"}
+
+
+def require(package: str) -> ModuleType:
+    """Import an optional package, or say which extra brings it.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package, one that an extra of isosent brings.
+
+    Returns
+    -------
+    module
+        The imported package.
+
+    Raises
+    ------
+    MissingExtraError
+        If the package itself is not installed. A package that is installed but fails to import for another reason
+        raises its own error.
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise MissingExtraError(
+            f"{package} is not installed. Install it with: pip install 'isosent[{_EXTRA_OF[package]}]'",
+            name=package,
+        ) from None

@@ -1,0 +1,1 @@
+"""The command line: arguments to one library call each, exit codes, progress."""

@@ -1,0 +1,83 @@
+"""The entry point: ``isosent``."""
+
+import os
+import sys
+import traceback
+import warnings
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from isosent.cli import commands, evaluate
+from isosent.cli.terminal import err
+from isosent.encoders.reference import GRAMMAR
+from isosent.errors import IsosentError, IsosentWarning
+
+EXIT_OUR_FAULT = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+_HELP = f"""Turn texts into better, smaller, comparable sentence vectors, and measure whether it helped.
+
+\b
+First steps:
+  isosent demo
+  isosent fit texts.txt --dims 128 -o model
+  isosent encode texts.txt -m model -o vectors.npy
+  isosent evaluate sts --data DIR -m model
+
+\b
+{GRAMMAR}
+
+\b
+Results go to standard output, everything else to standard error.
+Exit code: 0 done, 2 bad input, 1 our fault.
+"""
+
+app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.command()(commands.demo)
+app.command()(commands.encode)
+app.command()(commands.fit)
+app.add_typer(evaluate.app, name="evaluate")
+app.command()(commands.info)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"isosent {version('isosent')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    warnings.simplefilter("always", IsosentWarning)
+    warnings.showwarning = lambda message, category, *_: err.print(f"{_label(category)}: {message}")
+    try:
+        app()
+    except IsosentError as error:
+        err.print(f"error: {error}")
+        sys.exit(EXIT_BAD_INPUT)
+    except KeyboardInterrupt:
+        err.print("interrupted; nothing was written")
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_OUR_FAULT)
+    except Exception:
+        traceback.print_exc()
+        err.print("This is a fault of isosent, not yours. Please report it with the lines above.")
+        sys.exit(EXIT_OUR_FAULT)
+
+
+def _label(category: type[Warning]) -> str:
+    return "warning" if issubclass(category, IsosentWarning) else category.__name__

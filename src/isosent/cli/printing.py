@@ -1,0 +1,90 @@
+"""Results as people read them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from isosent.cli.terminal import out
+from isosent.demo.run import DEMO_STRENGTH, DemoReport
+from isosent.numeric.isotropy import SpaceReport
+
+_SPACE_ROWS: tuple[tuple[str, Callable[[SpaceReport], str]], ...] = (
+    ("mean cosine of random pairs", lambda space: f"{space.mean_cosine:.4f}"),
+    ("effective rank", lambda space: f"{space.effective_rank:.1f}"),
+    ("dimensions", lambda space: f"{space.dim}"),
+    ("bytes per vector", lambda space: f"{space.size_bytes}"),
+)
+
+
+def change_table(before: SpaceReport, after: SpaceReport) -> Table:
+    """Lay two vector spaces side by side.
+
+    Parameters
+    ----------
+    before, after : SpaceReport
+        The spaces.
+
+    Returns
+    -------
+    Table
+        One row a figure.
+    """
+    table = Table("", "before", "after")
+    for name, of in _SPACE_ROWS:
+        table.add_row(name, of(before), of(after))
+    return table
+
+
+def facts_table(facts: Mapping[str, Any]) -> Table:
+    """Lay out what a model is.
+
+    Parameters
+    ----------
+    facts : mapping
+        Those of a `ModelRecord`.
+
+    Returns
+    -------
+    Table
+        One row a fact, and one a fit.
+    """
+    table = Table(show_header=False, box=None)
+    for name, value in facts.items():
+        if name != "fits":
+            table.add_row(name.replace("_", " "), _plain(value))
+    for step, record in enumerate(facts["fits"], start=1):
+        table.add_row(f"fit {step}", _plain(record))
+    return table
+
+
+def print_demo(report: DemoReport) -> None:
+    """Print what the demo saw.
+
+    Parameters
+    ----------
+    report : DemoReport
+        Before and after.
+    """
+    before, after = report.before, report.after
+    table = change_table(before.space, after.space)
+    table.title = f"wordllama, {report.n_texts} sentences, whitening with strength {DEMO_STRENGTH}"
+    table.add_row(f"paraphrases found, of {report.n_paraphrased}", f"{before.n_found}", f"{after.n_found}")
+    out.print(table)
+    for query, *found in zip(report.queries, before.neighbours, after.neighbours, strict=True):
+        out.print(f"\nnearest to: {query}")
+        for label, neighbour in zip(("before", "after"), found, strict=True):
+            note = "  (same meaning)" if neighbour.same_meaning else ""
+            out.print(f"  {label:<6} {neighbour.score:5.2f}  {neighbour.text}{note}")
+    out.print(
+        f"\nWhitening fully (strength 1) would find {report.n_found_at_full_strength}: this encoder was trained on "
+        "pairs, and the sample is small.\nMeasure on your own task."
+    )
+    identical = "bit-identical vectors" if report.reloaded_identical else "DIFFERENT vectors"
+    out.print(f"Saved and loaded: {identical}. {report.elapsed_s:.1f} s in all.")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={_plain(inner)}" for name, inner in value.items()) or "none"
+    return str(value)

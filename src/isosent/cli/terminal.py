@@ -1,0 +1,71 @@
+"""What people see: results on standard output, everything else on standard error."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Task as ProgressTask
+from rich.text import Text
+
+from isosent.encoders.base import Progress as Advance
+
+out = Console(highlight=False, markup=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+
+class _Rate(TextColumn):
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def render(self, task: ProgressTask) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f} texts/s")
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator["ProgressBar"]:
+    """Show a bar with rate and remaining time while the block runs; nothing where standard error is no terminal.
+
+    Parameters
+    ----------
+    label : str
+        What is being done.
+
+    Yields
+    ------
+    ProgressBar
+        Told how much there is, it gives what is told how much is done.
+    """
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        yield ProgressBar(progress)
+
+
+class ProgressBar:
+    """A bar that is started once the amount of work is known.
+
+    Parameters
+    ----------
+    progress : Progress
+        The bars of rich.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def __call__(self, total: int) -> Advance:
+        """Start the bar.
+
+        Parameters
+        ----------
+        total : int
+            Texts in all.
+
+        Returns
+        -------
+        callable
+            Takes the number of texts done since the last call.
+        """
+        task = self._progress.add_task("", total=total)
+        return lambda done: self._progress.advance(task, done)

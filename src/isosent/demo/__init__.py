@@ -1,0 +1,1 @@
+"""The main job on a shipped sample, offline."""

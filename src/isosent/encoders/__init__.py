@@ -1,0 +1,1 @@
+"""Texts to vectors: one contract, `Encoder`, and the families that fulfil it."""

@@ -1,0 +1,139 @@
+"""What every encoder is, and the only batching loop."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import TruncationWarning
+from isosent.text.tokens import TokenIds
+
+_WINDOW = 8192
+_PROBES = ("The quick brown fox, it's 3.5 km away!", "ÉCOLE Straße naïve", "你好 мир 안녕 🙂", "  \tnew\nline  ")
+
+Progress = Callable[[int], None]
+
+
+class Encoder(ABC):
+    """Turns texts into sentence vectors.
+
+    Parameters
+    ----------
+    reference : str
+        Model reference that opens the same encoder again, without options.
+    options : mapping of str to str
+        Every option with the value in force, defaults included, so that a later default changes nothing.
+    dim : int
+        Dimensions of the vectors.
+
+    Notes
+    -----
+    A text without a single token (an empty text, or one of unknown words only) has no vector: its row is zero.
+    Special tokens such as [CLS] do not count.
+    """
+
+    batch_tokens: int = 1 << 20
+    n_special_tokens: int = 0
+
+    def __init__(self, reference: str, options: Mapping[str, str], dim: int) -> None:
+        self.reference = reference
+        self.options = dict(options)
+        self.dim = dim
+
+    @abstractmethod
+    def tokenize(self, texts: Sequence[str]) -> TokenIds:
+        """Return the token ids of texts, special tokens included, cut at the encoder's maximum."""
+
+    @abstractmethod
+    def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
+        """Return the vectors, shape (n_texts, dim), of texts that all have tokens."""
+
+    @abstractmethod
+    def parameters(self) -> Iterator[NDArray[np.generic]]:
+        """Yield every array that the vectors depend on, in a fixed order."""
+
+    @abstractmethod
+    def vocabulary(self) -> Iterable[str]:
+        """Yield the tokens in the order of their ids."""
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of all that the vectors depend on: options, parameters, vocabulary, and how sample texts are split."""
+        digest = hashlib.sha256(json.dumps(self.options, sort_keys=True).encode())
+        for array in self.parameters():
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        digest.update("\n".join(self.vocabulary()).encode("utf-8", "surrogatepass"))
+        digest.update(self.tokenize(_PROBES).ids.tobytes())
+        return digest.hexdigest()
+
+    def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Encode texts.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            Any number of texts, none included.
+        progress : callable, optional
+            Called with the number of texts finished since the last call.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            Row i belongs to text i, whatever else is encoded with it; a text without tokens has a zero row.
+
+        Raises
+        ------
+        InputTypeError
+            If `texts` is a bare string or holds something that is not a string.
+
+        Warns
+        -----
+        TruncationWarning
+            Once a call, with the number of texts that were cut at the encoder's maximum.
+
+        Notes
+        -----
+        Texts are tokenized in windows of 8,192, and batched longest first so that texts of like length share a batch of
+        at most `batch_tokens` tokens, padding counted. How texts are batched moves a vector by float32 rounding only.
+        """
+        texts = _check.text_list("encode", texts)
+        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        n_cut = 0
+        for start in range(0, len(texts), _WINDOW):
+            tokens = self.tokenize(texts[start : start + _WINDOW])
+            n_cut += tokens.n_cut
+            lengths = tokens.lengths
+            known = np.flatnonzero(lengths > self.n_special_tokens)
+            longest_first = known[np.argsort(-lengths[known], kind="stable")]
+            for rows in _batches(longest_first, lengths, self.batch_tokens):
+                vectors[start + rows] = self.embed(tokens.take(rows))
+                if progress:
+                    progress(len(rows))
+            if progress:
+                progress(len(lengths) - len(known))
+        if n_cut:
+            maximum = self.options["max_length"]
+            warnings.warn(
+                f"{n_cut} of {len(texts)} texts were cut at the encoder's maximum of {maximum} tokens.",
+                TruncationWarning,
+                stacklevel=2,
+            )
+        return vectors
+
+
+def _batches(longest_first: NDArray[np.intp], lengths: NDArray[np.int64], budget: int) -> Iterator[NDArray[np.intp]]:
+    """Cut rows, sorted by falling length, so that rows times longest row stays within the budget."""
+    start = 0
+    while start < len(longest_first):
+        size = max(1, budget // int(lengths[longest_first[start]]))
+        yield longest_first[start : start + size]
+        start += size

@@ -1,0 +1,152 @@
+"""What a sentence-transformers folder says beside the transformer itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isosent.errors import FileFormatError
+from isosent.numeric.pooling import POOLINGS
+
+_TRANSFORMER_CONFIGS = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+_POOLING_FLAGS = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+_HEADS = ("Dense", "LayerNorm", "Normalize")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleHead:
+    """A module behind the pooling.
+
+    Parameters
+    ----------
+    kind : {"Dense", "LayerNorm", "Normalize"}
+        What it does.
+    folder : Path
+        Where its weights lie; Normalize has none.
+    config : dict
+        Its ``config.json``.
+    """
+
+    kind: str
+    folder: Path
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFolder:
+    """A sentence encoder folder, read but not loaded.
+
+    Parameters
+    ----------
+    transformer : Path
+        Folder of the transformer and its tokenizer.
+    pooling : str
+        Names of `POOLINGS`, with commas between them.
+    heads : tuple of ModuleHead
+        Modules behind the pooling, in order.
+    max_length : int or None
+        Tokens a text is cut at; None where the folder leaves it to the tokenizer.
+    lowercase : bool
+        Whether texts are lower-cased before the tokenizer sees them.
+    prompt : str
+        What stands before every text by default.
+    """
+
+    transformer: Path
+    pooling: str = "mean"
+    heads: tuple[ModuleHead, ...] = ()
+    max_length: int | None = None
+    lowercase: bool = False
+    prompt: str = ""
+
+
+def read_module_folder(folder: Path) -> ModuleFolder:
+    """Read ``modules.json`` and what it points to; without one, the folder is a bare transformer with mean pooling.
+
+    Parameters
+    ----------
+    folder : Path
+        A local folder.
+
+    Returns
+    -------
+    ModuleFolder
+        Its parts.
+
+    Raises
+    ------
+    FileFormatError
+        If a file is damaged, or a module is of a kind that isosent has no counterpart for.
+    """
+    if not (folder / "modules.json").exists():
+        return ModuleFolder(folder)
+    transformer, pooling, heads = None, "mean", []
+    for module in _read_json(folder / "modules.json"):
+        kind, path = str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", ""))
+        if transformer is None and kind == "Transformer":
+            transformer = path
+        elif transformer is not None and kind == "Pooling":
+            pooling = _pooling(path)
+        elif transformer is not None and kind in _HEADS:
+            heads.append(ModuleHead(kind, path, _read_json(path / "config.json", missing={})))
+        elif kind != "Dropout":
+            advice = " Write static:DIR for it." if kind == "StaticEmbedding" else ""
+            raise FileFormatError(
+                f"{folder}/modules.json: the modules must be Transformer, Pooling, {', '.join(_HEADS)} or Dropout; "
+                f"got {kind or module!r}.{advice}"
+            )
+    if transformer is None:
+        raise FileFormatError(f"{folder}/modules.json must list a Transformer; it lists none.")
+    config: dict[str, Any] = next(
+        (_read_json(transformer / name) for name in _TRANSFORMER_CONFIGS if (transformer / name).exists()), {}
+    )
+    return ModuleFolder(
+        transformer,
+        pooling,
+        tuple(heads),
+        max_length=config.get("max_seq_length"),
+        lowercase=bool(config.get("do_lower_case", False)),
+        prompt=_prompt(folder),
+    )
+
+
+def _pooling(path: Path) -> str:
+    config = _read_json(path / "config.json", missing={})
+    if not config.get("include_prompt", True):
+        raise FileFormatError(f"{path}/config.json: include_prompt must be true; isosent does not leave prompts out.")
+    modes = config.get("pooling_mode", [name for name, flag in _POOLING_FLAGS.items() if config.get(flag)] or "mean")
+    names = [modes] if isinstance(modes, str) else list(modes)
+    if unknown := [name for name in names if name not in POOLINGS]:
+        raise FileFormatError(
+            f"{path}/config.json: pooling_mode must be among {', '.join(POOLINGS)}; got {unknown[0]}."
+        )
+    return ",".join(names)
+
+
+def _prompt(folder: Path) -> str:
+    config = _read_json(folder / "config_sentence_transformers.json", missing={})
+    prompts = config.get("prompts") or {}
+    return str(prompts.get(config.get("default_prompt_name"), ""))
+
+
+def _read_json(path: Path, missing: dict[str, Any] | None = None) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if missing is not None:
+            return missing
+        raise FileFormatError(f"{path} must exist; got no such file.") from None
+    except ValueError as error:
+        raise FileFormatError(f"{path} must be JSON; got: {error}.") from None

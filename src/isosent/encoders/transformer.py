@@ -1,0 +1,300 @@
+"""Any transformers encoder, with any layers and any pooling (Huang et al. 2021, section 3)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent.encoders.base import Encoder
+from isosent.encoders.heads import Head, load_heads
+from isosent.encoders.module_folder import ModuleFolder, read_module_folder
+from isosent.encoders.reference import GRAMMAR
+from isosent.errors import FileFormatError, InputFileError, ModelReferenceError
+from isosent.numeric.pooling import POOLINGS
+from isosent.text.tokens import TokenIds
+
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
+_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_HUB_LEAVE = ["onnx/*", "openvino/*", "*.msgpack", "*.h5"]
+_UNBOUNDED = 1 << 20
+
+
+class TransformerEncoder(Encoder):
+    """A transformer, the mean of some of its layers, a pooling, and what follows it.
+
+    Parameters
+    ----------
+    reference : str
+        Model reference without options.
+    options : mapping of str to str
+        Every option with the value in force.
+    module_folder : ModuleFolder
+        Where the parts lie.
+    model, tokenizer : transformers objects
+        The transformer in float32 and its tokenizer.
+    heads : list of Head
+        What follows the pooling.
+
+    Notes
+    -----
+    Layer 0 is the embedding layer and layer L the last. Each layer is pooled, then the layers are averaged. Batches
+    hold at most `batch_tokens` tokens, padding counted: on a CPU small batches stay in its cache.
+    """
+
+    batch_tokens = 2048
+
+    def __init__(
+        self,
+        reference: str,
+        options: Mapping[str, str],
+        module_folder: ModuleFolder,
+        model: Any,
+        tokenizer: Any,
+        heads: list[Head],
+    ) -> None:
+        self._torch = _extras.require("torch")
+        self._folder = module_folder
+        self._model = model
+        self._tokenizer = tokenizer
+        self._heads = heads
+        self._layers = [int(layer) for layer in options["layers"].split(",")]
+        self._poolings = [POOLINGS[name] for name in options["pooling"].split(",")]
+        self._max_length = _UNBOUNDED if options["max_length"] == "none" else int(options["max_length"])
+        self._n_layers = _n_layers(model)
+        self.n_special_tokens = tokenizer.num_special_tokens_to_add(pair=False)
+        super().__init__(reference, options, heads[-1].out_dim if heads else _pooled_dim(model, options))
+
+    def tokenize(self, texts: Sequence[str]) -> TokenIds:
+        """Return the token ids of texts, special tokens included, cut at the maximum."""
+        texts = [self._folder.prompt + text for text in texts]
+        if self._folder.lowercase:
+            texts = [text.lower() for text in texts]
+        lists = self._input_ids(texts) if texts else []
+        too_long = [i for i, ids in enumerate(lists) if len(ids) > self._max_length]
+        if too_long:
+            shortened = self._input_ids([texts[i] for i in too_long], truncation=True, max_length=self._max_length)
+            for i, ids in zip(too_long, shortened, strict=True):
+                lists[i] = ids
+        return TokenIds.from_lists(lists, n_cut=len(too_long))
+
+    def _input_ids(self, texts: list[str], **truncation: Any) -> list[list[int]]:
+        encoded = self._tokenizer(
+            texts, return_attention_mask=False, return_token_type_ids=False, verbose=False, **truncation
+        )
+        return list(encoded["input_ids"])
+
+    def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
+        """Return the vectors of texts that all have tokens."""
+        torch, device = self._torch, self._model.device
+        input_ids, attention_mask = (
+            torch.from_numpy(array).to(device) for array in tokens.padded(self._tokenizer.pad_token_id or 0)
+        )
+        with torch.inference_mode():
+            pooled = [
+                torch.cat([pool(layer, attention_mask) for pool in self._poolings], dim=1)
+                for layer in self._layer_outputs(input_ids, attention_mask)
+            ]
+            vectors = sum(pooled[1:], start=pooled[0]) / len(pooled)
+            for head in self._heads:
+                vectors = head.apply(vectors)
+        result: NDArray[np.float32] = vectors.cpu().numpy()
+        return result
+
+    def _layer_outputs(self, input_ids: Any, attention_mask: Any) -> list[Any]:
+        """Outputs of the chosen layers, each (n_texts, seq_len, dim)."""
+        only_last = self._layers == [self._n_layers]
+        output = self._model(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not only_last, return_dict=True
+        )
+        return [
+            output.last_hidden_state if layer == self._n_layers else output.hidden_states[layer]
+            for layer in self._layers
+        ]
+
+    def parameters(self) -> Iterator[NDArray[np.generic]]:
+        """Yield the weights of the transformer and of its heads, and the settings of the folder."""
+        for weights in (self._model.state_dict(), *(head.weights for head in self._heads)):
+            for name in sorted(weights):
+                yield weights[name].detach().cpu().contiguous().view(-1).view(self._torch.uint8).numpy()
+        settings = (self._folder.prompt, self._folder.lowercase, [head.config for head in self._folder.heads])
+        yield np.frombuffer(json.dumps(settings, sort_keys=True).encode(), dtype=np.uint8)
+
+    def vocabulary(self) -> Iterable[str]:
+        """Yield the tokens in the order of their ids."""
+        vocabulary = self._tokenizer.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEncoder:
+    """Open a transformers encoder or a sentence-transformers model.
+
+    Parameters
+    ----------
+    location : str
+        A local folder, or an id on the hub, ``owner/name`` or ``owner/name@revision``. An id goes through the hub
+        client with its cache and its offline switches; a folder needs no network.
+    options : mapping of str to str
+        ``layers``, ``pooling``, ``dense``, ``normalize`` and ``max_length``; what is left out is as the folder says.
+
+    Returns
+    -------
+    TransformerEncoder
+        The encoder, in float32.
+
+    Raises
+    ------
+    MissingExtraError
+        If torch or transformers is not installed.
+    InputFileError
+        If there is no such folder, or the hub does not give the model.
+    FileFormatError
+        If the folder holds no weights in safetensors (pickles are not loaded), or not all of them.
+    ModelReferenceError
+        If a layer does not exist.
+    """
+    torch, transformers = _extras.require("torch"), _extras.require("transformers")
+    folder, reference = _resolve(location)
+    modules = read_module_folder(folder)
+    model, tokenizer = _load(transformers, torch, modules.transformer)
+    options = {
+        "layers": "-1",
+        "pooling": modules.pooling,
+        "dense": "true",
+        "normalize": str(any(head.kind == "Normalize" for head in modules.heads)).lower(),
+        "max_length": _max_length(modules, model, tokenizer),
+    } | dict(options)
+    options["layers"] = _resolve_layers(options["layers"], _n_layers(model))
+    model = model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+    heads = load_heads(
+        modules.heads,
+        dim=_pooled_dim(model, options),
+        dense=options["dense"] == "true",
+        normalize=options["normalize"] == "true",
+        device=model.device,
+    )
+    return TransformerEncoder(reference, options, modules, model, tokenizer, heads)
+
+
+def _resolve(location: str) -> tuple[Path, str]:
+    """Local folder of a model, and the reference to keep."""
+    path = Path(location).expanduser()
+    if path.is_dir():
+        return path.resolve(), f"hf:{path.resolve()}"
+    if path.exists():
+        raise InputFileError(f"hf: {location} must be a folder or an id on the hub; got a file.")
+    if not _HUB_ID.fullmatch(location) or location.startswith("."):
+        raise InputFileError(f"hf: {location} must be a folder or an id on the hub; got no such folder.")
+    return _download(location), f"hf:{location}"
+
+
+def _download(hub_id: str) -> Path:
+    import huggingface_hub
+
+    name, _, revision = hub_id.partition("@")
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, revision=revision or None, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_LEAVE
+            )
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputFileError(
+            f"hf: {hub_id} is no folder here, and the hub did not give a model of that name: {reason} "
+            "Check the spelling and the network, or name a local folder."
+        ) from error
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2", "requests"):
+            raise
+        raise InputFileError(f"hf: {hub_id} is no folder here, and the hub was not reached: {error}.") from error
+
+
+def _load(transformers: Any, torch: Any, folder: Path) -> tuple[Any, Any]:
+    """The transformer in float32 and its tokenizer, silently, refusing weights that are missing."""
+    if not (folder / "config.json").exists():
+        raise FileFormatError(f"hf: {folder} must hold a transformers model; it has no config.json.")
+    if not list(folder.glob("*.safetensors")):
+        raise FileFormatError(
+            f"hf: {folder} must hold its weights as .safetensors; it holds none. Pickles are not loaded."
+        )
+    with _quiet(transformers):
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+            auto = transformers.AutoModelForTextEncoding if config.is_encoder_decoder else transformers.AutoModel
+            model, loading = auto.from_pretrained(
+                folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+            )
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            raise FileFormatError(f"hf: {folder} could not be loaded by transformers: {error}") from error
+        except Exception as error:
+            if type(error).__name__ != "SafetensorError":
+                raise
+            raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
+    missing = sorted(name for name in loading["missing_keys"] if not name.startswith("pooler."))
+    if missing:
+        raise FileFormatError(f"hf: {folder} lacks {len(missing)} weights of its own architecture, {missing[0]} first.")
+    return model, tokenizer
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Keep the progress bars and notes of transformers off the terminal while loading."""
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _pooled_dim(model: Any, options: Mapping[str, str]) -> int:
+    return int(model.config.get_text_config().hidden_size) * len(options["pooling"].split(","))
+
+
+def _n_layers(model: Any) -> int:
+    return int(model.config.get_text_config().num_hidden_layers)
+
+
+def _resolve_layers(written: str, n_layers: int) -> str:
+    """Layers counted from 0, each in range and named once."""
+    layers = []
+    for layer in map(int, written.split(",")):
+        resolved = layer if layer >= 0 else n_layers + 1 + layer
+        if not 0 <= resolved <= n_layers:
+            raise ModelReferenceError(
+                f"hf: layers must lie in 0 ... {n_layers}, or -{n_layers + 1} ... -1; got {layer}.\n{GRAMMAR}"
+            )
+        if resolved in layers:
+            raise ModelReferenceError(f"hf: layers must differ; got layer {resolved} twice in {written!r}.\n{GRAMMAR}")
+        layers.append(resolved)
+    return ",".join(map(str, layers))
+
+
+def _max_length(modules: ModuleFolder, model: Any, tokenizer: Any) -> str:
+    """What the folder says, else the smaller of the tokenizer's and the position table's maximum."""
+    if modules.max_length:
+        return str(modules.max_length)
+    limits = [tokenizer.model_max_length, _n_positions(model)]
+    known = [limit for limit in limits if limit and limit < _UNBOUNDED]
+    return str(min(known)) if known else "none"
+
+
+def _n_positions(model: Any) -> int | None:
+    """Positions that can be used; RoBERTa's family leaves the first ones, up to its padding id, unused."""
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    reserved = getattr(table, "padding_idx", None)
+    return positions if positions is None or reserved is None else positions - reserved - 1

@@ -1,0 +1,77 @@
+"""What isosent raises and warns with.
+
+Everything raised on purpose is an `IsosentError`; the command line prints its sentence and exits with 2. A missing
+file raises the built-in class beside it too, so `except ValueError` and `except OSError` go on working::
+
+    IsosentError
+    ├── InputError (ValueError)          a value, shape or dtype that cannot be used
+    │   ├── ModelReferenceError          a model reference or option outside the grammar
+    │   ├── InputFileError (OSError)     a file that is missing, a folder, or unreadable
+    │   │   └── FileFormatError          a file whose content is not what its format promises
+    │   └── ModelFolderError             a model folder that cannot be opened
+    ├── InputTypeError (TypeError)       a value of the wrong type
+    ├── OutputError (OSError)            a result that could not be written; the old file is intact
+    └── MissingExtraError (ImportError)  an optional package that is not installed
+
+    IsosentWarning (UserWarning)
+    ├── RankWarning                      fewer components than asked for, or than the vectors have dimensions
+    ├── TruncationWarning                texts longer than the encoder's maximum were cut
+    ├── DuplicateWordWarning             a word-vector file lists a word more than once
+    └── EvaluationWarning                a score that is undefined, or a task read in part
+"""
+
+
+class IsosentError(Exception):
+    """Base of every error that isosent raises on purpose."""
+
+
+class InputError(IsosentError, ValueError):
+    """A value, shape or dtype that cannot be used."""
+
+
+class InputTypeError(IsosentError, TypeError):
+    """A value of the wrong type."""
+
+
+class ModelReferenceError(InputError):
+    """A model reference or option outside the grammar."""
+
+
+class InputFileError(InputError, OSError):
+    """A file that is missing, a folder, or unreadable."""
+
+
+class FileFormatError(InputFileError):
+    """A file whose content is not what its format promises."""
+
+
+class ModelFolderError(InputError):
+    """A model folder that cannot be opened."""
+
+
+class OutputError(IsosentError, OSError):
+    """A result that could not be written; what was there before is intact."""
+
+
+class MissingExtraError(IsosentError, ImportError):
+    """An optional package that is not installed."""
+
+
+class IsosentWarning(UserWarning):
+    """Base of every warning that isosent gives."""
+
+
+class RankWarning(IsosentWarning):
+    """Fewer components than asked for, or than the vectors have dimensions."""
+
+
+class TruncationWarning(IsosentWarning):
+    """Texts longer than the encoder's maximum were cut."""
+
+
+class DuplicateWordWarning(IsosentWarning):
+    """A word-vector file lists a word more than once."""
+
+
+class EvaluationWarning(IsosentWarning):
+    """A score that is undefined, or a task that was read in part."""

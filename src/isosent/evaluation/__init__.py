@@ -1,0 +1,1 @@
+"""Measuring sentence vectors against human judgement."""

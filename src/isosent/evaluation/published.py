@@ -1,0 +1,129 @@
+"""Published STS scores, to stand beside measured ones (Spearman x100)."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRow:
+    """One row of a published table.
+
+    Parameters
+    ----------
+    label : str
+        Model and source.
+    aggregation : str
+        How the subsets were put together, which decides what it can be compared with.
+    scores : tuple of float
+        STS12, 13, 14, 15, 16, STS-B, SICK-R.
+    reference : str
+        Regular expression that the model's reference matches, dashes and underscores taken out, in lower case.
+    options : mapping of str to str
+        Options that the model must have been opened with.
+    sickr : {"full", "test"}
+        Pairs that the score of SICK-R is over.
+    transform : str or None
+        Transform that is required; None for none.
+    fit : str or None
+        What it was fitted on: "target", or None for anything else.
+    n_components : int or None
+        Width that is required behind a transform; None for the full one.
+    """
+
+    label: str
+    aggregation: str
+    scores: tuple[float, ...]
+    reference: str
+    options: Mapping[str, str]
+    sickr: str
+    transform: str | None = None
+    fit: str | None = None
+    n_components: int | None = None
+
+
+_BERT_BASE = r"^hf:(.*[^a-z])?bertbase"
+_FIRST_LAST = {"layers": "1,12", "pooling": "mean"}
+
+PUBLISHED: Sequence[PublishedRow] = (
+    PublishedRow(
+        "all-MiniLM-L6-v2, MTEB",
+        "all",
+        (72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.58),
+        r"^hf:.*allminilml6v2",
+        options={"layers": "6", "pooling": "mean"},
+        sickr="full",
+    ),
+    PublishedRow(
+        "GloVe 840B mean, Yokoi et al. 2024",
+        "all",
+        (56.46, 50.41, 51.13, 58.60, 49.03, 46.17, 57.01),
+        r"^words:.*glove\.840b",
+        options={},
+        sickr="full",
+    ),
+    PublishedRow(
+        "BERT-base first-last-avg, Su et al. 2021",
+        "wmean",
+        (57.86, 61.97, 62.49, 70.96, 69.76, 59.04, 63.75),
+        _BERT_BASE,
+        options=_FIRST_LAST,
+        sickr="test",
+    ),
+    PublishedRow(
+        "BERT-base whitening(target), Su et al. 2021",
+        "wmean",
+        (63.62, 73.02, 69.23, 74.52, 72.15, 71.34, 60.6),
+        _BERT_BASE,
+        options=_FIRST_LAST,
+        sickr="test",
+        transform="whitening",
+        fit="target",
+    ),
+    PublishedRow(
+        "BERT-base whitening-256(target), Su et al. 2021",
+        "wmean",
+        (63.89, 73.76, 69.08, 74.59, 74.40, 71.43, 62.2),
+        _BERT_BASE,
+        options=_FIRST_LAST,
+        sickr="test",
+        transform="whitening",
+        fit="target",
+        n_components=256,
+    ),
+)
+
+
+def published_rows(model: Mapping[str, Any], protocol: Mapping[str, Any]) -> list[PublishedRow]:
+    """Published rows for the same model under the same transform.
+
+    Parameters
+    ----------
+    model, protocol : mapping
+        Those of an `STSResult`.
+
+    Returns
+    -------
+    list of PublishedRow
+        Possibly none.
+
+    Examples
+    --------
+    >>> model = {"reference": "words:glove.840B.300d.txt", "options": {}, "fits": []}
+    >>> protocol = {"transform": None, "fit": None, "parameters": {}}
+    >>> [row.label for row in published_rows(model, protocol)]
+    ['GloVe 840B mean, Yokoi et al. 2024']
+    """
+    if model["fits"]:
+        return []
+    reference = re.sub("[-_]", "", model["reference"].lower())
+    return [
+        row
+        for row in PUBLISHED
+        if re.search(row.reference, reference)
+        and row.options.items() <= model["options"].items()
+        and row.transform == protocol["transform"]
+        and row.fit == protocol["fit"]
+        and row.n_components == protocol["parameters"].get("n_components")
+    ]

@@ -1,0 +1,252 @@
+"""Semantic textual similarity: correlation of the cosine with human scores."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.encoders.base import Progress
+from isosent.errors import EvaluationWarning
+from isosent.evaluation.sts_files import PairSet, STSTask, read_sts
+from isosent.files.texts import read_texts
+from isosent.model import SentenceEncoder
+from isosent.numeric.metrics import pearson, spearman
+from isosent.numeric.similarity import pairwise_cosine
+from isosent.transforms.base import LinearTransform, known_rows
+
+TARGET = "target"
+METRICS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float]] = {
+    "spearman": spearman,
+    "pearson": pearson,
+}
+AGGREGATIONS = ("all", "mean", "wmean")
+
+
+@dataclass(frozen=True, slots=True)
+class SubsetResult:
+    """Scores of one subset.
+
+    Parameters
+    ----------
+    n_pairs : int
+        Pairs scored.
+    spearman, pearson : float
+        In [-1, 1]; NaN where undefined.
+    """
+
+    n_pairs: int
+    spearman: float
+    pearson: float
+
+
+@dataclass(frozen=True, slots=True)
+class STSTaskResult:
+    """Scores of one task.
+
+    Parameters
+    ----------
+    n_pairs : int
+        Pairs of all subsets.
+    n_zero_rows : int
+        Sentences among them without a vector; their cosine counts as 0.
+    spearman, pearson : mapping of str to float
+        ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs.
+    subsets : mapping of str to SubsetResult
+        Every subset.
+    """
+
+    n_pairs: int
+    n_zero_rows: int
+    spearman: Mapping[str, float]
+    pearson: Mapping[str, float]
+    subsets: Mapping[str, SubsetResult]
+
+
+@dataclass(frozen=True, slots=True)
+class STSResult:
+    """Scores of a model over STS tasks.
+
+    Parameters
+    ----------
+    model : mapping
+        Reference, options, dimensions and fingerprint of the model.
+    protocol : mapping
+        What was done: metric, transform, what it was fitted on, the pairs of SICK-R, missing subsets.
+    tasks : mapping of str to STSTaskResult
+        Each task.
+    average : mapping of str to mapping of str to float
+        Metric, aggregation, unweighted mean over the tasks.
+    """
+
+    model: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+    tasks: Mapping[str, STSTaskResult]
+    average: Mapping[str, Mapping[str, float]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain values that JSON can hold.
+
+        Returns
+        -------
+        dict
+            The same nesting; an undefined score is None.
+        """
+        plain: dict[str, Any] = _without_nan(asdict(self))
+        return plain
+
+
+def evaluate_sts(
+    model: SentenceEncoder,
+    folder: str | os.PathLike[str],
+    *,
+    tasks: Sequence[str] | None = None,
+    transform: LinearTransform | None = None,
+    fit: str | os.PathLike[str] = TARGET,
+    sickr: str = "full",
+    progress: Callable[[int], Progress] | None = None,
+) -> STSResult:
+    """Score a model on the STS sets below a folder.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+    folder : path-like
+        Where the original files lie, see `read_sts`.
+    tasks : sequence of str, optional
+        Among STS12 ... STS16, STSB, SICKR; all that are found where left out.
+    transform : LinearTransform, optional
+        Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
+    fit : path-like or "target", default "target"
+        What the transform is fitted on: all sentences of the task under evaluation, without its scores, or the texts of
+        a file.
+    sickr : {"full", "test"}, default "full"
+        All 9,927 pairs of SICK-R, or the 4,927 of the test part.
+    progress : callable, optional
+        Called once with the number of texts to encode; returns what is called with the number of texts finished.
+
+    Returns
+    -------
+    STSResult
+        Spearman and Pearson of every subset and of the three aggregations.
+
+    Raises
+    ------
+    InputError
+        If no file is known, a task is missing, or a file is malformed.
+
+    Warns
+    -----
+    EvaluationWarning
+        If a correlation is undefined because every cosine is the same.
+
+    Notes
+    -----
+    Cosines and correlations are float64. "target" takes in the sentences of train, dev and test (Su et al. 2021), each
+    as often as it occurs.
+    """
+    found = read_sts(folder, tasks=tasks, sickr=sickr)
+    on_target = fit == TARGET
+    fitted = model
+    if transform is not None and not on_target:
+        fitted = model.fit(read_texts(fit), transform=transform, source=Path(fit).name)
+    encoded = _encode_once(model, found, with_targets=transform is not None and on_target, progress=progress)
+    results = {}
+    for task in found:
+        if transform is not None and on_target:
+            fitted = model.fit_encoded(encoded(task.target_texts), transform=transform, source=TARGET)
+        results[task.name] = _score_task(task, fitted, encoded)
+    return STSResult(
+        model=model.record.facts(),
+        protocol=_describe_protocol(transform, fit, sickr, found),
+        tasks=results,
+        average={
+            metric: {how: float(np.mean([getattr(r, metric)[how] for r in results.values()])) for how in AGGREGATIONS}
+            for metric in METRICS
+        },
+    )
+
+
+def _encode_once(
+    model: SentenceEncoder,
+    tasks: Sequence[STSTask],
+    *,
+    with_targets: bool,
+    progress: Callable[[int], Progress] | None,
+) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    """Encode every distinct sentence once; the result looks up the encoder's vectors of sentences."""
+    rows: dict[str, int] = {}
+    for task in tasks:
+        pairs = (texts for subset in task.subsets for texts in (subset.first, subset.second))
+        for texts in (*pairs, task.target_texts if with_targets else ()):
+            for text in texts:
+                rows.setdefault(text, len(rows))
+    encoded = model.encoder.encode(list(rows), progress=None if progress is None else progress(len(rows)))
+    return lambda texts: encoded[[rows[text] for text in texts]]
+
+
+def _score_task(
+    task: STSTask, model: SentenceEncoder, encoded: Callable[[Sequence[str]], NDArray[np.float32]]
+) -> STSTaskResult:
+    cosines, n_zero_rows = [], 0
+    for subset in task.subsets:
+        first, second = (model.map_encoded(encoded(texts)) for texts in (subset.first, subset.second))
+        cosines.append(pairwise_cosine(first, second))
+        n_zero_rows += int((~known_rows(first)).sum() + (~known_rows(second)).sum())
+    if flat := [subset.name for subset, scores in zip(task.subsets, cosines, strict=True) if np.ptp(scores) == 0]:
+        warnings.warn(
+            f"{task.name}: every cosine of {', '.join(flat)} is the same; its correlation is undefined.",
+            EvaluationWarning,
+            stacklevel=3,
+        )
+    aggregates = {metric: _aggregate(correlate, task.subsets, cosines) for metric, correlate in METRICS.items()}
+    subsets = {
+        subset.name: SubsetResult(len(scores), spearman(scores, subset.scores), pearson(scores, subset.scores))
+        for subset, scores in zip(task.subsets, cosines, strict=True)
+    }
+    return STSTaskResult(sum(map(len, cosines)), n_zero_rows, aggregates["spearman"], aggregates["pearson"], subsets)
+
+
+def _aggregate(
+    correlate: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
+    subsets: Sequence[PairSet],
+    cosines: Sequence[NDArray[np.float64]],
+) -> dict[str, float]:
+    each = [correlate(scores, subset.scores) for subset, scores in zip(subsets, cosines, strict=True)]
+    sizes = [len(scores) for scores in cosines]
+    return {
+        "all": correlate(np.concatenate(cosines), np.concatenate([subset.scores for subset in subsets])),
+        "mean": float(np.mean(each)),
+        "wmean": float(np.average(each, weights=sizes)),
+    }
+
+
+def _describe_protocol(
+    transform: LinearTransform | None, fit: str | os.PathLike[str], sickr: str, tasks: Sequence[STSTask]
+) -> dict[str, Any]:
+    return {
+        "similarity": "cosine",
+        "transform": None if transform is None else type(transform).__name__.lower(),
+        "parameters": {} if transform is None else transform.get_params(),
+        "fit": None if transform is None else str(fit),
+        "sickr": sickr,
+        "missing_subsets": {task.name: list(task.missing_subsets) for task in tasks if task.missing_subsets},
+        "isosent_version": version("isosent"),
+    }
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nan(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

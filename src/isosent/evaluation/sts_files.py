@@ -1,0 +1,290 @@
+"""Reading the seven STS sets from their original files, wherever these lie below a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import EvaluationWarning, FileFormatError, InputError
+from isosent.files.texts import decode_utf8, split_lines
+
+YEAR_SUBSETS = {
+    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "STS13": ("FNWN", "OnWN", "headlines"),
+    "STS14": ("OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news"),
+    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
+TASKS = (*YEAR_SUBSETS, "STSB", "SICKR")
+SICKR_PARTS = ("full", "test")
+
+_INPUT_NAME = re.compile(r"STS(?:2016)?\.input\.(.+)\.txt")
+_STSB_FILES = ("sts-train.csv", "sts-dev.csv", "sts-test.csv")
+_SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+_SICK_COLUMNS = ("sentence_A", "sentence_B", "relatedness_score")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairSet:
+    """Sentence pairs with a human score.
+
+    Parameters
+    ----------
+    name : str
+        Name of the subset.
+    first, second : tuple of str
+        Sentences of each pair.
+    scores : ndarray of shape (n_pairs,), float64
+        Human similarity, 0 or 1 to 5.
+    """
+
+    name: str
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    scores: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class STSTask:
+    """One STS set.
+
+    Parameters
+    ----------
+    name : str
+        One of `TASKS`.
+    subsets : tuple of PairSet
+        The scored pairs that are evaluated.
+    target_texts : tuple of str
+        All sentences of the task, those of parts that are not evaluated included (train and dev of STS-B, for one):
+        what a transform is fitted on under the protocol "target", without the scores.
+    missing_subsets : tuple of str
+        Subsets of the year that were not found.
+    """
+
+    name: str
+    subsets: tuple[PairSet, ...]
+    target_texts: tuple[str, ...]
+    missing_subsets: tuple[str, ...] = ()
+
+
+def read_sts(
+    folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None, sickr: str = "full"
+) -> tuple[STSTask, ...]:
+    """Find and read STS sets in their original format.
+
+    Parameters
+    ----------
+    folder : path-like
+        Searched with everything below it: SemEval's or SentEval's layout, or any other. A folder belongs to the year
+        whose subsets it holds.
+    tasks : sequence of str, optional
+        Which of `TASKS`; all that are found where left out. Case and dashes do not matter.
+    sickr : {"full", "test"}, default "full"
+        Pairs of SICK-R that are evaluated: all 9,927 (as MTEB does) or the 4,927 of the test part (as Su et al. and
+        SimCSE do).
+
+    Returns
+    -------
+    tuple of STSTask
+        In the order of `TASKS`.
+
+    Raises
+    ------
+    InputError
+        If a task is unknown or not found, or there is no known file at all.
+    FileFormatError
+        If sentences and scores differ in number, a line is malformed, or all scores of a subset are equal.
+
+    Warns
+    -----
+    EvaluationWarning
+        If a year lacks subsets, so that its aggregates are not comparable with published ones.
+
+    Notes
+    -----
+    Files are split at tabs and line feeds without quoting; a pair whose score line is empty was never scored and is
+    dropped.
+    """
+    root = _check.input_folder("read_sts", folder)
+    if sickr not in SICKR_PARTS:
+        raise InputError(f"read_sts: sickr must be one of {', '.join(SICKR_PARTS)}; got {sickr!r}.")
+    wanted = None if tasks is None else [_task_name(task) for task in tasks]
+    found = _find(root)
+    if not found:
+        raise InputError(
+            f"read_sts: {root} must hold STS files; none was found. Known names: "
+            f"STS.input.NAME.txt with STS.gs.NAME.txt, {', '.join(_STSB_FILES + _SICK_FILES)}."
+        )
+    if absent := [task for task in wanted or () if task not in found]:
+        raise InputError(f"read_sts: {root} must hold {', '.join(absent)}; it holds {', '.join(found)}.")
+    readers: dict[str, Callable[[Path], STSTask]] = {"STSB": _read_stsb, "SICKR": lambda path: _read_sick(path, sickr)}
+    return tuple(
+        readers.get(task, lambda path, task=task: _read_year(task, path))(found[task])
+        for task in TASKS
+        if task in (found if wanted is None else wanted)
+    )
+
+
+def _task_name(written: str) -> str:
+    name = written.strip().upper().replace("-", "")
+    if name not in TASKS:
+        raise InputError(f"read_sts: tasks must be among {', '.join(TASKS)}; got {written!r}.")
+    return name
+
+
+def _find(root: Path) -> dict[str, Path]:
+    """Folder of each task, in the order of `TASKS`."""
+    places: dict[str, list[Path]] = {}
+    for path, folders, files in os.walk(root):
+        folders.sort()
+        for task in _tasks_of(Path(path), files):
+            places.setdefault(task, []).append(Path(path))
+    for task, paths in places.items():
+        if len(paths) > 1:
+            raise InputError(
+                f"read_sts: {task} must lie in one folder; got {', '.join(map(str, paths))}. Name one of them."
+            )
+    return {task: places[task][0] for task in TASKS if task in places}
+
+
+def _tasks_of(path: Path, files: Iterable[str]) -> list[str]:
+    files = set(files)
+    tasks = []
+    subsets = {match[1] for name in files if (match := _INPUT_NAME.fullmatch(name))}
+    if subsets and (year := _year_of(path, subsets)):
+        tasks.append(year)
+    if "sts-test.csv" in files:
+        tasks.append("STSB")
+    if "SICK_test_annotated.txt" in files:
+        tasks.append("SICKR")
+    return tasks
+
+
+def _year_of(path: Path, subsets: set[str]) -> str | None:
+    """The year whose own subsets these are; where all occur in several years, the one in the folder's name."""
+    for year, names in YEAR_SUBSETS.items():
+        others = {name for other, theirs in YEAR_SUBSETS.items() if other != year for name in theirs}
+        own = set(names) - others - {"MSRpar", "MSRvid", "SMTeuroparl"}
+        if subsets & own:
+            return year
+    named = re.search(r"(?:20|STS)(1[2-6])", path.name)
+    if named and not re.search("train|trial", path.name) and subsets & set(YEAR_SUBSETS[f"STS{named[1]}"]):
+        return f"STS{named[1]}"
+    return None
+
+
+def _read_year(task: str, folder: Path) -> STSTask:
+    prefix = "STS2016" if task == "STS16" else "STS"
+    subsets, missing = [], []
+    for name in YEAR_SUBSETS[task]:
+        inputs, scores = folder / f"{prefix}.input.{name}.txt", folder / f"{prefix}.gs.{name}.txt"
+        if inputs.exists():
+            subsets.append(_read_subset(name, inputs, _check.input_file("read_sts", scores)))
+        else:
+            missing.append(name)
+    if missing:
+        warnings.warn(
+            f"{task}: {folder} lacks {', '.join(missing)}; its aggregates are not comparable with published ones.",
+            EvaluationWarning,
+            stacklevel=4,
+        )
+    return STSTask(task, tuple(subsets), _sentences(subsets), tuple(missing))
+
+
+def _read_subset(name: str, inputs: Path, scores: Path) -> PairSet:
+    sentence_lines, score_lines = _lines(inputs), _lines(scores)
+    if len(sentence_lines) != len(score_lines):
+        raise FileFormatError(
+            f"{inputs} and {scores.name} must have the same number of lines; got {len(sentence_lines)} and "
+            f"{len(score_lines)}."
+        )
+    pairs = []
+    for number, (line, score) in enumerate(zip(sentence_lines, score_lines, strict=True), start=1):
+        if score.strip():
+            fields = _fields(inputs, number, line, 2)
+            pairs.append((fields[0], fields[1], _score(scores, number, score)))
+    return _pair_set(inputs, name, pairs)
+
+
+def _read_stsb(folder: Path) -> STSTask:
+    parts = {}
+    for name in _STSB_FILES:
+        path = folder / name
+        if path.exists():
+            rows = [_fields(path, number, line, 7) for number, line in enumerate(_lines(path), start=1)]
+            pairs = [(row[5], row[6], _score(path, number, row[4])) for number, row in enumerate(rows, start=1)]
+            parts[name] = _pair_set(path, "stsb", pairs)
+    return STSTask("STSB", (parts["sts-test.csv"],), _sentences(parts.values()))
+
+
+def _read_sick(folder: Path, evaluated: str) -> STSTask:
+    parts = {name: _read_sick_part(folder / name) for name in _SICK_FILES if (folder / name).exists()}
+    if evaluated == "test":
+        pairs = parts[_SICK_FILES[-1]]
+    else:
+        for name in _SICK_FILES:
+            _check.input_file("read_sts", folder / name)
+        pairs = [pair for part in parts.values() for pair in part]
+    texts = tuple(text for part in parts.values() for first, second, _ in part for text in (first, second))
+    return STSTask("SICKR", (_pair_set(folder, "sick", pairs),), texts)
+
+
+def _read_sick_part(path: Path) -> list[tuple[str, str, float]]:
+    lines = _lines(path)
+    header = lines[0].split("\t")
+    if absent := [name for name in _SICK_COLUMNS if name not in header]:
+        raise FileFormatError(
+            f"{path}: line 1 must name the columns {', '.join(_SICK_COLUMNS)}; {absent[0]} is missing."
+        )
+    columns = [header.index(name) for name in _SICK_COLUMNS]
+    pairs = []
+    for number, line in enumerate(lines[1:], start=2):
+        fields = _fields(path, number, line, max(columns) + 1)
+        first, second, score = (fields[column] for column in columns)
+        pairs.append((first, second, _score(path, number, score)))
+    return pairs
+
+
+def _pair_set(path: Path, name: str, pairs: Sequence[tuple[str, str, float]]) -> PairSet:
+    scores = np.array([score for _, _, score in pairs], dtype=np.float64)
+    if len(pairs) < 2 or scores.min() == scores.max():
+        raise FileFormatError(
+            f"{path}: the scores of {name} must vary, or no correlation is defined; got {len(pairs)} pairs"
+            f"{f', all scored {scores[0]:g}' if len(pairs) else ''}."
+        )
+    return PairSet(name, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs), scores)
+
+
+def _sentences(subsets: Iterable[PairSet]) -> tuple[str, ...]:
+    return tuple(text for subset in subsets for texts in (subset.first, subset.second) for text in texts)
+
+
+def _lines(path: Path) -> list[str]:
+    return split_lines(decode_utf8(str(path), _check.input_file("read_sts", path).read_bytes()))
+
+
+def _fields(path: Path, number: int, line: str, at_least: int) -> list[str]:
+    fields = line.split("\t")
+    if len(fields) < at_least:
+        raise FileFormatError(
+            f"{path}: line {number} must have at least {at_least} fields between tabs; got {len(fields)}."
+        )
+    return fields
+
+
+def _score(path: Path, number: int, written: str) -> float:
+    try:
+        score = float(written)
+    except ValueError:
+        score = float("nan")
+    if not np.isfinite(score):
+        raise FileFormatError(f"{path}: line {number} must hold a score; got {written!r}.")
+    return score

@@ -1,0 +1,1 @@
+"""Pure functions and frozen values on arrays: no text, no files, no logging, no randomness."""

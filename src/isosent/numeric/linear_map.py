@@ -1,0 +1,112 @@
+"""The affine map that every linear post-processing folds to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isosent import _check
+from isosent.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    r"""The map :math:`y = x W + b` on row vectors.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (dim, n_components), float64
+        :math:`W`.
+    bias : ndarray of shape (n_components,), float64
+        :math:`b`; :math:`-\mu W` for a transform that centres.
+
+    Raises
+    ------
+    InputError
+        If the shapes do not agree or a value is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> halve = LinearMap(np.array([[0.5], [0.5]]), np.array([-1.0]))
+    >>> halve.apply(np.array([[1.0, 3.0]]))
+    array([[1.]])
+    """
+
+    weight: NDArray[np.float64]
+    bias: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if self.weight.ndim != 2 or self.bias.shape != self.weight.shape[1:]:
+            raise InputError(
+                "LinearMap: weight and bias must have shapes (dim, n_components) and (n_components,); "
+                f"got {self.weight.shape} and {self.bias.shape}."
+            )
+        if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
+            raise InputError("LinearMap: weight and bias must be finite; got NaN or infinity.")
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the vectors that go in."""
+        return int(self.weight.shape[0])
+
+    @property
+    def n_components(self) -> int:
+        """Dimensions of the vectors that come out."""
+        return int(self.weight.shape[1])
+
+    @cached_property
+    def _single(self) -> LinearMap:
+        return LinearMap(self.weight.astype(np.float32), self.bias.astype(np.float32))
+
+    def apply(self, rows: ArrayLike) -> NDArray[np.floating]:
+        """Map rows.
+
+        Parameters
+        ----------
+        rows : array_like of shape (n_rows, dim), any real dtype
+            Vectors; zero rows are allowed.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_components)
+            float64 for float64 rows, float32 for everything else.
+
+        Raises
+        ------
+        InputError
+            If the rows are not 2-D, have another width, or hold NaN or infinity (the message names the row).
+        """
+        where = "LinearMap.apply"
+        array = _check.matrix(where, "rows", rows)
+        _check.same_dim(where, "rows", array.shape[1], self.dim)
+        _check.finite_rows(where, "rows", array)
+        if array.dtype == np.float64:
+            return array @ self.weight + self.bias
+        mapped = array.astype(np.float32, copy=False) @ self._single.weight
+        mapped += self._single.bias
+        return mapped
+
+    def then(self, after: LinearMap) -> LinearMap:
+        """Fold two maps into one.
+
+        Parameters
+        ----------
+        after : LinearMap
+            The map applied to the result of this one.
+
+        Returns
+        -------
+        LinearMap
+            ``self.then(after).apply(x)`` is ``after.apply(self.apply(x))``.
+
+        Raises
+        ------
+        InputError
+            If the widths do not agree.
+        """
+        _check.same_dim("LinearMap.then", "input of the second map", after.dim, self.n_components)
+        return LinearMap(self.weight @ after.weight, self.bias @ after.weight + after.bias)

@@ -1,0 +1,91 @@
+"""Cosine similarity of rows."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+
+
+def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Scale each row to length 1; a zero row stays zero.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, dim), float
+        Vectors.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, dim), same dtype
+        Unit vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0, norms, 1)
+
+
+def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Cosine of row i of `a` with row i of `b`.
+
+    Parameters
+    ----------
+    a, b : ndarray of shape (n_pairs, dim), float
+        Vectors.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,), float64
+        In [-1, 1] up to rounding; 0 where either row is zero.
+
+    Raises
+    ------
+    InputError
+        If the widths differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pairwise_cosine(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 0.0]]))
+    array([1., 0.])
+    """
+    _check.same_dim("pairwise_cosine", "b", b.shape[1], a.shape[1])
+    unit_a, unit_b = unit_rows(a.astype(np.float64)), unit_rows(b.astype(np.float64))
+    cosines: NDArray[np.float64] = np.einsum("ij,ij->i", unit_a, unit_b)
+    return cosines
+
+
+def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
+    """The k nearest other rows of every row by cosine.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, dim), float
+        Vectors, few enough for an (n_rows, n_rows) matrix.
+    k : int, default 1
+        Neighbours a row, below n_rows.
+
+    Returns
+    -------
+    indices : ndarray of shape (n_rows, k), intp
+        Neighbours, nearest first; a row is never its own neighbour, and of equal cosines the earlier row comes first.
+    scores : ndarray of shape (n_rows, k)
+        Their cosines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> indices, scores = nearest_rows(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]]))
+    >>> indices.ravel()
+    array([2, 2, 0])
+    """
+    units = unit_rows(rows)
+    cosines = units @ units.T
+    np.fill_diagonal(cosines, -np.inf)
+    indices = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+    return indices, np.take_along_axis(cosines, indices, axis=1)

@@ -1,0 +1,1 @@
+"""Tokenizers and word vectors with their file formats."""

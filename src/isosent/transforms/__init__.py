@@ -1,0 +1,1 @@
+"""Vectors to vectors: transforms that are fitted without labels and fold to one `LinearMap`."""
