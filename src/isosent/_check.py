@@ -26,7 +26,20 @@ def text_list(where: str, texts: Iterable[str]) -> list[str]:
                 f"{where}: texts must hold strings only; got {type(text).__name__} in row {i}. "
                 "Drop that row or replace it by a string."
             )
+        if not is_unicode(text):
+            raise InputError(f"{where}: texts must be valid Unicode; got a lone surrogate in row {i}.")
     return listed
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a string can be written as UTF-8; a lone surrogate cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def some_texts(where: str, texts: Iterable[str]) -> list[str]:
@@ -63,7 +76,7 @@ def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -
         value = "NaN" if np.isnan(row).any() else "infinity"
         raise InputError(
             f"{where}: {name} must be finite; got {value} in row {first_row + bad[0]} "
-            f"({bad.size} such rows). Drop or repair those rows."
+            f"(rows of that kind: {bad.size}). Drop or repair them."
         )
 
 
@@ -98,27 +111,28 @@ def component_count(where: str, value: object, dim: int) -> int:
         raise InputError(f"{where}: n_components must be a whole number or None; got {value!r}.")
     if not 1 <= value <= dim:
         raise InputError(
-            f"{where}: n_components must lie in 1 ... {dim}, the dimensions of the vectors; got {int(value)}."
+            f"{where}: n_components must lie in 1 ... {dim}, the dimensions of the vectors; got {int(value)}. "
+            "(On the command line: --dims.)"
         )
     return int(value)
 
 
-def input_file(where: str, path: str | os.PathLike[str]) -> Path:
+def input_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing regular file that is not empty."""
     path = Path(path)
     if path.is_dir():
-        raise InputFileError(f"{where}: {path} must be a file; got a directory.")
+        raise InputFileError(f"{path} must be a file; got a directory.")
     if not path.exists():
-        raise InputFileError(f"{where}: {path} must exist; got no such file.")
+        raise InputFileError(f"{path} must exist; got no such file.")
     if path.is_file() and path.stat().st_size == 0:
-        raise InputFileError(f"{where}: {path} must not be empty; got 0 bytes.")
+        raise InputFileError(f"{path} must not be empty; got 0 bytes.")
     return path
 
 
-def input_folder(where: str, path: str | os.PathLike[str]) -> Path:
+def input_folder(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing folder."""
     path = Path(path)
     if not path.is_dir():
         got = "a file" if path.exists() else "no such folder"
-        raise InputFileError(f"{where}: {path} must be a folder; got {got}.")
+        raise InputFileError(f"{path} must be a folder; got {got}.")
     return path

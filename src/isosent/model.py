@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.opening import open_encoder
-from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, parse_reference
+from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, parse_reference, unescape
 from isosent.errors import InputError, ModelFolderError
 from isosent.model_folder import FitRecord, ModelRecord, read_model, write_model
 from isosent.numeric.linear_map import LinearMap
@@ -289,19 +288,27 @@ def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str]
         As `load` does.
     """
     parsed = parse_reference(os.fspath(reference), options)
-    return read_model(parsed.location) if parsed.scheme == "folder" else load(reference, options=options).record
+    return (
+        read_model(unescape(parsed.location)) if parsed.scheme == "folder" else load(reference, options=options).record
+    )
 
 
 def _load_folder(parsed: Reference) -> SentenceEncoder:
-    record = read_model(parsed.location)
-    moved = parsed.options.get("encoder")
-    located = parse_reference(moved or record.reference)
-    if located.scheme == "folder":
-        raise ModelFolderError(f"{parsed.location}: encoder must name an encoder; got the folder {located.location}.")
-    encoder = open_encoder(replace(located, options=dict(record.options) | dict(located.options)))
+    folder = unescape(parsed.location)
+    record = read_model(folder)
+    located = parsed.options.get("encoder", record.reference)
+    try:
+        if parse_reference(located).scheme != parse_reference(record.reference).scheme:
+            raise InputError(f"{located} is another kind of model.")
+        encoder = open_encoder(parse_reference(located, record.options))
+    except InputError as error:
+        raise ModelFolderError(
+            f"{folder}: its encoder, {record.reference}, could not be opened: {error}\n"
+            "If it was moved, name it: FOLDER?encoder=REFERENCE."
+        ) from error
     if encoder.fingerprint != record.encoder_fingerprint:
         raise ModelFolderError(
-            f"{parsed.location} was fitted on {record.reference} with the fingerprint "
+            f"{folder} was fitted on {record.reference} with the fingerprint "
             f"{record.encoder_fingerprint[:16]}; {encoder.reference} now has {encoder.fingerprint[:16]}. "
             "Vectors of one mean nothing in the other. Name the right encoder with ?encoder=REFERENCE, or fit again."
         )

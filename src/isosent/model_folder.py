@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +28,8 @@ from isosent.numeric.linear_map import LinearMap
 
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
+
+_OWN_FILE = re.compile(r"model\.json|\.?linear_map-\w+(-\w+\.tmp)?\.safetensors|\.model-\w+\.tmp\.json")
 
 Field = TypeVar("Field")
 
@@ -145,17 +148,19 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
         If the folder holds other files, or cannot be written. An older model there is intact.
     """
     folder = Path(folder)
-    is_new = not folder.exists()
     try:
-        if not is_new and not (folder / MODEL_FILE).exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise OutputError(f"{folder} must be a new or empty folder or an isosent model; got something else.")
+        _check_ours(folder)
+        is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        _write_files(folder, record)
+        try:
+            _write_files(folder, record)
+        finally:
+            _sweep(folder)
+            if is_new and not any(folder.iterdir()):
+                folder.rmdir()
+    except OutputError:
+        raise
     except OSError as error:
-        if is_new and folder.is_dir() and not (folder / MODEL_FILE).exists():
-            shutil.rmtree(folder)
-        if isinstance(error, OutputError):
-            raise
         raise OutputError(f"{folder} could not be written: {error.strerror}.") from error
 
 
@@ -182,9 +187,35 @@ def _write_files(folder: Path, record: ModelRecord) -> None:
     }
     with replacing(folder / MODEL_FILE) as temporary:
         temporary.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    for stale in folder.glob("linear_map-*.safetensors"):
-        if stale.name != map_file:
-            stale.unlink()
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuse a folder that holds anything but a model or what a killed run left of one."""
+    if not folder.exists():
+        return
+    if folder.is_dir() and all(_OWN_FILE.fullmatch(path.name) for path in folder.iterdir()):
+        if not (folder / MODEL_FILE).exists():
+            return
+        with suppress(ValueError):
+            if _is_ours(json.loads((folder / MODEL_FILE).read_text("utf-8"))):
+                return
+    raise OutputError(
+        f"{folder} must be a new or empty folder or an isosent model; got something else. Name another one."
+    )
+
+
+def _is_ours(document: Any) -> bool:
+    return isinstance(document, dict) and document.get("format") == FORMAT
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what the model does not name: maps of older models, and what failed or killed runs left."""
+    named: set[str | None] = set()
+    if (folder / MODEL_FILE).exists():
+        named = {MODEL_FILE, json.loads((folder / MODEL_FILE).read_text("utf-8"))["linear_map"]}
+    for path in list(folder.iterdir()):
+        if path.name not in named:
+            path.unlink()
 
 
 def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
@@ -232,12 +263,12 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
 def _read_document(folder: Path) -> dict[str, Any]:
     path = folder / MODEL_FILE
     try:
-        document = json.loads(path.read_text("utf-8"))
+        document: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise ModelFolderError(f"{folder} is no model saved by isosent: it has no {MODEL_FILE}.") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ModelFolderError(f"{path} must be JSON; it is damaged or truncated: {error}.") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    if not _is_ours(document):
         raise ModelFolderError(f"{path} must say that its format is {FORMAT}; it is no model saved by isosent.")
     if document.get("format_version") != FORMAT_VERSION:
         raise ModelFolderError(

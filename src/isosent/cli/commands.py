@@ -68,7 +68,7 @@ def encode(
     metadata = {"isosent.reference": encoder.encoder.reference, "isosent.fingerprint": encoder.fingerprint}
     write_vectors(output, vectors, listed, metadata)
     n_zero_rows = int((~vectors.any(axis=1)).sum())
-    out.print(f"{output}: {len(vectors)} x {vectors.shape[1]} {vectors.dtype}, {n_zero_rows} texts without a vector")
+    out.print(f"{output}: {len(vectors)} x {vectors.shape[1]} {vectors.dtype}; texts without a vector: {n_zero_rows}")
 
 
 @with_model_flags()
@@ -95,7 +95,7 @@ def fit(
     after.save(output)
     out.print(change_table(describe_space(before.map_encoded(encoded)), describe_space(after.map_encoded(encoded))))
     record = after.fits[-1]
-    out.print(f"{output}: fitted on {record.n_texts} texts; {record.n_zero_rows} without a vector were left out")
+    out.print(f"{output}: texts fitted on: {record.n_texts}; left out for want of a vector: {record.n_zero_rows}")
 
 
 @with_model_flags(argument=True)

@@ -1,6 +1,5 @@
 """The entry point: ``isosent``."""
 
-import os
 import sys
 import traceback
 import warnings
@@ -67,12 +66,10 @@ def main() -> None:
     except IsosentError as error:
         err.print(f"error: {error}")
         sys.exit(EXIT_BAD_INPUT)
-    except KeyboardInterrupt:
-        err.print("interrupted; nothing was written")
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_OUR_FAULT)
+    except SystemExit as stop:
+        if stop.code == EXIT_INTERRUPTED:
+            err.print("interrupted; nothing was written")
+        raise
     except Exception:
         traceback.print_exc()
         err.print("This is a fault of isosent, not yours. Please report it with the lines above.")

@@ -1,7 +1,9 @@
 """What people see: results on standard output, everything else on standard error."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -10,8 +12,17 @@ from rich.text import Text
 
 from isosent.encoders.base import Progress as Advance
 
-out = Console(highlight=False, markup=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+_WIDTH_OF_A_FILE = 200
+
+
+def _console(stream: TextIO, *, stderr: bool = False) -> Console:
+    """Plain text, as it is: no markup, no emoji; in a file, rows wide enough to be searched."""
+    width = None if stream.isatty() else _WIDTH_OF_A_FILE
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+out = _console(sys.stdout)
+err = _console(sys.stderr, stderr=True)
 
 
 class _Rate(TextColumn):

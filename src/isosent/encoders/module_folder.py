@@ -148,5 +148,5 @@ def _read_json(path: Path, missing: dict[str, Any] | None = None) -> Any:
         if missing is not None:
             return missing
         raise FileFormatError(f"{path} must exist; got no such file.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} must be JSON; got: {error}.") from None

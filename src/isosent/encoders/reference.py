@@ -23,7 +23,9 @@ class Option:
     name : str
         As written behind the ``?``; the flag of the command line has dashes in place of underscores.
     values : str
-        What may stand there, for people.
+        What may stand there, in short.
+    rule : str
+        What must stand there, the end of a sentence.
     summary : str
         What it does, for people.
     parse : callable
@@ -32,6 +34,7 @@ class Option:
 
     name: str
     values: str
+    rule: str
     summary: str
     parse: Callable[[str], str]
 
@@ -91,22 +94,43 @@ def _splitter(value: str) -> str:
     return value
 
 
+_YES_OR_NO = ("true|false", "be true or false")
+
 OPTIONS = {
     option.name: option
     for option in (
-        Option("lowercase", "true|false", "words: lower-case texts before look-up (default true)", _yes_or_no),
-        Option("tokenizer", "NAME", f"words: {'|'.join(SPLITTERS)} splits texts (default wordpunct)", _splitter),
-        Option("layers", "1,-1", "hf: layers to average, 0 the embedding layer, -1 the last (default -1)", _layer_list),
-        Option("pooling", "mean,...", f"hf: {'|'.join(POOLINGS)}; several are concatenated", _pooling_list),
-        Option("dense", "true|false", "hf: apply the folder's Dense and LayerNorm modules (default true)", _yes_or_no),
-        Option("normalize", "true|false", "hf, static: scale to length 1 (default: as the folder says)", _yes_or_no),
+        Option("lowercase", *_YES_OR_NO, "words: lower-case texts before look-up (default true)", _yes_or_no),
+        Option(
+            "tokenizer",
+            "NAME",
+            f"be {' or '.join(SPLITTERS)}",
+            f"words: {'|'.join(SPLITTERS)} splits texts (default wordpunct)",
+            _splitter,
+        ),
+        Option(
+            "layers",
+            "1,-1",
+            "be whole numbers, none of them twice, with commas between them, as in 1,-1",
+            "hf: layers to average, 0 the embedding layer, -1 the last (default -1)",
+            _layer_list,
+        ),
+        Option(
+            "pooling",
+            "mean,...",
+            f"be among {', '.join(POOLINGS)}, or several of these with commas between them",
+            f"hf: {'|'.join(POOLINGS)}; several are concatenated",
+            _pooling_list,
+        ),
+        Option("dense", *_YES_OR_NO, "hf: apply the folder's Dense and LayerNorm modules (default true)", _yes_or_no),
+        Option("normalize", *_YES_OR_NO, "hf, static: scale to length 1 (default: as the folder says)", _yes_or_no),
         Option(
             "max_length",
             "N|none",
+            "be a whole number above 0, or none",
             "hf, static: cut texts at N tokens (default: as the folder says)",
             _whole_number_or_none,
         ),
-        Option("encoder", "REFERENCE", "FOLDER: where its encoder lies now, if it was moved", str),
+        Option("encoder", "REFERENCE", "name an encoder", "FOLDER: where its encoder lies now, if it was moved", str),
     )
 }
 
@@ -137,6 +161,7 @@ GRAMMAR = "\n".join(
         *(f"  {scheme.syntax:<22} {scheme.summary}" for scheme in SCHEMES.values()),
         "Options may follow, as in hf:DIR?layers=1,-1&pooling=mean:",
         *(f"  {f'{option.name}={option.values}':<22} {option.summary}" for option in OPTIONS.values()),
+        "In a path, %2C, %3F and %25 stand for a comma, a question mark and a percent sign.",
     ]
 )
 
@@ -150,7 +175,7 @@ class Reference:
     scheme : str
         A key of `SCHEMES`.
     location : str
-        What stands behind the prefix; empty for ``wordllama``.
+        What stands behind the prefix, still escaped (see `unescape`); empty for ``wordllama``.
     options : mapping of str to str
         Checked options in their stored spelling.
     """
@@ -208,9 +233,46 @@ def _split_query(text: str, query: str) -> list[tuple[str, str]]:
         raise _outside_grammar(f"the options of {text!r} must be written name=value&name=value.") from None
 
 
+def escape(path: str) -> str:
+    """Write a path so that it can stand in a reference.
+
+    Parameters
+    ----------
+    path : str
+        A path.
+
+    Returns
+    -------
+    str
+        The same with ``%``, ``?`` and ``,`` escaped.
+
+    Examples
+    --------
+    >>> escape("what, why?.txt"), unescape("what%2C why%3F.txt")
+    ('what%2C why%3F.txt', 'what, why?.txt')
+    """
+    return path.replace("%", "%25").replace("?", "%3F").replace(",", "%2C")
+
+
+def unescape(location: str) -> str:
+    """Undo `escape`.
+
+    Parameters
+    ----------
+    location : str
+        A path as it stands in a reference.
+
+    Returns
+    -------
+    str
+        The path.
+    """
+    return location.replace("%2C", ",").replace("%3F", "?").replace("%25", "%")
+
+
 def _scheme_of(text: str, body: str) -> tuple[str, str]:
     prefix = re.match(r"([A-Za-z][A-Za-z0-9_]+):", body)
-    if prefix and not Path(body).exists():
+    if prefix and not _is_folder(body):
         name, location = prefix[1], body[prefix.end() :]
         if name not in ("words", "static", "hf"):
             raise _outside_grammar(f"{text!r} has the unknown prefix {name}:.")
@@ -219,30 +281,38 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
         return name, location
     if body == "wordllama":
         if Path(body, MODEL_FILE).exists():
-            raise _outside_grammar(
-                "'wordllama' is ambiguous: a model folder of that name lies here. Write ./wordllama for it."
-            )
+            raise _outside_grammar("'wordllama' is also a model folder here. Write ./wordllama for the folder.")
         return "wordllama", ""
-    if Path(body).is_dir():
-        if Path(body, MODEL_FILE).exists() or not Path(body, "config.json").exists():
-            return "folder", body
+    if not body or not _is_folder(body):
+        raise _outside_grammar(f"{text!r} is no model reference and no folder.")
+    if not Path(unescape(body), MODEL_FILE).exists() and Path(unescape(body), "config.json").exists():
         raise _outside_grammar(
             f"{text!r} is no model saved by isosent. Write hf:{body} or static:{body}, whichever it is."
         )
-    raise _outside_grammar(f"{text!r} is no model reference and no folder.")
+    return "folder", body
+
+
+def _is_folder(body: str) -> bool:
+    try:
+        return Path(unescape(body)).is_dir()
+    except OSError:  # longer than a file name can be
+        return False
 
 
 def _check_option(text: str, scheme: Scheme, name: str, value: str) -> str:
     if name not in OPTIONS:
         raise _outside_grammar(f"{text!r}: there is no option {name}.")
+    option = OPTIONS[name]
     if name not in scheme.options:
-        takes = f"takes {', '.join(scheme.options)}" if scheme.options else "takes none"
-        raise _outside_grammar(f"{text!r}: the option {name} is not for {scheme.syntax}, which {takes}.")
+        raise _outside_grammar(
+            f"{text!r}: {scheme.syntax} takes {', '.join(scheme.options) or 'no options'}; got {name}."
+        )
     try:
-        return OPTIONS[name].parse(value)
+        if isinstance(value, str):
+            return option.parse(value)
     except ValueError:
-        option = OPTIONS[name]
-        raise _outside_grammar(f"{text!r}: {name} must be {option.values}, {option.summary}; got {value!r}.") from None
+        pass
+    raise _outside_grammar(f"{text!r}: {name} must {option.rule}; got {value!r}.")
 
 
 def _outside_grammar(problem: str) -> ModelReferenceError:

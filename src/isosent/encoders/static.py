@@ -6,6 +6,7 @@ import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,15 @@ from scipy.sparse import csr_array
 
 from isosent import _check
 from isosent.encoders.base import Encoder
+from isosent.encoders.reference import escape, unescape
 from isosent.errors import FileFormatError, InputFileError
 from isosent.numeric.similarity import unit_rows
 from isosent.text.tokens import SubwordTokenizer, TokenIds, Tokenizing, WordTokenizer
 from isosent.text.word_vectors import read_word_vectors
 
 _MODEL2VEC_MAX_LENGTH = 512
+Document = TypeVar("Document", dict[str, Any], list[Any])
+
 _MODEL2VEC_LAYOUTS = ("", "0_StaticEmbedding")
 
 
@@ -68,8 +72,8 @@ class StaticEncoder(Encoder):
         """Return the mean vectors, each summed in the order of its text, so that batches change nothing."""
         shape = (len(tokens.lengths), len(self._token_vectors))
         ones = np.ones(len(tokens.ids), dtype=np.float32)
-        sums = np.asarray(csr_array((ones, tokens.ids, tokens.offsets), shape=shape) @ self._token_vectors, np.float32)
-        means = sums / tokens.lengths[:, None].astype(np.float32)
+        sums = csr_array((ones, tokens.ids, tokens.offsets), shape=shape) @ self._token_vectors
+        means: NDArray[Any] = sums / tokens.lengths[:, None].astype(np.float32)
         return unit_rows(means).astype(np.float32, copy=False) if self._normalize else means
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
@@ -119,10 +123,10 @@ def open_words(location: str, options: Mapping[str, str]) -> StaticEncoder:
         Mean of the vectors of the known words.
     """
     options = {"lowercase": "true", "tokenizer": "wordpunct"} | dict(options)
-    paths = [Path(part).expanduser().resolve() for part in location.split(",")]
+    paths = [Path(unescape(part)).expanduser().resolve() for part in location.split(",")]
     words = read_word_vectors(paths)
     tokenizer = WordTokenizer(words.index, split=options["tokenizer"], lowercase=options["lowercase"] == "true")
-    return StaticEncoder(f"words:{','.join(map(str, paths))}", options, tokenizer, words.vectors)
+    return StaticEncoder(f"words:{','.join(escape(str(path)) for path in paths)}", options, tokenizer, words.vectors)
 
 
 def open_static_folder(location: str, options: Mapping[str, str]) -> StaticEncoder:
@@ -148,35 +152,43 @@ def open_static_folder(location: str, options: Mapping[str, str]) -> StaticEncod
     FileFormatError
         If a file is damaged, or the vectors do not fit the tokenizer.
     """
-    folder = _check.input_folder("static", Path(location).expanduser().resolve())
+    folder = _check.input_folder(Path(unescape(location)).expanduser().resolve())
     inner = next((folder / name for name in _MODEL2VEC_LAYOUTS if (folder / name / "tokenizer.json").exists()), folder)
-    tensors = _read_tensors(_check.input_file("static", inner / "model.safetensors"))
-    config = _read_config(folder)
-    options = {
-        "normalize": str(bool(config.get("normalize", False))).lower(),
-        "max_length": str(config.get("max_length", _MODEL2VEC_MAX_LENGTH)).lower(),
-    } | dict(options)
+    tensors = _read_tensors(_check.input_file(inner / "model.safetensors"))
+    options = _settings(folder) | dict(options)
     max_length = None if options["max_length"] == "none" else int(options["max_length"])
-    tokenizer = SubwordTokenizer(_check.input_file("static", inner / "tokenizer.json"), max_length=max_length)
+    tokenizer = SubwordTokenizer(_check.input_file(inner / "tokenizer.json"), max_length=max_length)
     token_vectors = _token_vectors(inner, tensors, tokenizer.vocab_size)
     return StaticEncoder(
-        f"static:{folder}", options, tokenizer, token_vectors, normalize=options["normalize"] == "true"
+        f"static:{escape(str(folder))}", options, tokenizer, token_vectors, normalize=options["normalize"] == "true"
     )
 
 
-def _read_config(folder: Path) -> dict[str, object]:
-    """Model2Vec's settings; for a sentence-transformers folder, its list of modules says the same."""
-    modules, config = folder / "modules.json", folder / "config.json"
+def _settings(folder: Path) -> dict[str, str]:
+    """Options that the folder sets: Model2Vec's config, or what a sentence-transformers list of modules says."""
+    config = _read_json(folder / "config.json", dict)
+    if config is None:
+        modules = _read_json(folder / "modules.json", list) or []
+        kinds = [str(module.get("type", "")) for module in modules if isinstance(module, dict)]
+        config = {"normalize": any(kind.endswith("Normalize") for kind in kinds), "max_length": None}
+    normalize, max_length = config.get("normalize", False), config.get("max_length", _MODEL2VEC_MAX_LENGTH)
+    if not isinstance(normalize, bool):
+        raise FileFormatError(f"{folder}/config.json: normalize must be true or false; got {normalize!r}.")
+    if max_length is not None and (type(max_length) is not int or max_length < 1):
+        raise FileFormatError(f"{folder}/config.json: max_length must be a whole number above 0; got {max_length!r}.")
+    return {"normalize": str(normalize).lower(), "max_length": str(max_length).lower()}
+
+
+def _read_json(path: Path, kind: type[Document]) -> Document | None:
+    if not path.exists():
+        return None
     try:
-        if config.exists():
-            settings: dict[str, object] = json.loads(config.read_text("utf-8"))
-            return settings
-        if modules.exists():
-            types = [module["type"] for module in json.loads(modules.read_text("utf-8"))]
-            return {"normalize": any(kind.endswith("Normalize") for kind in types), "max_length": None}
-    except (ValueError, TypeError, KeyError) as error:
-        raise FileFormatError(f"{folder}: config.json and modules.json must be JSON; got: {error}.") from None
-    return {}
+        document = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
+    if not isinstance(document, kind):
+        raise FileFormatError(f"{path} must hold a JSON {kind.__name__}; got {type(document).__name__}.")
+    return document
 
 
 def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]], vocab_size: int) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from isosent import _extras
 from isosent.encoders.base import Encoder
 from isosent.encoders.heads import Head, load_heads
 from isosent.encoders.module_folder import ModuleFolder, read_module_folder
-from isosent.encoders.reference import GRAMMAR
+from isosent.encoders.reference import GRAMMAR, escape, unescape
 from isosent.errors import FileFormatError, InputFileError, ModelReferenceError
 from isosent.numeric.pooling import POOLINGS
 from isosent.text.tokens import TokenIds
@@ -185,9 +185,9 @@ def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEn
 
 def _resolve(location: str) -> tuple[Path, str]:
     """Local folder of a model, and the reference to keep."""
-    path = Path(location).expanduser()
+    path = Path(unescape(location)).expanduser()
     if path.is_dir():
-        return path.resolve(), f"hf:{path.resolve()}"
+        return path.resolve(), f"hf:{escape(str(path.resolve()))}"
     if path.exists():
         raise InputFileError(f"hf: {location} must be a folder or an id on the hub; got a file.")
     if not _HUB_ID.fullmatch(location) or location.startswith("."):
@@ -229,7 +229,8 @@ def _load(transformers: Any, torch: Any, folder: Path) -> tuple[Any, Any]:
         try:
             config = transformers.AutoConfig.from_pretrained(folder)
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-            auto = transformers.AutoModelForTextEncoding if config.is_encoder_decoder else transformers.AutoModel
+            has_encoder_alone = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+            auto = transformers.AutoModelForTextEncoding if has_encoder_alone else transformers.AutoModel
             model, loading = auto.from_pretrained(
                 folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
             )

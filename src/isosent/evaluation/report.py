@@ -81,4 +81,4 @@ def _caption(result: STSResult) -> str:
     if protocol["transform"]:
         settings = ", ".join(f"{name}={value}" for name, value in protocol["parameters"].items())
         fitted = f"{protocol['transform']}({settings}) fitted on {protocol['fit']}"
-    return f"{result.model['reference']}; {fitted}; SICK-R {protocol['sickr']}; {zero_rows} sentences without a vector"
+    return f"{result.model['reference']}; {fitted}; SICK-R {protocol['sickr']}; sentences without a vector: {zero_rows}"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import EvaluationWarning, FileFormatError, InputError
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError
 from isosent.files.texts import decode_utf8, split_lines
 
 YEAR_SUBSETS = {
@@ -26,6 +26,7 @@ YEAR_SUBSETS = {
 TASKS = (*YEAR_SUBSETS, "STSB", "SICKR")
 SICKR_PARTS = ("full", "test")
 
+_PREFIXES = ("STS", "STS2016")
 _INPUT_NAME = re.compile(r"STS(?:2016)?\.input\.(.+)\.txt")
 _STSB_FILES = ("sts-train.csv", "sts-dev.csv", "sts-test.csv")
 _SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
@@ -113,10 +114,10 @@ def read_sts(
     Files are split at tabs and line feeds without quoting; a pair whose score line is empty was never scored and is
     dropped.
     """
-    root = _check.input_folder("read_sts", folder)
+    root = _check.input_folder(folder).resolve()
     if sickr not in SICKR_PARTS:
         raise InputError(f"read_sts: sickr must be one of {', '.join(SICKR_PARTS)}; got {sickr!r}.")
-    wanted = None if tasks is None else [_task_name(task) for task in tasks]
+    wanted = None if tasks is None else _task_names(tasks)
     found = _find(root)
     if not found:
         raise InputError(
@@ -133,11 +134,16 @@ def read_sts(
     )
 
 
-def _task_name(written: str) -> str:
-    name = written.strip().upper().replace("-", "")
-    if name not in TASKS:
-        raise InputError(f"read_sts: tasks must be among {', '.join(TASKS)}; got {written!r}.")
-    return name
+def _task_names(written: Sequence[str]) -> list[str]:
+    if isinstance(written, str):
+        raise InputTypeError(f"read_sts: tasks must be a sequence of names; got one string. Pass [{written!r}].")
+    if not written:
+        raise InputError("read_sts: tasks must name at least one task; got none. Leave it out for all.")
+    names = [task.strip().upper().replace("-", "") for task in written]
+    for task, name in zip(written, names, strict=True):
+        if name not in TASKS:
+            raise InputError(f"read_sts: tasks must be among {', '.join(TASKS)}; got {task!r}.")
+    return names
 
 
 def _find(root: Path) -> dict[str, Path]:
@@ -182,12 +188,12 @@ def _year_of(path: Path, subsets: set[str]) -> str | None:
 
 
 def _read_year(task: str, folder: Path) -> STSTask:
-    prefix = "STS2016" if task == "STS16" else "STS"
     subsets, missing = [], []
     for name in YEAR_SUBSETS[task]:
-        inputs, scores = folder / f"{prefix}.input.{name}.txt", folder / f"{prefix}.gs.{name}.txt"
-        if inputs.exists():
-            subsets.append(_read_subset(name, inputs, _check.input_file("read_sts", scores)))
+        found = [prefix for prefix in _PREFIXES if (folder / f"{prefix}.input.{name}.txt").exists()]
+        if found:
+            inputs, scores = (folder / f"{found[0]}.{kind}.{name}.txt" for kind in ("input", "gs"))
+            subsets.append(_read_subset(name, inputs, _check.input_file(scores)))
         else:
             missing.append(name)
     if missing:
@@ -231,7 +237,7 @@ def _read_sick(folder: Path, evaluated: str) -> STSTask:
         pairs = parts[_SICK_FILES[-1]]
     else:
         for name in _SICK_FILES:
-            _check.input_file("read_sts", folder / name)
+            _check.input_file(folder / name)
         pairs = [pair for part in parts.values() for pair in part]
     texts = tuple(text for part in parts.values() for first, second, _ in part for text in (first, second))
     return STSTask("SICKR", (_pair_set(folder, "sick", pairs),), texts)
@@ -239,7 +245,7 @@ def _read_sick(folder: Path, evaluated: str) -> STSTask:
 
 def _read_sick_part(path: Path) -> list[tuple[str, str, float]]:
     lines = _lines(path)
-    header = lines[0].split("\t")
+    header = lines[0].split("\t") if lines else []
     if absent := [name for name in _SICK_COLUMNS if name not in header]:
         raise FileFormatError(
             f"{path}: line 1 must name the columns {', '.join(_SICK_COLUMNS)}; {absent[0]} is missing."
@@ -268,7 +274,7 @@ def _sentences(subsets: Iterable[PairSet]) -> tuple[str, ...]:
 
 
 def _lines(path: Path) -> list[str]:
-    return split_lines(decode_utf8(str(path), _check.input_file("read_sts", path).read_bytes()))
+    return split_lines(decode_utf8(str(path), _check.input_file(path).read_bytes()))
 
 
 def _fields(path: Path, number: int, line: str, at_least: int) -> list[str]:

@@ -5,9 +5,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, InputFileError
@@ -45,7 +44,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
         if not content:
             raise InputFileError("standard input must hold at least one text; got nothing.")
     else:
-        file = _check.input_file("read_texts", path)
+        file = _check.input_file(path)
         reader, name = _TABLES.get(file.suffix.lower(), _read_lines), str(path)
         if reader is _read_parquet:
             return _some(name, _read_parquet(name, file, column))
@@ -129,30 +128,32 @@ def _read_lines(name: str, content: str, column: str | None) -> list[str]:
 
 
 def _read_csv(name: str, content: str, column: str | None) -> list[str]:
-    return _read_delimited(name, content, column, csv.reader(io.StringIO(content, newline=""), strict=True))
+    csv.field_size_limit(max(csv.field_size_limit(), len(content)))
+    rows = csv.reader(io.StringIO(content, newline=""), strict=True)
+    try:
+        return _column_of(name, ((rows.line_num, row) for row in rows), column)
+    except csv.Error as error:
+        raise FileFormatError(f"{name}: line {rows.line_num} is not valid CSV: {error}.") from None
 
 
 def _read_tsv(name: str, content: str, column: str | None) -> list[str]:
-    rows = csv.reader(split_lines(content), delimiter="\t", quoting=csv.QUOTE_NONE)
-    return _read_delimited(name, content, column, rows)
+    lines = enumerate(split_lines(content), start=1)
+    return _column_of(name, ((number, line.split("\t") if line else []) for number, line in lines), column)
 
 
-def _read_delimited(name: str, content: str, column: str | None, rows: Any) -> list[str]:
-    csv.field_size_limit(max(csv.field_size_limit(), len(content)))
+def _column_of(name: str, rows: Iterator[tuple[int, list[str]]], column: str | None) -> list[str]:
+    """One column of numbered rows, the header first; an empty row is an empty text where there is one column."""
+    _, header = next(rows, (1, []))
+    position = header.index(_choose_column(name, header, column))
     texts = []
-    try:
-        header: list[str] = next(rows, [])
-        position = header.index(_choose_column(name, header, column))
-        for row in rows:
-            if not row and len(header) > 1:
-                continue
-            if len(row) not in (len(header), 0):
-                raise FileFormatError(
-                    f"{name}: line {rows.line_num} must have {len(header)} fields as the header has; got {len(row)}."
-                )
-            texts.append(row[position] if row else "")
-    except csv.Error as error:
-        raise FileFormatError(f"{name}: line {rows.line_num} is not valid CSV: {error}.") from None
+    for number, row in rows:
+        if not row and len(header) > 1:
+            continue
+        if len(row) not in (len(header), 0):
+            raise FileFormatError(
+                f"{name}: line {number} must have as many fields as the header, {len(header)}; got {len(row)}."
+            )
+        texts.append(row[position] if row else "")
     return texts
 
 
@@ -163,8 +164,8 @@ def _read_jsonl(name: str, content: str, column: str | None) -> list[str]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise FileFormatError(f"{name}: line {number} must be a JSON object; got {error}.") from None
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise FileFormatError(f"{name}: line {number} must be a JSON object; got: {error}.") from None
         if not isinstance(row, dict):
             raise FileFormatError(f"{name}: line {number} must be a JSON object; got {type(row).__name__}.")
         column = _choose_column(f"{name}: line {number}", list(row), column)
@@ -173,6 +174,8 @@ def _read_jsonl(name: str, content: str, column: str | None) -> list[str]:
             raise FileFormatError(
                 f"{name}: line {number}: column {column} must be a string; got {type(text).__name__}."
             )
+        if not _check.is_unicode(text):
+            raise FileFormatError(f"{name}: line {number} must be valid Unicode; got a lone surrogate.")
         texts.append(text)
     return texts
 
@@ -187,7 +190,8 @@ def _read_parquet(name: str, file: Path, column: str | None) -> list[str]:
         values = table.read([column]).column(column)
     except (pa.ArrowInvalid, OSError) as error:
         raise FileFormatError(f"{name} is not a readable parquet file: {error}.") from None
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
         raise FileFormatError(f"{name}: column {column} must be of type string; got {values.type}.")
     texts: list[str | None] = values.to_pylist()
     if None in texts:
@@ -206,6 +210,8 @@ _TABLES: dict[str, Callable[..., list[str]]] = {
 
 
 def _choose_column(name: str, columns: list[str], column: str | None) -> str:
+    if not columns:
+        raise FileFormatError(f"{name} must name its columns; it names none.")
     listed = ", ".join(columns)
     if column is None:
         if len(columns) != 1:

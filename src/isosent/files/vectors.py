@@ -56,10 +56,17 @@ def write_vectors(
     check_ending(path)
     with replacing(path) as temporary:
         if temporary.suffix.lower() == ".npy":
-            with temporary.open("wb") as file:
-                np.save(file, vectors)
+            _write_npy(temporary, vectors)
         else:
             _write_parquet(temporary, vectors, texts, metadata)
+
+
+def _write_npy(path: Path, vectors: NDArray[np.floating]) -> None:
+    """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
+    rows = np.ascontiguousarray(vectors)
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
+        file.write(rows.data)
 
 
 def _write_parquet(

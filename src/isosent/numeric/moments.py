@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check
 from isosent.errors import InputError
 
-_BLOCK_BYTES = 8 << 20
-_DOUBLE_PRECISION_ROWS = 4096
+_BLOCK_BYTES = 16 << 20
+_BLOCK_ROWS = 8192
+_CHEAP_PRODUCTS = 2e10
 _SINGLE_PRECISION_FLOOR = 1e-7
 
 
@@ -111,15 +111,17 @@ class Moments:
         are added in float64; the scatter between the blocks comes from their means. So a large common mean, which
         makes the textbook formula :math:`\sum x x^\top - n \mu \mu^\top` lose all digits, costs none here.
 
-        float32 rows are multiplied in float32, at about twice the speed, as long as that is enough: where an
-        eigenvalue of the result lies below 1e-7 of the largest (rank-deficient rows, for one), and for up to 4,096
-        rows, the products are taken in float64.
+        float32 rows are multiplied in float64 where that is cheap (up to 2e10 products, a fraction of a second), and
+        in float32, at about twice the speed, beyond; but where an eigenvalue of the result then lies below 1e-7 of the
+        largest (rank-deficient rows, for one), the products are taken in float64 after all.
         """
         where = "Moments.from_rows"
         array = _check.matrix(where, "rows", rows)
         row_weights = None if weights is None else _check.row_weights(where, weights, len(array))
+        if not len(array):
+            return cls.empty(array.shape[1])
         single = np.result_type(array.dtype, np.float32) == np.float32
-        if single and len(array) > _DOUBLE_PRECISION_ROWS:
+        if single and len(array) * float(array.shape[1]) ** 2 > _CHEAP_PRODUCTS:
             moments = _accumulate(array, row_weights, np.float32)
             if _resolved_in_single_precision(moments.scatter):
                 return moments
@@ -140,6 +142,22 @@ class Moments:
         """Covariance of shape (dim, dim), the scatter divided by the weight (1/N; zeros where there are no rows)."""
         return self.scatter / self.weight if self.weight else self.scatter
 
+    def rounding_variance(self, eps: float) -> float:
+        r"""Variance that the rounding of the rows themselves leaves along every axis, at most.
+
+        Parameters
+        ----------
+        eps : float
+            Relative rounding of the dtype that the rows are stored in, such as ``np.finfo(np.float32).eps``.
+
+        Returns
+        -------
+        float
+            :math:`\varepsilon^2 \max_j E[x_j^2]`: a large mean costs the digits behind it.
+        """
+        mean_square = self.mean**2 + self.covariance.diagonal()
+        return float(eps**2 * mean_square.max())
+
     def __add__(self, other: Moments) -> Moments:
         """Return the moments of the union of both sets of rows."""
         if not isinstance(other, Moments):
@@ -158,27 +176,31 @@ class Moments:
 
 def _accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, dtype: type[np.floating]) -> Moments:
     """Moments of rows with the products taken in `dtype` and summed in float64."""
-    dim = rows.shape[1]
+    n_rows, dim = rows.shape
+    size = min(n_rows, _BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * np.dtype(dtype).itemsize)))
+    buffer = np.empty((size, dim), dtype=dtype)
+    ones = np.ones(size, dtype=dtype)
     scatter = np.zeros((dim, dim))
     block_weights, block_means, residuals = [], [], []
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for part in _blocks(len(rows), dim * np.dtype(dtype).itemsize):
-            weight_of = np.ones(part.stop - part.start) if weights is None else weights[part]
-            block_weight = float(weight_of.sum())
-            block = rows[part].astype(dtype)
-            shift = block.mean(axis=0)
-            if not np.isfinite(shift).all():
-                _check.finite_rows("Moments.from_rows", "rows", rows[part], part.start)
-            if block_weight == 0:
-                continue
-            block -= shift
-            residual = (weight_of.astype(dtype) @ block).astype(np.float64) / block_weight
-            if weights is not None:
-                block *= np.sqrt(weight_of, dtype=np.float64).astype(dtype)[:, None]
+        shift = rows[:size].mean(axis=0, dtype=np.float64).astype(dtype)
+        for start in range(0, n_rows, size):
+            part = slice(start, min(start + size, n_rows))
+            block = np.subtract(rows[part], shift, out=buffer[: part.stop - start], casting="same_kind")
+            if weights is None:
+                block_weight, residual = float(len(block)), ones[: len(block)] @ block
+            else:
+                block_weight = float(weights[part].sum())
+                residual = weights[part].astype(dtype) @ block
+                block *= np.sqrt(weights[part]).astype(dtype)[:, None]
+            if not np.isfinite(residual).all():
+                _check.finite_rows("Moments.from_rows", "rows", rows[part], start)
             scatter += block.T @ block
-            block_weights.append(block_weight)
-            block_means.append(shift + residual)
-            residuals.append(residual)
+            if block_weight:
+                residuals.append(residual.astype(np.float64) / block_weight)
+                block_weights.append(block_weight)
+                block_means.append(shift + residuals[-1])
+                shift = block_means[-1].astype(dtype)
         if not block_weights:
             return Moments.empty(dim)
         return _total(scatter, np.array(block_weights), np.array(block_means), np.array(residuals))
@@ -199,12 +221,6 @@ def _total(
     scatter -= missed.T @ missed
     scatter += between.T @ between
     return Moments(weight, mean, scatter)
-
-
-def _blocks(n_rows: int, row_bytes: int) -> Iterator[slice]:
-    size = max(1, _BLOCK_BYTES // row_bytes)
-    for start in range(0, n_rows, size):
-        yield slice(start, min(start + size, n_rows))
 
 
 def _resolved_in_single_precision(scatter: NDArray[np.float64]) -> bool:

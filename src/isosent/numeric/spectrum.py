@@ -25,13 +25,15 @@ class Spectrum:
     rank: int
 
 
-def spectrum(covariance: NDArray[np.float64]) -> Spectrum:
+def spectrum(covariance: NDArray[np.float64], *, noise: float = 0.0) -> Spectrum:
     r"""Decompose a covariance.
 
     Parameters
     ----------
     covariance : ndarray of shape (dim, dim), float64
         Symmetric and positive semi-definite up to rounding.
+    noise : float, default 0.0
+        Variance that is in every direction for other reasons than the data's own, see `Moments.rounding_variance`.
 
     Returns
     -------
@@ -40,9 +42,10 @@ def spectrum(covariance: NDArray[np.float64]) -> Spectrum:
 
     Notes
     -----
-    Eigenvalues of at most :math:`\mathrm{dim} \cdot \varepsilon_{64} \cdot \lambda_1` are rounding noise: dividing by
-    their root is what gives infinities in recipes that have no such rule. The entry of largest magnitude of each
-    eigenvector is made positive, so that the result does not depend on the linear-algebra library.
+    Eigenvalues of at most :math:`\mathrm{dim} \cdot \varepsilon_{64} \cdot \lambda_1`, or of at most `noise`, are
+    rounding noise: dividing by their root is what gives infinities in recipes that have no such rule. The entry of
+    largest magnitude of each eigenvector is made positive, so that the result does not depend on the linear-algebra
+    library.
 
     Examples
     --------
@@ -55,5 +58,5 @@ def spectrum(covariance: NDArray[np.float64]) -> Spectrum:
     values = np.maximum(ascending[::-1], 0.0)
     vectors = vectors[:, ::-1]
     largest_entry = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)
-    floor = len(values) * np.finfo(np.float64).eps * values[0]
+    floor = max(len(values) * np.finfo(np.float64).eps * values[0], noise)
     return Spectrum(values, vectors * np.sign(largest_entry), int((values > floor).sum()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -205,8 +206,9 @@ class SubwordTokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._max_length = max_length
-        unknown = getattr(self._tokenizer.model, "unk_token", None)
-        self._unknown_id = None if unknown is None else self._tokenizer.token_to_id(unknown)
+        model = json.loads(self._tokenizer.to_str())["model"]
+        unknown = model.get("unk_token")
+        self._unknown_id = model.get("unk_id") if unknown is None else self._tokenizer.token_to_id(unknown)
 
     @property
     def vocab_size(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +20,7 @@ from isosent.errors import DuplicateWordWarning, FileFormatError
 
 _BLOCK_BYTES = 8 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +67,7 @@ def read_word_vectors(paths: Sequence[str | os.PathLike[str]]) -> WordVectors:
     DuplicateWordWarning
         If a file lists words more than once: the first row of each is kept.
     """
-    parts = [_read_file(_check.input_file("read_word_vectors", path)) for path in paths]
+    parts = [_read_file(_check.input_file(path)) for path in paths]
     return parts[0] if len(parts) == 1 else _concatenate(parts)
 
 
@@ -82,14 +84,16 @@ def _concatenate(parts: list[WordVectors]) -> WordVectors:
 def _read_file(path: Path) -> WordVectors:
     try:
         with _open(path) as file:
+            mark = len(_BYTE_ORDER_MARK) if file.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
+            file.seek(mark)
             header = _header(file.readline())
             if header is not None and _continues_in_binary(file, header[1]):
                 words, vectors = _read_binary(path, file, header)
             else:
                 if header is None:
-                    file.seek(0)
+                    file.seek(mark)
                 words, vectors = _read_text(path, file, header)
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise FileFormatError(f"{path} is not a whole gzip file: {error}.") from None
     if not words:
         raise FileFormatError(f"{path} must hold at least one word vector; got none.")
@@ -111,10 +115,14 @@ def _header(line: bytes) -> tuple[int, int] | None:
 
 
 def _continues_in_binary(file: BinaryIO, dim: int) -> bool:
-    """Whether the rows after the header hold raw floats, among which control characters occur; does not move."""
+    """Whether the rows after the header hold raw floats: no row of numbers, but control characters; does not move."""
     start = file.tell()
+    first_row = file.readline(_BLOCK_BYTES).split()
+    file.seek(start)
     rows = file.read(1024 + 4 * dim)
     file.seek(start)
+    if len(first_row) > dim and _parse_numbers(b" ".join(first_row[-dim:])) is not None:
+        return False
     return any(byte < 32 and byte not in b"\t\n\r" for byte in rows)
 
 
@@ -136,7 +144,11 @@ def _read_binary(path: Path, file: BinaryIO, header: tuple[int, int]) -> tuple[l
         words.append(_decode(path, f"vector {row + 1}", content[position:space].lstrip(b"\n")))
         vectors[row] = np.frombuffer(content, dtype="<f4", count=dim, offset=space + 1)
         position = space + 1 + n_bytes
-    _check.finite_rows(str(path), "vectors", vectors)
+    if content[position:].strip(b"\n"):
+        raise FileFormatError(f"{path} must hold {n_rows} vectors, as its header says; it goes on behind them.")
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if bad.size:
+        raise FileFormatError(f"{path}: vector {bad[0] + 1} must be finite; got NaN or infinity.")
     return words, vectors
 
 
@@ -199,9 +211,9 @@ def _split_row(path: Path, number: int, line: bytes, dim: int) -> tuple[bytes, b
     word_parts, value_fields = fields[:-dim], fields[-dim:]
     surplus = word_parts[1:]
     if not word_parts or (surplus and all(_parse_numbers(field) is not None for field in surplus)):
+        got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
         raise FileFormatError(
-            f"{path}: line {number} must hold a word and {dim} numbers; got {max(len(fields) - 1, 0)} fields after the "
-            f"word: {_shown(line)}."
+            f"{path}: line {number} must hold a word and {dim} numbers, as the file begins; got {got}."
         )
     return b" ".join(word_parts), b" ".join(value_fields)
 
@@ -236,7 +248,7 @@ def _first_of_each(path: Path, words: list[str], vectors: NDArray[np.float32]) -
     n_repeated = len(words) - len(first)
     if n_repeated:
         warnings.warn(
-            f"{path} repeats words: {n_repeated} rows left out, the first row of each word kept.",
+            f"{path} repeats words: rows left out: {n_repeated}; the first row of each word is kept.",
             DuplicateWordWarning,
             stacklevel=2,
         )

@@ -40,7 +40,7 @@ def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     ndarray of shape (n_texts,), bool
         False where the row is zero.
     """
-    return np.logical_or.reduce(vectors, axis=1, dtype=np.bool_)
+    return np.asarray(vectors.any(axis=1), dtype=np.bool_)
 
 
 def map_known_rows(linear_map: LinearMap, vectors: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +11,10 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from isosent import _check
-from isosent.errors import InputError, InputTypeError, RankWarning
+from isosent.errors import InputError, InputTypeError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.spectrum import Spectrum, spectrum
+from isosent.transforms.whitening_state import Seen, WhiteningState
 
 
 class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -108,7 +105,11 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             If a row holds NaN or infinity (the message names the row), all rows are equal, or a setting is out of
             range.
         """
-        return self._adopt(self._moments_of(X, sample_weight), X, restart=True)
+        fitted = WhiteningState(self._seen_in(X, sample_weight), self.n_components, float(self.strength))
+        _ = fitted.linear_map  # solved at once, so that it fails or warns at once
+        self._check_features(X, reset=True)
+        self._fitted = fitted
+        return self
 
     def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Add vectors to those seen before; in the end as if all had been given to `fit` at once.
@@ -132,9 +133,11 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         InputError
             If a row holds NaN or infinity, the width differs from before, or a setting is out of range.
         """
-        added = self._moments_of(X, sample_weight)
-        seen = self.moments_ if hasattr(self, "_fitted") else Moments.empty(added.dim)
-        return self._adopt(seen + added, X, restart=False)
+        seen, is_first = self._seen_in(X, sample_weight), not hasattr(self, "_fitted")
+        self._check_features(X, reset=is_first)
+        total = seen if is_first else self._fitted.seen + seen
+        self._fitted = WhiteningState(total, self.n_components, float(self.strength))
+        return self
 
     def merge(self, other: Whitening) -> Self:
         """Take in what another whitening has seen, as if its vectors had been given to this one.
@@ -158,7 +161,8 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         check_is_fitted(other)
-        return self._adopt(self.moments_ + other.moments_, None, restart=False)
+        self._fitted = WhiteningState(self._fitted.seen + other._fitted.seen, self.n_components, float(self.strength))
+        return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Whiten vectors.
@@ -181,8 +185,9 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             If nothing was fitted.
         """
         check_is_fitted(self)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return self.linear_map_.apply(_as_array(X))
+        rows = _as_array(X, at_least=0)
+        self._check_features(X, reset=False)
+        return self.linear_map_.apply(rows)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Map whitened vectors back; what the left-out axes held is replaced by its mean.
@@ -205,12 +210,12 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             If nothing was fitted.
         """
         check_is_fitted(self)
-        return self._fitted.inverse_map.apply(_as_array(X))
+        return self._fitted.inverse_map.apply(_as_array(X, at_least=0))
 
     @property
     def moments_(self) -> Moments:
         """Weight, mean and scatter of all rows seen."""
-        return self._fitted.moments
+        return self._fitted.seen.moments
 
     @property
     def linear_map_(self) -> LinearMap:
@@ -220,7 +225,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def mean_(self) -> NDArray[np.float64]:
         """Mean of the rows seen."""
-        return self._fitted.moments.mean
+        return self.moments_.mean
 
     @property
     def explained_variance_(self) -> NDArray[np.float64]:
@@ -257,79 +262,31 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _moments_of(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Moments:
-        """Moments of one call's rows, after every check on them and on the settings."""
-        rows = _as_array(X)
+    def _seen_in(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Seen:
+        """What one call's rows tell, after every check on them and on the settings."""
+        rows = _as_array(X, at_least=1)
         _check.component_count("Whitening", self.n_components, rows.shape[1])
         _check.fraction("Whitening", "strength", self.strength)
-        return Moments.from_rows(rows, sample_weight)
+        moments = Moments.from_rows(rows, sample_weight)
+        if moments.weight == 0:
+            raise InputError("Whitening: sample_weight must not be zero for every row; got zeros only.")
+        eps = float(np.finfo(rows.dtype).eps) if rows.dtype.kind == "f" else 0.0
+        return Seen(moments, eps)
 
-    def _adopt(self, moments: Moments, X: ArrayLike | None, *, restart: bool) -> Self:
-        """Replace the state in one assignment; a whole fit is solved at once, so that it fails or warns at once."""
-        fitted = _Fitted(moments, self.n_components, float(self.strength))
-        if restart:
-            _ = fitted.linear_map
-        if X is not None:
-            validate_data(self, X, reset=restart or not hasattr(self, "_fitted"), skip_check_array=True)
-        self._fitted = fitted
-        return self
-
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """What was seen, the settings in force then, and what follows from both, computed when it is asked for."""
-
-    moments: Moments
-    n_components_wanted: int | None
-    strength: float
-
-    @cached_property
-    def spectrum(self) -> Spectrum:
-        found = spectrum(self.moments.covariance)
-        if found.rank == 0:
-            raise InputError(
-                "Whitening: the rows must vary; got rank 0, as with n_samples = 1 or rows that are all equal. "
-                "Fit on more texts."
-            )
-        return found
-
-    @cached_property
-    def n_components(self) -> int:
-        wanted = self.n_components_wanted or self.moments.dim
-        kept = min(wanted, self.spectrum.rank)
-        if kept < wanted:
-            rows = self.moments.weight
-            warnings.warn(
-                f"Whitening: {kept} components are kept instead of {wanted}, because the {rows:g} rows vary along "
-                f"{kept} of their {self.moments.dim} axes and the rest is rounding noise."
-                f"{' Fit on more texts for more.' if rows <= wanted else ''}",
-                RankWarning,
-                stacklevel=2,
-            )
-        return kept
-
-    @cached_property
-    def linear_map(self) -> LinearMap:
-        weight = self._axes * self._kept_values ** (-self.strength / 2)
-        return LinearMap(weight, -self.moments.mean @ weight)
-
-    @cached_property
-    def inverse_map(self) -> LinearMap:
-        return LinearMap((self._axes * self._kept_values ** (self.strength / 2)).T, self.moments.mean)
-
-    @property
-    def _axes(self) -> NDArray[np.float64]:
-        return self.spectrum.vectors[:, : self.n_components]
-
-    @property
-    def _kept_values(self) -> NDArray[np.float64]:
-        return self.spectrum.values[: self.n_components]
+    def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
+        """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except ValueError as error:
+            raise InputError(f"Whitening: {error}") from None
 
 
-def _as_array(X: ArrayLike) -> NDArray[Any]:
+def _as_array(X: ArrayLike, *, at_least: int) -> NDArray[Any]:
     """Whatever scikit-learn takes as rows (a data frame, for one) as an array; values are not looked at."""
     try:
-        array: NDArray[Any] = check_array(X, dtype="numeric", ensure_all_finite=False, input_name="X")
+        array: NDArray[Any] = check_array(
+            X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=at_least, input_name="X"
+        )
     except TypeError as error:
         raise InputTypeError(f"Whitening: {error}") from None
     except ValueError as error:

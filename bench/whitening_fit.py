@@ -1,0 +1,185 @@
+"""Time, extra memory and exactness of a whitening fit against scikit-learn, FAISS and the published numpy recipe.
+
+Prints a JSON line for each method, data set and shape; all of them are measured in this one run, each in a process of its
+own so that memory can be told apart. Usage: python bench/whitening_fit.py [--quick] [--markdown]
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+SEED = 0
+THREADS = 2
+SHAPES = ((200_000, 768), (1_000_000, 256))
+QUICK_SHAPES = ((20_000, 256),)
+# (condition number of the covariance, length of the common mean against the spread)
+SPECTRA = {"easy": (2e4, 1.46), "hard": (6e5, 4.36)}
+
+
+def make_rows(n_rows, dim, condition, offset):
+    """Rows with a geometric spectrum of the given condition, in a random basis, and a common mean."""
+    rng = np.random.default_rng(SEED)
+    scales = condition ** (-np.arange(dim) / (dim - 1) / 2)
+    basis = np.linalg.qr(rng.standard_normal((dim, dim)))[0].astype(np.float32)
+    mean = rng.standard_normal(dim)
+    mean *= offset * np.sqrt((scales**2).sum()) / np.linalg.norm(mean)
+    rows = np.empty((n_rows, dim), dtype=np.float32)
+    for start in range(0, n_rows, 10_000):
+        part = rng.standard_normal((min(10_000, n_rows - start), dim), dtype=np.float32)
+        rows[start : start + len(part)] = (part * scales.astype(np.float32)) @ basis + mean.astype(np.float32)
+    return rows
+
+
+def fit_isosent(rows):
+    from isosent import Whitening
+
+    whitening = Whitening().fit(rows)
+    return whitening.transform
+
+
+def fit_sklearn(rows):
+    from sklearn.decomposition import PCA
+
+    pca = PCA(whiten=True, svd_solver="covariance_eigh").fit(rows)
+    return pca.transform
+
+
+def fit_faiss(rows):
+    import faiss
+
+    faiss.omp_set_num_threads(THREADS)
+    pca = faiss.PCAMatrix(rows.shape[1], rows.shape[1], -0.5)
+    pca.max_points_per_d = len(rows)  # by default it looks at 1,000 rows a dimension
+    pca.train(rows)
+    return pca.apply
+
+
+def fit_published_recipe(rows):
+    """Su et al. 2021, algorithm 1, written plainly."""
+    mean = rows.mean(axis=0, keepdims=True)
+    covariance = np.cov(rows.T)
+    u, s, _ = np.linalg.svd(covariance)
+    weight = u @ np.diag(1 / np.sqrt(s))
+    return lambda x: (x - mean) @ weight
+
+
+METHODS = {
+    "isosent Whitening": fit_isosent,
+    "scikit-learn PCA covariance_eigh": fit_sklearn,
+    "FAISS PCAMatrix(-0.5)": fit_faiss,
+    "Su et al. numpy recipe": fit_published_recipe,
+}
+PACKAGES = {"scikit-learn": "scikit-learn", "faiss": "faiss-cpu", "numpy": "numpy", "isosent": "isosent"}
+
+
+def deviation_from_identity(rows, transform):
+    """max |cov - I| of the transformed rows; a common scale, which no cosine sees, is taken out."""
+    dim = rows.shape[1]
+    total, scatter = np.zeros(dim), np.zeros((dim, dim))
+    for start in range(0, len(rows), 20_000):
+        part = np.asarray(transform(rows[start : start + 20_000]), dtype=np.float64)
+        total += part.sum(axis=0)
+        scatter += part.T @ part
+    mean = total / len(rows)
+    covariance = scatter / len(rows) - np.outer(mean, mean)
+    scale = np.median(np.diag(covariance))
+    return float(np.abs(covariance / scale - np.eye(dim)).max())
+
+
+def status_bytes(field):
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+
+def measure(method, path, repeats):
+    rows = np.load(path)
+    fit = METHODS[method]
+    fit(rows[:1000].copy())  # imports and thread pools
+    Path("/proc/self/clear_refs").write_text("5")  # start the high-water mark again
+    before = status_bytes("VmRSS")
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        transform = fit(rows)
+        seconds.append(time.perf_counter() - start)
+    extra = status_bytes("VmHWM") - before
+    return {
+        "seconds": float(np.median(seconds)),
+        "extra_over_input": extra / rows.nbytes,
+        "max_abs_cov_minus_identity": deviation_from_identity(rows, transform),
+    }
+
+
+def run(shapes, repeats):
+    environment = os.environ | {f"{name}_NUM_THREADS": str(THREADS) for name in ("OMP", "OPENBLAS", "MKL")}
+    with tempfile.TemporaryDirectory() as folder:
+        for n_rows, dim in shapes:
+            for spectrum, (condition, offset) in SPECTRA.items():
+                path = Path(folder) / "rows.npy"
+                np.save(path, make_rows(n_rows, dim, condition, offset))
+                for method in METHODS:
+                    command = [sys.executable, __file__, "--measure", method, str(path), str(repeats)]
+                    found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+                    yield {"method": method, "rows": n_rows, "dim": dim, "spectrum": spectrum} | json.loads(
+                        found.stdout
+                    )
+
+
+def conditions():
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "threads": THREADS,
+        "seed": SEED,
+        "versions": {name: version(package) for name, package in PACKAGES.items()},
+    }
+
+
+def markdown(lines):
+    """A table with the time of each method and its ratio to ours."""
+    ours = {
+        (line["rows"], line["dim"], line["spectrum"]): line["seconds"] for line in lines if "isosent" in line["method"]
+    }
+    yield "| rows x dim, spectrum | method | seconds | x isosent | max abs(cov - I) | extra memory / input |"
+    yield "|---|---|---|---|---|---|"
+    for line in lines:
+        case = line["rows"], line["dim"], line["spectrum"]
+        yield (
+            f"| {case[0]:,} x {case[1]}, {case[2]} | {line['method']} | {line['seconds']:.2f} "
+            f"| {line['seconds'] / ours[case]:.2f} | {line['max_abs_cov_minus_identity']:.1e} "
+            f"| {line['extra_over_input']:.2f} |"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one small shape")
+    parser.add_argument("--markdown", action="store_true", help="print the table, too")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        method, path, repeats = arguments.measure
+        print(json.dumps(measure(method, path, int(repeats))))
+        return
+    print(json.dumps(conditions()))
+    lines = []
+    for line in run(QUICK_SHAPES if arguments.quick else SHAPES, arguments.repeats):
+        lines.append(line)
+        print(json.dumps(line), flush=True)
+    if arguments.markdown:
+        print("\n".join(markdown(lines)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,515 @@
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import isosent
+from isosent.cli.main import main
+from isosent.encoders.reference import GRAMMAR
+from isosent.evaluation.sts_files import YEAR_SUBSETS
+
+GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
+TEXTS = "a man\na dog\n\ncat and yak\nthe man, the cat\n"
+
+
+class Finished:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def isosent_(monkeypatch, capsys):
+    """Run the command line in this process."""
+
+    def isosent_(*arguments, stdin=None):
+        monkeypatch.setattr(sys, "argv", ["isosent", *map(str, arguments)])
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        return Finished(caught.value.code or 0, out, err)
+
+    return isosent_
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "glove.txt").write_text(GLOVE)
+    (tmp_path / "texts.txt").write_text(TEXTS)
+    return tmp_path
+
+
+def refuses(finished, *words):
+    """Exit code 2, nothing on standard output, one sentence and no traceback on standard error."""
+    assert finished.code == 2, finished.err
+    assert finished.out == ""
+    assert finished.err.startswith("error: ")
+    assert "Traceback" not in finished.err
+    assert len(finished.err.removesuffix(GRAMMAR + "\n").splitlines()) == 1
+    for word in words:
+        assert word in finished.err
+
+
+def encode(*more, texts="texts.txt", model="words:glove.txt", output="v.npy"):
+    return ("encode", texts, "-m", model, "-o", output, *more)
+
+
+def fit(*more, texts="texts.txt", model="words:glove.txt", output="model"):
+    return ("fit", texts, "-m", model, "-o", output, *more)
+
+
+def test_the_demo_runs_reports_and_keeps_its_model_where_it_is_told(isosent_, here):
+    finished = isosent_("demo", "-o", "kept")
+    assert (finished.code, finished.err) == (0, "")
+    for word in ("480 sentences", "mean cosine of random pairs", "effective rank", "bytes per vector", "nearest to: "):
+        assert word in finished.out
+    assert "Saved and loaded: bit-identical vectors." in finished.out
+    assert isosent.load(here / "kept").dim == 64
+
+
+def test_encode_writes_an_array_with_row_i_for_text_i(isosent_, here):
+    finished = isosent_(*encode())
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out == "v.npy: 5 x 3 float32, 1 texts without a vector\n"
+    vectors = np.load(here / "v.npy")
+    assert vectors.dtype == np.float32
+    np.testing.assert_array_equal(vectors, [[1, 2, 3], [2, 1, 5], [0, 0, 0], [1.5, -0.5, 3.5], [2, 0.5, 1.5]])
+
+
+def test_encode_takes_wordllama_where_no_model_is_named(isosent_, here, wordllama):
+    assert isosent_("encode", "texts.txt", "-o", "v.npy").code == 0
+    np.testing.assert_array_equal(np.load(here / "v.npy"), wordllama.encode(isosent.read_texts("texts.txt")))
+
+
+def test_encode_writes_texts_vectors_and_fingerprint_to_parquet(isosent_, here):
+    assert isosent_(*encode(output="v.parquet")).code == 0
+    table = pq.ParquetFile(here / "v.parquet").read()
+    model = isosent.load("words:glove.txt")
+    assert table.column("text").to_pylist() == isosent.read_texts("texts.txt")
+    np.testing.assert_array_equal(
+        np.array(table.column("vector").to_pylist(), np.float32), model.encode(table.column("text").to_pylist())
+    )
+    assert str(table.schema.field("vector").type) == "fixed_size_list<element: float>[3]"
+    metadata = {name.decode(): value.decode() for name, value in table.schema.metadata.items()}
+    assert metadata["isosent.fingerprint"] == model.fingerprint
+    assert metadata["isosent.reference"] == f"words:{here / 'glove.txt'}"
+
+
+def test_encode_reads_standard_input(isosent_, here):
+    assert isosent_(*encode(texts="-"), stdin=b"dog\r\nman\n").code == 0
+    np.testing.assert_array_equal(np.load(here / "v.npy"), [[2, 1, 5], [1, 2, 3]])
+
+
+def test_encode_reads_a_column(isosent_, here):
+    (here / "texts.csv").write_text("id,text\n1,man\n2,dog\n")
+    assert isosent_(*encode("--column", "text", texts="texts.csv")).code == 0
+    np.testing.assert_array_equal(np.load(here / "v.npy"), [[1, 2, 3], [2, 1, 5]])
+
+
+def test_encode_replaces_an_older_file(isosent_, here):
+    (here / "v.npy").write_bytes(b"old")
+    assert isosent_(*encode()).code == 0
+    assert np.load(here / "v.npy").shape == (5, 3)
+
+
+def test_flags_of_the_model_win_over_what_is_written_behind_it(isosent_, here):
+    (here / "texts.txt").write_text("MAN\n")
+    assert "1 texts without" in isosent_(*encode("--no-lowercase")).out
+    assert "0 texts without" in isosent_(*encode("--lowercase", model="words:glove.txt?lowercase=false")).out
+
+
+def test_texts_of_unknown_words_only_give_zero_rows(isosent_, here):
+    (here / "texts.txt").write_text("zebra\nunicorn\n")
+    finished = isosent_(*encode())
+    assert (finished.code, finished.out) == (0, "v.npy: 2 x 3 float32, 2 texts without a vector\n")
+    assert not np.load(here / "v.npy").any()
+
+
+def test_fit_encode_and_info_agree(isosent_, here):
+    fitted = isosent_(*fit("--dims", "2", "--strength", "0.5"))
+    assert (fitted.code, fitted.err) == (0, "")
+    assert "model: fitted on 4 texts; 1 without a vector were left out" in fitted.out
+    assert isosent_(*encode(model="model", output="v.parquet")).code == 0
+    finished = isosent_("info", "model", "--json")
+    facts = json.loads(finished.out)
+    assert (finished.code, finished.err) == (0, "")
+    assert (facts["dim"], facts["encoder_dim"]) == (2, 3)
+    assert facts["reference"] == f"words:{here / 'glove.txt'}"
+    assert facts["options"] == {"lowercase": "true", "tokenizer": "wordpunct"}
+    (record,) = facts["fits"]
+    assert (record["transform"], record["parameters"]) == ("whitening", {"n_components": 2, "strength": 0.5})
+    assert (record["n_texts"], record["n_zero_rows"], record["source"]) == (4, 1, "texts.txt")
+    metadata = pq.ParquetFile(here / "v.parquet").schema_arrow.metadata
+    assert metadata[b"isosent.fingerprint"].decode() == facts["fingerprint"]
+
+
+def test_fit_shows_the_space_before_and_after(isosent_):
+    out = isosent_(*fit("--dims", "2")).out
+    for word in ("before", "after", "mean cosine of random pairs", "effective rank", "dimensions", "bytes per vector"):
+        assert word in out
+
+
+def test_fit_reads_standard_input(isosent_, here):
+    assert isosent_(*fit("--dims", "1", texts="-"), stdin=TEXTS.encode()).code == 0
+    assert isosent.load(here / "model").fits[0].n_texts == 4
+
+
+def test_fit_over_an_older_model_replaces_it(isosent_, here):
+    isosent_(*fit("--dims", "2"))
+    assert isosent_(*fit("--dims", "1")).code == 0
+    assert isosent.load(here / "model").dim == 1
+
+
+def test_fit_on_a_fitted_model_folds(isosent_, here):
+    isosent_(*fit("--dims", "2"))
+    assert isosent_(*fit("--dims", "1", model="model", output="second")).code == 0
+    assert len(isosent.load(here / "second").fits) == 2
+
+
+def test_info_tells_people_the_same(isosent_):
+    isosent_(*fit("--dims", "2"))
+    finished = isosent_("info", "model")
+    facts = json.loads(isosent_("info", "model", "--json").out)
+    assert finished.code == 0
+    assert facts["fingerprint"] in finished.out
+    assert facts["reference"] in finished.out
+
+
+def test_info_of_a_bare_encoder_has_no_fits(isosent_):
+    facts = json.loads(isosent_("info", "words:glove.txt", "--json").out)
+    assert (facts["fits"], facts["dim"]) == ([], 3)
+
+
+def test_info_needs_no_encoder_for_a_saved_folder(isosent_, here):
+    isosent_(*fit("--dims", "2"))
+    (here / "glove.txt").unlink()
+    assert isosent_("info", "model").code == 0
+
+
+def test_a_model_whose_encoder_was_moved_opens_with_a_flag(isosent_, here):
+    isosent_(*fit("--dims", "2"))
+    (here / "glove.txt").rename(here / "moved.txt")
+    assert isosent_(*encode("--encoder", "words:moved.txt", model="model")).code == 0
+
+
+def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write_stsb):
+    write_stsb(here / "sts")
+    finished = isosent_("evaluate", "sts", "--data", "sts")
+    assert (finished.code, finished.err) == (0, "")
+    score = isosent.evaluate_sts(isosent.load(), here / "sts").tasks["STSB"].spearman["all"]
+    (row,) = [line for line in finished.out.splitlines() if "spearman all" in line]
+    assert row.count(f"{100 * score:.2f}") == 2
+    assert "no transform fitted" in finished.out
+
+
+def test_evaluate_sts_writes_all_numbers_as_json(isosent_, here, write_stsb, write_year):
+    write_stsb(here / "sts" / "b")
+    write_year("STS13", here / "sts" / "13")
+    settings = ("--transform", "whitening", "--dims", "5", "--strength", "0.5", "--tasks", "sts13,STSB")
+    finished = isosent_("evaluate", "sts", "--data", "sts", "--json", "r.json", *settings)
+    assert finished.code == 0, finished.err
+    transform = isosent.Whitening(5, strength=0.5)
+    expected = isosent.evaluate_sts(isosent.load(), here / "sts", transform=transform).to_json()
+    assert json.loads((here / "r.json").read_text("utf-8")) == json.loads(json.dumps(expected))
+
+
+def test_evaluate_sts_can_print_every_subset(isosent_, here, write_year):
+    write_year("STS14", here / "sts")
+    out = isosent_("evaluate", "sts", "--data", "sts", "--subsets").out
+    assert all(name in out for name in YEAR_SUBSETS["STS14"])
+
+
+def test_evaluate_sts_can_fit_on_a_file(isosent_, here, write_stsb, texts):
+    write_stsb(here / "sts")
+    (here / "fit.txt").write_text("\n".join(texts), "utf-8")
+    settings = ("--transform", "whitening", "--dims", "5", "--fit", "fit.txt", "--json", "r.json")
+    assert isosent_("evaluate", "sts", "--data", "sts", *settings).code == 0
+    assert json.loads((here / "r.json").read_text("utf-8"))["protocol"]["fit"] == "fit.txt"
+
+
+def test_evaluate_sts_warns_of_missing_subsets_on_standard_error(isosent_, here, write_year):
+    write_year("STS13", here / "sts", subsets=["FNWN"])
+    finished = isosent_("evaluate", "sts", "--data", "sts")
+    assert finished.code == 0
+    assert finished.err.startswith("warning: STS13: sts lacks OnWN, headlines; its aggregates are not comparable")
+    assert "lacks" not in finished.out
+
+
+def test_help_lists_the_grammar_and_the_commands(isosent_):
+    finished = isosent_("--help")
+    assert (finished.code, finished.err) == (0, "")
+    for line in GRAMMAR.splitlines():
+        assert line.strip() in finished.out
+    assert all(command in finished.out for command in ("demo", "encode", "fit", "evaluate", "info"))
+
+
+@pytest.mark.parametrize("command", [["demo"], ["encode"], ["fit"], ["info"], ["evaluate"], ["evaluate", "sts"]])
+def test_every_command_has_help(isosent_, command):
+    finished = isosent_(*command, "--help")
+    assert (finished.code, finished.err) == (0, "")
+    assert "Usage: " in finished.out
+    assert "--help" in finished.out
+
+
+@pytest.mark.parametrize("command", ["encode", "fit", "info"])
+def test_every_option_of_the_grammar_is_a_flag(isosent_, command):
+    out = isosent_(command, "--help").out
+    flags = (
+        "--lowercase",
+        "--tokenizer",
+        "--layers",
+        "--pooling",
+        "--dense",
+        "--normalize",
+        "--max-length",
+        "--encoder",
+    )
+    assert all(flag in out for flag in flags)
+
+
+def test_the_version_is_printed(isosent_):
+    finished = isosent_("--version")
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out.startswith("isosent ")
+
+
+@pytest.mark.parametrize("command", [("encode", "texts.txt"), ("encode", "-o", "v.npy"), ("nonsense",), ("fit", "--x")])
+def test_a_wrong_command_line_exits_with_2_and_says_why(isosent_, command):
+    finished = isosent_(*command)
+    assert (finished.code, finished.out) == (2, "")
+    assert "Error: " in finished.err
+
+
+@pytest.mark.parametrize("command", [encode, fit])
+def test_a_missing_file_is_refused(isosent_, command):
+    refuses(isosent_(*command(texts="nowhere.txt")), "nowhere.txt must exist; got no such file")
+
+
+@pytest.mark.parametrize("command", [encode, fit])
+def test_an_empty_file_is_refused(isosent_, here, command):
+    (here / "empty.txt").write_bytes(b"")
+    refuses(isosent_(*command(texts="empty.txt")), "empty.txt must not be empty; got 0 bytes")
+
+
+@pytest.mark.parametrize("command", [encode, fit])
+def test_a_directory_is_refused(isosent_, here, command):
+    refuses(isosent_(*command(texts=here)), "must be a file; got a directory")
+
+
+def test_a_missing_column_lists_those_that_are_there(isosent_, here):
+    (here / "texts.csv").write_text("id,text\n1,man\n")
+    refuses(isosent_(*encode("--column", "body", texts="texts.csv")), "has no column body; it has: id, text.")
+
+
+def test_a_table_without_a_chosen_column_lists_those_that_are_there(isosent_, here):
+    (here / "texts.csv").write_text("id,text\n1,man\n")
+    refuses(isosent_(*fit(texts="texts.csv")), "has 2 columns (id, text). Choose one with --column.")
+
+
+def test_undecodable_bytes_are_refused_with_their_line(isosent_, here):
+    (here / "texts.txt").write_bytes(b"man\ncaf\xe9\n")
+    refuses(isosent_(*encode()), "texts.txt: line 2 must be UTF-8; got byte 0xe9. Convert the file to UTF-8.")
+
+
+def test_a_bad_word_vector_file_is_refused_with_its_line(isosent_, here):
+    (here / "glove.txt").write_text("man 1 2 3\ndog 2 1\n")
+    refuses(isosent_(*encode()), "glove.txt: line 2 must hold a word and 3 numbers")
+
+
+def test_a_missing_word_vector_file_is_refused(isosent_):
+    refuses(isosent_(*encode(model="words:nowhere.txt")), "nowhere.txt must exist; got no such file")
+
+
+def test_a_damaged_gzip_file_is_refused(isosent_, here):
+    (here / "glove.txt").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03" + b"\xff" * 50)
+    refuses(isosent_(*encode()), "glove.txt")
+
+
+@pytest.mark.parametrize("dims", ["4", "0", "-1"])
+def test_dimensions_outside_those_of_the_vectors_are_refused(isosent_, here, dims):
+    refuses(isosent_(*fit("--dims", dims)), "n_components must lie in 1 ... 3", f"got {dims}.")
+    assert not (here / "model").exists()
+
+
+@pytest.mark.parametrize("strength", ["1.5", "-0.1", "nan"])
+def test_a_strength_outside_0_to_1_is_refused(isosent_, here, strength):
+    refuses(isosent_(*fit("--strength", strength)), f"strength must lie in [0, 1]; got {strength}")
+    assert not (here / "model").exists()
+
+
+@pytest.mark.parametrize("command", [encode, fit])
+def test_zero_texts_are_refused(isosent_, here, command):
+    (here / "texts.csv").write_text("text\n")
+    refuses(isosent_(*command(texts="texts.csv")), "must hold at least one text; got zero texts")
+
+
+def test_zero_texts_from_standard_input_are_refused(isosent_):
+    refuses(isosent_(*encode(texts="-"), stdin=b""), "standard input must hold at least one text")
+
+
+def test_texts_of_unknown_words_only_cannot_be_fitted(isosent_, here):
+    (here / "texts.txt").write_text("zebra\nunicorn\n")
+    refuses(isosent_(*fit()), "fit: texts must hold words that the encoder knows; got 2 texts without any.")
+    assert not (here / "model").exists()
+
+
+def test_texts_that_are_all_the_same_cannot_be_fitted(isosent_, here):
+    (here / "texts.txt").write_text("man\nman\n")
+    refuses(isosent_(*fit()), "the rows must vary")
+
+
+def test_a_folder_without_sts_files_is_refused(isosent_):
+    refuses(isosent_("evaluate", "sts", "--data", "."), "must hold STS files; none was found. Known names: ")
+
+
+def test_a_missing_sts_folder_is_refused(isosent_):
+    refuses(isosent_("evaluate", "sts", "--data", "nowhere"), "nowhere must be a folder; got no such folder")
+
+
+def test_unequal_numbers_of_sentences_and_scores_are_refused(isosent_, here, write_year):
+    (write_year("STS13", here / "sts") / "STS.gs.FNWN.txt").write_text("1\n2\n")
+    refuses(isosent_("evaluate", "sts", "--data", "sts"), "must have the same number of lines; got 6 and 2.")
+
+
+def test_equal_scores_are_refused(isosent_, here, write_year):
+    (write_year("STS13", here / "sts") / "STS.gs.FNWN.txt").write_text("1\n" * 6)
+    refuses(isosent_("evaluate", "sts", "--data", "sts"), "the scores of FNWN must vary", "got 6 pairs, all scored 1.")
+
+
+def test_an_unknown_task_is_refused(isosent_, here, write_stsb):
+    write_stsb(here / "sts")
+    refuses(isosent_("evaluate", "sts", "--data", "sts", "--tasks", "STSB,STS11"), "tasks must be among", "got 'STS11'")
+
+
+def test_an_unknown_transform_is_refused(isosent_, here, write_stsb):
+    write_stsb(here / "sts")
+    words = "transform must be one of whitening; got 'whiten'."
+    refuses(isosent_(*fit("--transform", "whiten")), words)
+    refuses(isosent_("evaluate", "sts", "--data", "sts", "--transform", "whiten"), words)
+
+
+@pytest.mark.parametrize("flag", [("--dims", "3"), ("--strength", "0.5"), ("--fit", "target")])
+def test_settings_of_a_transform_without_one_are_refused(isosent_, here, write_stsb, flag):
+    write_stsb(here / "sts")
+    words = "--dims, --strength and --fit must come with --transform. Add --transform whitening."
+    refuses(isosent_("evaluate", "sts", "--data", "sts", *flag), words)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("encode", "texts.txt", "-o", "v.npy"), ("fit", "texts.txt", "-o", "m"), ("evaluate", "sts", "--data", ".")],
+)
+def test_an_unknown_reference_is_refused_with_the_grammar(isosent_, command):
+    refuses(isosent_(*command, "-m", "nowhere"), "'nowhere' is no model reference and no folder.", GRAMMAR)
+
+
+def test_an_unknown_reference_of_info_is_refused_with_the_grammar(isosent_):
+    refuses(isosent_("info", "bert:x"), "'bert:x' has the unknown prefix bert:.", GRAMMAR)
+
+
+def test_an_option_for_another_kind_of_model_is_refused_with_the_grammar(isosent_):
+    refuses(isosent_(*encode("--layers", "1")), "the option layers is not for words:FILE", GRAMMAR)
+
+
+def test_a_folder_that_is_no_model_is_refused(isosent_, here):
+    (here / "folder").mkdir()
+    refuses(isosent_(*encode(model="folder")), "folder is no model saved by isosent: it has no model.json.")
+
+
+@pytest.mark.parametrize("output", ["v.txt", "v", "v.npz"])
+def test_another_output_ending_is_refused_before_anything_is_read(isosent_, output):
+    refuses(isosent_(*encode(texts="nowhere.txt", output=output)), f"{output} must end in .npy or .parquet; got ")
+
+
+def test_a_missing_output_folder_is_refused(isosent_):
+    refuses(isosent_(*encode(output="nowhere/v.npy")), "must lie in an existing folder; got no folder nowhere. Make it")
+
+
+def test_a_missing_folder_for_json_is_refused(isosent_, here, write_stsb):
+    write_stsb(here / "sts")
+    refuses(isosent_("evaluate", "sts", "--data", "sts", "--json", "nowhere/r.json"), "got no folder nowhere")
+
+
+def test_an_output_folder_that_holds_something_else_is_refused(isosent_, here):
+    (here / "thesis").mkdir()
+    (here / "thesis" / "chapter1.txt").write_text("years of work")
+    refuses(isosent_(*fit("--dims", "2", output="thesis")), "thesis must be a new or empty folder or an isosent model")
+
+
+def test_a_lone_surrogate_in_a_text_is_no_fault_of_isosent(isosent_, here):
+    (here / "texts.jsonl").write_text('{"text": "\\ud800"}\n')
+    refuses(isosent_(*encode(texts="texts.jsonl", output="v.parquet")), "line 1")
+
+
+def test_a_name_with_colons_is_repeated_as_it_is_written(isosent_):
+    refuses(isosent_(*encode(texts="a:rocket:b.txt")), "a:rocket:b.txt must exist")
+
+
+def test_a_warning_of_rank_is_shown_for_more_dimensions_than_the_texts_span(isosent_, here):
+    (here / "texts.txt").write_text("man\ndog\n")
+    finished = isosent_(*fit("--dims", "3"))
+    assert finished.code == 0
+    assert finished.err.startswith("warning: Whitening: 1 components are kept instead of 3, because the 2 rows vary")
+    assert "warning" not in finished.out
+    assert isosent.load(here / "model").dim == 1
+
+
+def test_a_warning_of_repeated_words_is_shown(isosent_, here):
+    (here / "glove.txt").write_text(GLOVE + "man 9 9 9\n")
+    finished = isosent_(*encode())
+    assert finished.code == 0
+    assert finished.err.startswith("warning: ")
+    assert "glove.txt repeats words: 1 rows left out" in finished.err
+
+
+def test_no_progress_bar_is_drawn_where_standard_error_is_no_terminal(isosent_, here, write_stsb):
+    write_stsb(here / "sts")
+    for command in (encode(), fit("--dims", "2"), ("evaluate", "sts", "--data", "sts")):
+        assert isosent_(*command).err == ""
+
+
+def test_an_interrupted_run_says_so_and_exits_with_130(isosent_, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("isosent.cli.commands.read_texts", interrupt)
+    finished = isosent_(*encode())
+    assert (finished.code, finished.out) == (130, "")
+    assert "interrupted; nothing was written" in finished.err
+
+
+def test_a_fault_of_ours_exits_with_1_and_asks_for_a_report(isosent_, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("mine")
+
+    monkeypatch.setattr("isosent.cli.commands.read_texts", fail)
+    finished = isosent_(*encode())
+    assert (finished.code, finished.out) == (1, "")
+    assert "ZeroDivisionError: mine" in finished.err
+    assert "This is a fault of isosent, not yours. Please report it" in finished.err
+
+
+def process(*arguments, **settings):
+    command = [str(Path(sys.executable).with_name("isosent")), *arguments]
+    return subprocess.run(command, capture_output=True, timeout=60, check=False, **settings)
+
+
+def test_the_installed_command_encodes_standard_input(here):
+    finished = process("encode", "-", "-m", "words:glove.txt", "-o", "v.npy", input=b"dog\nman\n")
+    assert (finished.returncode, finished.stderr) == (0, b"")
+    assert finished.stdout == b"v.npy: 2 x 3 float32, 0 texts without a vector\n"
+    np.testing.assert_array_equal(np.load(here / "v.npy"), [[2, 1, 5], [1, 2, 3]])
+
+
+def test_the_installed_command_refuses_in_one_sentence():
+    finished = process("encode", "nowhere.txt", "-o", "v.npy")
+    assert (finished.returncode, finished.stdout) == (2, b"")
+    assert finished.stderr == b"error: read_texts: nowhere.txt must exist; got no such file.\n"

@@ -1,0 +1,61 @@
+import pytest
+
+import isosent
+from isosent.evaluation.sts_files import YEAR_SUBSETS
+
+
+@pytest.fixture(scope="session")
+def wordllama():
+    return isosent.load("wordllama")
+
+
+@pytest.fixture(scope="session")
+def texts():
+    return isosent.demo_texts()
+
+
+@pytest.fixture(scope="session")
+def sts_lines(texts):
+    """Sentences between tabs and scores of `n_pairs` pairs, other ones for every `start`."""
+
+    def sts_lines(n_pairs=8, start=0):
+        pairs = [(texts[(start + 3 * i) % 480], texts[(start + 3 * i + 1 + i % 2) % 480]) for i in range(n_pairs)]
+        return [f"{first}\t{second}" for first, second in pairs], [
+            f"{(7 * i + start) % 11 / 2}" for i in range(n_pairs)
+        ]
+
+    return sts_lines
+
+
+@pytest.fixture
+def write_year(sts_lines):
+    """Write the subsets of a year, in the files of SemEval."""
+
+    def write_year(task, folder, *, prefix="STS", subsets=None, more=""):
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, name in enumerate(YEAR_SUBSETS[task] if subsets is None else subsets):
+            sentences, scores = sts_lines(6 + number, 20 * number)
+            lines = "".join(f"{line}{more}\n" for line in sentences)
+            (folder / f"{prefix}.input.{name}.txt").write_text(lines, "utf-8")
+            (folder / f"{prefix}.gs.{name}.txt").write_text("".join(f"{score}\n" for score in scores), "utf-8")
+        return folder
+
+    return write_year
+
+
+@pytest.fixture
+def write_stsb(sts_lines):
+    """Write the three files of the STS benchmark."""
+
+    def write_stsb(folder, *, n_pairs=12, more=""):
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, part in enumerate(("train", "dev", "test")):
+            sentences, scores = sts_lines(n_pairs, 100 * number)
+            rows = [
+                f"main-captions\tMSRvid\t2012test\t{row:04d}\t{score}\t{line}{more}\n"
+                for row, (line, score) in enumerate(zip(sentences, scores, strict=True))
+            ]
+            (folder / f"sts-{part}.csv").write_text("".join(rows), "utf-8")
+        return folder
+
+    return write_stsb

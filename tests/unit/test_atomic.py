@@ -1,0 +1,333 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent import OutputError, Whitening
+from isosent.files.atomic import replacing
+from isosent.files.vectors import write_vectors
+
+KILLED = -signal.SIGKILL
+
+KILL = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def die_at(owner, name, call, *, after=False):
+    original, calls = getattr(owner, name), [0]
+    def wrapped(*args, **kwargs):
+        calls[0] += 1
+        if calls[0] == call and not after:
+            die()
+        result = original(*args, **kwargs)
+        if calls[0] == call:
+            die()
+        return result
+    setattr(owner, name, wrapped)
+
+def die_half_way(call):
+    original, calls = Path.write_bytes, [0]
+    def write_bytes(path, content):
+        calls[0] += 1
+        if calls[0] == call:
+            original(path, content[: len(content) // 2])
+            die()
+        return original(path, content)
+    Path.write_bytes = write_bytes
+"""
+
+POINTS = {
+    "half of the map is written": "die_half_way(1)",
+    "the map is written": "die_at(os, 'fsync', 1)",
+    "the map is not yet in place": "die_at(os, 'replace', 1)",
+    "the map is in place": "die_at(os, 'replace', 1, after=True)",
+    "the model file is not yet written": "die_at(Path, 'write_text', 1)",
+    "the model file is written": "die_at(os, 'fsync', 2)",
+    "the model file is not yet in place": "die_at(os, 'replace', 2)",
+    "the model file is in place": "die_at(os, 'replace', 2, after=True)",
+    "the old map is not yet removed": "die_at(Path, 'unlink', 3)",
+}
+BEFORE_THE_MODEL_FILE = list(POINTS)[:-2]
+
+# A write limit stands for a full disk: both fail in the middle of a write, with an error of the system.
+FULL_DISK = """
+import resource, signal, sys
+sys.dont_write_bytecode = True
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+{imports}
+resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+{call}
+"""
+COMMAND_ON_A_FULL_DISK = FULL_DISK.format(imports="from isosent.cli.main import main", call="main()")
+
+
+def run(script, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def models(tmp_path):
+    """Folders of an old and a new model behind the same word vectors, and the vectors that they give."""
+    rows = np.random.default_rng(2).normal(size=(30, 5)).round(3)
+    glove = tmp_path / "glove.txt"
+    glove.write_text("".join(f"w{i} {' '.join(map(str, row))}\n" for i, row in enumerate(rows)))
+    words = [f"w{i}" for i in range(30)]
+    encoder = isosent.load(f"words:{glove}")
+    vectors = []
+    for name, n_components in (("old", 4), ("new", 2)):
+        model = encoder.fit(words, transform=Whitening(n_components))
+        model.save(tmp_path / name)
+        vectors.append(model.encode(words))
+    return tmp_path / "old", tmp_path / "new", *vectors, words
+
+
+SAVE = """
+from isosent.model_folder import read_model, write_model
+record = read_model(sys.argv[2])
+{point}
+write_model(sys.argv[1], record)
+"""
+
+
+def save_and_die(point, folder, new):
+    finished = run(KILL + SAVE.format(point=POINTS[point]), folder, new)
+    assert (finished.returncode, finished.stderr) == (KILLED, "")
+
+
+def test_a_writer_that_ends_well_replaces_the_file(tmp_path):
+    (tmp_path / "file.txt").write_text("old")
+    with replacing(tmp_path / "file.txt") as temporary:
+        temporary.write_text("new")
+        assert (tmp_path / "file.txt").read_text() == "old"
+        assert (temporary.parent, temporary.suffix) == (tmp_path, ".txt")
+    assert (tmp_path / "file.txt").read_text() == "new"
+    assert names(tmp_path) == ["file.txt"]
+
+
+def test_a_new_file_appears(tmp_path):
+    with replacing(tmp_path / "file.txt") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "file.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), KeyboardInterrupt("mine")])
+def test_a_failing_writer_leaves_the_old_file_and_no_temporary_files(tmp_path, error):
+    def write():
+        with replacing(tmp_path / "file.txt") as temporary:
+            temporary.write_text("half")
+            raise error
+
+    (tmp_path / "file.txt").write_text("old")
+    with pytest.raises(type(error), match="mine"):
+        write()
+    assert (tmp_path / "file.txt").read_text() == "old"
+    assert names(tmp_path) == ["file.txt"]
+
+
+def test_a_failing_system_call_becomes_a_sentence_and_leaves_the_old_file(tmp_path):
+    def write():
+        with replacing(tmp_path / "file.txt") as temporary:
+            temporary.write_text("half")
+            raise OSError(28, "No space left on device")
+
+    (tmp_path / "file.txt").write_text("old")
+    words = r"file\.txt could not be written: No space left on device; the file that was there is intact\."
+    with pytest.raises(OutputError, match=words):
+        write()
+    assert (tmp_path / "file.txt").read_text() == "old"
+    assert names(tmp_path) == ["file.txt"]
+
+
+def test_a_failing_new_file_does_not_speak_of_an_old_one(tmp_path):
+    def write():
+        with replacing(tmp_path / "file.txt"):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputError, match=r"file\.txt could not be written: No space left on device\.$"):
+        write()
+    assert names(tmp_path) == []
+
+
+def test_a_failing_flush_leaves_the_old_file(tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(5, "Input/output error")
+
+    np.save(tmp_path / "v.npy", np.zeros(3))
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OutputError, match=r"v\.npy could not be written: Input/output error; the file that was there"):
+        write_vectors(tmp_path / "v.npy", np.ones((2, 3), np.float32), ["a", "b"], {})
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.zeros(3))
+    assert names(tmp_path) == ["v.npy"]
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with (
+        pytest.raises(OutputError, match=r"must lie in an existing folder; got no folder .*nowhere\. Make it first\."),
+        replacing(tmp_path / "nowhere" / "file.txt"),
+    ):
+        pass
+
+
+def test_a_directory_in_place_of_the_file_is_refused(tmp_path):
+    with (
+        pytest.raises(OutputError, match=r"must be a file to write; got a directory\. Name a file\."),
+        replacing(tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path, name, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("mine")
+
+    write_vectors(tmp_path / name, np.zeros((1, 3), np.float32), ["a"], {})
+    before = (tmp_path / name).read_bytes()
+    monkeypatch.setattr("pyarrow.parquet.write_table", fail)
+    monkeypatch.setattr("numpy.save", fail)
+    with pytest.raises(RuntimeError, match="mine"):
+        write_vectors(tmp_path / name, np.ones((2, 3), np.float32), ["a", "b"], {})
+    assert (tmp_path / name).read_bytes() == before
+    assert names(tmp_path) == [name]
+
+
+def test_a_process_killed_in_the_middle_of_writing_vectors_leaves_the_old_file(tmp_path):
+    script = """
+def save(file, vectors):
+    file.write(b"half of it")
+    file.flush()
+    die()
+
+np.save = save
+from isosent.files.vectors import write_vectors
+write_vectors(sys.argv[1], np.ones((9, 3), np.float32), ["a"] * 9, {})
+"""
+    np.save(tmp_path / "v.npy", np.zeros(3))
+    assert run(KILL + script, tmp_path / "v.npy").returncode == KILLED
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.zeros(3))
+
+
+@pytest.mark.parametrize("point", BEFORE_THE_MODEL_FILE)
+def test_a_process_killed_before_the_model_file_is_in_place_leaves_the_old_model(models, point):
+    old, new, old_vectors, _, words = models
+    save_and_die(point, old, new)
+    np.testing.assert_array_equal(isosent.load(old).encode(words), old_vectors)
+
+
+@pytest.mark.parametrize("point", [point for point in POINTS if point not in BEFORE_THE_MODEL_FILE])
+def test_a_process_killed_after_the_model_file_is_in_place_leaves_the_new_model(models, point):
+    old, new, _, new_vectors, words = models
+    save_and_die(point, old, new)
+    np.testing.assert_array_equal(isosent.load(old).encode(words), new_vectors)
+
+
+@pytest.mark.parametrize("point", ["half of the map is written", "the map is in place", "the model file is in place"])
+def test_after_a_killed_save_over_a_model_the_next_save_leaves_exactly_two_files(models, point):
+    old, new, *_ = models
+    save_and_die(point, old, new)
+    isosent.load(new).save(old)
+    assert names(old) == names(new)
+
+
+@pytest.mark.parametrize("point", ["half of the map is written", "the map is in place", "the model file is written"])
+def test_after_a_killed_save_into_a_new_folder_the_same_save_works(models, point, tmp_path):
+    _, new, _, new_vectors, words = models
+    save_and_die(point, tmp_path / "first", new)
+    isosent.load(new).save(tmp_path / "first")
+    np.testing.assert_array_equal(isosent.load(tmp_path / "first").encode(words), new_vectors)
+
+
+@pytest.mark.parametrize("point", ["write_bytes", "write_text"])
+def test_a_failing_save_over_a_model_leaves_it_and_no_temporary_files(models, point, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    old, new, old_vectors, _, words = models
+    model, before = isosent.load(new), names(old)
+    monkeypatch.setattr(Path, point, fail)
+    with pytest.raises(OutputError, match=r"could not be written: No space left on device"):
+        model.save(old)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(isosent.load(old).encode(words), old_vectors)
+    assert names(old) == before
+
+
+@pytest.mark.parametrize("point", ["write_bytes", "write_text"])
+@pytest.mark.parametrize("exists", [False, True], ids=["new folder", "empty folder"])
+def test_a_failing_first_save_leaves_nothing(models, tmp_path, point, exists, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    if exists:
+        (tmp_path / "first").mkdir()
+    model = isosent.load(models[1])
+    monkeypatch.setattr(Path, point, fail)
+    with pytest.raises(OutputError, match=r"could not be written: No space left on device"):
+        model.save(tmp_path / "first")
+    monkeypatch.undo()
+    assert (names(tmp_path / "first") if exists else (tmp_path / "first").exists()) == ([] if exists else False)
+
+
+@pytest.fixture
+def words_file(tmp_path):
+    (tmp_path / "glove.txt").write_text("man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n")
+    (tmp_path / "texts.txt").write_text("a man\na dog\na cat\nman yak\n" * 10)
+    return tmp_path / "glove.txt"
+
+
+def test_encode_on_a_full_disk_exits_with_2_and_leaves_the_old_file(tmp_path, words_file):
+    (tmp_path / "out").mkdir()
+    output = tmp_path / "out" / "v.npy"
+    output.write_bytes(b"old")
+    finished = run(COMMAND_ON_A_FULL_DISK, "encode", tmp_path / "texts.txt", "-m", f"words:{words_file}", "-o", output)
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert finished.stderr.startswith(f"error: {output} could not be written: ")
+    assert finished.stderr.endswith("the file that was there is intact.\n")
+    assert len(finished.stderr.splitlines()) == 1
+    assert output.read_bytes() == b"old"
+    assert names(tmp_path / "out") == ["v.npy"]
+
+
+def test_fit_on_a_full_disk_exits_with_2_and_leaves_the_old_model(models, tmp_path):
+    old, _, old_vectors, _, words = models
+    before = {path.name: path.read_bytes() for path in old.iterdir()}
+    (tmp_path / "words.txt").write_text("\n".join(words))
+    finished = run(COMMAND_ON_A_FULL_DISK, "fit", tmp_path / "words.txt", "-m", old, "--dims", 3, "-o", old)
+    assert finished.returncode == 2
+    assert finished.stdout == ""
+    assert "could not be written: File too large" in finished.stderr
+    assert len(finished.stderr.splitlines()) == 1
+    assert {name: (old / name).read_bytes() for name in before} == before
+    np.testing.assert_array_equal(isosent.load(old).encode(words), old_vectors)
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+@pytest.mark.parametrize("n_texts", [20, 1020, 10_000])
+def test_vectors_that_do_not_fit_on_the_disk_are_an_error_in_words(tmp_path, name, n_texts):
+    script = FULL_DISK.replace("(300, 300)", "(size, size)").format(
+        imports="import numpy as np; from isosent.files.vectors import write_vectors; size = 10 * int(sys.argv[2])",
+        call="vectors = np.random.default_rng(0).random((int(sys.argv[2]), 3), np.float32)\n"
+        "write_vectors(sys.argv[1], vectors, ['a'] * len(vectors), {})",
+    )
+    (tmp_path / name).write_bytes(b"old")
+    finished = run(script, tmp_path / name, n_texts)
+    sentence = (finished.stderr.splitlines() or ["no error"])[-1]
+    assert f"{name} could not be written: " in sentence
+    assert "File too large" in sentence
+    assert (tmp_path / name).read_bytes() == b"old"

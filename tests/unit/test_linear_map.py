@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+from isosent import InputError, LinearMap
+
+
+@pytest.fixture
+def linear_map():
+    rng = np.random.default_rng(0)
+    return LinearMap(rng.normal(size=(5, 3)), rng.normal(size=3))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 7])
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [(np.float64, np.float64), (np.float32, np.float32), (np.float16, np.float32), (np.int64, np.float32)],
+)
+def test_rank_width_and_dtype_are_the_same_for_every_number_of_rows(linear_map, n_rows, dtype, expected):
+    rows = np.random.default_rng(1).normal(size=(n_rows, 5)).astype(dtype)
+    mapped = linear_map.apply(rows)
+    assert mapped.shape == (n_rows, 3)
+    assert mapped.dtype == expected
+    np.testing.assert_allclose(mapped, rows.astype(float) @ linear_map.weight + linear_map.bias, rtol=1e-4, atol=1e-4)
+
+
+def test_two_maps_fold_to_one(linear_map):
+    after = LinearMap(np.random.default_rng(2).normal(size=(3, 2)), np.array([1.0, -1.0]))
+    rows = np.random.default_rng(3).normal(size=(4, 5))
+    np.testing.assert_allclose(linear_map.then(after).apply(rows), after.apply(linear_map.apply(rows)), rtol=1e-12)
+
+
+def test_maps_of_other_widths_do_not_fold(linear_map):
+    with pytest.raises(InputError, match="must have 3 dimensions; got 5"):
+        linear_map.then(linear_map)
+
+
+def test_nan_rows_are_refused_with_their_number(linear_map):
+    rows = np.ones((4, 5), dtype=np.float32)
+    rows[2] = np.nan
+    with pytest.raises(InputError, match="NaN in row 2"):
+        linear_map.apply(rows)
+
+
+def test_rows_whose_sum_overflows_are_not_refused(linear_map):
+    rows = np.full((4, 5), 3e38, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        assert linear_map.apply(rows).shape == (4, 3)
+
+
+def test_rows_of_another_width_are_refused(linear_map):
+    with pytest.raises(InputError, match="rows must have 5 dimensions; got 4"):
+        linear_map.apply(np.ones((2, 4)))
+
+
+def test_shapes_that_disagree_are_refused():
+    with pytest.raises(InputError, match="weight and bias must have shapes"):
+        LinearMap(np.ones((2, 3)), np.ones(2))
+
+
+def test_a_map_that_is_not_finite_is_refused():
+    with pytest.raises(InputError, match="must be finite"):
+        LinearMap(np.array([[np.inf]]), np.zeros(1))

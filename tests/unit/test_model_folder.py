@@ -1,0 +1,399 @@
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import isosent
+from isosent import InputError, ModelFolderError, OutputError, Whitening
+from isosent.model import read_record
+
+
+@pytest.fixture
+def glove(tmp_path):
+    """Word vectors of 40 words, 4 dimensions."""
+    path = tmp_path / "glove.txt"
+    rows = np.random.default_rng(1).normal(size=(40, 4)).round(3) + 1
+    path.write_text("".join(f"w{i} {' '.join(map(str, row))}\n" for i, row in enumerate(rows)))
+    return path
+
+
+@pytest.fixture
+def words():
+    return [f"w{i} w{(7 * i + 3) % 40}" for i in range(40)]
+
+
+@pytest.fixture
+def saved(glove, words, tmp_path):
+    model = isosent.load(f"words:{glove}").fit(words, transform=Whitening(3), source="words")
+    model.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def map_file(folder):
+    (path,) = folder.glob("linear_map-*.safetensors")
+    return path
+
+
+def rewrite(folder, **changes):
+    document = json.loads((folder / "model.json").read_text("utf-8"))
+    document.update(changes)
+    (folder / "model.json").write_text(json.dumps(document), "utf-8")
+
+
+def refuses(folder, words):
+    with pytest.raises(ModelFolderError, match=words):
+        isosent.load(folder)
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_loaded_model_gives_bit_identical_vectors(wordllama, texts, tmp_path):
+    model = wordllama.fit(texts, transform=Whitening(64, strength=0.5))
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(texts), model.encode(texts))
+
+
+def test_a_loaded_model_has_the_fingerprint_and_width_it_was_saved_with(glove, words, tmp_path):
+    model = isosent.load(f"words:{glove}").fit(words, transform=Whitening(3))
+    model.save(tmp_path / "model")
+    loaded = isosent.load(tmp_path / "model")
+    assert (loaded.fingerprint, loaded.dim) == (model.fingerprint, 3)
+
+
+def test_a_bare_encoder_can_be_saved(glove, words, tmp_path):
+    model = isosent.load(f"words:{glove}?lowercase=false")
+    model.save(tmp_path / "model")
+    assert files(tmp_path / "model") == ["model.json"]
+    loaded = isosent.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.encode(words), model.encode(words))
+    assert loaded.encoder.options == {"lowercase": "false", "tokenizer": "wordpunct"}
+
+
+def test_options_in_force_are_saved_so_that_they_need_not_be_repeated(glove, words, tmp_path):
+    model = isosent.load(f"words:{glove}?tokenizer=whitespace").fit(words, transform=Whitening(2))
+    model.save(tmp_path / "model")
+    assert isosent.load(tmp_path / "model").encoder.options["tokenizer"] == "whitespace"
+
+
+def test_a_model_saved_with_a_relative_reference_opens_from_elsewhere(glove, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(glove.parent)
+    isosent.load("words:glove.txt").fit(words, transform=Whitening(2)).save("model")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert isosent.load(tmp_path / "model").dim == 2
+
+
+@pytest.mark.parametrize("folder", ["with, comma", "with? mark", "with & and % 41"])
+def test_a_model_opens_again_whatever_the_folder_of_its_encoder_is_called(glove, words, tmp_path, monkeypatch, folder):
+    (tmp_path / folder).mkdir()
+    glove.rename(tmp_path / folder / "glove.txt")
+    monkeypatch.chdir(tmp_path / folder)
+    isosent.load("words:glove.txt").fit(words, transform=Whitening(2)).save("model")
+    assert isosent.load("./model").dim == 2
+
+
+def test_the_fit_is_recorded(saved):
+    (fit,) = isosent.load(saved).fits
+    assert (fit.transform, fit.n_texts, fit.n_zero_rows, fit.source) == ("whitening", 40, 0, "words")
+    assert fit.parameters == {"n_components": 3, "strength": 1.0}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", fit.fitted_at)
+
+
+def test_texts_without_a_vector_are_left_out_of_the_fit_and_counted(glove, words):
+    model = isosent.load(f"words:{glove}")
+    with_empty = model.fit(["", *words, "unknown"], transform=Whitening(3))
+    assert (with_empty.fits[0].n_texts, with_empty.fits[0].n_zero_rows) == (40, 2)
+    np.testing.assert_array_equal(with_empty.encode(words), model.fit(words, transform=Whitening(3)).encode(words))
+
+
+def test_a_transform_is_copied_and_not_changed_by_the_fit(glove, words):
+    transform = Whitening(3)
+    isosent.load(f"words:{glove}").fit(words, transform=transform)
+    assert not hasattr(transform, "_fitted")
+
+
+def test_a_fit_leaves_the_model_it_started_from_as_it_was(glove, words):
+    model = isosent.load(f"words:{glove}")
+    before = model.encode(words)
+    model.fit(words, transform=Whitening(3))
+    assert (model.fits, model.linear_map) == ((), None)
+    np.testing.assert_array_equal(model.encode(words), before)
+
+
+def test_texts_of_unknown_words_only_cannot_be_fitted(glove):
+    with pytest.raises(InputError, match=r"fit: texts must hold words that the encoder knows; got 2 texts without any"):
+        isosent.load(f"words:{glove}").fit(["unknown", ""], transform=Whitening(3))
+
+
+def test_zero_texts_cannot_be_fitted(glove):
+    with pytest.raises(InputError, match=r"fit: texts must hold at least one text; got zero texts|got 0 texts"):
+        isosent.load(f"words:{glove}").fit([], transform=Whitening(3))
+
+
+def test_zero_rows_stay_zero_behind_a_map(saved):
+    vectors = isosent.load(saved).encode(["w1", "", "unknown"])
+    assert vectors.any(axis=1).tolist() == [True, False, False]
+
+
+def test_zero_texts_give_zero_rows_of_the_width_behind_the_map(saved):
+    vectors = isosent.load(saved).encode([])
+    assert (vectors.shape, vectors.dtype) == ((0, 3), np.float32)
+
+
+def test_the_map_is_applied_to_the_vectors_of_the_encoder(saved, glove, words):
+    model = isosent.load(saved)
+    encoded = isosent.load(f"words:{glove}").encode(words).astype(np.float64)
+    expected = encoded @ model.linear_map.weight + model.linear_map.bias
+    np.testing.assert_allclose(model.encode(words), expected, atol=1e-5)
+
+
+def test_a_second_fit_folds_into_one_map(glove, words, tmp_path):
+    first = isosent.load(f"words:{glove}").fit(words, transform=Whitening(3, strength=0.5), source="first")
+    second = first.fit(words[:20], transform=Whitening(2), source="second")
+    second.save(tmp_path / "model")
+    assert len(files(tmp_path / "model")) == 2
+    loaded = isosent.load(tmp_path / "model")
+    assert [fit.source for fit in loaded.fits] == ["first", "second"]
+    assert loaded.linear_map.weight.shape == (4, 2)
+    expected = Whitening(2).fit(first.encode(words[:20])).transform(first.encode(words))
+    np.testing.assert_allclose(loaded.encode(words), expected, atol=1e-5)
+
+
+def test_a_second_fit_keeps_zero_rows_zero(saved, words):
+    again = isosent.load(saved).fit(["", *words], transform=Whitening(2))
+    assert again.fits[1].n_zero_rows == 1
+    assert not again.encode([""]).any()
+
+
+def test_a_saved_model_is_two_files(saved):
+    assert files(saved) == [map_file(saved).name, "model.json"]
+
+
+def test_saving_over_an_older_model_replaces_it_and_leaves_exactly_two_files(saved, glove, words):
+    older = map_file(saved).name
+    newer = isosent.load(f"words:{glove}").fit(words, transform=Whitening(2))
+    newer.save(saved)
+    assert files(saved) == [map_file(saved).name, "model.json"]
+    assert map_file(saved).name != older
+    assert isosent.load(saved).fingerprint == newer.fingerprint
+
+
+def test_saving_the_same_model_again_leaves_it_as_it_was(saved):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    isosent.load(saved).save(saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+
+
+def test_saving_a_bare_encoder_over_a_model_leaves_no_map_behind(saved, glove):
+    isosent.load(f"words:{glove}").save(saved)
+    assert files(saved) == ["model.json"]
+
+
+def test_saving_into_an_empty_folder_works(saved, tmp_path):
+    (tmp_path / "empty").mkdir()
+    isosent.load(saved).save(tmp_path / "empty")
+    assert isosent.load(tmp_path / "empty").dim == 3
+
+
+def test_saving_makes_the_folders_above(saved, tmp_path):
+    isosent.load(saved).save(tmp_path / "a" / "b")
+    assert isosent.load(tmp_path / "a" / "b").dim == 3
+
+
+def test_a_folder_with_foreign_files_is_refused_and_kept(saved, tmp_path):
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match=r"foreign must be a new or empty folder or an isosent model; got something"):
+        isosent.load(saved).save(tmp_path / "foreign")
+    assert files(tmp_path / "foreign") == ["thesis.txt"]
+
+
+def test_a_folder_with_a_model_file_of_another_tool_is_refused_and_kept(saved, tmp_path):
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "model.json").write_text('{"format": "layers-model"}')
+    with pytest.raises(OutputError, match=r"foreign must be a new or empty folder or an isosent model"):
+        isosent.load(saved).save(tmp_path / "foreign")
+    assert (tmp_path / "foreign" / "model.json").read_text() == '{"format": "layers-model"}'
+
+
+def test_a_file_in_place_of_the_folder_is_refused_and_kept(saved, tmp_path):
+    (tmp_path / "file").write_text("content")
+    with pytest.raises(OutputError, match=r"file must be a new or empty folder or an isosent model"):
+        isosent.load(saved).save(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "content"
+
+
+def test_a_copied_folder_opens(saved, tmp_path):
+    shutil.copytree(saved, tmp_path / "copy")
+    assert isosent.load(tmp_path / "copy").fingerprint == isosent.load(saved).fingerprint
+
+
+def test_an_unknown_format_version_says_which_isosent_wrote_it(saved):
+    rewrite(saved, format_version=2, isosent_version="9.0")
+    refuses(saved, r"has format version 2; this isosent, .*, reads version 1\. It was written by isosent 9\.0")
+
+
+def test_another_format_is_refused(saved):
+    rewrite(saved, format="something")
+    refuses(saved, r"model\.json must say that its format is isosent-model")
+
+
+def test_a_missing_model_file_is_refused(saved):
+    (saved / "model.json").unlink()
+    refuses(saved, r"model is no model saved by isosent: it has no model\.json")
+
+
+@pytest.mark.parametrize("part", [0, 0.3, 0.99])
+def test_a_truncated_model_file_is_refused(saved, part):
+    content = (saved / "model.json").read_bytes()
+    (saved / "model.json").write_bytes(content[: int(len(content) * part)].rstrip(b"}\n"))
+    refuses(saved, r"model\.json must be JSON; it is damaged or truncated")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{}", b"[]", b'"isosent-model"', b"null"])
+def test_a_model_file_of_something_else_is_refused(saved, content):
+    (saved / "model.json").write_bytes(content)
+    refuses(saved, r"model\.json must (be JSON|say that its format)")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("encoder", None), ("encoder", {}), ("fits", {}), ("fits", None), ("fingerprint", 3)]
+)
+def test_a_field_of_another_type_is_named(saved, name, value):
+    rewrite(saved, **{name: value})
+    refuses(saved, r"model\.json: (encoder|reference|fits|fingerprint) must be of type (dict|str|list); got")
+
+
+@pytest.mark.parametrize("fit", [{"transform": "whitening"}, {"unknown": 1}, "text", 3, None])
+def test_a_malformed_entry_of_fits_is_refused(saved, fit):
+    rewrite(saved, fits=[fit])
+    refuses(saved, r"an entry of fits is malformed")
+
+
+def test_a_missing_map_file_is_named(saved):
+    path = map_file(saved)
+    path.unlink()
+    refuses(saved, rf"model must hold {path.name}; it is missing\. Copy the whole folder\.")
+
+
+@pytest.mark.parametrize("n_kept", [0, 5, 60, -8])
+def test_a_truncated_map_file_is_refused(saved, n_kept):
+    path = map_file(saved)
+    path.write_bytes(path.read_bytes()[:n_kept])
+    refuses(saved, rf"{path.name} must be a safetensors file; it is damaged or truncated")
+
+
+def test_a_map_with_one_wrong_byte_is_refused(saved):
+    path = map_file(saved)
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(bytes(content))
+    refuses(saved, r"the map is not the one this model was saved with; a file was altered")
+
+
+def test_a_map_of_another_model_is_refused(saved, glove, words, tmp_path):
+    isosent.load(f"words:{glove}").fit(words, transform=Whitening(2)).save(tmp_path / "other")
+    shutil.copy(map_file(tmp_path / "other"), map_file(saved))
+    refuses(saved, r"the map is not the one this model was saved with; a file was altered")
+
+
+def test_a_map_that_is_left_out_of_the_model_file_is_refused(saved):
+    rewrite(saved, linear_map=None)
+    refuses(saved, r"the map is not the one this model was saved with; a file was altered")
+
+
+@pytest.mark.parametrize("name", ["../other.safetensors", "/etc/passwd", "sub/map.safetensors", ".."])
+def test_a_map_outside_the_folder_is_refused(saved, name):
+    rewrite(saved, linear_map=name)
+    refuses(saved, r"linear_map must name a file in the folder|must be a safetensors file")
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias"), [((4, 3), (2,)), ((4,), (4,)), ((4, 3), (3, 1))], ids=["bias", "one-dimensional", "column"]
+)
+def test_a_map_of_shapes_that_do_not_agree_is_refused(saved, weight, bias):
+    save_file({"weight": np.ones(weight), "bias": np.ones(bias)}, map_file(saved))
+    refuses(saved, r"must hold weight \(dim, n_components\) and bias \(n_components,\)")
+
+
+def test_a_map_without_bias_is_refused(saved):
+    save_file({"weight": np.ones((4, 3))}, map_file(saved))
+    refuses(saved, r"must hold weight \(dim, n_components\) and bias \(n_components,\): 'bias'")
+
+
+def test_a_map_of_another_width_than_the_encoder_is_refused(saved):
+    save_file({"weight": np.ones((5, 3)), "bias": np.ones(3)}, map_file(saved))
+    refuses(saved, r"the map must take 4 dimensions, those of the encoder; it takes 5")
+
+
+def test_a_map_with_nan_is_refused(saved):
+    tensors = load_file(map_file(saved))
+    tensors["bias"][0] = np.nan
+    save_file(tensors, map_file(saved))
+    refuses(saved, r"must be finite; got NaN or infinity")
+
+
+def test_a_model_whose_word_vectors_were_rewritten_is_refused(saved, glove):
+    glove.write_text(glove.read_text().replace("w0 ", "w0 9"))
+    refuses(saved, r"model was fitted on words:.*glove\.txt with the fingerprint [0-9a-f]{16}; .* now has [0-9a-f]{16}")
+
+
+def test_a_model_whose_options_were_altered_is_refused(saved):
+    encoder = json.loads((saved / "model.json").read_text("utf-8"))["encoder"]
+    rewrite(saved, encoder=encoder | {"options": {"lowercase": "false", "tokenizer": "wordpunct"}})
+    refuses(saved, r"Vectors of one mean nothing in the other")
+
+
+@pytest.mark.parametrize("options", [{"lowercase": 1}, {"lowercase": "maybe", "tokenizer": "nltk"}, {"unknown": "x"}])
+def test_a_model_with_impossible_options_is_refused(saved, options):
+    encoder = json.loads((saved / "model.json").read_text("utf-8"))["encoder"]
+    rewrite(saved, encoder=encoder | {"options": options})
+    with pytest.raises(InputError, match=r"option|lowercase|tokenizer|unknown|fingerprint"):
+        isosent.load(saved)
+
+
+def test_a_model_whose_word_vectors_are_gone_says_how_to_name_them(saved, glove):
+    glove.unlink()
+    with pytest.raises(InputError, match=r"glove\.txt must exist; got no such file(.|\n)*\?encoder="):
+        isosent.load(saved)
+
+
+def test_a_model_whose_word_vectors_were_moved_opens_with_the_new_place(saved, glove, words):
+    before = isosent.load(saved).encode(words)
+    moved = glove.rename(glove.with_name("moved.txt"))
+    np.testing.assert_array_equal(isosent.load(f"{saved}?encoder=words:{moved}").encode(words), before)
+    np.testing.assert_array_equal(isosent.load(saved, options={"encoder": f"words:{moved}"}).encode(words), before)
+
+
+def test_a_model_opened_at_a_new_place_and_saved_remembers_it(saved, glove, tmp_path):
+    moved = glove.rename(glove.with_name("moved.txt"))
+    isosent.load(f"{saved}?encoder=words:{moved}").save(tmp_path / "again")
+    assert isosent.load(tmp_path / "again").encoder.reference == f"words:{moved}"
+
+
+def test_another_encoder_is_refused_for_a_model(saved):
+    with pytest.raises(ModelFolderError, match=r"was fitted on words:.*; wordllama now has .*Name the right encoder"):
+        isosent.load(f"{saved}?encoder=wordllama")
+
+
+def test_a_model_folder_is_no_encoder(saved):
+    with pytest.raises(ModelFolderError, match=r"encoder must name an encoder; got the folder"):
+        isosent.load(f"{saved}?encoder={saved}")
+
+
+def test_the_record_is_read_without_the_encoder(saved, glove):
+    fingerprint = isosent.load(saved).fingerprint
+    glove.unlink()
+    record = read_record(saved)
+    assert (record.fingerprint, record.encoder_dim) == (fingerprint, 4)
+    assert record.facts()["dim"] == 3
+
+
+def test_the_fingerprint_of_a_model_is_another_than_that_of_its_encoder(saved):
+    model = isosent.load(saved)
+    assert model.fingerprint != model.encoder.fingerprint

@@ -1,0 +1,156 @@
+import numpy as np
+import pytest
+
+from isosent import InputError, Moments
+from isosent.numeric import moments as moments_module
+
+
+def slanted(n_rows, dim, *, condition, offset, seed=0):
+    """float32 rows with a geometric spectrum and a common mean of `offset` times their spread."""
+    rng = np.random.default_rng(seed)
+    scales = condition ** (-np.arange(dim) / (dim - 1) / 2)
+    basis = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    mean = rng.normal(size=dim)
+    mean *= offset * np.sqrt((scales**2).sum()) / np.linalg.norm(mean)
+    return ((rng.normal(size=(n_rows, dim)) * scales) @ basis + mean).astype(np.float32)
+
+
+def exact(rows):
+    rows = rows.astype(np.float64)
+    mean = rows.mean(axis=0)
+    return mean, (rows - mean).T @ (rows - mean)
+
+
+def relative_error(found, expected):
+    return np.abs(found - expected).max() / np.abs(expected).max()
+
+
+@pytest.mark.parametrize("cheap_products", [2e10, 0.0])
+def test_float32_rows_with_mean_cosine_095_keep_the_accuracy_of_float64(monkeypatch, cheap_products):
+    monkeypatch.setattr(moments_module, "_CHEAP_PRODUCTS", cheap_products)
+    rows = slanted(40_000, 48, condition=6e5, offset=4.36)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    assert abs((unit.sum(axis=0) @ unit.sum(axis=0)) / len(rows) ** 2 - 0.95) < 0.01
+    mean, scatter = exact(rows)
+    found = Moments.from_rows(rows)
+    assert relative_error(found.mean, mean) < 1e-7
+    assert relative_error(found.scatter, scatter) < 1e-7
+    weakest = np.linalg.eigvalsh(scatter)[0]
+    assert abs(np.linalg.eigvalsh(found.scatter)[0] / weakest - 1) < (5e-3 if cheap_products == 0 else 1e-9)
+
+
+def test_the_plain_formula_fails_where_ours_holds():
+    rows = slanted(40_000, 48, condition=6e5, offset=4.36)
+    plain = rows.T @ rows - len(rows) * np.outer(rows.mean(axis=0), rows.mean(axis=0))
+    assert np.linalg.eigvalsh(plain)[0] / np.linalg.eigvalsh(exact(rows)[1])[0] < 0.5
+
+
+def test_rows_of_low_rank_are_taken_in_double_precision(monkeypatch):
+    monkeypatch.setattr(moments_module, "_CHEAP_PRODUCTS", 0.0)
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(30_000, 4)) @ rng.normal(size=(4, 16)) + 5).astype(np.float32)
+    values = np.linalg.eigvalsh(Moments.from_rows(rows).scatter)
+    assert values[11] / values[-1] < 1e-13
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.int32, np.bool_])
+def test_every_real_dtype_gives_float64(dtype):
+    rows = np.random.default_rng(0).integers(0, 5, size=(50, 3)).astype(dtype)
+    mean, scatter = exact(rows)
+    found = Moments.from_rows(rows)
+    assert found.mean.dtype == found.scatter.dtype == np.float64
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(found.scatter, scatter, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_rows", [0, 1, 2, 99, 100, 101, 1234])
+def test_blocks_add_up(monkeypatch, n_rows, weighted):
+    monkeypatch.setattr(moments_module, "_BLOCK_BYTES", 100 * 3 * 8)
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.normal(size=(n_rows, 3)), axis=0) * 10 + 100
+    weights = rng.integers(0, 3, size=n_rows) if weighted else None
+    repeated = rows if weights is None else np.repeat(rows, weights, axis=0)
+    found = Moments.from_rows(rows, weights)
+    assert found.weight == len(repeated)
+    if len(repeated):
+        mean, scatter = exact(repeated)
+        np.testing.assert_allclose(found.mean, mean, rtol=1e-12)
+        np.testing.assert_allclose(found.scatter, scatter, rtol=1e-9, atol=1e-9)
+
+
+def test_covariance_divides_by_the_weight():
+    rows = np.random.default_rng(0).normal(size=(20, 4))
+    np.testing.assert_allclose(Moments.from_rows(rows).covariance, np.cov(rows.T, ddof=0))
+
+
+def test_covariance_of_nothing_is_zero():
+    assert not Moments.empty(3).covariance.any()
+
+
+def test_sum_of_parts_starts_from_empty():
+    rows = np.random.default_rng(0).normal(size=(20, 4))
+    total = sum((Moments.from_rows(part) for part in np.split(rows, 4)), start=Moments.empty(4))
+    np.testing.assert_allclose(total.covariance, np.cov(rows.T, ddof=0))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_non_finite_rows_are_refused_with_their_number(monkeypatch, value, dtype):
+    monkeypatch.setattr(moments_module, "_BLOCK_BYTES", 100 * 3 * 4)
+    rows = np.ones((500, 3), dtype=dtype)
+    rows[321, 1] = value
+    with pytest.raises(InputError, match="must be finite; got (NaN|infinity) in row 321"):
+        Moments.from_rows(rows)
+
+
+def test_float32_rows_too_large_to_be_squared_in_float32_are_exact(monkeypatch):
+    monkeypatch.setattr(moments_module, "_CHEAP_PRODUCTS", 0.0)
+    rows = (np.random.default_rng(0).normal(size=(20_000, 2)) * 1e30).astype(np.float32)
+    found = Moments.from_rows(rows)
+    assert relative_error(found.scatter, exact(rows)[1]) < 1e-7
+
+
+def test_rows_too_large_for_float64_are_refused():
+    with pytest.raises(InputError, match="must have squares within float64"):
+        Moments.from_rows(np.array([[1e200, 0], [-1e200, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.ones(3), "must be 2-D"),
+        (np.ones((2, 0)), "at least one column"),
+        (np.array([["a"]]), "must hold real numbers"),
+        (np.ones((2, 2)) * 1j, "must hold real numbers"),
+    ],
+)
+def test_malformed_rows_are_refused(rows, message):
+    with pytest.raises(InputError, match=message):
+        Moments.from_rows(rows)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [([1.0], "must have shape"), ([1.0, -1.0], "finite and >= 0"), ([1.0, np.nan], "finite and >= 0")],
+)
+def test_malformed_weights_are_refused(weights, message):
+    with pytest.raises(InputError, match=message):
+        Moments.from_rows(np.ones((2, 2)), weights)
+
+
+def test_moments_of_other_dimensions_do_not_add():
+    with pytest.raises(InputError, match="must have 2 dimensions; got 3"):
+        Moments.empty(2) + Moments.empty(3)
+
+
+def test_shapes_that_disagree_are_refused():
+    with pytest.raises(InputError, match=r"\(dim,\) and \(dim, dim\)"):
+        Moments(1.0, np.zeros(2), np.zeros((3, 3)))
+
+
+def test_a_memory_map_is_read_without_being_copied_whole(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(30_000, 8)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    mapped = Moments.from_rows(np.load(tmp_path / "rows.npy", mmap_mode="r"))
+    np.testing.assert_array_equal(mapped.scatter, Moments.from_rows(rows).scatter)

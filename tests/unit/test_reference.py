@@ -1,0 +1,199 @@
+import re
+
+import pytest
+
+from isosent import IsosentError, ModelReferenceError, load
+from isosent.encoders.reference import GRAMMAR, OPTIONS, SCHEMES, Reference, parse_reference
+
+
+def refuses(text, words, options=None):
+    with pytest.raises(ModelReferenceError, match=words) as caught:
+        parse_reference(text, options)
+    assert GRAMMAR in str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "location"),
+    [
+        ("wordllama", "wordllama", ""),
+        ("words:glove.txt", "words", "glove.txt"),
+        ("words:/data/a.txt,../b.bin", "words", "/data/a.txt,../b.bin"),
+        ("static:potion", "static", "potion"),
+        ("hf:bert-base-uncased", "hf", "bert-base-uncased"),
+        ("hf:org/name@v1.0", "hf", "org/name@v1.0"),
+        ("hf:/models/bert", "hf", "/models/bert"),
+    ],
+)
+def test_every_row_of_the_grammar_is_understood(text, scheme, location):
+    assert parse_reference(text) == Reference(scheme, location, {})
+
+
+def test_a_saved_folder_is_understood_by_its_model_file(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.json").write_text("{}")
+    assert parse_reference("model") == Reference("folder", "model", {})
+    assert parse_reference(str(tmp_path / "model")) == Reference("folder", str(tmp_path / "model"), {})
+
+
+def test_the_grammar_names_every_kind_and_every_option():
+    for scheme in SCHEMES.values():
+        assert f"  {scheme.syntax} " in GRAMMAR
+    for option in OPTIONS.values():
+        assert f"  {option.name}={option.values} " in GRAMMAR
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("words:g.txt?lowercase=false", {"lowercase": "false"}),
+        ("words:g.txt?lowercase=TRUE&tokenizer=whitespace", {"lowercase": "true", "tokenizer": "whitespace"}),
+        ("words:g.txt?tokenizer=wordpunct", {"tokenizer": "wordpunct"}),
+        ("static:d?normalize=True&max_length=128", {"normalize": "true", "max_length": "128"}),
+        ("static:d?max_length=None", {"max_length": "none"}),
+        ("hf:d?layers=1,-1&pooling=mean", {"layers": "1,-1", "pooling": "mean"}),
+        ("hf:d?layers=0&pooling=mean,max&dense=false", {"layers": "0", "pooling": "mean,max", "dense": "false"}),
+        ("hf:d?max_length=064", {"max_length": "64"}),
+        ("words:g.txt?lowercase=%66alse", {"lowercase": "false"}),
+        ("words:g.txt?", {}),
+    ],
+)
+def test_options_are_checked_and_stored_in_one_spelling(text, options):
+    assert parse_reference(text).options == options
+
+
+def test_the_encoder_of_a_saved_folder_may_have_options_of_its_own(tmp_path):
+    (tmp_path / "model").mkdir()
+    parsed = parse_reference("model?encoder=words:/a+b/g.txt?lowercase=true")
+    assert parsed.options == {"encoder": "words:/a+b/g.txt?lowercase=true"}
+
+
+def test_flags_win_over_written_options():
+    parsed = parse_reference("words:g.txt?lowercase=false&tokenizer=whitespace", {"lowercase": "true"})
+    assert parsed.options == {"lowercase": "true", "tokenizer": "whitespace"}
+
+
+def test_flags_are_checked_as_written_options_are():
+    refuses("words:g.txt", r"lowercase must be true\|false, .*; got 'maybe'", {"lowercase": "maybe"})
+
+
+def test_an_unknown_prefix_is_refused():
+    refuses("glove:file.txt", r"'glove:file\.txt' has the unknown prefix glove:\.")
+
+
+@pytest.mark.parametrize("prefix", ["words", "static", "hf"])
+def test_a_prefix_with_nothing_behind_it_is_refused(prefix):
+    refuses(f"{prefix}:", rf"'{prefix}:' names nothing behind {prefix}:\.")
+
+
+@pytest.mark.parametrize("text", ["wordlama", "words", "folder", "/no/such/folder", "glove.txt"])
+def test_what_is_neither_a_reference_nor_a_folder_is_refused(text):
+    refuses(text, rf"'{re.escape(text)}' is no model reference and no folder\.")
+
+
+def test_a_file_is_no_model(tmp_path):
+    (tmp_path / "glove.txt").write_text("a 1 2\n")
+    refuses("glove.txt", r"'glove\.txt' is no model reference and no folder\.")
+
+
+def test_an_empty_reference_is_refused_even_where_a_model_lies_in_the_current_folder():
+    refuses("", r"'' is no model reference")
+
+
+def test_a_reference_longer_than_a_file_name_may_be_is_understood():
+    names = ",".join(f"vectors-{number:03d}.txt" for number in range(30))
+    assert parse_reference(f"words:{names}") == Reference("words", names, {})
+
+
+def test_nonsense_longer_than_a_file_name_may_be_is_refused():
+    refuses("x" * 300, r"is no model reference and no folder\.")
+
+
+def test_an_unknown_option_is_refused():
+    refuses("hf:d?layer=1", r"'hf:d\?layer=1': there is no option layer\.")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("wordllama?normalize=true", r"the option normalize is not for wordllama, which takes none\."),
+        ("words:g.txt?layers=1", r"the option layers is not for words:FILE\[,FILE\.\.\.\], which takes lowercase, tok"),
+        ("static:d?pooling=mean", r"the option pooling is not for static:DIR, which takes normalize, max_length\."),
+        ("hf:d?lowercase=true", r"the option lowercase is not for hf:ID-OR-DIR, which takes layers, pooling"),
+    ],
+)
+def test_an_option_for_another_kind_of_model_is_refused(text, words):
+    refuses(text, words)
+
+
+def test_an_option_of_an_encoder_is_refused_for_a_saved_folder(tmp_path):
+    (tmp_path / "model").mkdir()
+    refuses("model?lowercase=true", r"the option lowercase is not for FOLDER, which takes encoder\.")
+
+
+def test_a_repeated_option_is_refused():
+    refuses("hf:d?layers=1&layers=2", r"'hf:d\?layers=1&layers=2' gives the option layers twice\.")
+
+
+@pytest.mark.parametrize("query", ["layers", "layers=1&&pooling=mean", "layers=1;pooling"])
+def test_options_that_are_not_written_as_name_and_value_are_refused(query):
+    refuses(f"hf:d?{query}", r"must be written name=value&name=value\.|layers must be")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("words:g.txt?lowercase=yes", r"lowercase must be true\|false, .*; got 'yes'"),
+        ("words:g.txt?lowercase=", r"lowercase must be true\|false, .*; got ''"),
+        ("words:g.txt?tokenizer=nltk", r"tokenizer must be NAME, words: wordpunct\|whitespace splits .*; got 'nltk'"),
+        ("static:d?max_length=0", r"max_length must be N\|none, .*; got '0'"),
+        ("static:d?max_length=-5", r"max_length must be N\|none, .*; got '-5'"),
+        ("static:d?max_length=long", r"max_length must be N\|none, .*; got 'long'"),
+        ("hf:d?layers=first", r"layers must be 1,-1, .*; got 'first'"),
+        ("hf:d?layers=1,1", r"layers must be 1,-1, .*; got '1,1'"),
+        ("hf:d?layers=", r"layers must be 1,-1, .*; got ''"),
+        ("hf:d?pooling=sum", r"pooling must be mean,\.\.\., .*; got 'sum'"),
+        ("hf:d?dense=1", r"dense must be true\|false, .*; got '1'"),
+    ],
+)
+def test_a_malformed_value_is_refused(text, words):
+    refuses(text, words)
+
+
+@pytest.mark.parametrize("options", [{"normalize": True}, {"max_length": 128}])
+def test_an_option_that_is_no_string_is_refused(options):
+    with pytest.raises(IsosentError, match=r"normalize|max_length"):
+        parse_reference("static:d", options)
+
+
+def test_wordllama_is_ambiguous_where_a_model_of_that_name_lies_here(tmp_path):
+    (tmp_path / "wordllama").mkdir()
+    (tmp_path / "wordllama" / "model.json").write_text("{}")
+    refuses("wordllama", r"'wordllama' is ambiguous: .* Write \./wordllama for it\.")
+    assert parse_reference("./wordllama").scheme == "folder"
+
+
+def test_another_folder_named_wordllama_is_no_matter(tmp_path):
+    (tmp_path / "wordllama").mkdir()
+    assert parse_reference("wordllama").scheme == "wordllama"
+
+
+def test_a_folder_without_a_model_file_that_is_an_encoder_asks_for_its_prefix(tmp_path):
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text("{}")
+    refuses("bert", r"'bert' is no model saved by isosent\. Write hf:bert or static:bert, whichever it is\.")
+
+
+def test_a_folder_whose_name_has_a_colon_is_still_a_folder(tmp_path):
+    (tmp_path / "run:1").mkdir()
+    assert parse_reference("run:1") == Reference("folder", "run:1", {})
+
+
+def test_load_refuses_with_the_grammar_too():
+    with pytest.raises(ModelReferenceError, match=r"has the unknown prefix bert:\.") as caught:
+        load("bert:base")
+    assert GRAMMAR in str(caught.value)
