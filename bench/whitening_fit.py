@@ -1,7 +1,7 @@
 """Time, extra memory and exactness of a whitening fit against scikit-learn, FAISS and the published numpy recipe.
 
-Prints a JSON line for each method, data set and shape; all of them are measured in this one run, each in a process of its
-own so that memory can be told apart. Usage: python bench/whitening_fit.py [--quick] [--markdown]
+Prints a JSON line for each method, data set and shape; all of them are measured in this one run, each in a process of
+its own so that memory can be told apart. Usage: python bench/whitening_fit.py [--quick] [--markdown]
 """
 
 import argparse

@@ -119,7 +119,7 @@ def component_count(where: str, value: object, dim: int) -> int:
 
 def input_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing regular file that is not empty."""
-    path = Path(path)
+    path = _path(path)
     if path.is_dir():
         raise InputFileError(f"{path} must be a file; got a directory.")
     if not path.exists():
@@ -131,8 +131,17 @@ def input_file(path: str | os.PathLike[str]) -> Path:
 
 def input_folder(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing folder."""
-    path = Path(path)
+    path = _path(path)
     if not path.is_dir():
         got = "a file" if path.exists() else "no such folder"
         raise InputFileError(f"{path} must be a folder; got {got}.")
     return path
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    """Return a path that the file system can be asked about."""
+    try:
+        Path(path).exists()
+    except (OSError, ValueError) as error:
+        raise InputFileError(f"{os.fspath(path)!r} must be a path; got: {error}.") from None
+    return Path(path)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.opening import open_encoder
-from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, parse_reference, unescape
+from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, escape, parse_reference, unescape
 from isosent.errors import InputError, ModelFolderError
 from isosent.model_folder import FitRecord, ModelRecord, read_model, write_model
 from isosent.numeric.linear_map import LinearMap
@@ -237,8 +238,9 @@ def load(
     Parameters
     ----------
     reference : str or path-like, default "wordllama"
-        ``wordllama``, ``words:FILE[,FILE...]``, ``static:DIR``, ``hf:ID-OR-DIR`` or a folder saved by isosent, with
-        options behind a ``?``, as in ``hf:DIR?layers=1,-1&pooling=mean``.
+        A path is a folder saved by isosent. A string is ``wordllama``, ``words:FILE[,FILE...]``, ``static:DIR``,
+        ``hf:ID-OR-DIR`` or a folder saved by isosent, with options behind a ``?``, as in
+        ``hf:DIR?layers=1,-1&pooling=mean``.
     options : mapping of str to str, optional
         Further options; they win over those in `reference`.
 
@@ -261,7 +263,7 @@ def load(
     >>> load("wordllama")
     <SentenceEncoder wordllama, 256 dimensions>
     """
-    parsed = parse_reference(os.fspath(reference), options)
+    parsed = _parse(reference, options)
     if parsed.scheme == "folder":
         return _load_folder(parsed)
     return SentenceEncoder(open_encoder(parsed))
@@ -287,10 +289,17 @@ def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str]
     InputError
         As `load` does.
     """
-    parsed = parse_reference(os.fspath(reference), options)
+    parsed = _parse(reference, options)
     return (
         read_model(unescape(parsed.location)) if parsed.scheme == "folder" else load(reference, options=options).record
     )
+
+
+def _parse(reference: str | os.PathLike[str], options: Mapping[str, str] | None) -> Reference:
+    """A string is a reference, a path is a folder, whatever characters it has."""
+    if isinstance(reference, str):
+        return parse_reference(reference, options)
+    return parse_reference(escape(str(Path(reference).absolute())), options)
 
 
 def _load_folder(parsed: Reference) -> SentenceEncoder:
@@ -298,12 +307,15 @@ def _load_folder(parsed: Reference) -> SentenceEncoder:
     record = read_model(folder)
     located = parsed.options.get("encoder", record.reference)
     try:
-        if parse_reference(located).scheme != parse_reference(record.reference).scheme:
-            raise InputError(f"{located} is another kind of model.")
+        parsed_encoder = parse_reference(located)
+        if parsed_encoder.scheme != parse_reference(record.reference).scheme:
+            raise InputError(f"it is another kind of model than {record.reference}.")
+        if parsed_encoder.options:
+            raise InputError("it must be written without options; those of the folder hold.")
         encoder = open_encoder(parse_reference(located, record.options))
     except InputError as error:
         raise ModelFolderError(
-            f"{folder}: its encoder, {record.reference}, could not be opened: {error}\n"
+            f"{folder}: its encoder, {located}, could not be opened: {error}\n"
             "If it was moved, name it: FOLDER?encoder=REFERENCE."
         ) from error
     if encoder.fingerprint != record.encoder_fingerprint:

@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def isosent_(monkeypatch, capsys):
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("COLUMNS", raising=False)
     (tmp_path / "glove.txt").write_text(GLOVE)
     (tmp_path / "texts.txt").write_text(TEXTS)
     return tmp_path
@@ -78,7 +79,7 @@ def test_the_demo_runs_reports_and_keeps_its_model_where_it_is_told(isosent_, he
 def test_encode_writes_an_array_with_row_i_for_text_i(isosent_, here):
     finished = isosent_(*encode())
     assert (finished.code, finished.err) == (0, "")
-    assert finished.out == "v.npy: 5 x 3 float32, 1 texts without a vector\n"
+    assert finished.out == "v.npy: 5 x 3 float32; texts without a vector: 1\n"
     vectors = np.load(here / "v.npy")
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, [[1, 2, 3], [2, 1, 5], [0, 0, 0], [1.5, -0.5, 3.5], [2, 0.5, 1.5]])
@@ -122,21 +123,23 @@ def test_encode_replaces_an_older_file(isosent_, here):
 
 def test_flags_of_the_model_win_over_what_is_written_behind_it(isosent_, here):
     (here / "texts.txt").write_text("MAN\n")
-    assert "1 texts without" in isosent_(*encode("--no-lowercase")).out
-    assert "0 texts without" in isosent_(*encode("--lowercase", model="words:glove.txt?lowercase=false")).out
+    assert "texts without a vector: 1\n" in isosent_(*encode("--no-lowercase")).out
+    assert (
+        "texts without a vector: 0\n" in isosent_(*encode("--lowercase", model="words:glove.txt?lowercase=false")).out
+    )
 
 
 def test_texts_of_unknown_words_only_give_zero_rows(isosent_, here):
     (here / "texts.txt").write_text("zebra\nunicorn\n")
     finished = isosent_(*encode())
-    assert (finished.code, finished.out) == (0, "v.npy: 2 x 3 float32, 2 texts without a vector\n")
+    assert (finished.code, finished.out) == (0, "v.npy: 2 x 3 float32; texts without a vector: 2\n")
     assert not np.load(here / "v.npy").any()
 
 
 def test_fit_encode_and_info_agree(isosent_, here):
     fitted = isosent_(*fit("--dims", "2", "--strength", "0.5"))
     assert (fitted.code, fitted.err) == (0, "")
-    assert "model: fitted on 4 texts; 1 without a vector were left out" in fitted.out
+    assert "model: texts fitted on: 4; left out for want of a vector: 1\n" in fitted.out
     assert isosent_(*encode(model="model", output="v.parquet")).code == 0
     finished = isosent_("info", "model", "--json")
     facts = json.loads(finished.out)
@@ -210,6 +213,19 @@ def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write
     assert "no transform fitted" in finished.out
 
 
+def test_a_table_in_a_file_keeps_whole_rows_whatever_the_width_of_the_terminal(here, write_year, write_stsb):
+    write_stsb(here / "sts" / "b")
+    for task in YEAR_SUBSETS:
+        write_year(task, here / "sts" / task)
+    arguments = ("evaluate", "sts", "--data", "sts")
+    narrow, wide = (process(*arguments, env=os.environ | {"COLUMNS": columns}) for columns in ("40", "400"))
+    assert (narrow.returncode, narrow.stderr) == (0, b"")
+    assert narrow.stdout == wide.stdout
+    (row,) = [line for line in narrow.stdout.decode().splitlines() if "spearman all" in line]
+    assert row.count(".") == 7
+    assert 40 < len(row) <= 200
+
+
 def test_evaluate_sts_writes_all_numbers_as_json(isosent_, here, write_stsb, write_year):
     write_stsb(here / "sts" / "b")
     write_year("STS13", here / "sts" / "13")
@@ -239,7 +255,10 @@ def test_evaluate_sts_warns_of_missing_subsets_on_standard_error(isosent_, here,
     write_year("STS13", here / "sts", subsets=["FNWN"])
     finished = isosent_("evaluate", "sts", "--data", "sts")
     assert finished.code == 0
-    assert finished.err.startswith("warning: STS13: sts lacks OnWN, headlines; its aggregates are not comparable")
+    assert finished.err == (
+        f"warning: STS13: {(here / 'sts').resolve()} lacks OnWN, headlines; "
+        "its aggregates are not comparable with published ones.\n"
+    )
     assert "lacks" not in finished.out
 
 
@@ -416,7 +435,7 @@ def test_an_unknown_reference_of_info_is_refused_with_the_grammar(isosent_):
 
 
 def test_an_option_for_another_kind_of_model_is_refused_with_the_grammar(isosent_):
-    refuses(isosent_(*encode("--layers", "1")), "the option layers is not for words:FILE", GRAMMAR)
+    refuses(isosent_(*encode("--layers", "1")), "words:FILE[,FILE...] takes lowercase, tokenizer; got layers.", GRAMMAR)
 
 
 def test_a_folder_that_is_no_model_is_refused(isosent_, here):
@@ -457,7 +476,7 @@ def test_a_warning_of_rank_is_shown_for_more_dimensions_than_the_texts_span(isos
     (here / "texts.txt").write_text("man\ndog\n")
     finished = isosent_(*fit("--dims", "3"))
     assert finished.code == 0
-    assert finished.err.startswith("warning: Whitening: 1 components are kept instead of 3, because the 2 rows vary")
+    assert finished.err.startswith("warning: Whitening: components kept: 1 instead of 3, because the 2 rows vary")
     assert "warning" not in finished.out
     assert isosent.load(here / "model").dim == 1
 
@@ -467,7 +486,7 @@ def test_a_warning_of_repeated_words_is_shown(isosent_, here):
     finished = isosent_(*encode())
     assert finished.code == 0
     assert finished.err.startswith("warning: ")
-    assert "glove.txt repeats words: 1 rows left out" in finished.err
+    assert "glove.txt repeats words: rows left out: 1; the first row of each word is kept." in finished.err
 
 
 def test_no_progress_bar_is_drawn_where_standard_error_is_no_terminal(isosent_, here, write_stsb):
@@ -505,11 +524,11 @@ def process(*arguments, **settings):
 def test_the_installed_command_encodes_standard_input(here):
     finished = process("encode", "-", "-m", "words:glove.txt", "-o", "v.npy", input=b"dog\nman\n")
     assert (finished.returncode, finished.stderr) == (0, b"")
-    assert finished.stdout == b"v.npy: 2 x 3 float32, 0 texts without a vector\n"
+    assert finished.stdout == b"v.npy: 2 x 3 float32; texts without a vector: 0\n"
     np.testing.assert_array_equal(np.load(here / "v.npy"), [[2, 1, 5], [1, 2, 3]])
 
 
 def test_the_installed_command_refuses_in_one_sentence():
     finished = process("encode", "nowhere.txt", "-o", "v.npy")
     assert (finished.returncode, finished.stdout) == (2, b"")
-    assert finished.stderr == b"error: read_texts: nowhere.txt must exist; got no such file.\n"
+    assert finished.stderr == b"error: nowhere.txt must exist; got no such file.\n"

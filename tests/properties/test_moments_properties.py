@@ -6,7 +6,9 @@ from hypothesis.extra.numpy import arrays
 from isosent import Moments
 
 VALUES = st.floats(-1e3, 1e3, width=32)
-ROWS = st.tuples(st.integers(0, 12), st.integers(1, 5)).flatmap(lambda shape: arrays(np.float64, shape, elements=VALUES))
+ROWS = st.tuples(st.integers(0, 12), st.integers(1, 5)).flatmap(
+    lambda shape: arrays(np.float64, shape, elements=VALUES)
+)
 
 
 def assert_equal_moments(a, b):

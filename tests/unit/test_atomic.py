@@ -193,13 +193,15 @@ def test_a_directory_in_place_of_the_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path, name, monkeypatch):
-    def fail(*_, **__):
+    def fail_half_way(*arguments):
+        (path,) = [argument for argument in arguments if isinstance(argument, Path)]
+        path.write_bytes(b"half of it")
         raise RuntimeError("mine")
 
     write_vectors(tmp_path / name, np.zeros((1, 3), np.float32), ["a"], {})
     before = (tmp_path / name).read_bytes()
-    monkeypatch.setattr("pyarrow.parquet.write_table", fail)
-    monkeypatch.setattr("numpy.save", fail)
+    monkeypatch.setattr("pyarrow.parquet.write_table", fail_half_way)
+    monkeypatch.setattr("isosent.files.vectors._write_npy", fail_half_way)
     with pytest.raises(RuntimeError, match="mine"):
         write_vectors(tmp_path / name, np.ones((2, 3), np.float32), ["a", "b"], {})
     assert (tmp_path / name).read_bytes() == before
@@ -208,18 +210,46 @@ def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path
 
 def test_a_process_killed_in_the_middle_of_writing_vectors_leaves_the_old_file(tmp_path):
     script = """
-def save(file, vectors):
-    file.write(b"half of it")
-    file.flush()
-    die()
-
-np.save = save
 from isosent.files.vectors import write_vectors
-write_vectors(sys.argv[1], np.ones((9, 3), np.float32), ["a"] * 9, {})
+vectors = np.arange(27, dtype=np.float32).reshape(9, 3)
+opened = Path.open
+
+class Dying:
+    def __init__(self, file):
+        self.file = file
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        self.file.close()
+    def write(self, content):
+        if bytes(content) == vectors.tobytes():
+            self.file.write(bytes(content)[:50])
+            self.file.flush()
+            die()
+        return self.file.write(content)
+
+def open_(path, mode="r", *more, **settings):
+    file = opened(path, mode, *more, **settings)
+    return Dying(file) if mode == "wb" else file
+
+Path.open = open_
+write_vectors(sys.argv[1], vectors, ["a"] * 9, {})
 """
     np.save(tmp_path / "v.npy", np.zeros(3))
-    assert run(KILL + script, tmp_path / "v.npy").returncode == KILLED
+    finished = run(KILL + script, tmp_path / "v.npy")
+    assert (finished.returncode, finished.stderr) == (KILLED, "")
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.zeros(3))
+    (left,) = [path for path in tmp_path.iterdir() if path.name != "v.npy"]
+    assert 50 < left.stat().st_size < 27 * 4 + 128
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (1000, 256)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_is_written_byte_for_byte_as_numpy_writes_it(tmp_path, shape, order):
+    vectors = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    write_vectors(tmp_path / "ours.npy", np.asarray(vectors, order=order), ["a"] * len(vectors), {})
+    np.save(tmp_path / "theirs.npy", vectors)
+    assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
 
 
 @pytest.mark.parametrize("point", BEFORE_THE_MODEL_FILE)

@@ -353,14 +353,16 @@ def test_a_model_whose_options_were_altered_is_refused(saved):
 def test_a_model_with_impossible_options_is_refused(saved, options):
     encoder = json.loads((saved / "model.json").read_text("utf-8"))["encoder"]
     rewrite(saved, encoder=encoder | {"options": options})
-    with pytest.raises(InputError, match=r"option|lowercase|tokenizer|unknown|fingerprint"):
-        isosent.load(saved)
+    refuses(saved, r"its encoder, words:.* could not be opened: .*(lowercase must be true|there is no option unknown)")
 
 
 def test_a_model_whose_word_vectors_are_gone_says_how_to_name_them(saved, glove):
     glove.unlink()
-    with pytest.raises(InputError, match=r"glove\.txt must exist; got no such file(.|\n)*\?encoder="):
-        isosent.load(saved)
+    refuses(
+        saved,
+        r"model: its encoder, words:.*glove\.txt, could not be opened: .*glove\.txt must exist; got no such file\.\n"
+        r"If it was moved, name it: FOLDER\?encoder=REFERENCE\.$",
+    )
 
 
 def test_a_model_whose_word_vectors_were_moved_opens_with_the_new_place(saved, glove, words):
@@ -376,14 +378,36 @@ def test_a_model_opened_at_a_new_place_and_saved_remembers_it(saved, glove, tmp_
     assert isosent.load(tmp_path / "again").encoder.reference == f"words:{moved}"
 
 
-def test_another_encoder_is_refused_for_a_model(saved):
-    with pytest.raises(ModelFolderError, match=r"was fitted on words:.*; wordllama now has .*Name the right encoder"):
-        isosent.load(f"{saved}?encoder=wordllama")
+def test_other_vectors_are_refused_for_a_model(saved, tmp_path):
+    (tmp_path / "other.txt").write_text("w0 1 2 3 4\nw1 5 6 7 8\n")
+    words = r"was fitted on words:.*glove\.txt with .*; words:.*other\.txt now has .*Name the right encoder with \?enc"
+    refuses(f"{saved}?encoder=words:{tmp_path / 'other.txt'}", words)
+
+
+def test_an_encoder_of_another_kind_is_refused_for_a_model(saved):
+    refuses(
+        f"{saved}?encoder=wordllama",
+        r"its encoder, wordllama, could not be opened: it is another kind of model than words:.*glove\.txt\.\n"
+        r"If it was moved, name it: FOLDER\?encoder=REFERENCE\.$",
+    )
 
 
 def test_a_model_folder_is_no_encoder(saved):
-    with pytest.raises(ModelFolderError, match=r"encoder must name an encoder; got the folder"):
-        isosent.load(f"{saved}?encoder={saved}")
+    refuses(
+        f"{saved}?encoder={saved}",
+        r"its encoder, .*model, could not be opened: it is another kind of model than words:",
+    )
+
+
+def test_options_of_a_moved_encoder_are_those_of_the_folder(saved, glove):
+    refuses(f"{saved}?encoder=words:{glove}?lowercase=false", "it must be written without options; those of the folder")
+
+
+@pytest.mark.parametrize("name", ["with? mark", "100%25", "a, b"])
+def test_a_path_is_a_folder_whatever_characters_it_has(wordllama, texts, tmp_path, name):
+    model = wordllama.fit(texts, transform=isosent.Whitening(4))
+    model.save(tmp_path / name)
+    assert isosent.load(tmp_path / name).fingerprint == model.fingerprint
 
 
 def test_the_record_is_read_without_the_encoder(saved, glove):

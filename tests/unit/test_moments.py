@@ -100,7 +100,7 @@ def test_non_finite_rows_are_refused_with_their_number(monkeypatch, value, dtype
     monkeypatch.setattr(moments_module, "_BLOCK_BYTES", 100 * 3 * 4)
     rows = np.ones((500, 3), dtype=dtype)
     rows[321, 1] = value
-    with pytest.raises(InputError, match="must be finite; got (NaN|infinity) in row 321"):
+    with pytest.raises(InputError, match=r"must be finite; got (NaN|infinity) in row 321"):
         Moments.from_rows(rows)
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 import isosent
-from isosent import FileFormatError, InputError, InputFileError, Whitening, evaluate_sts
+from isosent import FileFormatError, InputError, InputFileError, InputTypeError, Whitening, evaluate_sts
 from isosent.errors import EvaluationWarning
 from isosent.evaluation.sts_files import TASKS, YEAR_SUBSETS, read_sts
 
@@ -287,7 +287,7 @@ def test_a_folder_without_any_known_file_lists_the_known_names(tmp_path):
 
 
 def test_a_missing_folder_is_refused(tmp_path):
-    with pytest.raises(InputFileError, match=r"read_sts: .*nowhere must be a folder; got no such folder"):
+    with pytest.raises(InputFileError, match=r"^/.*nowhere must be a folder; got no such folder\.$"):
         read_sts(tmp_path / "nowhere")
 
 
@@ -304,8 +304,17 @@ def test_an_unknown_task_lists_the_known_ones(tmp_path):
 
 
 def test_no_tasks_at_all_are_refused(all_tasks):
-    with pytest.raises(InputError, match="tasks"):
+    with pytest.raises(InputError, match=r"tasks must name at least one task; got none\. Leave it out for all\."):
         read_sts(all_tasks, tasks=[])
+
+
+@pytest.mark.parametrize("written", ["STSB", "STS12,STSB", ""])
+def test_tasks_given_as_one_string_are_refused(all_tasks, wordllama, written):
+    words = rf"tasks must be a sequence of names; got one string\. Pass \['{written}'\]\."
+    with pytest.raises(InputTypeError, match=words):
+        read_sts(all_tasks, tasks=written)
+    with pytest.raises(InputTypeError, match=words):
+        evaluate_sts(wordllama, all_tasks, tasks=written)
 
 
 def test_the_same_task_in_two_folders_is_refused(tmp_path, write_stsb):

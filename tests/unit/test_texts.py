@@ -136,13 +136,13 @@ def test_a_column_for_plain_lines_is_refused(write):
 @pytest.mark.parametrize(("row", "n_fields"), [("2", 1), ("2,two,too", 3)])
 def test_a_ragged_csv_row_names_its_line(write, row, n_fields):
     path = write("t.csv", f"id,text\n1,one\n{row}\n")
-    with pytest.raises(FileFormatError, match=rf"line 3 must have 2 fields as the header has; got {n_fields}\."):
+    with pytest.raises(FileFormatError, match=rf"line 3 must have as many fields as the header, 2; got {n_fields}\."):
         read_texts(path, column="text")
 
 
 def test_a_ragged_csv_row_behind_a_text_of_two_lines_names_its_line(write):
     path = write("t.csv", 'id,text\n1,"a\nb"\n2\n')
-    with pytest.raises(FileFormatError, match=r"line 4 must have 2 fields"):
+    with pytest.raises(FileFormatError, match=r"line 4 must have as many fields as the header, 2; got 1\."):
         read_texts(path, column="text")
 
 
@@ -169,8 +169,16 @@ def test_a_line_separator_in_a_tsv_stays_inside_the_text(write):
     assert read_texts(write("t.tsv", "id\ttext\n1\tone\u2028half\n"), column="text") == ["one\u2028half"]
 
 
+def test_a_lone_carriage_return_in_a_tsv_stays_inside_the_text(write):
+    path = write("t.tsv", "id\ttext\r\n1\tone\rhalf\r\n2\t\rtwo\n3\n")
+    with pytest.raises(FileFormatError, match=r"line 4 must have as many fields as the header, 2; got 1\."):
+        read_texts(path, column="text")
+    path.write_bytes(path.read_bytes().removesuffix(b"3\n"))
+    assert read_texts(path, column="text") == ["one\rhalf", "\rtwo"]
+
+
 def test_a_ragged_tsv_row_names_its_line(write):
-    with pytest.raises(FileFormatError, match=r"line 2 must have 2 fields as the header has; got 1"):
+    with pytest.raises(FileFormatError, match=r"line 2 must have as many fields as the header, 2; got 1\."):
         read_texts(write("t.tsv", "id\ttext\none\n"), column="text")
 
 
@@ -185,7 +193,7 @@ def test_json_lines_of_one_key_need_no_column(write):
 
 def test_a_malformed_json_line_names_its_line(write):
     path = write("t.jsonl", '{"text": "one"}\n{"text": \n')
-    with pytest.raises(FileFormatError, match=r"line 2 must be a JSON object; got Expecting value"):
+    with pytest.raises(FileFormatError, match=r"line 2 must be a JSON object; got: Expecting value"):
         read_texts(path)
 
 
@@ -224,6 +232,20 @@ def test_a_column_of_a_parquet_file_is_read(table):
 
 def test_a_parquet_file_of_one_column_needs_no_name(table):
     assert read_texts(table({"text": pa.array(["one"], pa.large_string())})) == ["one"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_a_parquet_column_of_strings_in_a_dictionary_is_read(table, kind):
+    texts = ["one", "two", "one", ""]
+    path = table({"text": pa.array(texts, kind).dictionary_encode()})
+    assert pa.types.is_dictionary(pq.read_schema(path).field("text").type)
+    assert read_texts(path) == texts
+
+
+def test_a_null_in_a_parquet_dictionary_names_its_row(table):
+    path = table({"text": pa.array(["one", None, "one"]).dictionary_encode()})
+    with pytest.raises(FileFormatError, match=r"column text must have a text in every row; got null in row 1\."):
+        read_texts(path)
 
 
 def test_a_null_in_parquet_names_its_row(table):

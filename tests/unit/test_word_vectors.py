@@ -132,7 +132,7 @@ def test_a_control_character_in_a_word_of_word2vec_text_does_not_make_it_binary(
 
 def test_a_short_row_names_its_line(read):
     with pytest.raises(
-        FileFormatError, match=r"line 2 must hold a word and 2 numbers; got 1 fields after the word: 'b 3'"
+        FileFormatError, match=r"line 2 must hold a word and 2 numbers, as the file begins; got 2 fields: 'b 3'\."
     ):
         read("a 1 2\nb 3\nc 4 5\n")
 
@@ -143,7 +143,9 @@ def test_a_short_row_behind_a_header_names_its_line(read):
 
 
 def test_a_row_that_is_too_long_names_its_line(read):
-    with pytest.raises(FileFormatError, match=r"line 3 must hold a word and 2 numbers; got 3 fields after the word"):
+    with pytest.raises(
+        FileFormatError, match=r"line 3 must hold a word and 2 numbers, as the file begins; got 4 fields: 'c 5 6 7'\."
+    ):
         read("a 1 2\nb 3 4\nc 5 6 7\n")
 
 
@@ -164,25 +166,39 @@ def test_a_row_that_is_not_finite_names_its_line(read, value):
         read(f"a 1 2\nb 3 {value}\nc 4 5\n")
 
 
-def test_a_blank_line_names_its_line(read):
-    with pytest.raises(FileFormatError, match=r"line 2 must hold a word and 2 numbers"):
-        read("a 1 2\n\nb 3 4\n")
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("a 1 2\n\nb 3 4\n", 2),
+        ("a 1 2\r\n \t \r\nb 3 4\r\n", 2),
+        ("a 1 2\nb 3 4\n\n", 3),
+        ("3 2\na 1 2\n\nb 3 4\n", 3),
+        ("2 2\n\na 1 2\nb 3 4\n", 2),
+    ],
+    ids=["between rows", "of white space", "at the end", "behind a header", "first behind a header"],
+)
+def test_a_blank_line_names_its_line(read, content, line):
+    words = rf"line {line} must hold a word and 2 numbers, as the file begins; got a blank line\."
+    with pytest.raises(FileFormatError, match=words):
+        read(content)
 
 
 def test_a_binary_row_that_is_not_finite_is_malformed_and_named(read):
     vectors = VECTORS.copy()
     vectors[1, 0] = np.nan
-    with pytest.raises(FileFormatError, match=r"vector 2 must be finite|NaN in row 1"):
+    with pytest.raises(FileFormatError, match=r"vector 2 must be finite; got NaN or infinity\."):
         read(binary(vectors=vectors))
 
 
 def test_of_repeated_words_the_first_row_is_kept_and_the_rest_counted(read):
-    with pytest.warns(DuplicateWordWarning, match=r"repeats words: 2 rows left out, the first row of each word kept"):
+    with pytest.warns(
+        DuplicateWordWarning, match=r"repeats words: rows left out: 2; the first row of each word is kept\."
+    ):
         assert_is(read("a 1 2\nb 3 4\na 5 6\na 7 8\n"), ("a", "b"), [[1, 2], [3, 4]])
 
 
 def test_repeated_words_of_a_binary_file_are_counted_too(read):
-    with pytest.warns(DuplicateWordWarning, match=r"1 rows left out"):
+    with pytest.warns(DuplicateWordWarning, match=r"rows left out: 1;"):
         assert_is(read(binary(words=("a", "b", "a"))), ("a", "b"), VECTORS[:2])
 
 

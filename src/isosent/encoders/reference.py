@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl
 
 from isosent.errors import ModelReferenceError
 from isosent.numeric.pooling import POOLINGS
@@ -191,7 +190,7 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None) -> Refe
     Parameters
     ----------
     text : str
-        As in `GRAMMAR`. Options start at the first ``?``; percent-encoding is undone in their values.
+        As in `GRAMMAR`. Options start at the first ``?``.
     options : mapping of str to str, optional
         Further options; they win over those in `text`.
 
@@ -211,9 +210,9 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None) -> Refe
     >>> parse_reference("words:glove.txt?lowercase=False")
     Reference(scheme='words', location='glove.txt', options={'lowercase': 'false'})
     """
-    body, has_options, query = text.partition("?")
+    body, _, query = text.partition("?")
     written: dict[str, str] = {}
-    if has_options:
+    if query:
         for name, value in _split_query(text, query):
             if name in written:
                 raise _outside_grammar(f"{text!r} gives the option {name} twice.")
@@ -227,10 +226,10 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None) -> Refe
 
 
 def _split_query(text: str, query: str) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(query.replace("+", "%2B"), keep_blank_values=True, strict_parsing=True)
-    except ValueError:
-        raise _outside_grammar(f"the options of {text!r} must be written name=value&name=value.") from None
+    pairs = [part.partition("=") for part in query.split("&")]
+    if not all(name and equals for name, equals, _ in pairs):
+        raise _outside_grammar(f"the options of {text!r} must be written name=value&name=value.")
+    return [(name, value) for name, _, value in pairs]
 
 
 def escape(path: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.encoders.base import Encoder
@@ -74,10 +75,12 @@ class TransformerEncoder(Encoder):
 
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
         """Return the token ids of texts, special tokens included, cut at the maximum."""
+        is_blank = [not text.strip() for text in texts]
         texts = [self._folder.prompt + text for text in texts]
         if self._folder.lowercase:
             texts = [text.lower() for text in texts]
         lists = self._input_ids(texts) if texts else []
+        lists = [[] if blank else ids for blank, ids in zip(is_blank, lists, strict=True)]
         too_long = [i for i, ids in enumerate(lists) if len(ids) > self._max_length]
         if too_long:
             shortened = self._input_ids([texts[i] for i in too_long], truncation=True, max_length=self._max_length)
@@ -211,10 +214,6 @@ def _download(hub_id: str) -> Path:
             f"hf: {hub_id} is no folder here, and the hub did not give a model of that name: {reason} "
             "Check the spelling and the network, or name a local folder."
         ) from error
-    except Exception as error:
-        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2", "requests"):
-            raise
-        raise InputFileError(f"hf: {hub_id} is no folder here, and the hub was not reached: {error}.") from error
 
 
 def _load(transformers: Any, torch: Any, folder: Path) -> tuple[Any, Any]:
@@ -234,12 +233,10 @@ def _load(transformers: Any, torch: Any, folder: Path) -> tuple[Any, Any]:
             model, loading = auto.from_pretrained(
                 folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
             )
+        except SafetensorError as error:
+            raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
         except (OSError, ValueError, KeyError, RuntimeError) as error:
             raise FileFormatError(f"hf: {folder} could not be loaded by transformers: {error}") from error
-        except Exception as error:
-            if type(error).__name__ != "SafetensorError":
-                raise
-            raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
     missing = sorted(name for name in loading["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise FileFormatError(f"hf: {folder} lacks {len(missing)} weights of its own architecture, {missing[0]} first.")

@@ -137,8 +137,10 @@ def read_sts(
 def _task_names(written: Sequence[str]) -> list[str]:
     if isinstance(written, str):
         raise InputTypeError(f"read_sts: tasks must be a sequence of names; got one string. Pass [{written!r}].")
-    if not written:
+    if not len(written):
         raise InputError("read_sts: tasks must name at least one task; got none. Leave it out for all.")
+    if not all(isinstance(task, str) for task in written):
+        raise InputTypeError(f"read_sts: tasks must be names; got {list(written)!r}.")
     names = [task.strip().upper().replace("-", "") for task in written]
     for task, name in zip(written, names, strict=True):
         if name not in TASKS:

@@ -1,0 +1,27 @@
+PYTHON ?= python3
+BIN ?= .venv/bin
+
+.PHONY: install test check lint types docs bench
+
+install:
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+
+test:
+	$(BIN)/python -m pytest
+
+check: lint types docs
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/numpydoc lint $(shell git ls-files 'src/*.py' 2>/dev/null || find src -name '*.py')
+
+types:
+	$(BIN)/mypy
+
+docs:
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site
+
+bench:
+	$(BIN)/python bench/whitening_fit.py --markdown
