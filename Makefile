@@ -15,7 +15,7 @@ check: lint types docs
 lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/numpydoc lint $(shell git ls-files 'src/*.py' 2>/dev/null || find src -name '*.py')
+	$(BIN)/numpydoc lint $(shell find src -name '*.py')
 
 types:
 	$(BIN)/mypy
