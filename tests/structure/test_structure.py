@@ -106,6 +106,13 @@ def test_import_loads_numpy_at_most():
     assert loaded == []
 
 
+def test_the_command_line_starts_without_scikit_learn():
+    assert run_python("import sys, isosent.cli.main; print('sklearn' in sys.modules, 'torch' in sys.modules)") == [
+        "False",
+        "False",
+    ]
+
+
 def test_import_sets_nothing():
     code = (
         "import os, warnings; before = dict(os.environ), list(warnings.filters); import isosent; "

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from isosent.model import load
 from isosent.numeric.isotropy import SpaceReport, describe_space
 from isosent.numeric.similarity import nearest_rows
-from isosent.transforms.whitening import Whitening
+from isosent.transforms.choice import make_transform
 
 DEMO_COMPONENTS = 64
 DEMO_STRENGTH = 0.5
@@ -125,10 +125,13 @@ def run_demo(folder: str | os.PathLike[str]) -> DemoReport:
     texts, meanings = demo_texts(), np.array([int(row["meaning"]) for row in _sample()])
     encoder = load()
     model = encoder.fit(
-        texts, transform=Whitening(DEMO_COMPONENTS, strength=DEMO_STRENGTH), source="the sample of the demo"
+        texts,
+        transform=make_transform("whitening", n_components=DEMO_COMPONENTS, strength=DEMO_STRENGTH),
+        source="the sample of the demo",
     )
     model.save(folder)
-    at_full_strength = encoder.fit(texts, transform=Whitening(DEMO_COMPONENTS)).encode(texts)
+    full_strength = make_transform("whitening", n_components=DEMO_COMPONENTS)
+    at_full_strength = encoder.fit(texts, transform=full_strength).encode(texts)
     vectors = model.encode(texts)
     reloaded = load(folder).encode(texts)
     _, first_rows, counts = np.unique(meanings, return_index=True, return_counts=True)

@@ -1,8 +1,8 @@
 """Correlations that score similarity against human judgement."""
 
 import numpy as np
+import scipy  # scipy.stats is loaded when it is first used
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 
 def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
@@ -50,4 +50,4 @@ def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 9.0]))
     1.0
     """
-    return pearson(rankdata(a), rankdata(b))
+    return pearson(scipy.stats.rankdata(a), scipy.stats.rankdata(b))

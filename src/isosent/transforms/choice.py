@@ -1,10 +1,11 @@
-"""Transforms by the name that the command line uses."""
+"""Transforms by name; a module is imported when its transform is asked for, because scikit-learn takes its time."""
+
+from importlib import import_module
 
 from isosent.errors import InputError
 from isosent.transforms.base import LinearTransform
-from isosent.transforms.whitening import Whitening
 
-TRANSFORMS = {"whitening": Whitening}
+TRANSFORMS = {"whitening": ("isosent.transforms.whitening", "Whitening")}
 
 
 def make_transform(name: str, *, n_components: int | None = None, strength: float | None = None) -> LinearTransform:
@@ -31,5 +32,7 @@ def make_transform(name: str, *, n_components: int | None = None, strength: floa
     """
     if name not in TRANSFORMS:
         raise InputError(f"transform must be one of {', '.join(TRANSFORMS)}; got {name!r}.")
-    chosen = TRANSFORMS[name](n_components)
-    return chosen if strength is None else chosen.set_params(strength=strength)
+    module, class_name = TRANSFORMS[name]
+    settings = {"n_components": n_components} | ({} if strength is None else {"strength": strength})
+    transform: LinearTransform = getattr(import_module(module), class_name)(**settings)
+    return transform
