@@ -8,6 +8,7 @@
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("isosent")
     if name not in _HOME:
         raise AttributeError(f"module 'isosent' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

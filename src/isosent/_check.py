@@ -111,8 +111,7 @@ def component_count(where: str, value: object, dim: int) -> int:
         raise InputError(f"{where}: n_components must be a whole number or None; got {value!r}.")
     if not 1 <= value <= dim:
         raise InputError(
-            f"{where}: n_components must lie in 1 ... {dim}, the dimensions of the vectors; got {int(value)}. "
-            "(On the command line: --dims.)"
+            f"{where}: n_components must lie in 1 ... {dim}, the dimensions of the vectors; got {int(value)}."
         )
     return int(value)
 

@@ -16,10 +16,11 @@ from isosent import _check
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.opening import open_encoder
 from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, escape, parse_reference, unescape
-from isosent.errors import InputError, ModelFolderError
-from isosent.model_folder import FitRecord, ModelRecord, read_model, write_model
+from isosent.errors import InputError, InputTypeError, ModelFolderError
+from isosent.model_folder import read_model, write_model
+from isosent.model_record import FitRecord, ModelRecord
 from isosent.numeric.linear_map import LinearMap
-from isosent.transforms.base import LinearTransform, known_rows, map_known_rows
+from isosent.transforms.base import LinearTransform, known_rows, map_known_rows, settings_of
 
 
 class SentenceEncoder:
@@ -156,6 +157,8 @@ class SentenceEncoder:
         InputError
             If there is no text, none of them has a vector, or the transform refuses them.
         """
+        if isinstance(transform, str) or not hasattr(transform, "fit"):
+            raise InputTypeError(f"fit: transform must be an object such as Whitening(128); got {transform!r}.")
         encoded = self._encoder.encode(_check.some_texts("fit", texts), progress=progress)
         return self.fit_encoded(encoded, transform=transform, source=source)
 
@@ -192,7 +195,7 @@ class SentenceEncoder:
         fitted = copy.deepcopy(transform).fit(known)
         record = FitRecord(
             transform=type(transform).__name__.lower(),
-            parameters=fitted.get_params(),
+            parameters=settings_of(fitted),
             n_texts=len(known),
             n_zero_rows=len(vectors) - len(known),
             source=source,
@@ -299,6 +302,8 @@ def _parse(reference: str | os.PathLike[str], options: Mapping[str, str] | None)
     """A string is a reference, a path is a folder, whatever characters it has."""
     if isinstance(reference, str):
         return parse_reference(reference, options)
+    if not isinstance(reference, os.PathLike):
+        raise InputTypeError(f"load: reference must be a string or a path; got {type(reference).__name__}.")
     return parse_reference(escape(str(Path(reference).absolute())), options)
 
 
@@ -307,16 +312,16 @@ def _load_folder(parsed: Reference) -> SentenceEncoder:
     record = read_model(folder)
     located = parsed.options.get("encoder", record.reference)
     try:
-        parsed_encoder = parse_reference(located)
-        if parsed_encoder.scheme != parse_reference(record.reference).scheme:
+        parsed_encoder = parse_reference(located, in_use=True)
+        if parsed_encoder.scheme != parse_reference(record.reference, in_use=True).scheme:
             raise InputError(f"it is another kind of model than {record.reference}.")
         if parsed_encoder.options:
             raise InputError("it must be written without options; those of the folder hold.")
-        encoder = open_encoder(parse_reference(located, record.options))
+        encoder = open_encoder(parse_reference(located, record.options, in_use=True))
     except InputError as error:
         raise ModelFolderError(
             f"{folder}: its encoder, {located}, could not be opened: {error}\n"
-            "If it was moved, name it: FOLDER?encoder=REFERENCE."
+            "If it was moved, name it: FOLDER?encoder=REFERENCE, or --encoder REFERENCE."
         ) from error
     if encoder.fingerprint != record.encoder_fingerprint:
         raise ModelFolderError(

@@ -10,126 +10,33 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from isosent.encoders.reference import MODEL_FILE
 from isosent.errors import InputError, ModelFolderError, OutputError
-from isosent.files.atomic import replacing
+from isosent.files.atomic import check_parent, replacing
+from isosent.model_record import FitRecord, ModelRecord, map_bytes
 from isosent.numeric.linear_map import LinearMap
 
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
 
-_OWN_FILE = re.compile(r"model\.json|\.?linear_map-\w+(-\w+\.tmp)?\.safetensors|\.model-\w+\.tmp\.json")
+_HASH = "[0-9a-f]{16}"
+_OWN_FILE = re.compile(
+    rf"model\.json|linear_map-{_HASH}\.safetensors"
+    rf"|\.model-[0-9a-f]{{8}}\.tmp\.json|\.linear_map-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
+)
 
 Field = TypeVar("Field")
-
-
-@dataclass(frozen=True, slots=True)
-class FitRecord:
-    """What a transform was fitted on.
-
-    Parameters
-    ----------
-    transform : str
-        Name of the transform.
-    parameters : mapping
-        Its settings.
-    n_texts : int
-        Texts it was fitted on, those without a vector left out.
-    n_zero_rows : int
-        Texts left out because they have no vector.
-    source : str
-        Where the texts came from.
-    fitted_at : str
-        Time, ISO 8601, UTC.
-    """
-
-    transform: str
-    parameters: Mapping[str, Any]
-    n_texts: int
-    n_zero_rows: int
-    source: str
-    fitted_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRecord:
-    """Everything a model folder holds.
-
-    Parameters
-    ----------
-    reference : str
-        Model reference of the encoder, without options.
-    options : mapping of str to str
-        Its options.
-    encoder_dim : int
-        Dimensions of the encoder's vectors.
-    encoder_fingerprint : str
-        Hash of all that the encoder's vectors depend on.
-    linear_map : LinearMap or None
-        The map behind the encoder.
-    fits : tuple of FitRecord
-        What the map was fitted on, step by step.
-    """
-
-    reference: str
-    options: Mapping[str, str]
-    encoder_dim: int
-    encoder_fingerprint: str
-    linear_map: LinearMap | None
-    fits: tuple[FitRecord, ...]
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of the vector space: only vectors with the same one can be compared."""
-        return space_fingerprint(self.encoder_fingerprint, self.linear_map)
-
-    def facts(self) -> dict[str, Any]:
-        """Return what a person or a result file wants to know, as plain values.
-
-        Returns
-        -------
-        dict
-            Reference, options, dimensions, fits and fingerprint.
-        """
-        return {
-            "reference": self.reference,
-            "options": dict(self.options),
-            "dim": self.encoder_dim if self.linear_map is None else self.linear_map.n_components,
-            "encoder_dim": self.encoder_dim,
-            "fits": [asdict(fit) for fit in self.fits],
-            "fingerprint": self.fingerprint,
-        }
-
-
-def space_fingerprint(encoder_fingerprint: str, linear_map: LinearMap | None) -> str:
-    """Fingerprint of the space that an encoder and a map give.
-
-    Parameters
-    ----------
-    encoder_fingerprint : str
-        Fingerprint of the encoder.
-    linear_map : LinearMap or None
-        What follows the encoder.
-
-    Returns
-    -------
-    str
-        The encoder's own where there is no map.
-    """
-    if linear_map is None:
-        return encoder_fingerprint
-    return hashlib.sha256(encoder_fingerprint.encode() + _map_bytes(linear_map)).hexdigest()
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
@@ -149,26 +56,43 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
     """
     folder = Path(folder)
     try:
-        _check_ours(folder)
+        check_model_folder(folder)
         is_new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            _write_files(folder, record)
-        finally:
-            _sweep(folder)
-            if is_new and not any(folder.iterdir()):
-                folder.rmdir()
+        folder.mkdir(exist_ok=True)
+        with _locked(folder):
+            try:
+                _write_files(folder, record)
+            finally:
+                _sweep(folder)
+                if is_new and not any(folder.iterdir()):
+                    folder.rmdir()
     except OutputError:
         raise
     except OSError as error:
         raise OutputError(f"{folder} could not be written: {error.strerror}.") from error
 
 
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time write and sweep, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _write_files(folder: Path, record: ModelRecord) -> None:
     map_file = None
     if record.linear_map is not None:
-        content = _map_bytes(record.linear_map)
-        map_file = f"linear_map-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+        content = map_bytes(record.linear_map)
+        map_file = _map_name(content)
         with replacing(folder / map_file) as temporary:
             temporary.write_bytes(content)
     document = {
@@ -189,11 +113,24 @@ def _write_files(folder: Path, record: ModelRecord) -> None:
         temporary.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def _check_ours(folder: Path) -> None:
-    """Refuse a folder that holds anything but a model or what a killed run left of one."""
+def check_model_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse a place where no model can be written, before any work is done.
+
+    Parameters
+    ----------
+    folder : path-like
+        The folder to write.
+
+    Raises
+    ------
+    OutputError
+        If it holds anything but a model or what a killed run left of one, or the folder it lies in does not exist.
+    """
+    folder = Path(folder)
     if not folder.exists():
+        check_parent(folder)
         return
-    if folder.is_dir() and all(_OWN_FILE.fullmatch(path.name) for path in folder.iterdir()):
+    if folder.is_dir() and all(_is_own_file(path) for path in folder.iterdir()):
         if not (folder / MODEL_FILE).exists():
             return
         with suppress(ValueError):
@@ -204,18 +141,26 @@ def _check_ours(folder: Path) -> None:
     )
 
 
+def _is_own_file(path: Path) -> bool:
+    """Whether a file is a part of a model or what a killed run left of one: by name and, for a map, by its hash."""
+    if not (path.is_file() and _OWN_FILE.fullmatch(path.name)):
+        return False
+    return path.name.startswith(".") or path.name == MODEL_FILE or _map_name(path.read_bytes()) == path.name
+
+
 def _is_ours(document: Any) -> bool:
     return isinstance(document, dict) and document.get("format") == FORMAT
 
 
 def _sweep(folder: Path) -> None:
     """Remove what the model does not name: maps of older models, and what failed or killed runs left."""
-    named: set[str | None] = set()
-    if (folder / MODEL_FILE).exists():
-        named = {MODEL_FILE, json.loads((folder / MODEL_FILE).read_text("utf-8"))["linear_map"]}
-    for path in list(folder.iterdir()):
-        if path.name not in named:
-            path.unlink()
+    with suppress(OSError, ValueError):
+        named = {MODEL_FILE}
+        if (folder / MODEL_FILE).exists():
+            named.add(json.loads((folder / MODEL_FILE).read_text("utf-8")).get("linear_map"))
+        for path in list(folder.iterdir()):
+            if path.name not in named and _is_own_file(path):
+                path.unlink()
 
 
 def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
@@ -309,6 +254,5 @@ def _read_map(folder: Path, name: str) -> LinearMap:
         ) from None
 
 
-def _map_bytes(linear_map: LinearMap) -> bytes:
-    arrays = {"weight": linear_map.weight, "bias": linear_map.bias}
-    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+def _map_name(content: bytes) -> str:
+    return f"linear_map-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"

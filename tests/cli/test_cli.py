@@ -203,14 +203,49 @@ def test_a_model_whose_encoder_was_moved_opens_with_a_flag(isosent_, here):
     assert isosent_(*encode("--encoder", "words:moved.txt", model="model")).code == 0
 
 
+def strip_lines(printed):
+    return "\n".join(line.strip() for line in printed.splitlines())
+
+
 def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write_stsb):
     write_stsb(here / "sts")
     finished = isosent_("evaluate", "sts", "--data", "sts")
     assert (finished.code, finished.err) == (0, "")
     score = isosent.evaluate_sts(isosent.load(), here / "sts").tasks["STSB"].spearman["all"]
     (row,) = [line for line in finished.out.splitlines() if "spearman all" in line]
-    assert row.count(f"{100 * score:.2f}") == 2
-    assert "no transform fitted" in finished.out
+    assert f"{100 * score:.2f}" in row
+    assert "model: wordllama\ndimensions: 256\nsentences without a vector: 0" in strip_lines(finished.out)
+
+
+def test_evaluate_sts_names_what_a_model_was_fitted_on(isosent_, here, write_stsb):
+    write_stsb(here / "sts")
+    model = isosent.load().fit(isosent.demo_texts(), transform=isosent.Whitening(8), source="corpus.txt")
+    model.save(here / "m")
+    finished = isosent_("evaluate", "sts", "--data", "sts", "-m", "m")
+    assert "-> whitening(n_components=8, strength=1.0) fitted on corpus.txt\ndimensions: 8" in strip_lines(finished.out)
+
+
+def test_evaluate_sts_prints_json_in_place_of_the_table(isosent_, here, write_stsb):
+    write_stsb(here / "sts")
+    finished = isosent_("evaluate", "sts", "--data", "sts", "--json", "-")
+    assert json.loads(finished.out)["tasks"]["STSB"]["n_pairs"] == 12
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("encode", "texts.txt", "-o", "nowhere/v.npy"),
+        ("fit", "texts.txt", "-o", "nowhere/m"),
+        ("fit", "texts.txt", "-o", "m", "--dims", "400"),
+        ("fit", "texts.txt", "-o", "m", "--strength", "2"),
+    ],
+)
+def test_what_cannot_be_written_or_fitted_is_refused_before_any_text_is_encoded(isosent_, here, arguments, monkeypatch):
+    def encode(*_, **__):
+        raise AssertionError("encoded before the check")
+
+    monkeypatch.setattr("isosent.encoders.base.Encoder.encode", encode)
+    assert isosent_(*arguments).code == 2
 
 
 def test_a_table_in_a_file_keeps_whole_rows_whatever_the_width_of_the_terminal(here, write_year, write_stsb):
@@ -330,7 +365,7 @@ def test_a_missing_column_lists_those_that_are_there(isosent_, here):
 
 def test_a_table_without_a_chosen_column_lists_those_that_are_there(isosent_, here):
     (here / "texts.csv").write_text("id,text\n1,man\n")
-    refuses(isosent_(*fit(texts="texts.csv")), "has 2 columns (id, text). Choose one with --column.")
+    refuses(isosent_(*fit(texts="texts.csv")), "has 2 columns (id, text). Choose one: column=NAME")
 
 
 def test_undecodable_bytes_are_refused_with_their_line(isosent_, here):
@@ -386,7 +421,7 @@ def test_texts_that_are_all_the_same_cannot_be_fitted(isosent_, here):
 
 
 def test_a_folder_without_sts_files_is_refused(isosent_):
-    refuses(isosent_("evaluate", "sts", "--data", "."), "must hold STS files; none was found. Known names: ")
+    refuses(isosent_("evaluate", "sts", "--data", "."), "must hold STS files; no task was found. Known names: ")
 
 
 def test_a_missing_sts_folder_is_refused(isosent_):
@@ -449,12 +484,12 @@ def test_another_output_ending_is_refused_before_anything_is_read(isosent_, outp
 
 
 def test_a_missing_output_folder_is_refused(isosent_):
-    refuses(isosent_(*encode(output="nowhere/v.npy")), "must lie in an existing folder; got no folder nowhere. Make it")
+    refuses(isosent_(*encode(output="nowhere/v.npy")), "must lie in an existing folder; got no folder ")
 
 
 def test_a_missing_folder_for_json_is_refused(isosent_, here, write_stsb):
     write_stsb(here / "sts")
-    refuses(isosent_("evaluate", "sts", "--data", "sts", "--json", "nowhere/r.json"), "got no folder nowhere")
+    refuses(isosent_("evaluate", "sts", "--data", "sts", "--json", "nowhere/r.json"), "got no folder ")
 
 
 def test_an_output_folder_that_holds_something_else_is_refused(isosent_, here):

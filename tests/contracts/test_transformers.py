@@ -1,6 +1,8 @@
 """Every transformers architecture keeps the contract of an encoder: order, batches and padding are invisible."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -58,6 +60,26 @@ CONFIGS = {
         sep_token_id=3,
     ),
     "electra": transformers.ElectraConfig(**SMALL, embedding_size=24, max_position_embeddings=40),
+    "fnet": transformers.FNetConfig(
+        hidden_size=24, num_hidden_layers=3, intermediate_size=32, max_position_embeddings=40, pad_token_id=1
+    ),
+    "albert": transformers.AlbertConfig(**SMALL, embedding_size=12, max_position_embeddings=40),
+    "xlnet": transformers.XLNetConfig(d_model=24, n_layer=3, n_head=2, d_inner=32),
+    "bart": transformers.BartConfig(
+        d_model=24,
+        encoder_layers=3,
+        decoder_layers=3,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        max_position_embeddings=40,
+        pad_token_id=1,
+        bos_token_id=2,
+        eos_token_id=3,
+        decoder_start_token_id=3,
+    ),
+    "gpt2": transformers.GPT2Config(n_embd=24, n_layer=3, n_head=2, n_positions=40, bos_token_id=2, eos_token_id=3),
     "t5": transformers.T5Config(d_model=24, d_kv=12, d_ff=32, num_layers=3, num_heads=2),
 }
 
@@ -99,8 +121,9 @@ def bert(tmp_path_factory):
 def one_by_one(folder, text):
     """Last hidden state and all hidden states of one text, by transformers alone."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    is_t5 = transformers.AutoConfig.from_pretrained(folder).model_type == "t5"
-    model = (transformers.T5EncoderModel if is_t5 else transformers.AutoModel).from_pretrained(folder).eval()
+    kind = transformers.AutoConfig.from_pretrained(folder).model_type
+    model = (transformers.T5EncoderModel if kind == "t5" else transformers.AutoModel).from_pretrained(folder).eval()
+    model = model.get_encoder() if kind == "bart" else model
     ids = torch.tensor([tokenizer(text)["input_ids"]])
     with torch.inference_mode():
         output = model(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
@@ -226,6 +249,35 @@ def test_damaged_weights_are_refused(bert, tmp_path):
     (tmp_path / "model.safetensors").write_bytes((bert / "model.safetensors").read_bytes()[:1000])
     with pytest.raises(isosent.FileFormatError, match="safetensors"):
         isosent.load(f"hf:{tmp_path}")
+
+
+def test_code_that_comes_with_a_model_is_not_run(bert, tmp_path):
+    for path in bert.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((bert / "config.json").read_text())
+    config |= {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine", "AutoModel": "mine.Mine"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    load = f"import isosent; isosent.load('hf:{tmp_path}')"
+    finished = subprocess.run(
+        [sys.executable, "-c", load], input="y\n" * 9, capture_output=True, text=True, check=False
+    )
+    assert "FileFormatError" in finished.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_model_with_other_settings_has_another_fingerprint(bert, tmp_path):
+    for path in bert.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((bert / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_act": "relu"}))
+    assert isosent.load(f"hf:{tmp_path}").fingerprint != isosent.load(f"hf:{bert}").fingerprint
+
+
+@pytest.mark.parametrize("max_length", ["1", "2", "41", "none"])
+def test_a_maximum_that_the_model_has_no_room_for_is_refused(bert, max_length):
+    with pytest.raises(isosent.InputError, match="max_length must be above 2, its special tokens, and at most 40"):
+        isosent.load(f"hf:{bert}?max_length={max_length}")
 
 
 @pytest.mark.parametrize("location", ["./nowhere", "~/nowhere-at-all", "/nowhere"])

@@ -14,6 +14,7 @@ FLOORS = [
     {"numeric", "files"},
     {"text"},
     {"encoders", "transforms"},
+    {"model_record"},
     {"model_folder"},
     {"model"},
     {"evaluation", "demo"},
@@ -92,7 +93,7 @@ def test_the_face_names_what_it_has():
         alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert list(isosent.__all__) == sorted(isosent._HOME)
-    assert for_type_checkers - {"import_module", "TYPE_CHECKING", "Any"} == set(isosent.__all__)
+    assert for_type_checkers - {"import_module", "version", "TYPE_CHECKING", "Any"} == set(isosent.__all__)
     assert all(getattr(isosent, name).__name__ == name for name in isosent.__all__)
 
 

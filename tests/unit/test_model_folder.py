@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -200,9 +201,40 @@ def test_saving_into_an_empty_folder_works(saved, tmp_path):
     assert isosent.load(tmp_path / "empty").dim == 3
 
 
-def test_saving_makes_the_folders_above(saved, tmp_path):
-    isosent.load(saved).save(tmp_path / "a" / "b")
-    assert isosent.load(tmp_path / "a" / "b").dim == 3
+def test_a_folder_in_no_folder_is_refused(saved, tmp_path):
+    with pytest.raises(OutputError, match="must lie in an existing folder"):
+        isosent.load(saved).save(tmp_path / "a" / "b")
+
+
+def test_a_map_of_the_user_is_no_leftover(wordllama, tmp_path):
+    (tmp_path / "linear_map-0123456789abcdef.safetensors").write_bytes(b"mine")
+    with pytest.raises(OutputError, match="must be a new or empty folder"):
+        wordllama.save(tmp_path)
+    assert (tmp_path / "linear_map-0123456789abcdef.safetensors").read_bytes() == b"mine"
+
+
+def test_saves_at_the_same_time_leave_a_model(wordllama, texts, tmp_path):
+    models = [wordllama.fit(texts, transform=Whitening(k)) for k in (3, 4, 5, 6)]
+
+    def save_often(model):
+        for _ in range(20):
+            model.save(tmp_path / "model")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(save_often, models))
+    assert isosent.load(tmp_path / "model").dim in (3, 4, 5, 6)
+    assert len(list((tmp_path / "model").iterdir())) == 2
+
+
+def test_settings_of_numpy_types_are_saved(wordllama, texts, tmp_path):
+    wordllama.fit(texts, transform=Whitening(np.int64(8), strength=np.float32(0.5))).save(tmp_path / "model")
+    assert isosent.load(tmp_path / "model").fits[0].parameters == {"n_components": 8, "strength": 0.5}
+
+
+def test_a_wordllama_model_opens_wherever_one_stands(wordllama, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wordllama.fit(texts, transform=Whitening(8)).save("wordllama")
+    assert isosent.load("./wordllama").dim == 8
 
 
 def test_a_folder_with_foreign_files_is_refused_and_kept(saved, tmp_path):
@@ -361,7 +393,7 @@ def test_a_model_whose_word_vectors_are_gone_says_how_to_name_them(saved, glove)
     refuses(
         saved,
         r"model: its encoder, words:.*glove\.txt, could not be opened: .*glove\.txt must exist; got no such file\.\n"
-        r"If it was moved, name it: FOLDER\?encoder=REFERENCE\.$",
+        r"If it was moved, name it: FOLDER\?encoder=REFERENCE, or --encoder REFERENCE\.$",
     )
 
 
@@ -388,7 +420,7 @@ def test_an_encoder_of_another_kind_is_refused_for_a_model(saved):
     refuses(
         f"{saved}?encoder=wordllama",
         r"its encoder, wordllama, could not be opened: it is another kind of model than words:.*glove\.txt\.\n"
-        r"If it was moved, name it: FOLDER\?encoder=REFERENCE\.$",
+        r"If it was moved, name it: FOLDER\?encoder=REFERENCE, or --encoder REFERENCE\.$",
     )
 
 

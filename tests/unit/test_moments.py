@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -150,7 +152,53 @@ def test_shapes_that_disagree_are_refused():
 
 
 def test_a_memory_map_is_read_without_being_copied_whole(tmp_path):
-    rows = np.random.default_rng(0).normal(size=(30_000, 8)).astype(np.float32)
+    rows = np.random.default_rng(0).normal(size=(200_000, 8)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
-    mapped = Moments.from_rows(np.load(tmp_path / "rows.npy", mmap_mode="r"))
-    np.testing.assert_array_equal(mapped.scatter, Moments.from_rows(rows).scatter)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    tracemalloc.start()
+    found = Moments.from_rows(mapped)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found.scatter, Moments.from_rows(rows).scatter)
+    assert peak < rows.nbytes / 3
+
+
+def test_a_row_of_weight_zero_counts_for_nothing_however_large():
+    rows = np.random.default_rng(0).normal(size=(1000, 3))
+    spoilt = np.vstack([np.full((1, 3), 1e20), rows])
+    found = Moments.from_rows(spoilt, np.r_[0.0, np.ones(1000)])
+    np.testing.assert_allclose(found.scatter, Moments.from_rows(rows).scatter, rtol=1e-12)
+
+
+def test_an_outlier_that_drowns_the_rest_in_float32_is_taken_in_double_precision(monkeypatch):
+    monkeypatch.setattr(moments_module, "_CHEAP_PRODUCTS", 0.0)
+    rows = np.random.default_rng(0).normal(size=(40_000, 16)).astype(np.float32)
+    rows[30_000] = 3e5
+    scatter = exact(rows)[1]
+    weakest = np.linalg.eigvalsh(scatter)[0]
+    assert abs(np.linalg.eigvalsh(Moments.from_rows(rows).scatter)[0] / weakest - 1) < 1e-6
+
+
+def test_well_conditioned_rows_are_multiplied_in_float32(monkeypatch):
+    monkeypatch.setattr(moments_module, "_CHEAP_PRODUCTS", 0.0)
+    dtypes, accumulate = [], moments_module._accumulate
+    monkeypatch.setattr(moments_module, "_accumulate", lambda *how: dtypes.append(how[2]) or accumulate(*how))
+    Moments.from_rows(slanted(20_000, 16, condition=2e5, offset=4.36))
+    assert set(dtypes) == {np.float32}
+
+
+def test_rows_that_drift_from_block_to_block_are_shifted_along(monkeypatch):
+    monkeypatch.setattr(moments_module, "_CHEAP_PRODUCTS", 0.0)
+    monkeypatch.setattr(moments_module, "_BLOCK_ROWS", 500)
+    rng = np.random.default_rng(0)
+    drift = np.repeat(np.linspace(0, 3000, 40), 500)[:, None]
+    rows = (drift + rng.normal(size=(20_000, 4)) * [1.0, 2.0, 3.0, 4.0]).astype(np.float32)
+    across = np.array([[1, -1, 0, 0], [0, 1, -1, 0], [0, 0, 1, -1]]) / np.sqrt(2)
+    found, expected = Moments.from_rows(rows).scatter, exact(rows)[1]
+    np.testing.assert_allclose(across @ found @ across.T, across @ expected @ across.T, rtol=1e-2)
+
+
+def test_the_built_in_sum_merges():
+    rows = np.random.default_rng(0).normal(size=(20, 4))
+    total = sum(Moments.from_rows(part) for part in np.split(rows, 4))
+    np.testing.assert_allclose(total.covariance, np.cov(rows.T, ddof=0))

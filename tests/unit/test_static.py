@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from model2vec import StaticModel
 from safetensors.numpy import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.models import Normalize, StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import isosent
@@ -208,27 +210,47 @@ def test_static_without_a_maximum_says_so(save_static):
     assert isosent.load(f"static:{save_static(max_length=None)}").encoder.options["max_length"] == "none"
 
 
-def test_static_reads_the_layout_of_sentence_transformers(tmp_path, save_static):
-    folder, inner = save_static(), tmp_path / "st" / "0_StaticEmbedding"
+def test_static_reads_the_layout_of_sentence_transformers(tmp_path):
+    inner = tmp_path / "st" / "0_StaticEmbedding"
     inner.mkdir(parents=True)
     word_level().save(str(inner / "tokenizer.json"))
     save_file({"embedding.weight": table()}, inner / "model.safetensors")
     modules = [
-        {"type": "sentence_transformers.models.StaticEmbedding"},
-        {"type": "sentence_transformers.models.Normalize"},
+        {"path": "0_StaticEmbedding", "type": "sentence_transformers.models.StaticEmbedding"},
+        {"path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
     ]
     (tmp_path / "st" / "modules.json").write_text(json.dumps(modules))
     model = isosent.load(f"static:{tmp_path / 'st'}")
     assert model.encoder.options == {"normalize": "true", "max_length": "none"}
-    assert_close(model.encode(SENTENCES), isosent.load(f"static:{folder}?normalize=true").encode(SENTENCES))
+    static = StaticEmbedding(word_level(), embedding_weights=table())
+    theirs = SentenceTransformer(modules=[static, Normalize()], device="cpu").encode(SENTENCES)
+    assert_close(model.encode(SENTENCES), theirs)
 
 
-def test_max_length_cuts_and_counts_once(save_static):
-    model = isosent.load(f"static:{save_static()}?max_length=2")
-    with pytest.warns(TruncationWarning, match=r"2 of 3 texts were cut at the encoder's maximum of 2 tokens") as caught:
-        vectors = model.encode(["the man rides", "dog runs", "a a dog"])
+@pytest.mark.parametrize("kinds", [["StaticEmbedding", "Dense"], ["Transformer"], []])
+def test_other_modules_than_static_ones_are_refused(tmp_path, kinds):
+    modules = [{"path": "", "type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(FileFormatError, match="must list a StaticEmbedding, and at most a Normalize"):
+        isosent.load(f"static:{tmp_path}")
+
+
+def test_ids_beyond_the_vectors_are_refused(tmp_path):
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "b": 5_000_000}, unk_token="[UNK]"))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    save_file({"embeddings": np.ones((3, 2), dtype=np.float32)}, tmp_path / "model.safetensors")
+    with pytest.raises(FileFormatError, match="every token must have a vector; got 3 vectors and the token 5000000"):
+        isosent.load(f"static:{tmp_path}")
+
+
+def test_max_length_cuts_as_model2vec_does_and_counts_once(save_static):
+    folder = save_static()
+    model = isosent.load(f"static:{folder}?max_length=2")
+    texts = ["the man rides", "dog", "a a dog", "a a a a a a"]
+    with pytest.warns(TruncationWarning, match=r"3 of 4 texts were cut at the encoder's maximum of 2 tokens") as caught:
+        vectors = model.encode(texts)
     assert len(caught) == 1
-    np.testing.assert_array_equal(vectors, model.encode(["the man", "dog runs", "a a"]))
+    assert_close(vectors, StaticModel.from_pretrained(folder, max_length=2).encode(texts))
 
 
 def test_the_cut_texts_of_all_windows_are_counted_in_one_warning(save_static):
@@ -343,7 +365,7 @@ def test_a_truncated_safetensors_file_is_refused(save_static):
 def test_fewer_vectors_than_tokens_are_refused(save_static):
     folder = save_static()
     save_file({"embeddings": table()[:4]}, folder / "model.safetensors")
-    with pytest.raises(FileFormatError, match=r"10 tokens must have a vector each; got 4 vectors"):
+    with pytest.raises(FileFormatError, match=r"every token must have a vector; got 4 vectors and the token 9"):
         isosent.load(f"static:{folder}")
 
 

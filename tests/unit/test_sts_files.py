@@ -127,7 +127,9 @@ def test_train_folders_are_skipped(tmp_path, write_year, name):
 
 def test_a_train_folder_alone_is_no_task(tmp_path, write_year):
     write_year("STS12", tmp_path / "STS12-train", subsets=["MSRpar", "MSRvid", "SMTeuroparl"])
-    with pytest.raises(InputError, match=r"must hold STS files; none was found\. Known names: STS\.input\.NAME\.txt"):
+    with pytest.raises(
+        InputError, match=r"must hold STS files; no task was found\. Known names: STS\.input\.NAME\.txt"
+    ):
         read_sts(tmp_path)
 
 
@@ -281,7 +283,7 @@ def test_undecodable_bytes_name_their_line(tmp_path, write_year):
 def test_a_folder_without_any_known_file_lists_the_known_names(tmp_path):
     (tmp_path / "readme.txt").write_text("nothing")
     with pytest.raises(
-        InputError, match=r"must hold STS files; none was found\. Known names: .*sts-test\.csv.*SICK_tra"
+        InputError, match=r"must hold STS files; no task was found\. Known names: .*sts-test\.csv.*SICK_tra"
     ):
         read_sts(tmp_path)
 
@@ -384,7 +386,7 @@ def test_the_result_as_json_has_its_keys(wordllama, tmp_path, write_stsb):
         "isosent_version": version("isosent"),
     }
     task = result["tasks"]["STSB"]
-    assert set(task) == {"n_pairs", "n_zero_rows", "spearman", "pearson", "subsets"}
+    assert set(task) == {"n_pairs", "n_zero_rows", "dim", "spearman", "pearson", "subsets"}
     assert set(task["spearman"]) == {"all", "mean", "wmean"}
     assert set(task["subsets"]["stsb"]) == {"n_pairs", "spearman", "pearson"}
     assert set(result["average"]) == {"spearman", "pearson"}
@@ -479,3 +481,25 @@ def test_every_distinct_sentence_is_encoded_once(wordllama, tmp_path, write_stsb
     (subset,) = read_sts(folder)[0].subsets
     n_distinct = len({*subset.first, *subset.second})
     assert (totals, sum(done)) == ([n_distinct], n_distinct)
+
+
+def test_two_years_in_one_folder_are_refused(write_year, tmp_path):
+    write_year("STS13", tmp_path / "sts")
+    write_year("STS14", tmp_path / "sts")
+    with pytest.raises(InputError, match="must hold the files of one year; got STS13 and STS14"):
+        read_sts(tmp_path)
+
+
+def test_a_task_found_twice_does_not_matter_where_it_is_not_wanted(write_year, write_stsb, tmp_path):
+    for name in ("one", "two"):
+        write_year("STS12", tmp_path / name)
+    write_stsb(tmp_path / "b")
+    assert [task.name for task in read_sts(tmp_path, tasks=["STSB"])] == ["STSB"]
+
+
+def test_linked_folders_are_searched_once(write_stsb, tmp_path):
+    write_stsb(tmp_path / "elsewhere")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "sts").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "data" / "loop").symlink_to(tmp_path / "data")
+    assert [task.name for task in read_sts(tmp_path / "data")] == ["STSB"]

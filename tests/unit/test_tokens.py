@@ -141,7 +141,7 @@ def test_the_subword_tokenizer_takes_no_texts(word_level):
 
 def test_the_vocabulary_of_the_subword_tokenizer_is_in_the_order_of_the_ids(word_level):
     tokenizer = SubwordTokenizer(word_level)
-    assert (tokenizer.vocab_size, list(tokenizer.vocabulary())) == (4, ["[UNK]", "a", "b", "[CLS]"])
+    assert (tokenizer.largest_id, list(tokenizer.vocabulary())) == (3, ["[UNK]", "a", "b", "[CLS]"])
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"model": {"type": "none such"}}'])

@@ -206,3 +206,31 @@ def test_feature_names_are_those_of_the_class(rows):
 
 def test_zero_rows_give_zero_rows_of_the_right_width(rows):
     assert Whitening(2).fit(rows).transform(rows[:0].astype(np.float32)).shape == (0, 2)
+
+
+def test_the_largest_entry_of_every_axis_is_positive(rows):
+    axes = Whitening(strength=0.0).fit(rows).linear_map_.weight
+    assert (np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None, :], axis=0) > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_one_large_constant_dimension_costs_itself_only(dtype):
+    rows = np.random.default_rng(0).normal(size=(500, 5)).astype(dtype)
+    rows[:, 0] = 1e7 if dtype == np.float32 else 6e4
+    with pytest.warns(RankWarning, match="kept: 4 instead of 5"):
+        whitened = Whitening().fit_transform(rows)
+    np.testing.assert_allclose(np.cov(whitened.T.astype(float), ddof=0), np.eye(4), atol=1e-2)
+
+
+def test_merging_keeps_the_coarser_rounding():
+    rng = np.random.default_rng(0)
+    low_rank = (rng.normal(size=(500, 3)) @ rng.normal(size=(3, 8)) + 30).astype(np.float32)
+    for first, second in ((low_rank, low_rank.astype(np.float64)), (low_rank.astype(np.float64), low_rank)):
+        merged = Whitening(3).fit(first).merge(Whitening(3).fit(second))
+        assert merged.rank_ == 3
+
+
+def test_merging_checks_the_settings(rows):
+    whitening = Whitening().fit(rows).set_params(strength=7.0)
+    with pytest.raises(InputError, match="strength must lie"):
+        whitening.merge(Whitening().fit(rows))

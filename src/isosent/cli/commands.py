@@ -12,7 +12,8 @@ from isosent.cli.printing import change_table, facts_table, print_demo
 from isosent.cli.terminal import out, progress_bar
 from isosent.demo.run import run_demo
 from isosent.files.texts import read_texts
-from isosent.files.vectors import check_ending, write_vectors
+from isosent.files.vectors import check_vector_file, write_vectors
+from isosent.model_folder import check_model_folder
 from isosent.numeric.isotropy import describe_space
 from isosent.transforms.choice import make_transform
 
@@ -60,7 +61,7 @@ def encode(
     A .npy file holds the float32 array; a .parquet file holds the texts beside their vectors, and the fingerprint of
     the vector space. The file appears when it is whole; an older one stays until then.
     """
-    check_ending(output)
+    check_vector_file(output)
     listed = read_texts(texts, column=column)
     encoder = model.open()
     with progress_bar("encoding") as bar:
@@ -86,9 +87,10 @@ def fit(
     Fit on texts like those you will compare, more of them than dimensions. Whitening often hurts encoders that were
     trained on pairs (sentence-transformers models): compare with "isosent evaluate sts" before you ship.
     """
-    chosen = make_transform(transform, n_components=dims, strength=strength)
+    check_model_folder(output)
     listed = read_texts(texts, column=column)
     before = model.open()
+    chosen = make_transform(transform, dim=before.dim, n_components=dims, strength=strength)
     with progress_bar("encoding") as bar:
         encoded = before.encoder.encode(listed, progress=bar(len(listed)))
     after = before.fit_encoded(encoded, transform=chosen, source=texts)
@@ -96,6 +98,8 @@ def fit(
     out.print(change_table(describe_space(before.map_encoded(encoded)), describe_space(after.map_encoded(encoded))))
     record = after.fits[-1]
     out.print(f"{output}: texts fitted on: {record.n_texts}; left out for want of a vector: {record.n_zero_rows}")
+    if len(after.fits) > 1:
+        out.print(f"{model.reference} was fitted before; the new map stands behind the old one.")
 
 
 @with_model_flags(argument=True)

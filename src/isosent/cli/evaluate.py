@@ -13,7 +13,7 @@ from isosent.errors import InputError
 from isosent.evaluation.report import sts_table, subset_table
 from isosent.evaluation.sts import TARGET, evaluate_sts
 from isosent.evaluation.sts_files import SICKR_PARTS, TASKS
-from isosent.files.atomic import replacing
+from isosent.files.atomic import check_destination, replacing
 from isosent.transforms.choice import make_transform
 
 app = typer.Typer(no_args_is_help=True, help="Measure a model against human judgement.")
@@ -42,7 +42,8 @@ def sts(
     ] = SICKR_PARTS[0],
     subsets: Annotated[bool, typer.Option("--subsets", help="Print every subset, too.")] = False,
     json_output: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Write all numbers as JSON.")
+        Path | None,
+        typer.Option("--json", metavar="OUT", help="Write all numbers as JSON; - prints them in place of the table."),
     ] = None,
 ) -> None:
     """Correlate cosines with human scores on STS12 ... STS16, STS-B and SICK-R.
@@ -52,13 +53,16 @@ def sts(
     pairs (BERT-whitening). Published scores of the same model stand beside the measured ones.
     """
     if transform is None and (dims, strength, fit) != (None, None, None):
-        raise InputError(
-            "evaluate: --dims, --strength and --fit must come with --transform. Add --transform whitening."
-        )
-    chosen = None if transform is None else make_transform(transform, n_components=dims, strength=strength)
+        raise InputError("--dims, --strength and --fit must come with --transform. Add --transform whitening.")
+    to_standard_output = json_output == Path("-")
+    if json_output is not None and not to_standard_output:
+        check_destination(json_output)
+    opened, chosen = model.open(), None
+    if transform is not None:
+        chosen = make_transform(transform, dim=opened.dim, n_components=dims, strength=strength)
     with progress_bar("encoding") as bar:
         result = evaluate_sts(
-            model.open(),
+            opened,
             data,
             tasks=None if tasks is None else tasks.split(","),
             transform=chosen,
@@ -66,9 +70,13 @@ def sts(
             sickr=sickr,
             progress=bar,
         )
+    document = json.dumps(result.to_json(), indent=2, ensure_ascii=False)
+    if to_standard_output:
+        typer.echo(document)
+        return
     if json_output is not None:
         with replacing(json_output) as temporary:
-            temporary.write_text(json.dumps(result.to_json(), indent=2, ensure_ascii=False) + "\n", "utf-8")
+            temporary.write_text(document + "\n", "utf-8")
     if subsets:
         out.print(subset_table(result))
     out.print(sts_table(result))

@@ -31,7 +31,7 @@ First steps:
 
 \b
 Results go to standard output, everything else to standard error.
-Exit code: 0 done, 2 bad input, 1 our fault.
+Exit code: 0 done, 2 bad input, 130 interrupted, 1 our fault.
 """
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -70,6 +70,9 @@ def main() -> None:
         if stop.code == EXIT_INTERRUPTED:
             err.print("interrupted; nothing was written")
         raise
+    except OSError as error:
+        err.print(f"error: {error.filename or 'standard output'} could not be used: {error.strerror}.")
+        sys.exit(EXIT_BAD_INPUT)
     except Exception:
         traceback.print_exc()
         err.print("This is a fault of isosent, not yours. Please report it with the lines above.")

@@ -10,7 +10,7 @@ import typer
 
 from isosent.encoders.reference import DEFAULT_REFERENCE, OPTIONS
 from isosent.model import SentenceEncoder, load, read_record
-from isosent.model_folder import ModelRecord
+from isosent.model_record import ModelRecord
 
 _PANEL = "Model"
 
@@ -91,7 +91,8 @@ def with_model_flags(*, argument: bool = False) -> Callable[[Callable[..., None]
 
 def _reference(argument: bool) -> inspect.Parameter:
     help_text = "Model reference: wordllama, words:FILE, static:DIR, hf:ID-OR-DIR or a saved folder."
-    kind = typer.Argument(help=help_text) if argument else typer.Option("--model", "-m", help=help_text)
+    option = typer.Option("--model", "-m", metavar="REFERENCE", help=help_text)
+    kind = typer.Argument(help=help_text) if argument else option
     return _parameter("model", Annotated[str, kind], DEFAULT_REFERENCE)
 
 

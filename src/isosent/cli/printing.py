@@ -54,7 +54,9 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
         if name != "fits":
             table.add_row(name.replace("_", " "), _plain(value))
     for step, record in enumerate(facts["fits"], start=1):
-        table.add_row(f"fit {step}", _plain(record))
+        table.add_row(f"fit {step}", f"{record['transform']}({_plain(record['parameters'])})")
+        table.add_row("", f"on {record['n_texts']} texts of {record['source']}, {record['fitted_at']}")
+        table.add_row("", f"left out for want of a vector: {record['n_zero_rows']}")
     return table
 
 

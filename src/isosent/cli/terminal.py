@@ -15,9 +15,9 @@ from isosent.encoders.base import Progress as Advance
 _WIDTH_OF_A_FILE = 200
 
 
-def _console(stream: TextIO, *, stderr: bool = False) -> Console:
+def _console(stream: TextIO | None, *, stderr: bool = False) -> Console:
     """Plain text, as it is: no markup, no emoji; in a file, rows wide enough to be searched."""
-    width = None if stream.isatty() else _WIDTH_OF_A_FILE
+    width = None if stream is not None and stream.isatty() else _WIDTH_OF_A_FILE
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 

@@ -42,6 +42,7 @@ class Encoder(ABC):
 
     batch_tokens: int = 1 << 20
     n_special_tokens: int = 0
+    equal_lengths: bool = False
 
     def __init__(self, reference: str, options: Mapping[str, str], dim: int) -> None:
         self.reference = reference
@@ -103,7 +104,8 @@ class Encoder(ABC):
         Notes
         -----
         Texts are tokenized in windows of 8,192, and batched longest first so that texts of like length share a batch of
-        at most `batch_tokens` tokens, padding counted. How texts are batched moves a vector by float32 rounding only.
+        at most `batch_tokens` tokens, padding counted; encoders that see the padding (`equal_lengths`) get none. How
+        texts are batched moves a vector by float32 rounding only.
         """
         texts = _check.text_list("encode", texts)
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
@@ -114,7 +116,7 @@ class Encoder(ABC):
             lengths = tokens.lengths
             known = np.flatnonzero(lengths > self.n_special_tokens)
             longest_first = known[np.argsort(-lengths[known], kind="stable")]
-            for rows in _batches(longest_first, lengths, self.batch_tokens):
+            for rows in _batches(longest_first, lengths, self.batch_tokens, equal_lengths=self.equal_lengths):
                 vectors[start + rows] = self.embed(tokens.take(rows))
                 if progress:
                     progress(len(rows))
@@ -130,10 +132,15 @@ class Encoder(ABC):
         return vectors
 
 
-def _batches(longest_first: NDArray[np.intp], lengths: NDArray[np.int64], budget: int) -> Iterator[NDArray[np.intp]]:
+def _batches(
+    longest_first: NDArray[np.intp], lengths: NDArray[np.int64], budget: int, *, equal_lengths: bool
+) -> Iterator[NDArray[np.intp]]:
     """Cut rows, sorted by falling length, so that rows times longest row stays within the budget."""
+    falling = -lengths[longest_first]
     start = 0
     while start < len(longest_first):
-        size = max(1, budget // int(lengths[longest_first[start]]))
-        yield longest_first[start : start + size]
-        start += size
+        stop = start + max(1, budget // -int(falling[start]))
+        if equal_lengths:
+            stop = min(stop, int(np.searchsorted(falling, falling[start], side="right")))
+        yield longest_first[start:stop]
+        start = stop

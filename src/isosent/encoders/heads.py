@@ -45,7 +45,7 @@ def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize:
     dense : bool
         Whether Dense and LayerNorm modules are kept.
     normalize : bool
-        Whether Normalize modules are kept; where the folder has none, one is put at the end.
+        Whether Normalize modules are kept; where none is the last module, one is put at the end.
     device : torch device
         Where the weights go.
 
@@ -60,7 +60,7 @@ def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize:
         If weights are missing, damaged or do not fit the vectors, or a setting has no counterpart here.
     """
     wanted = [head for head in heads if (normalize if head.kind == "Normalize" else dense)]
-    if normalize and not any(head.kind == "Normalize" for head in heads):
+    if normalize and not (wanted and wanted[-1].kind == "Normalize"):
         wanted.append(ModuleHead("Normalize", Path(), {}))
     loaded = []
     for head in wanted:

@@ -93,7 +93,10 @@ def read_module_folder(folder: Path) -> ModuleFolder:
     if not (folder / "modules.json").exists():
         return ModuleFolder(folder)
     transformer, pooling, heads = None, "mean", []
-    for module in _read_json(folder / "modules.json"):
+    modules = _read_json(folder / "modules.json")
+    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+        raise FileFormatError(f"{folder}/modules.json must hold a list of modules.")
+    for module in modules:
         kind, path = str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", ""))
         if transformer is None and kind == "Transformer":
             transformer = path

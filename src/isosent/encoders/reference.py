@@ -184,7 +184,7 @@ class Reference:
     options: Mapping[str, str]
 
 
-def parse_reference(text: str, options: Mapping[str, str] | None = None) -> Reference:
+def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_use: bool = False) -> Reference:
     """Parse a model reference.
 
     Parameters
@@ -193,6 +193,8 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None) -> Refe
         As in `GRAMMAR`. Options start at the first ``?``.
     options : mapping of str to str, optional
         Further options; they win over those in `text`.
+    in_use : bool, default False
+        Whether a saved model names it, so that what lies in the working directory does not make it ambiguous.
 
     Returns
     -------
@@ -217,7 +219,7 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None) -> Refe
             if name in written:
                 raise _outside_grammar(f"{text!r} gives the option {name} twice.")
             written[name] = value
-    scheme, location = _scheme_of(text, body)
+    scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(text, body)
     checked = {
         name: _check_option(text, SCHEMES[scheme], name, value)
         for name, value in (written | dict(options or {})).items()

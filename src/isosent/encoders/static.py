@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +24,6 @@ from isosent.text.word_vectors import read_word_vectors
 
 _MODEL2VEC_MAX_LENGTH = 512
 Document = TypeVar("Document", dict[str, Any], list[Any])
-
-_MODEL2VEC_LAYOUTS = ("", "0_StaticEmbedding")
 
 
 class StaticEncoder(Encoder):
@@ -153,30 +152,57 @@ def open_static_folder(location: str, options: Mapping[str, str]) -> StaticEncod
         If a file is damaged, or the vectors do not fit the tokenizer.
     """
     folder = _check.input_folder(Path(unescape(location)).expanduser().resolve())
-    inner = next((folder / name for name in _MODEL2VEC_LAYOUTS if (folder / name / "tokenizer.json").exists()), folder)
-    tensors = _read_tensors(_check.input_file(inner / "model.safetensors"))
-    options = _settings(folder) | dict(options)
-    max_length = None if options["max_length"] == "none" else int(options["max_length"])
-    tokenizer = SubwordTokenizer(_check.input_file(inner / "tokenizer.json"), max_length=max_length)
-    token_vectors = _token_vectors(inner, tensors, tokenizer.vocab_size)
-    return StaticEncoder(
-        f"static:{escape(str(folder))}", options, tokenizer, token_vectors, normalize=options["normalize"] == "true"
+    layout = _read_layout(folder)
+    options = {"normalize": str(layout.normalize).lower(), "max_length": str(layout.max_length).lower()} | dict(options)
+    tokenizer = SubwordTokenizer(
+        _check.input_file(layout.inner / "tokenizer.json"),
+        max_length=None if options["max_length"] == "none" else int(options["max_length"]),
+        cut_characters=layout.is_model2vec,
+        skip_unknown=layout.is_model2vec,
     )
+    tensors = _read_tensors(_check.input_file(layout.inner / "model.safetensors"))
+    token_vectors = _token_vectors(layout.inner, tensors)
+    if len(token_vectors) <= tokenizer.largest_id:
+        raise FileFormatError(
+            f"{folder}: every token must have a vector; got {len(token_vectors)} vectors and the token "
+            f"{tokenizer.largest_id}."
+        )
+    normalize = options["normalize"] == "true"
+    return StaticEncoder(f"static:{escape(str(folder))}", options, tokenizer, token_vectors, normalize=normalize)
 
 
-def _settings(folder: Path) -> dict[str, str]:
-    """Options that the folder sets: Model2Vec's config, or what a sentence-transformers list of modules says."""
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where a static model's files lie, and what its settings say."""
+
+    inner: Path
+    normalize: bool
+    max_length: int | None
+    is_model2vec: bool
+
+
+def _read_layout(folder: Path) -> _Layout:
+    """Model2Vec's config; without one, the modules of a sentence-transformers folder."""
     config = _read_json(folder / "config.json", dict)
-    if config is None:
-        modules = _read_json(folder / "modules.json", list) or []
-        kinds = [str(module.get("type", "")) for module in modules if isinstance(module, dict)]
-        config = {"normalize": any(kind.endswith("Normalize") for kind in kinds), "max_length": None}
-    normalize, max_length = config.get("normalize", False), config.get("max_length", _MODEL2VEC_MAX_LENGTH)
-    if not isinstance(normalize, bool):
-        raise FileFormatError(f"{folder}/config.json: normalize must be true or false; got {normalize!r}.")
-    if max_length is not None and (type(max_length) is not int or max_length < 1):
-        raise FileFormatError(f"{folder}/config.json: max_length must be a whole number above 0; got {max_length!r}.")
-    return {"normalize": str(normalize).lower(), "max_length": str(max_length).lower()}
+    if config is not None:
+        normalize, max_length = config.get("normalize", False), config.get("max_length", _MODEL2VEC_MAX_LENGTH)
+        if not isinstance(normalize, bool):
+            raise FileFormatError(f"{folder}/config.json: normalize must be true or false; got {normalize!r}.")
+        if max_length is not None and (type(max_length) is not int or max_length < 1):
+            raise FileFormatError(
+                f"{folder}/config.json: max_length must be a whole number above 0; got {max_length!r}."
+            )
+        return _Layout(folder, normalize, max_length, is_model2vec=True)
+    modules = _read_json(folder / "modules.json", list)
+    if modules is None:
+        return _Layout(folder, False, _MODEL2VEC_MAX_LENGTH, is_model2vec=True)
+    kinds = [str(module.get("type", "")).rpartition(".")[2] if isinstance(module, dict) else "" for module in modules]
+    if kinds not in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"]):
+        raise FileFormatError(
+            f"{folder}/modules.json must list a StaticEmbedding, and at most a Normalize behind it; "
+            f"got {', '.join(kinds)}."
+        )
+    return _Layout(folder / str(modules[0].get("path", "")), len(kinds) == 2, None, is_model2vec=False)
 
 
 def _read_json(path: Path, kind: type[Document]) -> Document | None:
@@ -191,12 +217,14 @@ def _read_json(path: Path, kind: type[Document]) -> Document | None:
     return document
 
 
-def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]], vocab_size: int) -> NDArray[np.float32]:
+def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDArray[np.float32]:
     """One float32 vector a token: mapping and weights of Model2Vec folded in."""
     vectors = tensors.get("embeddings", tensors.get("embedding.weight"))
     if vectors is None or vectors.ndim != 2:
         raise FileFormatError(
-            f"{folder}/model.safetensors must hold a matrix 'embeddings'; it holds {', '.join(tensors)}."
+            f"{folder}/model.safetensors must hold a matrix 'embeddings'; it holds "
+            f"{', '.join(list(tensors)[:3])}{' and others' if len(tensors) > 3 else ''}. "
+            "A transformer is written hf:DIR."
         )
     table = vectors.astype(np.float32)
     if "mapping" in tensors:
@@ -213,8 +241,6 @@ def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]], vocab_
                 f"{folder}/model.safetensors: weights must have shape ({len(table)},); got {weights.shape}."
             )
         table = table * weights[:, None]
-    if len(table) < vocab_size:
-        raise FileFormatError(f"{folder}: {vocab_size} tokens must have a vector each; got {len(table)} vectors.")
     return table
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from huggingface_hub.errors import StrictDataclassError
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
@@ -18,7 +19,7 @@ from isosent.encoders.base import Encoder
 from isosent.encoders.heads import Head, load_heads
 from isosent.encoders.module_folder import ModuleFolder, read_module_folder
 from isosent.encoders.reference import GRAMMAR, escape, unescape
-from isosent.errors import FileFormatError, InputFileError, ModelReferenceError
+from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
 from isosent.numeric.pooling import POOLINGS
 from isosent.text.tokens import TokenIds
 
@@ -26,6 +27,9 @@ _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 _HUB_LEAVE = ["onnx/*", "openvino/*", "*.msgpack", "*.h5"]
 _UNBOUNDED = 1 << 20
+_NO_CODE = {"trust_remote_code": False}
+_PADDING_IS_VISIBLE = ("convbert", "fnet", "mobilebert")
+_NOT_OF_THE_CONFIG = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache")
 
 
 class TransformerEncoder(Encoder):
@@ -37,6 +41,8 @@ class TransformerEncoder(Encoder):
         Model reference without options.
     options : mapping of str to str
         Every option with the value in force.
+    dim : int
+        Dimensions of the vectors.
     module_folder : ModuleFolder
         Where the parts lie.
     model, tokenizer : transformers objects
@@ -56,6 +62,7 @@ class TransformerEncoder(Encoder):
         self,
         reference: str,
         options: Mapping[str, str],
+        dim: int,
         module_folder: ModuleFolder,
         model: Any,
         tokenizer: Any,
@@ -70,8 +77,9 @@ class TransformerEncoder(Encoder):
         self._poolings = [POOLINGS[name] for name in options["pooling"].split(",")]
         self._max_length = _UNBOUNDED if options["max_length"] == "none" else int(options["max_length"])
         self._n_layers = _n_layers(model)
+        self.equal_lengths = model.config.model_type in _PADDING_IS_VISIBLE
         self.n_special_tokens = tokenizer.num_special_tokens_to_add(pair=False)
-        super().__init__(reference, options, heads[-1].out_dim if heads else _pooled_dim(model, options))
+        super().__init__(reference, options, dim)
 
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
         """Return the token ids of texts, special tokens included, cut at the maximum."""
@@ -123,12 +131,14 @@ class TransformerEncoder(Encoder):
         ]
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
-        """Yield the weights of the transformer and of its heads, and the settings of the folder."""
+        """Yield the weights of the transformer and of its heads, and the settings of both."""
         for weights in (self._model.state_dict(), *(head.weights for head in self._heads)):
             for name in sorted(weights):
                 yield weights[name].detach().cpu().contiguous().view(-1).view(self._torch.uint8).numpy()
-        settings = (self._folder.prompt, self._folder.lowercase, [head.config for head in self._folder.heads])
-        yield np.frombuffer(json.dumps(settings, sort_keys=True).encode(), dtype=np.uint8)
+        config = {k: v for k, v in self._model.config.to_diff_dict().items() if k not in _NOT_OF_THE_CONFIG}
+        heads = [head.config for head in self._folder.heads]
+        settings = (self._folder.prompt, self._folder.lowercase, heads, config)
+        yield np.frombuffer(json.dumps(settings, sort_keys=True, default=str).encode(), dtype=np.uint8)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
@@ -163,8 +173,10 @@ def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEn
     ModelReferenceError
         If a layer does not exist.
     """
+    folder = _local_folder(location)
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
-    folder, reference = _resolve(location)
+    reference = f"hf:{location}" if folder is None else f"hf:{escape(str(folder))}"
+    folder = folder or _download(location)
     modules = read_module_folder(folder)
     model, tokenizer = _load(transformers, torch, modules.transformer)
     options = {
@@ -174,28 +186,31 @@ def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEn
         "normalize": str(any(head.kind == "Normalize" for head in modules.heads)).lower(),
         "max_length": _max_length(modules, model, tokenizer),
     } | dict(options)
+    _check_max_length(options["max_length"], model, tokenizer)
     options["layers"] = _resolve_layers(options["layers"], _n_layers(model))
     model = model.eval().to("cuda" if torch.cuda.is_available() else "cpu")
+    dim = _pooled_dim(torch, model, options)
     heads = load_heads(
         modules.heads,
-        dim=_pooled_dim(model, options),
+        dim=dim,
         dense=options["dense"] == "true",
         normalize=options["normalize"] == "true",
         device=model.device,
     )
-    return TransformerEncoder(reference, options, modules, model, tokenizer, heads)
+    dim = heads[-1].out_dim if heads else dim
+    return TransformerEncoder(reference, options, dim, modules, model, tokenizer, heads)
 
 
-def _resolve(location: str) -> tuple[Path, str]:
-    """Local folder of a model, and the reference to keep."""
+def _local_folder(location: str) -> Path | None:
+    """The folder that is meant, or None for an id on the hub."""
     path = Path(unescape(location)).expanduser()
     if path.is_dir():
-        return path.resolve(), f"hf:{escape(str(path.resolve()))}"
+        return path.resolve()
     if path.exists():
         raise InputFileError(f"hf: {location} must be a folder or an id on the hub; got a file.")
     if not _HUB_ID.fullmatch(location) or location.startswith("."):
         raise InputFileError(f"hf: {location} must be a folder or an id on the hub; got no such folder.")
-    return _download(location), f"hf:{location}"
+    return None
 
 
 def _download(hub_id: str) -> Path:
@@ -209,9 +224,9 @@ def _download(hub_id: str) -> Path:
             )
         )
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0].rstrip(".")
         raise InputFileError(
-            f"hf: {hub_id} is no folder here, and the hub did not give a model of that name: {reason} "
+            f"hf: {hub_id} is no folder here, and the hub did not give a model of that name: {reason}. "
             "Check the spelling and the network, or name a local folder."
         ) from error
 
@@ -226,21 +241,21 @@ def _load(transformers: Any, torch: Any, folder: Path) -> tuple[Any, Any]:
         )
     with _quiet(transformers):
         try:
-            config = transformers.AutoConfig.from_pretrained(folder)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+            config = transformers.AutoConfig.from_pretrained(folder, **_NO_CODE)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_NO_CODE)
             has_encoder_alone = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
             auto = transformers.AutoModelForTextEncoding if has_encoder_alone else transformers.AutoModel
             model, loading = auto.from_pretrained(
-                folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+                folder, config=config, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **_NO_CODE
             )
         except SafetensorError as error:
             raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, AttributeError, TypeError, StrictDataclassError) as error:
             raise FileFormatError(f"hf: {folder} could not be loaded by transformers: {error}") from error
     missing = sorted(name for name in loading["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise FileFormatError(f"hf: {folder} lacks {len(missing)} weights of its own architecture, {missing[0]} first.")
-    return model, tokenizer
+    return (model.get_encoder() if config.is_encoder_decoder else model), tokenizer
 
 
 @contextmanager
@@ -258,8 +273,12 @@ def _quiet(transformers: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _pooled_dim(model: Any, options: Mapping[str, str]) -> int:
-    return int(model.config.get_text_config().hidden_size) * len(options["pooling"].split(","))
+def _pooled_dim(torch: Any, model: Any, options: Mapping[str, str]) -> int:
+    """Width of the pooled vectors, taken from a run on one token: not every model's config tells."""
+    with torch.inference_mode():
+        one = torch.ones((1, 1), dtype=torch.int64, device=model.device)
+        width = model(input_ids=one, attention_mask=one).last_hidden_state.shape[-1]
+    return int(width) * len(options["pooling"].split(","))
 
 
 def _n_layers(model: Any) -> int:
@@ -282,17 +301,24 @@ def _resolve_layers(written: str, n_layers: int) -> str:
 
 
 def _max_length(modules: ModuleFolder, model: Any, tokenizer: Any) -> str:
-    """What the folder says, else the smaller of the tokenizer's and the position table's maximum."""
-    if modules.max_length:
-        return str(modules.max_length)
-    limits = [tokenizer.model_max_length, _n_positions(model)]
-    known = [limit for limit in limits if limit and limit < _UNBOUNDED]
-    return str(min(known)) if known else "none"
+    """What the folder says, else what the tokenizer says, as far as the positions of the model reach."""
+    wanted = modules.max_length or tokenizer.model_max_length
+    limits = [limit for limit in (wanted, _n_positions(model)) if limit and 0 < limit < _UNBOUNDED]
+    return str(min(limits)) if limits else "none"
+
+
+def _check_max_length(written: str, model: Any, tokenizer: Any) -> None:
+    """Refuse fewer tokens than the special ones, and more than the model has positions for."""
+    length = _UNBOUNDED if written == "none" else int(written)
+    n_special, n_positions = tokenizer.num_special_tokens_to_add(pair=False), _n_positions(model) or _UNBOUNDED
+    if not n_special < length <= n_positions:
+        most = "" if n_positions == _UNBOUNDED else f" and at most {n_positions}, the positions of this model"
+        raise InputError(f"hf: max_length must be above {n_special}, its special tokens,{most}; got {written}.")
 
 
 def _n_positions(model: Any) -> int | None:
-    """Positions that can be used; RoBERTa's family leaves the first ones, up to its padding id, unused."""
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
-    reserved = getattr(table, "padding_idx", None)
-    return positions if positions is None or reserved is None else positions - reserved - 1
+    """Length of a model's table of positions, if it has one; RoBERTa's family leaves its first entries unused."""
+    table: Any = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    if not hasattr(table, "num_embeddings"):
+        return None
+    return int(table.num_embeddings if table.padding_idx is None else table.num_embeddings - table.padding_idx - 1)

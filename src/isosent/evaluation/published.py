@@ -19,7 +19,7 @@ class PublishedRow:
     scores : tuple of float
         STS12, 13, 14, 15, 16, STS-B, SICK-R.
     reference : str
-        Regular expression that the model's reference matches, dashes and underscores taken out, in lower case.
+        Regular expression that the model's reference matches in lower case.
     options : mapping of str to str
         Options that the model must have been opened with.
     sickr : {"full", "test"}
@@ -43,7 +43,7 @@ class PublishedRow:
     n_components: int | None = None
 
 
-_BERT_BASE = r"^hf:(.*[^a-z])?bertbase"
+_BERT_BASE = r"^hf:(.*/)?bert-base-uncased(@.*)?$"
 _FIRST_LAST = {"layers": "1,12", "pooling": "mean"}
 
 PUBLISHED: Sequence[PublishedRow] = (
@@ -51,7 +51,7 @@ PUBLISHED: Sequence[PublishedRow] = (
         "all-MiniLM-L6-v2, MTEB",
         "all",
         (72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.58),
-        r"^hf:.*allminilml6v2",
+        r"^hf:(.*/)?(gt_)?all[-_]minilm[-_]l6[-_]v2(/model)?(@.*)?$",
         options={"layers": "6", "pooling": "mean"},
         sickr="full",
     ),
@@ -59,8 +59,8 @@ PUBLISHED: Sequence[PublishedRow] = (
         "GloVe 840B mean, Yokoi et al. 2024",
         "all",
         (56.46, 50.41, 51.13, 58.60, 49.03, 46.17, 57.01),
-        r"^words:.*glove\.840b",
-        options={},
+        r"^words:[^,]*glove\.840b[^,]*$",
+        options={"lowercase": "true", "tokenizer": "wordpunct"},
         sickr="full",
     ),
     PublishedRow(
@@ -110,14 +110,15 @@ def published_rows(model: Mapping[str, Any], protocol: Mapping[str, Any]) -> lis
 
     Examples
     --------
-    >>> model = {"reference": "words:glove.840B.300d.txt", "options": {}, "fits": []}
-    >>> protocol = {"transform": None, "fit": None, "parameters": {}}
+    >>> options = {"lowercase": "true", "tokenizer": "wordpunct"}
+    >>> model = {"reference": "words:glove.840B.300d.txt", "options": options, "fits": []}
+    >>> protocol = {"transform": None, "fit": None, "parameters": {}, "missing_subsets": {}}
     >>> [row.label for row in published_rows(model, protocol)]
     ['GloVe 840B mean, Yokoi et al. 2024']
     """
-    if model["fits"]:
+    if model["fits"] or protocol["missing_subsets"] or protocol["parameters"].get("strength", 1.0) != 1.0:
         return []
-    reference = re.sub("[-_]", "", model["reference"].lower())
+    reference = model["reference"].lower()
     return [
         row
         for row in PUBLISHED

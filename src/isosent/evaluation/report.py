@@ -1,7 +1,7 @@
 """STS scores as a table for people, x100, with published scores beside them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
@@ -25,17 +25,19 @@ def sts_table(result: STSResult) -> Table:
     """
     table = Table(caption=_caption(result), caption_justify="left")
     table.add_column("x100")
-    for task in (*result.tasks, "average"):
-        table.add_column(task, justify="right")
+    columns = [*result.tasks, "average"] if len(result.tasks) > 1 else list(result.tasks)
+    for column in columns:
+        table.add_column(column, justify="right")
+    aggregations = AGGREGATIONS if any(len(task.subsets) > 1 for task in result.tasks.values()) else AGGREGATIONS[:1]
     published = published_rows(result.model, result.protocol)
     for metric in METRICS:
-        for how in AGGREGATIONS:
+        for how in aggregations:
             scores = [getattr(task, metric)[how] for task in result.tasks.values()]
-            table.add_row(f"{metric} {how}", *_cells([*scores, result.average[metric][how]]))
-            if metric == "spearman":
-                for row in published:
-                    if row.aggregation == how:
-                        table.add_row(f"  published: {row.label}", *_published_cells(row, result), style="dim")
+            table.add_row(f"{metric} {how}", *_cells([*scores, result.average[metric][how]][: len(columns)]))
+            for row in published if metric == "spearman" else ():
+                cells = _published_cells(row, result)
+                if row.aggregation == how and set(cells) != {"-"}:
+                    table.add_row(f"  published: {row.label}", *cells, style="dim")
         table.add_section()
     return table
 
@@ -72,13 +74,24 @@ def _published_cells(row: PublishedRow, result: STSResult) -> list[str]:
     scores = dict(zip(TASKS, row.scores, strict=True))
     if row.sickr != result.protocol["sickr"]:
         scores.pop("SICKR")
-    return [f"{scores[task]:.2f}" if task in scores else "-" for task in result.tasks] + [""]
+    return [f"{scores[task]:.2f}" if task in scores else "-" for task in result.tasks]
 
 
 def _caption(result: STSResult) -> str:
-    protocol, zero_rows = result.protocol, sum(task.n_zero_rows for task in result.tasks.values())
-    fitted = "no transform fitted"
+    """What was measured and how, in a few lines."""
+    model, protocol = result.model, result.protocol
+    options = "&".join(f"{name}={value}" for name, value in model["options"].items())
+    lines = [f"model: {model['reference']}{'?' if options else ''}{options}"]
+    lines += [f"  -> {_call(fit['transform'], fit['parameters'])} fitted on {fit['source']}" for fit in model["fits"]]
     if protocol["transform"]:
-        settings = ", ".join(f"{name}={value}" for name, value in protocol["parameters"].items())
-        fitted = f"{protocol['transform']}({settings}) fitted on {protocol['fit']}"
-    return f"{result.model['reference']}; {fitted}; SICK-R {protocol['sickr']}; sentences without a vector: {zero_rows}"
+        lines.append(f"  -> {_call(protocol['transform'], protocol['parameters'])} fitted on {protocol['fit']}")
+    dims = sorted({task.dim for task in result.tasks.values()})
+    lines.append(f"dimensions: {', '.join(map(str, dims))}")
+    if "SICKR" in result.tasks:
+        lines.append(f"SICKR: {result.tasks['SICKR'].n_pairs} pairs ({protocol['sickr']})")
+    lines.append(f"sentences without a vector: {sum(task.n_zero_rows for task in result.tasks.values())}")
+    return "\n".join(lines)
+
+
+def _call(name: str, parameters: Mapping[str, object]) -> str:
+    return f"{name}({', '.join(f'{key}={value}' for key, value in parameters.items())})"

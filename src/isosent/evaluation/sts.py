@@ -15,19 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.base import Progress
-from isosent.errors import EvaluationWarning
+from isosent.errors import EvaluationWarning, InputTypeError
 from isosent.evaluation.sts_files import PairSet, STSTask, read_sts
 from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.metrics import pearson, spearman
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import LinearTransform, known_rows
+from isosent.transforms.base import LinearTransform, known_rows, settings_of
 
 TARGET = "target"
 METRICS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float]] = {
     "spearman": spearman,
     "pearson": pearson,
 }
+_DECIMALS = 12  # beyond lies rounding, which must not tell equal cosines apart
 AGGREGATIONS = ("all", "mean", "wmean")
 
 
@@ -58,6 +59,8 @@ class STSTaskResult:
         Pairs of all subsets.
     n_zero_rows : int
         Sentences among them without a vector; their cosine counts as 0.
+    dim : int
+        Dimensions of the vectors that were compared.
     spearman, pearson : mapping of str to float
         ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs.
     subsets : mapping of str to SubsetResult
@@ -66,6 +69,7 @@ class STSTaskResult:
 
     n_pairs: int
     n_zero_rows: int
+    dim: int
     spearman: Mapping[str, float]
     pearson: Mapping[str, float]
     subsets: Mapping[str, SubsetResult]
@@ -154,6 +158,8 @@ def evaluate_sts(
     Cosines and correlations are float64. "target" takes in the sentences of train, dev and test (Su et al. 2021), each
     as often as it occurs.
     """
+    if not isinstance(model, SentenceEncoder):
+        raise InputTypeError(f"evaluate_sts: model must be what isosent.load returns; got {type(model).__name__}.")
     found = read_sts(folder, tasks=tasks, sickr=sickr)
     on_target = fit == TARGET
     fitted = model
@@ -200,7 +206,7 @@ def _score_task(
     cosines, n_zero_rows = [], 0
     for subset in task.subsets:
         first, second = (model.map_encoded(encoded(texts)) for texts in (subset.first, subset.second))
-        cosines.append(pairwise_cosine(first, second))
+        cosines.append(pairwise_cosine(first, second).round(_DECIMALS))
         n_zero_rows += int((~known_rows(first)).sum() + (~known_rows(second)).sum())
     if flat := [subset.name for subset, scores in zip(task.subsets, cosines, strict=True) if np.ptp(scores) == 0]:
         warnings.warn(
@@ -213,7 +219,8 @@ def _score_task(
         subset.name: SubsetResult(len(scores), spearman(scores, subset.scores), pearson(scores, subset.scores))
         for subset, scores in zip(task.subsets, cosines, strict=True)
     }
-    return STSTaskResult(sum(map(len, cosines)), n_zero_rows, aggregates["spearman"], aggregates["pearson"], subsets)
+    n_pairs = sum(map(len, cosines))
+    return STSTaskResult(n_pairs, n_zero_rows, model.dim, aggregates["spearman"], aggregates["pearson"], subsets)
 
 
 def _aggregate(
@@ -236,7 +243,7 @@ def _describe_protocol(
     return {
         "similarity": "cosine",
         "transform": None if transform is None else type(transform).__name__.lower(),
-        "parameters": {} if transform is None else transform.get_params(),
+        "parameters": {} if transform is None else settings_of(transform),
         "fit": None if transform is None else str(fit),
         "sickr": sickr,
         "missing_subsets": {task.name: list(task.missing_subsets) for task in tasks if task.missing_subsets},

@@ -64,8 +64,8 @@ class STSTask:
     subsets : tuple of PairSet
         The scored pairs that are evaluated.
     target_texts : tuple of str
-        All sentences of the task, those of parts that are not evaluated included (train and dev of STS-B, for one):
-        what a transform is fitted on under the protocol "target", without the scores.
+        All sentences of scored pairs, those of parts that are not evaluated included (train and dev of STS-B, for
+        one): what a transform is fitted on under the protocol "target", without the scores.
     missing_subsets : tuple of str
         Subsets of the year that were not found.
     """
@@ -116,16 +116,17 @@ def read_sts(
     """
     root = _check.input_folder(folder).resolve()
     if sickr not in SICKR_PARTS:
-        raise InputError(f"read_sts: sickr must be one of {', '.join(SICKR_PARTS)}; got {sickr!r}.")
+        raise InputError(f"sickr must be one of {', '.join(SICKR_PARTS)}; got {sickr!r}.")
     wanted = None if tasks is None else _task_names(tasks)
-    found = _find(root)
+    found = _find(root, TASKS if wanted is None else wanted)
     if not found:
         raise InputError(
-            f"read_sts: {root} must hold STS files; none was found. Known names: "
-            f"STS.input.NAME.txt with STS.gs.NAME.txt, {', '.join(_STSB_FILES + _SICK_FILES)}."
+            f"{root} must hold STS files; no task was found. Known names: STS.input.NAME.txt with STS.gs.NAME.txt, in "
+            "a folder that holds a subset of one year only or is named by its year, such as STS12 (train parts are not "
+            f"evaluated); {', '.join(_STSB_FILES + _SICK_FILES)}."
         )
     if absent := [task for task in wanted or () if task not in found]:
-        raise InputError(f"read_sts: {root} must hold {', '.join(absent)}; it holds {', '.join(found)}.")
+        raise InputError(f"{root} must hold {', '.join(absent)}; it holds {', '.join(found)}.")
     readers: dict[str, Callable[[Path], STSTask]] = {"STSB": _read_stsb, "SICKR": lambda path: _read_sick(path, sickr)}
     return tuple(
         readers.get(task, lambda path, task=task: _read_year(task, path))(found[task])
@@ -136,30 +137,30 @@ def read_sts(
 
 def _task_names(written: Sequence[str]) -> list[str]:
     if isinstance(written, str):
-        raise InputTypeError(f"read_sts: tasks must be a sequence of names; got one string. Pass [{written!r}].")
+        raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{written!r}].")
     if not len(written):
-        raise InputError("read_sts: tasks must name at least one task; got none. Leave it out for all.")
+        raise InputError("tasks must name at least one task; got none. Leave it out for all.")
     if not all(isinstance(task, str) for task in written):
-        raise InputTypeError(f"read_sts: tasks must be names; got {list(written)!r}.")
+        raise InputTypeError(f"tasks must be names; got {list(written)!r}.")
     names = [task.strip().upper().replace("-", "") for task in written]
     for task, name in zip(written, names, strict=True):
         if name not in TASKS:
-            raise InputError(f"read_sts: tasks must be among {', '.join(TASKS)}; got {task!r}.")
+            raise InputError(f"tasks must be among {', '.join(TASKS)}; got {task!r}.")
     return names
 
 
-def _find(root: Path) -> dict[str, Path]:
-    """Folder of each task, in the order of `TASKS`."""
+def _find(root: Path, wanted: Sequence[str]) -> dict[str, Path]:
+    """Folder of each task, in the order of `TASKS`; only the wanted ones must be found once."""
     places: dict[str, list[Path]] = {}
-    for path, folders, files in os.walk(root):
-        folders.sort()
+    visited: set[str] = set()
+    for path, folders, files in os.walk(root, followlinks=True):
+        folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
+        visited.update(os.path.realpath(Path(path, folder)) for folder in folders)
         for task in _tasks_of(Path(path), files):
             places.setdefault(task, []).append(Path(path))
     for task, paths in places.items():
-        if len(paths) > 1:
-            raise InputError(
-                f"read_sts: {task} must lie in one folder; got {', '.join(map(str, paths))}. Name one of them."
-            )
+        if len(paths) > 1 and task in wanted:
+            raise InputError(f"{task} must lie in one folder; got {', '.join(map(str, paths))}. Name one of them.")
     return {task: places[task][0] for task in TASKS if task in places}
 
 
@@ -178,15 +179,21 @@ def _tasks_of(path: Path, files: Iterable[str]) -> list[str]:
 
 def _year_of(path: Path, subsets: set[str]) -> str | None:
     """The year whose own subsets these are; where all occur in several years, the one in the folder's name."""
-    for year, names in YEAR_SUBSETS.items():
-        others = {name for other, theirs in YEAR_SUBSETS.items() if other != year for name in theirs}
-        own = set(names) - others - {"MSRpar", "MSRvid", "SMTeuroparl"}
-        if subsets & own:
-            return year
+    years = [year for year, names in YEAR_SUBSETS.items() if subsets & _own_subsets(year, names)]
+    if len(years) > 1:
+        raise InputError(f"{path} must hold the files of one year; got {' and '.join(years)}. Give each a folder.")
+    if years:
+        return years[0]
     named = re.search(r"(?:20|STS)(1[2-6])", path.name)
     if named and not re.search("train|trial", path.name) and subsets & set(YEAR_SUBSETS[f"STS{named[1]}"]):
         return f"STS{named[1]}"
     return None
+
+
+def _own_subsets(year: str, names: Sequence[str]) -> set[str]:
+    """Subsets that tell a year: those of no other one, nor of the training part of 2012."""
+    others = {name for other, theirs in YEAR_SUBSETS.items() if other != year for name in theirs}
+    return set(names) - others - {"MSRpar", "MSRvid", "SMTeuroparl"}
 
 
 def _read_year(task: str, folder: Path) -> STSTask:

@@ -2,11 +2,53 @@
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from isosent.errors import OutputError
+
+
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Refuse a place where no file can be written, before any work is done.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to write.
+
+    Raises
+    ------
+    OutputError
+        If it is a directory, or its folder does not exist or cannot be written to.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise OutputError(f"{path} must be a file to write; got a directory. Name a file.")
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path} must be a regular file; got a device or a pipe. Name a file.")
+    check_parent(path)
+
+
+def check_parent(path: Path) -> None:
+    """Refuse a path whose folder does not exist or cannot be written to.
+
+    Parameters
+    ----------
+    path : Path
+        The file or folder to make.
+
+    Raises
+    ------
+    OutputError
+        If that cannot work.
+    """
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise OutputError(f"{path} must lie in an existing folder; got no folder {parent}. Make it first.")
+    if not os.access(parent, os.W_OK):
+        raise OutputError(f"{path} must lie in a folder that can be written to; {parent} cannot.")
 
 
 @contextmanager
@@ -28,15 +70,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     OutputError
         If the file cannot be written, the disk is full for one. What was at `path` is still there.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise OutputError(f"{path} must be a file to write; got a directory. Name a file.")
-    if not path.parent.is_dir():
-        raise OutputError(f"{path} must lie in an existing folder; got no folder {path.parent}. Make it first.")
+    path = Path(path).resolve()
+    check_destination(path)
     temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.tmp{path.suffix}")
     try:
         yield temporary
         _flush_to_disk(temporary)
+        if path.exists():
+            shutil.copymode(path, temporary)
         temporary.replace(path)
     except OSError as error:
         if isinstance(error, OutputError):

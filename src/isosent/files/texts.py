@@ -77,7 +77,7 @@ def decode_utf8(name: str, content: bytes) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise FileFormatError(
-            f"{name}: line {line} must be UTF-8; got byte 0x{content[error.start]:02x}. Convert the file to UTF-8."
+            f"{name}: line {line} must be UTF-8; got byte 0x{error.object[error.start]:02x}. Convert the file to UTF-8."
         ) from None
 
 
@@ -121,8 +121,8 @@ def _some(name: str, texts: list[str]) -> list[str]:
 def _read_lines(name: str, content: str, column: str | None) -> list[str]:
     if column is not None:
         raise InputError(
-            f"{name} is read as plain lines and has no columns; got --column {column}. "
-            "Leave it out, or use a .csv, .tsv, .jsonl or .parquet file."
+            f"{name} is read as plain lines and has no columns; got column {column}. "
+            "Leave it out, or name a .csv, .tsv, .jsonl or .parquet file."
         )
     return split_lines(content)
 
@@ -196,7 +196,8 @@ def _read_parquet(name: str, file: Path, column: str | None) -> list[str]:
     texts: list[str | None] = values.to_pylist()
     if None in texts:
         raise FileFormatError(
-            f"{name}: column {column} must have a text in every row; got null in row {texts.index(None)}."
+            f"{name}: column {column} must have a text in every row; "
+            f"got null in row {texts.index(None)}, counted from 0."
         )
     return [text for text in texts if text is not None]
 
@@ -215,7 +216,10 @@ def _choose_column(name: str, columns: list[str], column: str | None) -> str:
     listed = ", ".join(columns)
     if column is None:
         if len(columns) != 1:
-            raise InputError(f"{name} has {len(columns)} columns ({listed}). Choose one with --column.")
+            raise InputError(
+                f"{name} has {len(columns)} columns ({listed}). "
+                "Choose one: column=NAME, on the command line --column NAME."
+            )
         return columns[0]
     if column not in columns:
         raise InputError(f"{name} has no column {column}; it has: {listed}.")

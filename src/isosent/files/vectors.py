@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError
-from isosent.files.atomic import replacing
+from isosent.files.atomic import check_destination, replacing
 
 ENDINGS = (".npy", ".parquet")
 
 
-def check_ending(path: str | os.PathLike[str]) -> None:
-    """Refuse a file name that `write_vectors` has no format for, before any work is done.
+def check_vector_file(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that `write_vectors` cannot write, before any work is done.
 
     Parameters
     ----------
@@ -25,9 +25,12 @@ def check_ending(path: str | os.PathLike[str]) -> None:
     ------
     InputError
         If the name ends in neither ``.npy`` nor ``.parquet``.
+    OutputError
+        If it is a directory, or its folder does not exist.
     """
     if Path(path).suffix.lower() not in ENDINGS:
         raise InputError(f"{path} must end in {' or '.join(ENDINGS)}; got {Path(path).suffix or 'no ending'}.")
+    check_destination(path)
 
 
 def write_vectors(
@@ -53,7 +56,7 @@ def write_vectors(
     OutputError
         If the file cannot be written; what was there is intact.
     """
-    check_ending(path)
+    check_vector_file(path)
     with replacing(path) as temporary:
         if temporary.suffix.lower() == ".npy":
             _write_npy(temporary, vectors)

@@ -12,7 +12,7 @@ from isosent import _check
 from isosent.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearMap:
     r"""The map :math:`y = x W + b` on row vectors.
 
@@ -47,6 +47,9 @@ class LinearMap:
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
             raise InputError("LinearMap: weight and bias must be finite; got NaN or infinity.")
+
+    def __repr__(self) -> str:
+        return f"<LinearMap from {self.dim} to {self.n_components} dimensions>"
 
     @property
     def dim(self) -> int:

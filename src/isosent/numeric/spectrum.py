@@ -13,7 +13,7 @@ class Spectrum:
     Parameters
     ----------
     values : ndarray of shape (dim,), float64
-        Eigenvalues, descending, never negative.
+        Eigenvalues, never negative: first those above the noise, descending, then the rest.
     vectors : ndarray of shape (dim, dim), float64
         Unit eigenvectors as columns, in the order of the values.
     rank : int
@@ -25,15 +25,15 @@ class Spectrum:
     rank: int
 
 
-def spectrum(covariance: NDArray[np.float64], *, noise: float = 0.0) -> Spectrum:
+def spectrum(covariance: NDArray[np.float64], *, noise: NDArray[np.float64] | None = None) -> Spectrum:
     r"""Decompose a covariance.
 
     Parameters
     ----------
     covariance : ndarray of shape (dim, dim), float64
         Symmetric and positive semi-definite up to rounding.
-    noise : float, default 0.0
-        Variance that is in every direction for other reasons than the data's own, see `Moments.rounding_variance`.
+    noise : ndarray of shape (dim,), float64, optional
+        Variance that each dimension has from rounding, see `Moments.rounding_variance`.
 
     Returns
     -------
@@ -42,10 +42,10 @@ def spectrum(covariance: NDArray[np.float64], *, noise: float = 0.0) -> Spectrum
 
     Notes
     -----
-    Eigenvalues of at most :math:`\mathrm{dim} \cdot \varepsilon_{64} \cdot \lambda_1`, or of at most `noise`, are
-    rounding noise: dividing by their root is what gives infinities in recipes that have no such rule. The entry of
-    largest magnitude of each eigenvector is made positive, so that the result does not depend on the linear-algebra
-    library.
+    Eigenvalues of at most :math:`\mathrm{dim} \cdot \varepsilon_{64} \cdot \lambda_1`, or of at most the `noise`
+    along their eigenvector, are rounding noise: dividing by their root is what gives infinities in recipes that have no
+    such rule. The entry of largest magnitude of each eigenvector is made positive, so that the result does not depend
+    on the linear-algebra library.
 
     Examples
     --------
@@ -58,5 +58,9 @@ def spectrum(covariance: NDArray[np.float64], *, noise: float = 0.0) -> Spectrum
     values = np.maximum(ascending[::-1], 0.0)
     vectors = vectors[:, ::-1]
     largest_entry = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)
-    floor = max(len(values) * np.finfo(np.float64).eps * values[0], noise)
-    return Spectrum(values, vectors * np.sign(largest_entry), int((values > floor).sum()))
+    floor = np.full(len(values), len(values) * np.finfo(np.float64).eps * values[0])
+    if noise is not None:
+        floor = np.maximum(floor, noise @ vectors**2)
+    kept = values > floor
+    order = np.argsort(~kept, kind="stable")
+    return Spectrum(values[order], (vectors * np.sign(largest_entry))[:, order], int(kept.sum()))

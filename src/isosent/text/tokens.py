@@ -191,6 +191,10 @@ class SubwordTokenizer:
         The file.
     max_length : int or None, default None
         Tokens a text is cut at; None for no limit.
+    cut_characters : bool, default False
+        Whether a text is also cut at `max_length` times the median length of a token, as Model2Vec does first.
+    skip_unknown : bool, default True
+        Whether the unknown token is skipped.
 
     Raises
     ------
@@ -198,7 +202,9 @@ class SubwordTokenizer:
         If the file is not a tokenizer.
     """
 
-    def __init__(self, path: Path, *, max_length: int | None = None) -> None:
+    def __init__(
+        self, path: Path, *, max_length: int | None = None, cut_characters: bool = False, skip_unknown: bool = True
+    ) -> None:
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every malformed file
@@ -206,23 +212,29 @@ class SubwordTokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._max_length = max_length
+        self._max_characters = None
+        if cut_characters and max_length is not None:
+            self._max_characters = max_length * int(np.median([len(token) for token in self.vocabulary()]))
         model = json.loads(self._tokenizer.to_str())["model"]
         unknown = model.get("unk_token")
-        self._unknown_id = model.get("unk_id") if unknown is None else self._tokenizer.token_to_id(unknown)
+        unknown_id = model.get("unk_id") if unknown is None else self._tokenizer.token_to_id(unknown)
+        self._unknown_id = unknown_id if skip_unknown else None
 
     @property
-    def vocab_size(self) -> int:
-        """Number of ids, added tokens included."""
-        return self._tokenizer.get_vocab_size()
+    def largest_id(self) -> int:
+        """Largest id that a text can get; ids need not be without gaps."""
+        return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids of the texts."""
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        lists = [encoding.ids for encoding in encodings]
-        n_cut = 0
-        if self._max_length is not None:
-            n_cut = sum(len(ids) > self._max_length for ids in lists)
-            lists = [ids[: self._max_length] for ids in lists]
+        shortened = [text[: self._max_characters] for text in texts]
+        encodings = self._tokenizer.encode_batch_fast(shortened, add_special_tokens=False)
+        whole = [encoding.ids for encoding in encodings]
+        lists = [ids[: self._max_length] for ids in whole]
+        n_cut = sum(
+            len(ids) < len(whole_ids) or len(short) < len(text)
+            for ids, whole_ids, short, text in zip(lists, whole, shortened, texts, strict=True)
+        )
         if self._unknown_id is not None:
             lists = [[i for i in ids if i != self._unknown_id] for ids in lists]
         return TokenIds.from_lists(lists, n_cut)

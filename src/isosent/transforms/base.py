@@ -43,6 +43,23 @@ def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     return np.asarray(vectors.any(axis=1), dtype=np.bool_)
 
 
+def settings_of(transform: LinearTransform) -> dict[str, object]:
+    """The settings of a transform as plain values that JSON can hold.
+
+    Parameters
+    ----------
+    transform : LinearTransform
+        A transform.
+
+    Returns
+    -------
+    dict
+        Name and value of each setting.
+    """
+    settings = transform.get_params().items()
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings}
+
+
 def map_known_rows(linear_map: LinearMap, vectors: NDArray[np.floating]) -> NDArray[np.floating]:
     """Apply a map, leaving the rows of texts without a vector zero.
 

@@ -161,6 +161,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         check_is_fitted(self)
         check_is_fitted(other)
+        self._check_settings(self.moments_.dim)
         self._fitted = WhiteningState(self._fitted.seen + other._fitted.seen, self.n_components, float(self.strength))
         return self
 
@@ -265,19 +266,22 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _seen_in(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Seen:
         """What one call's rows tell, after every check on them and on the settings."""
         rows = _as_array(X, at_least=1)
-        _check.component_count("Whitening", self.n_components, rows.shape[1])
-        _check.fraction("Whitening", "strength", self.strength)
+        self._check_settings(rows.shape[1])
         moments = Moments.from_rows(rows, sample_weight)
         if moments.weight == 0:
             raise InputError("Whitening: sample_weight must not be zero for every row; got zeros only.")
         eps = float(np.finfo(rows.dtype).eps) if rows.dtype.kind == "f" else 0.0
         return Seen(moments, eps)
 
+    def _check_settings(self, dim: int) -> None:
+        _check.component_count("Whitening", self.n_components, dim)
+        _check.fraction("Whitening", "strength", self.strength)
+
     def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
         """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
         try:
             validate_data(self, X, reset=reset, skip_check_array=True)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise InputError(f"Whitening: {error}") from None
 
 
