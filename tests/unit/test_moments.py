@@ -187,15 +187,15 @@ def test_well_conditioned_rows_are_multiplied_in_float32(monkeypatch):
     assert set(dtypes) == {np.float32}
 
 
-def test_rows_that_drift_from_block_to_block_are_shifted_along(monkeypatch):
+def test_a_first_block_unlike_the_others_costs_no_digits(monkeypatch):
     monkeypatch.setattr(moments_module, "_CHEAP_PRODUCTS", 0.0)
     monkeypatch.setattr(moments_module, "_BLOCK_ROWS", 500)
     rng = np.random.default_rng(0)
-    drift = np.repeat(np.linspace(0, 3000, 40), 500)[:, None]
-    rows = (drift + rng.normal(size=(20_000, 4)) * [1.0, 2.0, 3.0, 4.0]).astype(np.float32)
+    rows = (1000 + rng.normal(size=(40_000, 4)) * [1.0, 2.0, 3.0, 4.0]).astype(np.float32)
+    rows[:500] -= 1000
     across = np.array([[1, -1, 0, 0], [0, 1, -1, 0], [0, 0, 1, -1]]) / np.sqrt(2)
     found, expected = Moments.from_rows(rows).scatter, exact(rows)[1]
-    np.testing.assert_allclose(across @ found @ across.T, across @ expected @ across.T, rtol=1e-2)
+    np.testing.assert_allclose(across @ found @ across.T, across @ expected @ across.T, rtol=1e-4)
 
 
 def test_the_built_in_sum_merges():
