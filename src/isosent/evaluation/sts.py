@@ -28,7 +28,7 @@ METRICS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float
     "spearman": spearman,
     "pearson": pearson,
 }
-_DECIMALS = 12  # beyond lies rounding, which must not tell equal cosines apart
+_ROUNDING = 1e-12
 AGGREGATIONS = ("all", "mean", "wmean")
 
 
@@ -206,7 +206,9 @@ def _score_task(
     cosines, n_zero_rows = [], 0
     for subset in task.subsets:
         first, second = (model.map_encoded(encoded(texts)) for texts in (subset.first, subset.second))
-        cosines.append(pairwise_cosine(first, second).round(_DECIMALS))
+        scores = pairwise_cosine(first, second)
+        # rounding must not make a ranking of cosines that are all the same
+        cosines.append(scores if np.ptp(scores) > _ROUNDING else np.full_like(scores, scores[0]))
         n_zero_rows += int((~known_rows(first)).sum() + (~known_rows(second)).sum())
     if flat := [subset.name for subset, scores in zip(task.subsets, cosines, strict=True) if np.ptp(scores) == 0]:
         warnings.warn(
