@@ -56,10 +56,12 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
     """
     folder = Path(folder)
     try:
-        check_model_folder(folder)
+        if not folder.is_dir():
+            check_model_folder(folder)
         is_new = not folder.exists()
         folder.mkdir(exist_ok=True)
         with _locked(folder):
+            check_model_folder(folder)
             try:
                 _write_files(folder, record)
             finally:
