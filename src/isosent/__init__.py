@@ -28,12 +28,24 @@ if TYPE_CHECKING:
     )
     from isosent.evaluation.sts import evaluate_sts
     from isosent.files.texts import read_texts
-    from isosent.model import SentenceEncoder, load
+    from isosent.loading import load
+    from isosent.model import SentenceEncoder
     from isosent.numeric.linear_map import LinearMap
     from isosent.numeric.moments import Moments
-    from isosent.transforms.whitening import Whitening
+    from isosent.transforms.chain import L2Normalize, chain
+    from isosent.transforms.components import (
+        AllButTheTop,
+        CommonComponentRemoval,
+        MeanCentering,
+        MeanProjection,
+        Standardize,
+        Truncate,
+    )
+    from isosent.transforms.whitening import PrincipalComponents, Whitening
 
 _HOME = {
+    "AllButTheTop": "isosent.transforms.components",
+    "CommonComponentRemoval": "isosent.transforms.components",
     "Encoder": "isosent.encoders.base",
     "FileFormatError": "isosent.errors",
     "InputError": "isosent.errors",
@@ -41,21 +53,30 @@ _HOME = {
     "InputTypeError": "isosent.errors",
     "IsosentError": "isosent.errors",
     "IsosentWarning": "isosent.errors",
+    "L2Normalize": "isosent.transforms.chain",
     "LinearMap": "isosent.numeric.linear_map",
+    "MeanCentering": "isosent.transforms.components",
+    "MeanProjection": "isosent.transforms.components",
     "MissingExtraError": "isosent.errors",
     "ModelFolderError": "isosent.errors",
     "ModelReferenceError": "isosent.errors",
     "Moments": "isosent.numeric.moments",
     "OutputError": "isosent.errors",
+    "PrincipalComponents": "isosent.transforms.whitening",
     "SentenceEncoder": "isosent.model",
+    "Standardize": "isosent.transforms.components",
+    "Truncate": "isosent.transforms.components",
     "Whitening": "isosent.transforms.whitening",
+    "chain": "isosent.transforms.chain",
     "demo_texts": "isosent.demo.run",
     "evaluate_sts": "isosent.evaluation.sts",
-    "load": "isosent.model",
+    "load": "isosent.loading",
     "read_texts": "isosent.files.texts",
 }
 
 __all__ = [
+    "AllButTheTop",
+    "CommonComponentRemoval",
     "Encoder",
     "FileFormatError",
     "InputError",
@@ -63,14 +84,21 @@ __all__ = [
     "InputTypeError",
     "IsosentError",
     "IsosentWarning",
+    "L2Normalize",
     "LinearMap",
+    "MeanCentering",
+    "MeanProjection",
     "MissingExtraError",
     "ModelFolderError",
     "ModelReferenceError",
     "Moments",
     "OutputError",
+    "PrincipalComponents",
     "SentenceEncoder",
+    "Standardize",
+    "Truncate",
     "Whitening",
+    "chain",
     "demo_texts",
     "evaluate_sts",
     "load",

@@ -1,7 +1,7 @@
 """Every sentence an input check can say: ``<where>: <name> must <rule>; got <value>. <What to do.>``."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,27 @@ def component_count(where: str, value: object, dim: int) -> int:
             f"{where}: n_components must lie in 1 ... {dim}, the dimensions of the vectors; got {int(value)}."
         )
     return int(value)
+
+
+def component_count_or_share(where: str, value: object, dim: int) -> None:
+    """Refuse what is neither a number of components in 1 ... dim, nor a share of the variance in (0, 1], nor None."""
+    if isinstance(value, (float, np.floating)):
+        if not 0 < value <= 1:
+            raise InputError(f"{where}: n_components as a share of the variance must lie in (0, 1]; got {value!r}.")
+    else:
+        component_count(where, value, dim)
+
+
+def not_negative(where: str, name: str, value: object) -> None:
+    """Refuse what is not a finite number >= 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) < np.inf:
+        raise InputError(f"{where}: {name} must be a finite number >= 0; got {value!r}.")
+
+
+def one_of(where: str, name: str, value: object, allowed: Sequence[str]) -> None:
+    """Refuse a value outside a list of words."""
+    if value not in allowed:
+        raise InputError(f"{where}: {name} must be one of {', '.join(allowed)}; got {value!r}.")
 
 
 def input_file(path: str | os.PathLike[str]) -> Path:

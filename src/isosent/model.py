@@ -1,30 +1,33 @@
-"""SentenceEncoder: an encoder and the linear map behind it."""
+"""SentenceEncoder: an encoder and what was fitted behind it."""
 
 from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
+from isosent.behind import NOTHING, Behind
+from isosent.calibration import Calibration
 from isosent.encoders.base import Encoder, Progress
-from isosent.encoders.opening import open_encoder
-from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, escape, parse_reference, unescape
-from isosent.errors import InputError, InputTypeError, ModelFolderError
-from isosent.model_folder import read_model, write_model
+from isosent.errors import InputError
+from isosent.model_folder import write_model
 from isosent.model_record import FitRecord, ModelRecord
 from isosent.numeric.linear_map import LinearMap
-from isosent.transforms.base import LinearTransform, known_rows, map_known_rows, settings_of
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import cosine_matrix
+from isosent.selection.choice import AutoChoice, choose_from_moments, choose_from_texts
+from isosent.transforms.base import LinearTransform, check_transform, known_rows, settings_of, transform_name
 
 
 class SentenceEncoder:
-    """Texts to sentence vectors: an encoder, and the map that was fitted behind it.
+    """Texts to sentence vectors: an encoder, and what was fitted behind it.
 
     Made by `load` and by `fit`; never changed after that.
 
@@ -32,25 +35,32 @@ class SentenceEncoder:
     ----------
     encoder : Encoder
         Turns texts into vectors.
-    linear_map : LinearMap, optional
-        Applied to these; none for a bare encoder.
+    behind : Behind, optional
+        What follows the encoder; nothing for a bare one.
     fits : tuple of FitRecord, optional
-        What the map was fitted on.
-
-    Examples
-    --------
-    >>> import isosent
-    >>> encoder = isosent.load("wordllama")
-    >>> encoder.encode(["A man is riding a horse.", ""]).shape
-    (2, 256)
+        What that was fitted on.
+    calibration : Calibration, optional
+        What a cosine of this space means.
     """
 
-    def __init__(self, encoder: Encoder, linear_map: LinearMap | None = None, fits: tuple[FitRecord, ...] = ()) -> None:
-        if linear_map is not None:
-            _check.same_dim("SentenceEncoder", "encoder", encoder.dim, linear_map.dim)
+    def __init__(
+        self,
+        encoder: Encoder,
+        behind: Behind = NOTHING,
+        fits: tuple[FitRecord, ...] = (),
+        calibration: Calibration | None = None,
+    ) -> None:
+        if behind.linear_map is not None:
+            _check.same_dim("SentenceEncoder", "encoder", encoder.dim, behind.linear_map.dim)
         self._encoder = encoder
-        self._linear_map = linear_map
+        self._behind = behind
         self._fits = fits
+        self._calibration = calibration
+
+    @classmethod
+    def from_record(cls, encoder: Encoder, record: ModelRecord) -> SentenceEncoder:
+        """Put a model together from its opened encoder and what its folder holds."""
+        return cls(encoder, record.behind, record.fits, record.calibration)
 
     @property
     def encoder(self) -> Encoder:
@@ -60,7 +70,17 @@ class SentenceEncoder:
     @property
     def linear_map(self) -> LinearMap | None:
         """The map behind the encoder, of shape (encoder's dim, dim)."""
-        return self._linear_map
+        return self._behind.linear_map
+
+    @property
+    def query_map(self) -> LinearMap | None:
+        """The map of queries, where they have a mean of their own; the weight is that of `linear_map`."""
+        return self._behind.query_map
+
+    @property
+    def normalize(self) -> bool:
+        """Whether vectors are scaled to length 1 behind the map."""
+        return self._behind.normalize
 
     @property
     def fits(self) -> tuple[FitRecord, ...]:
@@ -68,9 +88,14 @@ class SentenceEncoder:
         return self._fits
 
     @property
+    def calibration(self) -> Calibration | None:
+        """What a cosine of this space means, where that was measured."""
+        return self._calibration
+
+    @property
     def dim(self) -> int:
         """Dimensions of the sentence vectors."""
-        return self._encoder.dim if self._linear_map is None else self._linear_map.n_components
+        return self._encoder.dim if self.linear_map is None else self.linear_map.n_components
 
     @cached_property
     def fingerprint(self) -> str:
@@ -87,50 +112,98 @@ class SentenceEncoder:
         Parameters
         ----------
         texts : sequence of str
-            Any number of texts, none included.
+            Any number of texts.
         progress : callable, optional
             Called with the number of texts finished since the last call.
 
         Returns
         -------
         ndarray of shape (n_texts, dim), float32
-            Row i belongs to text i. A text without a token that the encoder knows has no vector: its row is zero,
-            behind a map too.
+            Row i belongs to text i; that of a text without a token that the encoder knows is zero, behind a map too.
 
         Raises
         ------
         InputTypeError
-            If `texts` is a bare string (pass ``[text]``) or holds something that is not a string.
+            If `texts` is a bare string (pass ``[text]``), or something in it is no string.
 
         Warns
         -----
         TruncationWarning
             Once a call, with the number of texts that were cut at the encoder's maximum.
         """
-        return self.map_encoded(self._encoder.encode(texts, progress=progress))
+        return self.transform(self._encoder.encode(texts, progress=progress))
 
-    def map_encoded(self, encoded: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Apply this model's map to vectors that its bare encoder gave.
+    def encode_document(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Encode texts to be found; the same as `encode`."""
+        return self.encode(texts, progress=progress)
+
+    def encode_query(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Encode texts to search with: as `encode`, but with their own mean where there was one to fit on."""
+        return self.transform(self._encoder.encode(texts, progress=progress), queries=True)
+
+    def transform(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
+        """Take vectors that this model's bare encoder gave through what follows it.
 
         Parameters
         ----------
-        encoded : ndarray of shape (n_texts, encoder.dim), float32
-            What ``model.encoder.encode`` returned.
+        vectors : ndarray of shape (n_texts, encoder.dim), float
+            What ``model.encoder.encode`` returned, or what an encoder elsewhere did; zero rows stay zero.
+        queries : bool, default False
+            Whether they are those of queries.
 
         Returns
         -------
         ndarray of shape (n_texts, dim), float32
             What `encode` would have returned for the same texts.
         """
-        if self._linear_map is None:
-            return encoded
-        return map_known_rows(self._linear_map, encoded).astype(np.float32, copy=False)
+        return self._behind.apply(vectors, queries=queries)
+
+    def similarity(
+        self,
+        a: Sequence[str] | NDArray[np.floating],
+        b: Sequence[str] | NDArray[np.floating],
+        *,
+        calibrated: bool = False,
+    ) -> NDArray[np.float64]:
+        """Cosine of each of `a` with each of `b`, or what it means.
+
+        Parameters
+        ----------
+        a, b : sequence of str, or ndarray of shape (n, dim)
+            Texts, or vectors of this model.
+        calibrated : bool, default False
+            Whether cosines become what the model's calibration says.
+
+        Returns
+        -------
+        ndarray of shape (n_a, n_b), float64
+            Cosines in [-1, 1], 0 where either vector is zero; calibrated, in [0, 1].
+
+        Raises
+        ------
+        InputError
+            If the model holds no calibration, or the widths differ.
+        """
+        if calibrated and self._calibration is None:
+            raise InputError(
+                "similarity: the model must hold a calibration; it holds none. Make one: "
+                "model.with_calibration(Calibration.from_random_pairs(vectors))."
+            )
+        first, second = (v if isinstance(v, np.ndarray) else self.encode(v) for v in (a, b))
+        cosines = cosine_matrix(first, second)
+        return self._calibration(cosines) if calibrated and self._calibration else cosines
+
+    def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
+        """Return this model with another calibration."""
+        return SentenceEncoder(self._encoder, self._behind, self._fits, calibration)
 
     def fit(
         self,
         texts: Sequence[str],
         *,
-        transform: LinearTransform,
+        transform: LinearTransform | Literal["auto"],
+        queries: Sequence[str] | None = None,
+        encoded: NDArray[np.float32] | None = None,
         source: str = "texts in memory",
         progress: Progress | None = None,
     ) -> SentenceEncoder:
@@ -139,9 +212,15 @@ class SentenceEncoder:
         Parameters
         ----------
         texts : sequence of str
-            Texts like those to be compared later.
-        transform : LinearTransform
-            An unfitted transform such as ``Whitening(n_components=128)``; it is copied, not changed.
+            Texts like those to be compared later; the documents, where there are queries.
+        transform : LinearTransform or "auto"
+            An unfitted transform such as ``Whitening(n_components=128)``, which is copied, not changed; or "auto",
+            which chooses one, or none, see `choose_from_texts`.
+        queries : sequence of str, optional
+            Texts to search with. They get a mean of their own: `encode_query` shifts it onto that of the documents,
+            and the map is fitted on the scatter of both, each about its own mean.
+        encoded : ndarray of shape (n_texts, encoder.dim), float32, optional
+            What ``model.encoder.encode(texts)`` returned, if that was done before.
         source : str, optional
             Where the texts come from, for the record.
         progress : callable, optional
@@ -157,24 +236,53 @@ class SentenceEncoder:
         InputError
             If there is no text, none of them has a vector, or the transform refuses them.
         """
-        if isinstance(transform, str) or not hasattr(transform, "fit"):
-            raise InputTypeError(f"fit: transform must be an object such as Whitening(128); got {transform!r}.")
-        encoded = self._encoder.encode(_check.some_texts("fit", texts), progress=progress)
-        return self.fit_encoded(encoded, transform=transform, source=source)
+        check_transform(transform)
+        listed = _check.some_texts("fit", texts)
+        listed_queries = None if queries is None else _check.some_texts("fit", queries)
+        if encoded is None:
+            encoded = self._encoder.encode(listed, progress=progress)
+        known = _known(encoded)
+        radial = not isinstance(transform, str) and transform.uses_radial_moments
+        query_moments = None
+        if listed_queries is not None:
+            query_moments = Moments.from_rows(_known(self._encoder.encode(listed_queries, progress=progress)))
+        choice = None
+        if isinstance(transform, str):
+            choice = choose_from_texts(self.encode, listed, self.transform(encoded))
+        return self.fit_moments(
+            Moments.from_rows(known, radial=radial),
+            transform=transform,
+            query_moments=query_moments,
+            choice=choice,
+            n_zero_rows=len(encoded) - len(known),
+            source=source,
+        )
 
-    def fit_encoded(
-        self, encoded: NDArray[np.float32], *, transform: LinearTransform, source: str = "vectors in memory"
+    def fit_moments(
+        self,
+        moments: Moments,
+        *,
+        transform: LinearTransform | Literal["auto"],
+        query_moments: Moments | None = None,
+        choice: AutoChoice | None = None,
+        n_zero_rows: int = 0,
+        source: str = "moments in memory",
     ) -> SentenceEncoder:
-        """Fit a transform as `fit` does, on texts that were encoded before.
+        """Fit a transform as `fit` does, on the moments of vectors that this model's bare encoder gave.
 
         Parameters
         ----------
-        encoded : ndarray of shape (n_texts, encoder.dim), float32
-            What ``model.encoder.encode`` returned; zero rows are left out.
-        transform : LinearTransform
-            An unfitted transform; it is copied, not changed.
+        moments, query_moments : Moments
+            Of the vectors of texts, and of those of queries. Zero rows, which stand for "no vector", should not be
+            among them.
+        transform : LinearTransform or "auto"
+            As for `fit`; "auto" looks at the spectrum, unless `choice` says what was chosen.
+        choice : AutoChoice, optional
+            What "auto" chose before.
+        n_zero_rows : int, default 0
+            Zero rows left out, for the record.
         source : str, optional
-            Where the texts come from, for the record.
+            Where the vectors come from, for the record.
 
         Returns
         -------
@@ -184,29 +292,28 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If no text has a vector, or the transform refuses them.
+            If the transform refuses the moments, or this model ends with scaling to length 1.
         """
-        vectors = self.map_encoded(encoded)
-        known = vectors[known_rows(vectors)]
-        if not len(known):
-            raise InputError(
-                f"fit: texts must hold words that the encoder knows; got {len(vectors)} texts without any."
-            )
-        fitted = copy.deepcopy(transform).fit(known)
+        check_transform(transform)
+        if isinstance(transform, str):
+            choice = choice or choose_from_moments(self._behind.moments(moments))
+            chosen = choice.chosen.transform()
+        else:
+            chosen = copy.deepcopy(transform)
         record = FitRecord(
-            transform=type(transform).__name__.lower(),
-            parameters=settings_of(fitted),
-            n_texts=len(known),
-            n_zero_rows=len(vectors) - len(known),
+            transform="none" if chosen is None else transform_name(chosen),
+            parameters={} if chosen is None else settings_of(chosen),
+            n_texts=round(moments.weight),
+            n_zero_rows=n_zero_rows,
             source=source,
             fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            choice=None if choice is None else choice.to_json(),
         )
-        behind = fitted.linear_map_
-        folded = behind if self._linear_map is None else self._linear_map.then(behind)
-        return SentenceEncoder(self._encoder, folded, (*self._fits, record))
+        behind = self._behind.fitted(chosen, moments, query_moments)
+        return SentenceEncoder(self._encoder, behind, (*self._fits, record))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write a model folder: the encoder's reference and options, the map, and what it was fitted on.
+        """Write a model folder: all but the encoder, which is named by its reference and fingerprint.
 
         Parameters
         ----------
@@ -218,9 +325,6 @@ class SentenceEncoder:
         OutputError
             If the folder holds something else or cannot be written. An older model there is intact.
 
-        Notes
-        -----
-        The encoder itself is not copied; the folder holds its fingerprint, and opens with no other.
         """
         write_model(folder, self.record)
 
@@ -229,104 +333,18 @@ class SentenceEncoder:
         """What a model folder holds of this model."""
         encoder = self._encoder
         return ModelRecord(
-            encoder.reference, encoder.options, encoder.dim, encoder.fingerprint, self._linear_map, self._fits
+            encoder.reference,
+            encoder.options,
+            encoder.dim,
+            encoder.fingerprint,
+            self._behind,
+            self._fits,
+            self._calibration,
         )
 
 
-def load(
-    reference: str | os.PathLike[str] = DEFAULT_REFERENCE, *, options: Mapping[str, str] | None = None
-) -> SentenceEncoder:
-    """Open a model.
-
-    Parameters
-    ----------
-    reference : str or path-like, default "wordllama"
-        A path is a folder saved by isosent. A string is ``wordllama``, ``words:FILE[,FILE...]``, ``static:DIR``,
-        ``hf:ID-OR-DIR`` or a folder saved by isosent, with options behind a ``?``, as in
-        ``hf:DIR?layers=1,-1&pooling=mean``.
-    options : mapping of str to str, optional
-        Further options; they win over those in `reference`.
-
-    Returns
-    -------
-    SentenceEncoder
-        The model.
-
-    Raises
-    ------
-    ModelReferenceError
-        If the reference or an option is outside the grammar, which the message lists.
-    ModelFolderError
-        If a saved folder is damaged, or its encoder is no longer the one it was fitted on.
-    MissingExtraError
-        If ``hf:`` is asked for without the extra ``plm``.
-
-    Examples
-    --------
-    >>> load("wordllama")
-    <SentenceEncoder wordllama, 256 dimensions>
-    """
-    parsed = _parse(reference, options)
-    if parsed.scheme == "folder":
-        return _load_folder(parsed)
-    return SentenceEncoder(open_encoder(parsed))
-
-
-def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ModelRecord:
-    """Read what a model is; the encoder of a saved folder is not opened for that.
-
-    Parameters
-    ----------
-    reference : str or path-like
-        As for `load`.
-    options : mapping of str to str, optional
-        As for `load`.
-
-    Returns
-    -------
-    ModelRecord
-        What a folder of the model holds.
-
-    Raises
-    ------
-    InputError
-        As `load` does.
-    """
-    parsed = _parse(reference, options)
-    return (
-        read_model(unescape(parsed.location)) if parsed.scheme == "folder" else load(reference, options=options).record
-    )
-
-
-def _parse(reference: str | os.PathLike[str], options: Mapping[str, str] | None) -> Reference:
-    """A string is a reference, a path is a folder, whatever characters it has."""
-    if isinstance(reference, str):
-        return parse_reference(reference, options)
-    if not isinstance(reference, os.PathLike):
-        raise InputTypeError(f"load: reference must be a string or a path; got {type(reference).__name__}.")
-    return parse_reference(escape(str(Path(reference).absolute())), options)
-
-
-def _load_folder(parsed: Reference) -> SentenceEncoder:
-    folder = unescape(parsed.location)
-    record = read_model(folder)
-    located = parsed.options.get("encoder", record.reference)
-    try:
-        parsed_encoder = parse_reference(located, in_use=True)
-        if parsed_encoder.scheme != parse_reference(record.reference, in_use=True).scheme:
-            raise InputError(f"it is another kind of model than {record.reference}.")
-        if parsed_encoder.options:
-            raise InputError("it must be written without options; those of the folder hold.")
-        encoder = open_encoder(parse_reference(located, record.options, in_use=True))
-    except InputError as error:
-        raise ModelFolderError(
-            f"{folder}: its encoder, {located}, could not be opened: {error}\n"
-            "If it was moved, name it: FOLDER?encoder=REFERENCE, or --encoder REFERENCE."
-        ) from error
-    if encoder.fingerprint != record.encoder_fingerprint:
-        raise ModelFolderError(
-            f"{folder} was fitted on {record.reference} with the fingerprint "
-            f"{record.encoder_fingerprint[:16]}; {encoder.reference} now has {encoder.fingerprint[:16]}. "
-            "Vectors of one mean nothing in the other. Name the right encoder with ?encoder=REFERENCE, or fit again."
-        )
-    return SentenceEncoder(encoder, record.linear_map, record.fits)
+def _known(encoded: NDArray[np.float32]) -> NDArray[np.float32]:
+    known = encoded[known_rows(encoded)]
+    if not len(known):
+        raise InputError(f"fit: texts must hold words that the encoder knows; got {len(encoded)} texts without any.")
+    return known

@@ -17,15 +17,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load
 
+from isosent.behind import Behind
+from isosent.calibration import Calibration
 from isosent.encoders.reference import MODEL_FILE
 from isosent.errors import InputError, ModelFolderError, OutputError
 from isosent.files.atomic import check_parent, replacing
-from isosent.model_record import FitRecord, ModelRecord, map_bytes
-from isosent.numeric.linear_map import LinearMap
+from isosent.model_record import FitRecord, ModelRecord, map_bytes, maps_of_bytes
 
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
@@ -92,8 +91,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _write_files(folder: Path, record: ModelRecord) -> None:
     map_file = None
-    if record.linear_map is not None:
-        content = map_bytes(record.linear_map)
+    if content := map_bytes(record.behind):
         map_file = _map_name(content)
         with replacing(folder / map_file) as temporary:
             temporary.write_bytes(content)
@@ -108,6 +106,8 @@ def _write_files(folder: Path, record: ModelRecord) -> None:
             "fingerprint": record.encoder_fingerprint,
         },
         "linear_map": map_file,
+        "normalize": record.behind.normalize,
+        "calibration": None if record.calibration is None else record.calibration.to_json(),
         "fits": [asdict(fit) for fit in record.fits],
         "fingerprint": record.fingerprint,
     }
@@ -186,19 +186,20 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
     folder = Path(folder)
     document = _read_document(folder)
     encoder = _field(folder, document, "encoder", dict)
-    map_file = document.get("linear_map")
     record = ModelRecord(
         reference=_field(folder, encoder, "reference", str),
         options=_field(folder, encoder, "options", dict),
         encoder_dim=_field(folder, encoder, "dim", int),
         encoder_fingerprint=_field(folder, encoder, "fingerprint", str),
-        linear_map=None if map_file is None else _read_map(folder, str(map_file)),
+        behind=_read_behind(folder, document),
         fits=tuple(_read_fit(folder, fit) for fit in _field(folder, document, "fits", list)),
+        calibration=_read_calibration(folder, document.get("calibration")),
     )
-    if record.linear_map is not None and record.linear_map.dim != record.encoder_dim:
+    linear_map = record.behind.linear_map
+    if linear_map is not None and linear_map.dim != record.encoder_dim:
         raise ModelFolderError(
             f"{folder}: the map must take {record.encoder_dim} dimensions, those of the encoder; "
-            f"it takes {record.linear_map.dim}."
+            f"it takes {linear_map.dim}."
         )
     if record.fingerprint != _field(folder, document, "fingerprint", str):
         raise ModelFolderError(
@@ -239,13 +240,16 @@ def _read_fit(folder: Path, fit: Any) -> FitRecord:
         raise ModelFolderError(f"{folder / MODEL_FILE}: an entry of fits is malformed: {error}.") from None
 
 
-def _read_map(folder: Path, name: str) -> LinearMap:
+def _read_behind(folder: Path, document: Mapping[str, Any]) -> Behind:
+    normalize = _field(folder, document, "normalize", bool)
+    if document.get("linear_map") is None:
+        return Behind(normalize=normalize)
+    name = str(document["linear_map"])
     path = folder / name
     if path.parent != folder:
         raise ModelFolderError(f"{folder / MODEL_FILE}: linear_map must name a file in the folder; got {name!r}.")
     try:
-        tensors = load(path.read_bytes())
-        return LinearMap(tensors["weight"].astype(np.float64), tensors["bias"].astype(np.float64))
+        return maps_of_bytes(path.read_bytes(), normalize=normalize)
     except FileNotFoundError:
         raise ModelFolderError(f"{folder} must hold {name}; it is missing. Copy the whole folder.") from None
     except (SafetensorError, OSError) as error:
@@ -254,6 +258,13 @@ def _read_map(folder: Path, name: str) -> LinearMap:
         raise ModelFolderError(
             f"{path} must hold weight (dim, n_components) and bias (n_components,): {error}"
         ) from None
+
+
+def _read_calibration(folder: Path, document: Any) -> Calibration | None:
+    try:
+        return None if document is None else Calibration.from_json(document)
+    except (InputError, TypeError, AttributeError) as error:
+        raise ModelFolderError(f"{folder / MODEL_FILE}: calibration is malformed: {error}") from None
 
 
 def _map_name(content: bytes) -> str:

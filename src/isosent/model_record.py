@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
+from isosent.behind import Behind
+from isosent.calibration import Calibration
 from isosent.numeric.linear_map import LinearMap
 
 
@@ -31,6 +33,8 @@ class FitRecord:
         Where the texts came from.
     fitted_at : str
         Time, ISO 8601, UTC.
+    choice : mapping, optional
+        What "auto" weighed and why it chose, where it did.
     """
 
     transform: str
@@ -39,6 +43,7 @@ class FitRecord:
     n_zero_rows: int
     source: str
     fitted_at: str
+    choice: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +60,26 @@ class ModelRecord:
         Dimensions of the encoder's vectors.
     encoder_fingerprint : str
         Hash of all that the encoder's vectors depend on.
-    linear_map : LinearMap or None
-        The map behind the encoder.
+    behind : Behind
+        What follows the encoder.
     fits : tuple of FitRecord
-        What the map was fitted on, step by step.
+        What that was fitted on, step by step.
+    calibration : Calibration, optional
+        What a cosine of the space means.
     """
 
     reference: str
     options: Mapping[str, str]
     encoder_dim: int
     encoder_fingerprint: str
-    linear_map: LinearMap | None
-    fits: tuple[FitRecord, ...]
+    behind: Behind
+    fits: tuple[FitRecord, ...] = ()
+    calibration: Calibration | None = None
 
     @property
     def fingerprint(self) -> str:
         """Hash of the vector space: only vectors with the same one can be compared."""
-        return space_fingerprint(self.encoder_fingerprint, self.linear_map)
+        return space_fingerprint(self.encoder_fingerprint, self.behind)
 
     def facts(self) -> dict[str, Any]:
         """Return what a person or a result file wants to know, as plain values.
@@ -81,48 +89,86 @@ class ModelRecord:
         dict
             Reference, options, dimensions, fits and fingerprint.
         """
+        linear_map = self.behind.linear_map
         return {
             "reference": self.reference,
             "options": dict(self.options),
-            "dim": self.encoder_dim if self.linear_map is None else self.linear_map.n_components,
+            "dim": self.encoder_dim if linear_map is None else linear_map.n_components,
             "encoder_dim": self.encoder_dim,
+            "normalize": self.behind.normalize,
+            "separate_query_mean": self.behind.query_map is not None,
+            "calibration": None if self.calibration is None else self.calibration.kind,
             "fits": [asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,
         }
 
 
-def space_fingerprint(encoder_fingerprint: str, linear_map: LinearMap | None) -> str:
-    """Fingerprint of the space that an encoder and a map give.
+def space_fingerprint(encoder_fingerprint: str, behind: Behind) -> str:
+    """Fingerprint of the space that an encoder and what follows it give.
 
     Parameters
     ----------
     encoder_fingerprint : str
         Fingerprint of the encoder.
-    linear_map : LinearMap or None
+    behind : Behind
         What follows the encoder.
 
     Returns
     -------
     str
-        The encoder's own where there is no map.
+        The encoder's own where nothing follows.
     """
-    if linear_map is None:
+    if behind.linear_map is None and not behind.normalize:
         return encoder_fingerprint
-    return hashlib.sha256(encoder_fingerprint.encode() + map_bytes(linear_map)).hexdigest()
+    normalize = b"normalize" if behind.normalize else b""
+    return hashlib.sha256(encoder_fingerprint.encode() + map_bytes(behind) + normalize).hexdigest()
 
 
-def map_bytes(linear_map: LinearMap) -> bytes:
-    """A map in the format of safetensors.
+def map_bytes(behind: Behind) -> bytes:
+    """The maps behind an encoder in the format of safetensors.
 
     Parameters
     ----------
-    linear_map : LinearMap
-        The map.
+    behind : Behind
+        What follows the encoder.
 
     Returns
     -------
     bytes
-        ``weight`` and ``bias`` in float64.
+        ``weight`` and ``bias``, and ``query_bias`` where queries have their own; float64. Nothing without a map.
     """
-    arrays = {"weight": linear_map.weight, "bias": linear_map.bias}
+    if behind.linear_map is None:
+        return b""
+    arrays = {"weight": behind.linear_map.weight, "bias": behind.linear_map.bias}
+    if behind.query_map is not None:
+        arrays["query_bias"] = behind.query_map.bias
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+
+
+def maps_of_bytes(content: bytes, *, normalize: bool) -> Behind:
+    """The inverse of `map_bytes`.
+
+    Parameters
+    ----------
+    content : bytes
+        What `map_bytes` returned.
+    normalize : bool
+        Whether vectors are scaled to length 1 behind the map.
+
+    Returns
+    -------
+    Behind
+        What follows the encoder.
+
+    Raises
+    ------
+    SafetensorError
+        If the content is damaged.
+    KeyError, InputError
+        If an array is missing or has another shape.
+    """
+    tensors = {name: array.astype(np.float64) for name, array in load(content).items()}
+    linear_map = LinearMap(tensors["weight"], tensors["bias"])
+    query_bias = tensors.get("query_bias")
+    query_map = None if query_bias is None else LinearMap(linear_map.weight, query_bias)
+    return Behind(linear_map, query_map, normalize)

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -148,7 +149,8 @@ def test_fit_encode_and_info_agree(isosent_, here):
     assert facts["reference"] == f"words:{here / 'glove.txt'}"
     assert facts["options"] == {"lowercase": "true", "tokenizer": "wordpunct"}
     (record,) = facts["fits"]
-    assert (record["transform"], record["parameters"]) == ("whitening", {"n_components": 2, "strength": 0.5})
+    settings = isosent.Whitening(2, strength=0.5).get_params()
+    assert (record["transform"], record["parameters"]) == ("whitening", settings)
     assert (record["n_texts"], record["n_zero_rows"], record["source"]) == (4, 1, "texts.txt")
     metadata = pq.ParquetFile(here / "v.parquet").schema_arrow.metadata
     assert metadata[b"isosent.fingerprint"].decode() == facts["fingerprint"]
@@ -222,7 +224,9 @@ def test_evaluate_sts_names_what_a_model_was_fitted_on(isosent_, here, write_sts
     model = isosent.load().fit(isosent.demo_texts(), transform=isosent.Whitening(8), source="corpus.txt")
     model.save(here / "m")
     finished = isosent_("evaluate", "sts", "--data", "sts", "-m", "m")
-    assert "-> whitening(n_components=8, strength=1.0) fitted on corpus.txt\ndimensions: 8" in strip_lines(finished.out)
+    assert re.search(
+        r"-> whitening\(.*n_components=8.*\) fitted on corpus.txt\ndimensions: 8", strip_lines(finished.out)
+    )
 
 
 def test_evaluate_sts_prints_json_in_place_of_the_table(isosent_, here, write_stsb):
@@ -445,7 +449,7 @@ def test_an_unknown_task_is_refused(isosent_, here, write_stsb):
 
 def test_an_unknown_transform_is_refused(isosent_, here, write_stsb):
     write_stsb(here / "sts")
-    words = "transform must be one of whitening; got 'whiten'."
+    words = "l2_normalize; got 'whiten'."
     refuses(isosent_(*fit("--transform", "whiten")), words)
     refuses(isosent_("evaluate", "sts", "--data", "sts", "--transform", "whiten"), words)
 
@@ -453,8 +457,8 @@ def test_an_unknown_transform_is_refused(isosent_, here, write_stsb):
 @pytest.mark.parametrize("flag", [("--dims", "3"), ("--strength", "0.5"), ("--fit", "target")])
 def test_settings_of_a_transform_without_one_are_refused(isosent_, here, write_stsb, flag):
     write_stsb(here / "sts")
-    words = "--dims, --strength and --fit must come with --transform. Add --transform whitening."
-    refuses(isosent_("evaluate", "sts", "--data", "sts", *flag), words)
+    words = f"{flag[0]} must come with a transform", "Add --transform whitening."
+    refuses(isosent_("evaluate", "sts", "--data", "sts", *flag), *words)
 
 
 @pytest.mark.parametrize(
@@ -480,7 +484,7 @@ def test_a_folder_that_is_no_model_is_refused(isosent_, here):
 
 @pytest.mark.parametrize("output", ["v.txt", "v", "v.npz"])
 def test_another_output_ending_is_refused_before_anything_is_read(isosent_, output):
-    refuses(isosent_(*encode(texts="nowhere.txt", output=output)), f"{output} must end in .npy or .parquet; got ")
+    refuses(isosent_(*encode(texts="nowhere.txt", output=output)), f"{output} must end in .npy, .fvecs or .parquet")
 
 
 def test_a_missing_output_folder_is_refused(isosent_):

@@ -1,11 +1,43 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from isosent import Whitening
+from isosent import (
+    AllButTheTop,
+    CommonComponentRemoval,
+    L2Normalize,
+    MeanCentering,
+    MeanProjection,
+    PrincipalComponents,
+    Standardize,
+    Truncate,
+    Whitening,
+    chain,
+)
+
+ESTIMATORS = [
+    Whitening(),
+    Whitening(1, strength=0.5),
+    Whitening(method="zca", shrinkage=0.1, eps=0.01),
+    Whitening(method="zca_cor", shrinkage="ledoit_wolf"),
+    Whitening(method="pca_cor", center=False),
+    Whitening(0.9, method="cholesky"),
+    Whitening(method="zca", shrinkage="oas"),
+    Whitening("auto", strength="auto"),
+    PrincipalComponents(),
+    MeanCentering(),
+    MeanProjection(),
+    AllButTheTop(),
+    CommonComponentRemoval(),
+    Standardize(),
+    Truncate(),
+    L2Normalize(),
+    chain(MeanCentering(), Whitening(strength=0.5)),
+    chain(Standardize(), L2Normalize()),
+]
 
 
 @pytest.mark.filterwarnings("ignore::isosent.errors.RankWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@parametrize_with_checks([Whitening(), Whitening(1, strength=0.5)])
+@parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)

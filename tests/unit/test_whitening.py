@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 from isosent import InputError, Whitening
 from isosent.errors import RankWarning
-from isosent.numeric import moments
+from isosent.numeric import accumulation
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_merging_an_unfitted_one_is_refused(rows):
 @pytest.mark.parametrize("offset", [0, 30])
 @pytest.mark.parametrize(("dim", "rank", "n_rows"), [(8, 3, 500), (64, 20, 500), (64, 20, 30_000), (300, 40, 2_000)])
 def test_rank_deficient_rows_give_finite_vectors_of_the_true_rank(monkeypatch, dtype, offset, dim, rank, n_rows):
-    monkeypatch.setattr(moments, "_CHEAP_PRODUCTS", 1e7)
+    monkeypatch.setattr(accumulation, "_CHEAP_PRODUCTS", 1e7)
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(n_rows, rank)) @ rng.normal(size=(rank, dim)) + offset).astype(dtype)
     whitening = Whitening()
@@ -160,7 +160,7 @@ def test_equal_rows_are_refused(n_rows):
 
 @pytest.mark.parametrize("n_components", [0, -1, 7, 2.5, "3", True])
 def test_n_components_out_of_range_is_refused(rows, n_components):
-    with pytest.raises(InputError, match="n_components must"):
+    with pytest.raises(InputError, match="n_components .*must"):
         Whitening(n_components).fit(rows)
 
 
@@ -195,7 +195,7 @@ def test_a_changed_setting_counts_from_the_next_fit_on(rows):
 
 def test_a_clone_is_unfitted(rows):
     twin = clone(Whitening(3, strength=0.5).fit(rows))
-    assert twin.get_params() == {"n_components": 3, "strength": 0.5}
+    assert (twin.n_components, twin.strength) == (3, 0.5)
     with pytest.raises(NotFittedError):
         twin.transform(rows)
 

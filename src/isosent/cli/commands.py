@@ -8,14 +8,18 @@ from typing import Annotated
 import typer
 
 from isosent.cli.model_options import ModelChoice, with_model_flags
-from isosent.cli.printing import change_table, facts_table, print_demo
+from isosent.cli.printing import change_table, choice_table, facts_table, print_demo
 from isosent.cli.terminal import out, progress_bar
+from isosent.cli.transform_options import TransformChoice, with_transform_flags
+from isosent.cli.vectors import CheckpointFile, VectorFit, are_vectors, fit_on_vectors
 from isosent.demo.run import run_demo
+from isosent.errors import InputError
+from isosent.files.space import Space
 from isosent.files.texts import read_texts
 from isosent.files.vectors import check_vector_file, write_vectors
 from isosent.model_folder import check_model_folder
 from isosent.numeric.isotropy import describe_space
-from isosent.transforms.choice import make_transform
+from isosent.transforms.base import AUTO
 
 Texts = Annotated[
     str,
@@ -24,11 +28,19 @@ Texts = Annotated[
     ),
 ]
 Column = Annotated[str | None, typer.Option(metavar="NAME", help="Column that holds the texts of a table.")]
-TransformName = Annotated[str, typer.Option("--transform", metavar="NAME", help="Transform to fit: whitening.")]
-Dims = Annotated[int | None, typer.Option("--dims", metavar="K", help="Dimensions kept. [default: all]")]
-Strength = Annotated[
-    float | None,
-    typer.Option(metavar="G", help="0 only rotates (PCA), 1 whitens fully. [default: 1]", show_default=False),
+Inputs = Annotated[
+    list[str], typer.Argument(metavar="TEXTS|VECTORS...", help="Files of texts (- for standard input), or of vectors.")
+]
+InputColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Column of a table that holds the texts or the vectors.")
+]
+Queries = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Texts, or vectors, to search with, for a mean of their own."),
+]
+SpaceName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Vectors: what made them, as text-embedding-3-small, to tell spaces apart."),
 ]
 
 
@@ -53,49 +65,64 @@ def demo(
 def encode(
     texts: Texts,
     model: ModelChoice,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="File to write: .npy or .parquet.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="OUT", help="File to write: .npy, .fvecs or .parquet.")
+    ],
     column: Column = None,
 ) -> None:
     """Turn texts into vectors, row i for text i.
 
-    A .npy file holds the float32 array; a .parquet file holds the texts beside their vectors, and the fingerprint of
-    the vector space. The file appears when it is whole; an older one stays until then.
+    A .npy or .fvecs file holds the float32 vectors, a .parquet file the texts beside them. The fingerprint of the
+    vector space is in the metadata of the .parquet file; beside the others lies OUT.isosent.json with it. The file
+    appears when it is whole; an older one stays until then.
     """
     check_vector_file(output)
     listed = read_texts(texts, column=column)
     encoder = model.open()
     with progress_bar("encoding") as bar:
         vectors = encoder.encode(listed, progress=bar(len(listed)))
-    metadata = {"isosent.reference": encoder.encoder.reference, "isosent.fingerprint": encoder.fingerprint}
-    write_vectors(output, vectors, listed, metadata)
+    write_vectors(output, vectors, listed, Space(encoder.fingerprint, encoder.encoder.reference))
     n_zero_rows = int((~vectors.any(axis=1)).sum())
     out.print(f"{output}: {len(vectors)} x {vectors.shape[1]} {vectors.dtype}; texts without a vector: {n_zero_rows}")
 
 
 @with_model_flags()
+@with_transform_flags("whitening")
 def fit(
-    texts: Texts,
+    inputs: Inputs,
     model: ModelChoice,
+    transform: TransformChoice,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Model folder to write.")],
-    column: Column = None,
-    transform: TransformName = "whitening",
-    dims: Dims = None,
-    strength: Strength = None,
+    column: InputColumn = None,
+    queries: Queries = None,
+    space: SpaceName = None,
+    checkpoint: CheckpointFile = None,
 ) -> None:
-    """Fit a transform on texts, without labels, and save the model.
+    """Fit a transform on texts or vectors, without labels, and save the model.
+
+    Vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet) and moments (see "isosent moments") may come from anywhere;
+    the model then takes vectors with "isosent transform". With -m, they come from the encoder of that model.
 
     Fit on texts like those you will compare, more of them than dimensions. Whitening often hurts encoders that were
-    trained on pairs (sentence-transformers models): compare with "isosent evaluate sts" before you ship.
+    trained on pairs (sentence-transformers models): "isosent inspect" and --transform auto tell, without labels.
     """
     check_model_folder(output)
-    listed = read_texts(texts, column=column)
+    if are_vectors(inputs, column):
+        fit_on_vectors(VectorFit(inputs, output, column, queries, space, checkpoint), model, transform)
+        return
+    if space is not None or checkpoint is not None:
+        raise InputError(f"--space and --checkpoint go with vectors; {', '.join(inputs)} holds texts. Leave them out.")
+    listed = [text for path in inputs for text in read_texts(path, column=column)]
+    listed_queries = None if queries is None else read_texts(queries)
     before = model.open()
-    chosen = make_transform(transform, dim=before.dim, n_components=dims, strength=strength)
+    chosen = transform.make(before.dim) or AUTO
     with progress_bar("encoding") as bar:
         encoded = before.encoder.encode(listed, progress=bar(len(listed)))
-    after = before.fit_encoded(encoded, transform=chosen, source=texts)
+    after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=", ".join(inputs))
     after.save(output)
-    out.print(change_table(describe_space(before.map_encoded(encoded)), describe_space(after.map_encoded(encoded))))
+    if after.fits[-1].choice:
+        out.print(choice_table(after.fits[-1].choice))
+    out.print(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
     record = after.fits[-1]
     out.print(f"{output}: texts fitted on: {record.n_texts}; left out for want of a vector: {record.n_zero_rows}")
     if len(after.fits) > 1:

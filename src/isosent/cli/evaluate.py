@@ -6,30 +6,28 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli.commands import Dims, Strength
 from isosent.cli.model_options import ModelChoice, with_model_flags
 from isosent.cli.terminal import out, progress_bar
+from isosent.cli.transform_options import TransformChoice, with_transform_flags
 from isosent.errors import InputError
 from isosent.evaluation.report import sts_table, subset_table
 from isosent.evaluation.sts import TARGET, evaluate_sts
 from isosent.evaluation.sts_files import SICKR_PARTS, TASKS
 from isosent.files.atomic import check_destination, replacing
-from isosent.transforms.choice import make_transform
 
 app = typer.Typer(no_args_is_help=True, help="Measure a model against human judgement.")
 
 
 @app.command()
 @with_model_flags()
+@with_transform_flags(None)
 def sts(
     model: ModelChoice,
+    transform: TransformChoice,
     data: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the original STS files, anywhere below it.")],
     tasks: Annotated[
         str | None, typer.Option(metavar="NAMES", help=f"Some of {','.join(TASKS)}. [default: all that are found]")
     ] = None,
-    transform: Annotated[str | None, typer.Option(metavar="NAME", help="Transform to fit first: whitening.")] = None,
-    dims: Dims = None,
-    strength: Strength = None,
     fit: Annotated[
         str | None,
         typer.Option(
@@ -52,14 +50,13 @@ def sts(
     pairs (Sentence-BERT, SimCSE, MTEB), "mean" the mean over subsets (WhiteningBERT), "wmean" the same weighted by
     pairs (BERT-whitening). Published scores of the same model stand beside the measured ones.
     """
-    if transform is None and (dims, strength, fit) != (None, None, None):
-        raise InputError("--dims, --strength and --fit must come with --transform. Add --transform whitening.")
+    if transform.names is None and fit is not None:
+        raise InputError("--fit must come with a transform to fit. Add --transform whitening.")
     to_standard_output = json_output == Path("-")
     if json_output is not None and not to_standard_output:
         check_destination(json_output)
-    opened, chosen = model.open(), None
-    if transform is not None:
-        chosen = make_transform(transform, dim=opened.dim, n_components=dims, strength=strength)
+    opened = model.open()
+    chosen = transform.make(opened.dim)
     with progress_bar("encoding") as bar:
         result = evaluate_sts(
             opened,

@@ -1,15 +1,16 @@
 """``-m`` and one flag for every option of a model reference, generated from the grammar."""
 
-import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
+from isosent.cli.flags import flag, with_flags
 from isosent.encoders.reference import DEFAULT_REFERENCE, OPTIONS
-from isosent.model import SentenceEncoder, load, read_record
+from isosent.loading import load, read_record
+from isosent.model import SentenceEncoder
 from isosent.model_record import ModelRecord
 
 _PANEL = "Model"
@@ -25,10 +26,13 @@ class ModelChoice:
         Model reference.
     options : dict of str to str
         What the flags say.
+    is_named : bool
+        Whether the command line says anything of it.
     """
 
     reference: str
     options: dict[str, str]
+    is_named: bool
 
     def open(self) -> SentenceEncoder:
         """Open the model.
@@ -65,35 +69,22 @@ def with_model_flags(*, argument: bool = False) -> Callable[[Callable[..., None]
         A decorator for a command with a parameter ``model`` of type ModelChoice.
     """
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command)
-        own = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for name, parameter in signature.parameters.items()
-            if name != "model"
-        ]
-        parameters = [_reference(argument), *own] if argument else [*own, _reference(argument)]
-        parameters += [_flag(name) for name in OPTIONS]
+    def build(values: Mapping[str, Any]) -> ModelChoice:
+        flags = {name: _written(values[name]) for name in OPTIONS if values[name] is not None}
+        reference = DEFAULT_REFERENCE if values["model"] is None else values["model"]
+        return ModelChoice(reference, flags, is_named=values["model"] is not None or bool(flags))
 
-        @functools.wraps(command)
-        def wrapped(**values: Any) -> None:
-            reference = values.pop("model")
-            flags = {name: values.pop(name) for name in OPTIONS}
-            options = {name: _written(value) for name, value in flags.items() if value is not None}
-            command(model=ModelChoice(reference, options), **values)
-
-        wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return wrapped
-
-    return decorate
+    return with_flags("model", [_reference(argument), *map(_flag, OPTIONS)], build, first=argument)
 
 
 def _reference(argument: bool) -> inspect.Parameter:
-    help_text = "Model reference: wordllama, words:FILE, static:DIR, hf:ID-OR-DIR or a saved folder."
+    help_text = (
+        "Model reference: wordllama, words:FILE, static:DIR, hf:ID-OR-DIR or a saved folder. "
+        f"[default: {DEFAULT_REFERENCE}]"
+    )
     option = typer.Option("--model", "-m", metavar="REFERENCE", help=help_text)
     kind = typer.Argument(help=help_text) if argument else option
-    return _parameter("model", Annotated[str, kind], DEFAULT_REFERENCE)
+    return flag("model", Annotated[str | None, kind])
 
 
 def _flag(name: str) -> inspect.Parameter:
@@ -102,11 +93,7 @@ def _flag(name: str) -> inspect.Parameter:
     names = f"--{dashed}/--no-{dashed}" if is_switch else f"--{dashed}"
     metavar = None if is_switch else option.values.upper() if option.values.isalpha() else option.values
     info = typer.Option(names, help=option.summary, metavar=metavar, show_default=False, rich_help_panel=_PANEL)
-    return _parameter(name, Annotated[(bool if is_switch else str) | None, info], None)
-
-
-def _parameter(name: str, annotation: Any, default: str | None) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return flag(name, Annotated[(bool if is_switch else str) | None, info], None)
 
 
 def _written(value: str | bool) -> str:

@@ -36,6 +36,25 @@ def change_table(before: SpaceReport, after: SpaceReport) -> Table:
     return table
 
 
+def choice_table(choice: Mapping[str, Any]) -> Table:
+    """Lay out what "auto" weighed, what it chose, and why.
+
+    Parameters
+    ----------
+    choice : mapping
+        What `AutoChoice.to_json` gives.
+
+    Returns
+    -------
+    Table
+        One row a candidate.
+    """
+    table = Table("candidate", "score", caption=f"auto chose {choice['chosen']}: {choice['reason']}")
+    for candidate in choice["candidates"]:
+        table.add_row(candidate["candidate"], f"{candidate['score']:.4f}")
+    return table
+
+
 def facts_table(facts: Mapping[str, Any]) -> Table:
     """Lay out what a model is.
 

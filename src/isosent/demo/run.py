@@ -12,7 +12,7 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.model import load
+from isosent.loading import load
 from isosent.numeric.isotropy import SpaceReport, describe_space
 from isosent.numeric.similarity import nearest_rows
 from isosent.transforms.choice import make_transform
@@ -126,11 +126,11 @@ def run_demo(folder: str | os.PathLike[str]) -> DemoReport:
     encoder = load()
     model = encoder.fit(
         texts,
-        transform=make_transform("whitening", dim=encoder.dim, n_components=DEMO_COMPONENTS, strength=DEMO_STRENGTH),
+        transform=make_transform("whitening", settings={"n_components": DEMO_COMPONENTS, "strength": DEMO_STRENGTH}),
         source="the sample of the demo",
     )
     model.save(folder)
-    full_strength = make_transform("whitening", dim=encoder.dim, n_components=DEMO_COMPONENTS)
+    full_strength = make_transform("whitening", settings={"n_components": DEMO_COMPONENTS})
     at_full_strength = encoder.fit(texts, transform=full_strength).encode(texts)
     vectors = model.encode(texts)
     reloaded = load(folder).encode(texts)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.metrics import pearson, spearman
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import LinearTransform, known_rows, settings_of
+from isosent.transforms.base import LinearTransform, known_rows, settings_of, transform_name
 
 TARGET = "target"
 METRICS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float]] = {
@@ -113,7 +113,7 @@ def evaluate_sts(
     folder: str | os.PathLike[str],
     *,
     tasks: Sequence[str] | None = None,
-    transform: LinearTransform | None = None,
+    transform: LinearTransform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     sickr: str = "full",
     progress: Callable[[int], Progress] | None = None,
@@ -128,7 +128,7 @@ def evaluate_sts(
         Where the original files lie, see `read_sts`.
     tasks : sequence of str, optional
         Among STS12 ... STS16, STSB, SICKR; all that are found where left out.
-    transform : LinearTransform, optional
+    transform : LinearTransform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform is fitted on: all sentences of the task under evaluation, without its scores, or the texts of
@@ -169,7 +169,8 @@ def evaluate_sts(
     results = {}
     for task in found:
         if transform is not None and on_target:
-            fitted = model.fit_encoded(encoded(task.target_texts), transform=transform, source=TARGET)
+            targets = task.target_texts
+            fitted = model.fit(targets, transform=transform, encoded=encoded(targets), source=TARGET)
         results[task.name] = _score_task(task, fitted, encoded)
     return STSResult(
         model=model.record.facts(),
@@ -205,7 +206,7 @@ def _score_task(
 ) -> STSTaskResult:
     cosines, n_zero_rows = [], 0
     for subset in task.subsets:
-        first, second = (model.map_encoded(encoded(texts)) for texts in (subset.first, subset.second))
+        first, second = (model.transform(encoded(texts)) for texts in (subset.first, subset.second))
         scores = pairwise_cosine(first, second)
         # rounding must not make a ranking of cosines that are all the same
         cosines.append(scores if np.ptp(scores) > _ROUNDING else np.full_like(scores, scores[0]))
@@ -240,12 +241,15 @@ def _aggregate(
 
 
 def _describe_protocol(
-    transform: LinearTransform | None, fit: str | os.PathLike[str], sickr: str, tasks: Sequence[STSTask]
+    transform: LinearTransform | Literal["auto"] | None,
+    fit: str | os.PathLike[str],
+    sickr: str,
+    tasks: Sequence[STSTask],
 ) -> dict[str, Any]:
     return {
         "similarity": "cosine",
-        "transform": None if transform is None else type(transform).__name__.lower(),
-        "parameters": {} if transform is None else settings_of(transform),
+        "transform": transform if transform is None or isinstance(transform, str) else transform_name(transform),
+        "parameters": {} if transform is None or isinstance(transform, str) else settings_of(transform),
         "fit": None if transform is None else str(fit),
         "sickr": sickr,
         "missing_subsets": {task.name: list(task.missing_subsets) for task in tasks if task.missing_subsets},

@@ -10,13 +10,49 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
 from isosent.errors import InputError
+from isosent.numeric.accumulation import accumulate
+from isosent.numeric.linear_map import LinearMap
 
-_BLOCK_BYTES = 16 << 20
-_BLOCK_ROWS = 8192
-_CHEAP_PRODUCTS = 2e10
-_SINGLE_PRECISION_FLOOR = 1e-6
-_POWER_STEPS = 8
-_SHIFT_ROWS = 256
+_RADIAL_ROWS = 8192
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RadialMoments:
+    r"""Third and fourth moment of the distance from the mean: what Ledoit-Wolf shrinkage needs beside the scatter.
+
+    Parameters
+    ----------
+    third : ndarray of shape (dim,), float64
+        :math:`\sum_i w_i \lVert y_i \rVert^2 y_i` with :math:`y_i = x_i - \mu`.
+    fourth : float
+        :math:`\sum_i w_i \lVert y_i \rVert^4`.
+    """
+
+    third: NDArray[np.float64]
+    fourth: float
+
+    def moved(self, step: NDArray[np.float64], weight: float, scatter: NDArray[np.float64]) -> RadialMoments:
+        r"""Return the moments about another point.
+
+        Parameters
+        ----------
+        step : ndarray of shape (dim,), float64
+            :math:`\delta`, from the mean to that point.
+        weight : float
+            Weight of the rows.
+        scatter : ndarray of shape (dim, dim), float64
+            Their scatter about the mean.
+
+        Returns
+        -------
+        RadialMoments
+            With :math:`y - \delta` in the place of :math:`y`, expanded; the sum of all :math:`w_i y_i` is zero.
+        """
+        spread, along, squared = np.trace(scatter), scatter @ step, step @ step
+        return RadialMoments(
+            self.third - spread * step - 2 * along - weight * squared * step,
+            float(self.fourth - 4 * self.third @ step + 4 * step @ along + 2 * squared * spread + weight * squared**2),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -31,6 +67,11 @@ class Moments:
         :math:`\mu = \frac{1}{w} \sum_i w_i x_i`.
     scatter : ndarray of shape (dim, dim), float64
         Scatter about the mean, :math:`S = \sum_i w_i (x_i - \mu)(x_i - \mu)^\top`.
+    rounding : ndarray of shape (dim,), float64, optional
+        What the rounding of the dtype that the rows came in can have added to the scatter of each dimension,
+        :math:`\sum_i w_i \varepsilon^2 x_i^2`; zeros where left out.
+    radial : RadialMoments, optional
+        Kept only where it was asked for.
 
     Raises
     ------
@@ -62,6 +103,8 @@ class Moments:
     weight: float
     mean: NDArray[np.float64]
     scatter: NDArray[np.float64]
+    rounding: NDArray[np.float64] | None = None
+    radial: RadialMoments | None = None
 
     def __post_init__(self) -> None:
         if self.mean.ndim != 1 or self.scatter.shape != (self.mean.size, self.mean.size):
@@ -85,12 +128,14 @@ class Moments:
         Returns
         -------
         Moments
-            Weight 0, mean and scatter of zeros.
+            Weight 0, all else zeros.
         """
-        return cls(0.0, np.zeros(dim), np.zeros((dim, dim)))
+        return cls(0.0, np.zeros(dim), np.zeros((dim, dim)), np.zeros(dim), RadialMoments(np.zeros(dim), 0.0))
 
     @classmethod
-    def from_rows(cls, rows: ArrayLike, weights: ArrayLike | None = None) -> Moments:
+    def from_rows(
+        cls, rows: ArrayLike, weights: ArrayLike | None = None, *, radial: bool = False, eps: float | None = None
+    ) -> Moments:
         r"""Take the moments of rows in one pass over blocks.
 
         Parameters
@@ -99,6 +144,10 @@ class Moments:
             One vector a row; zero rows are allowed. A memory map is read block by block.
         weights : array_like of shape (n_rows,), optional
             Weight of each row, >= 0; 1 for every row where left out.
+        radial : bool, default False
+            Whether the radial moments are taken too, which costs a second pass.
+        eps : float, optional
+            Relative rounding of the values; that of the dtype where left out.
 
         Returns
         -------
@@ -131,21 +180,16 @@ class Moments:
             array, row_weights = array[row_weights > 0], row_weights[row_weights > 0]
         if not len(array):
             return cls.empty(array.shape[1])
-        single = np.result_type(array.dtype, np.float32) == np.float32
-        if single and len(array) * float(array.shape[1]) ** 2 > _CHEAP_PRODUCTS:
-            for n_rows in (_BLOCK_ROWS, len(array)):  # the first block tells most cases
-                some_weights = None if row_weights is None else row_weights[:n_rows]
-                moments = _accumulate(array[:n_rows], some_weights, np.float32)
-                if not _resolved_in_single_precision(moments.scatter):
-                    break
-            else:
-                return moments
-        moments = _accumulate(array, row_weights, np.float64)
-        if not np.isfinite(moments.scatter).all():
-            raise InputError(
-                f"{where}: rows must have squares within float64; got values of about {np.abs(array).max()}."
-            )
-        return moments
+        weight, mean, scatter = accumulate(array, row_weights)
+        if eps is None:
+            eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
+        return cls(
+            weight,
+            mean,
+            scatter,
+            eps**2 * (weight * mean**2 + scatter.diagonal()),
+            _radial_moments(array, row_weights, mean) if radial else None,
+        )
 
     @property
     def dim(self) -> int:
@@ -157,20 +201,17 @@ class Moments:
         """Covariance of shape (dim, dim), the scatter divided by the weight (1/N; zeros where there are no rows)."""
         return self.scatter / self.weight if self.weight else self.scatter
 
-    def rounding_variance(self, eps: float) -> NDArray[np.float64]:
-        r"""Variance that the rounding of the rows themselves can leave in each dimension.
+    @property
+    def second_moment(self) -> NDArray[np.float64]:
+        r"""Uncentred second moment of shape (dim, dim), the mean of :math:`x x^\top`."""
+        return self.covariance + np.outer(self.mean, self.mean)
 
-        Parameters
-        ----------
-        eps : float
-            Relative rounding of the dtype that the rows are stored in, such as ``np.finfo(np.float32).eps``.
-
-        Returns
-        -------
-        ndarray of shape (dim,), float64
-            :math:`\varepsilon^2 E[x_j^2]`: a large mean costs the digits behind it.
-        """
-        return eps**2 * (self.mean**2 + self.covariance.diagonal())
+    @property
+    def rounding_variance(self) -> NDArray[np.float64]:
+        """Variance of shape (dim,) that the rounding of the rows themselves can leave in each dimension."""
+        if self.rounding is None or not self.weight:
+            return np.zeros(self.dim)
+        return self.rounding / self.weight
 
     def __add__(self, other: Moments) -> Moments:
         """Return the moments of the union of both sets of rows."""
@@ -181,87 +222,67 @@ class Moments:
         if weight == 0:
             return self
         gap = other.mean - self.mean
+        mean = self.mean + gap * (other.weight / weight)
         return Moments(
             weight,
-            self.mean + gap * (other.weight / weight),
+            mean,
             self.scatter + other.scatter + np.outer(gap, gap * (self.weight * (other.weight / weight))),
+            self.weight * self.rounding_variance + other.weight * other.rounding_variance,
+            _sum_about(mean, self, other),
         )
 
     def __radd__(self, other: object) -> Moments:
         """Let the built-in `sum` start from 0."""
         return self if other == 0 else NotImplemented
 
+    def mapped(self, linear_map: LinearMap) -> Moments:
+        r"""Return the moments that the mapped rows have.
 
-def _accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, dtype: type[np.floating]) -> Moments:
-    """Moments of rows with the products taken in `dtype` and summed in float64."""
-    n_rows, dim = rows.shape
-    size = min(n_rows, _BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * np.dtype(dtype).itemsize)))
-    buffer = np.empty((size, dim), dtype=dtype)
-    ones = np.ones(size, dtype=dtype)
-    scatter = np.zeros((dim, dim))
-    block_weights, block_means, residuals = [], [], []
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for start in range(0, n_rows, size):
-            part = slice(start, min(start + size, n_rows))
-            sample = slice(part.start, part.stop, max(1, (part.stop - part.start) // _SHIFT_ROWS))
-            sample_weights = None if weights is None else weights[sample]
-            shift = np.average(rows[sample].astype(np.float64), axis=0, weights=sample_weights).astype(dtype)
-            block = np.subtract(rows[part], shift, out=buffer[: part.stop - start], casting="same_kind")
-            if weights is None:
-                block_weight, residual = float(len(block)), ones[: len(block)] @ block
-            else:
-                block_weight = float(weights[part].sum())
-                residual = weights[part].astype(dtype) @ block
-                block *= np.sqrt(weights[part]).astype(dtype)[:, None]
-            if not np.isfinite(residual).all():
-                _check.finite_rows("Moments.from_rows", "rows", rows[part], start)
-            scatter += block.T @ block
-            if block_weight:
-                residuals.append(residual.astype(np.float64) / block_weight)
-                block_weights.append(block_weight)
-                block_means.append(shift + residuals[-1])
-        if not block_weights:
-            return Moments.empty(dim)
-        return _total(scatter, np.array(block_weights), np.array(block_means), np.array(residuals))
+        Parameters
+        ----------
+        linear_map : LinearMap
+            A map :math:`y = x W + b` of these rows.
+
+        Returns
+        -------
+        Moments
+            Mean :math:`\mu W + b` and scatter :math:`W^\top S W`; radial moments do not survive a map.
+
+        Raises
+        ------
+        InputError
+            If the map takes another width.
+        """
+        _check.same_dim("Moments.mapped", "map", linear_map.dim, self.dim)
+        weight = linear_map.weight
+        scatter = weight.T @ self.scatter @ weight
+        of_product = self.dim * np.finfo(np.float64).eps * np.linalg.norm(self.scatter)
+        rounding = (self.weight * self.rounding_variance + of_product) @ weight**2
+        return Moments(self.weight, linear_map.apply(self.mean[None])[0], (scatter + scatter.T) / 2, rounding)
 
 
-def _total(
-    scatter: NDArray[np.float64],
-    block_weights: NDArray[np.float64],
-    block_means: NDArray[np.float64],
-    residuals: NDArray[np.float64],
-) -> Moments:
-    """Scatter within the blocks, less what their shifts missed, plus the scatter of their means."""
-    weight = float(block_weights.sum())
-    mean = block_means[0] + (block_weights / weight) @ (block_means - block_means[0])
-    root = np.sqrt(block_weights)[:, None]
-    missed = root * residuals
-    between = root * (block_means - mean)
-    scatter -= missed.T @ missed
-    scatter += between.T @ between
-    return Moments(weight, mean, scatter)
+def _radial_moments(
+    rows: NDArray[Any], weights: NDArray[np.float64] | None, mean: NDArray[np.float64]
+) -> RadialMoments:
+    third, fourth = np.zeros(len(mean)), 0.0
+    for start in range(0, len(rows), _RADIAL_ROWS):
+        part = slice(start, start + _RADIAL_ROWS)
+        deviations = rows[part] - mean
+        squares = np.einsum("ij,ij->i", deviations, deviations)
+        weighted = squares if weights is None else weights[part] * squares
+        third += weighted @ deviations
+        fourth += float(weighted @ squares)
+    return RadialMoments(third, fourth)
 
 
-def _resolved_in_single_precision(scatter: NDArray[np.float64]) -> bool:
-    """Whether every eigenvalue is large enough, against the largest, to have survived products in float32."""
-    scale = _largest_eigenvalue(scatter)
-    if not (np.isfinite(scale) and scale > np.finfo(np.float32).tiny / _SINGLE_PRECISION_FLOOR):
-        return False
-    try:
-        np.linalg.cholesky(scatter / scale - _SINGLE_PRECISION_FLOOR * np.eye(len(scatter)))
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
-def _largest_eigenvalue(scatter: NDArray[np.float64]) -> float:
-    """A lower bound close to the largest eigenvalue, by power iteration from the column of the largest variance."""
-    vector, value = scatter[:, scatter.diagonal().argmax()], 0.0
-    for _ in range(_POWER_STEPS):
-        length = np.linalg.norm(vector)
-        if not (np.isfinite(length) and length > 0):
-            return float(length)
-        vector = vector / length
-        product = scatter @ vector
-        value, vector = float(vector @ product), product
-    return value
+def _sum_about(mean: NDArray[np.float64], *parts: Moments) -> RadialMoments | None:
+    """Radial moments of the union about its mean; None where a part that has rows has none."""
+    third, fourth = np.zeros(len(mean)), 0.0
+    for part in parts:
+        if not part.weight:
+            continue
+        if part.radial is None:
+            return None
+        moved = part.radial.moved(mean - part.mean, part.weight, part.scatter)
+        third, fourth = third + moved.third, fourth + moved.fourth
+    return RadialMoments(third, fourth)

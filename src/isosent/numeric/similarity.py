@@ -60,6 +60,37 @@ def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray
     return cosines
 
 
+def cosine_matrix(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Cosine of each row of `a` with each row of `b`.
+
+    Parameters
+    ----------
+    a : ndarray of shape (n_a, dim), float
+        Vectors.
+    b : ndarray of shape (n_b, dim), float
+        Vectors.
+
+    Returns
+    -------
+    ndarray of shape (n_a, n_b), float64
+        In [-1, 1] up to rounding; 0 where either row is zero.
+
+    Raises
+    ------
+    InputError
+        If the widths differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cosine_matrix(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0]]))
+    array([[1., 0.]])
+    """
+    _check.same_dim("cosine_matrix", "b", b.shape[1], a.shape[1])
+    cosines: NDArray[np.float64] = unit_rows(a.astype(np.float64)) @ unit_rows(b.astype(np.float64)).T
+    return cosines
+
+
 def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
     """The k nearest other rows of every row by cosine.
 

@@ -64,3 +64,29 @@ def spectrum(covariance: NDArray[np.float64], *, noise: NDArray[np.float64] | No
     kept = values > floor
     order = np.argsort(~kept, kind="stable")
     return Spectrum(values[order], (vectors * np.sign(largest_entry))[:, order], int(kept.sum()))
+
+
+def inverse_deviations(variances: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One over the standard deviation of each dimension, and 1 where a dimension is constant up to noise.
+
+    Parameters
+    ----------
+    variances : ndarray of shape (dim,), float64
+        Variance of each dimension.
+    noise : ndarray of shape (dim,), float64
+        Variance that each has from rounding, see `Moments.rounding_variance`.
+
+    Returns
+    -------
+    ndarray of shape (dim,), float64
+        Factors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> inverse_deviations(np.array([4.0, 0.0]), np.zeros(2))
+    array([0.5, 1. ])
+    """
+    floor = np.maximum(noise, len(variances) * np.finfo(np.float64).eps * variances.max())
+    varies = variances > floor
+    return np.where(varies, 1 / np.sqrt(np.where(varies, variances, 1.0)), 1.0)

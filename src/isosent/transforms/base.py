@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+import re
+from typing import Any, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.errors import InputTypeError
 from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
+
+AUTO: Final = "auto"
 
 
 class LinearTransform(Protocol):
-    """The contract of every linear transform."""
+    """The contract of every transform: fitted without labels, from vectors or from their moments alone."""
 
     @property
     def linear_map_(self) -> LinearMap:
         """The fitted map."""
         ...
 
+    @property
+    def normalize_(self) -> bool:
+        """Whether rows are scaled to length 1 behind the map."""
+        ...
+
+    @property
+    def uses_radial_moments(self) -> bool:
+        """Whether `fit_moments` needs moments with their radial part."""
+        ...
+
     def fit(self, X: NDArray[np.floating]) -> Self:
         """Fit on vectors of shape (n_rows, dim)."""
         ...
 
-    def get_params(self) -> dict[str, object]:
+    def fit_moments(self, moments: Moments) -> Self:
+        """Fit on the moments of vectors."""
+        ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings, by name."""
         ...
 
@@ -43,7 +62,40 @@ def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     return np.asarray(vectors.any(axis=1), dtype=np.bool_)
 
 
-def settings_of(transform: LinearTransform) -> dict[str, object]:
+def check_transform(transform: object) -> None:
+    """Refuse what is neither a transform nor "auto".
+
+    Parameters
+    ----------
+    transform : object
+        What was given.
+
+    Raises
+    ------
+    InputTypeError
+        If it is neither.
+    """
+    if not hasattr(transform, "fit_moments") and not (isinstance(transform, str) and transform == AUTO):
+        raise InputTypeError(f'fit: transform must be an object such as Whitening(128), or "auto"; got {transform!r}.')
+
+
+def transform_name(transform: object) -> str:
+    """Name of a transform in snake case, as the command line writes it.
+
+    Parameters
+    ----------
+    transform : object
+        A transform.
+
+    Returns
+    -------
+    str
+        Such as ``all_but_the_top``.
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(transform).__name__).lower()
+
+
+def settings_of(transform: LinearTransform) -> dict[str, Any]:
     """The settings of a transform as plain values that JSON can hold.
 
     Parameters
@@ -54,27 +106,9 @@ def settings_of(transform: LinearTransform) -> dict[str, object]:
     Returns
     -------
     dict
-        Name and value of each setting.
+        Name and value of each setting; for a chain, the list of its steps.
     """
-    settings = transform.get_params().items()
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings}
-
-
-def map_known_rows(linear_map: LinearMap, vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Apply a map, leaving the rows of texts without a vector zero.
-
-    Parameters
-    ----------
-    linear_map : LinearMap
-        The map.
-    vectors : ndarray of shape (n_texts, dim), float
-        Sentence vectors; a zero row has no direction, and the bias of the map must not give it one.
-
-    Returns
-    -------
-    ndarray of shape (n_texts, n_components)
-        Mapped vectors.
-    """
-    mapped = linear_map.apply(vectors)
-    mapped[~known_rows(vectors)] = 0
-    return mapped
+    settings = transform.get_params(deep=False)
+    if "steps" in settings:
+        return {"steps": [{"transform": transform_name(step)} | settings_of(step) for _, step in settings["steps"]]}
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}

@@ -1,29 +1,66 @@
 """Transforms by name; a module is imported when its transform is asked for, because scikit-learn takes its time."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from isosent import _check
 from isosent.errors import InputError
 from isosent.transforms.base import LinearTransform
 
-TRANSFORMS = {"whitening": ("isosent.transforms.whitening", "Whitening")}
+
+@dataclass(frozen=True, slots=True)
+class TransformKind:
+    """Where a transform lives and what can be set.
+
+    Parameters
+    ----------
+    module, class_name : str
+        Where it lives.
+    settings : tuple of str
+        Names of its settings.
+    summary : str
+        What it does.
+    """
+
+    module: str
+    class_name: str
+    settings: tuple[str, ...]
+    summary: str
 
 
-def make_transform(
-    name: str, *, dim: int, n_components: int | None = None, strength: float | None = None
-) -> LinearTransform:
+_WHITENING = "isosent.transforms.whitening"
+_COMPONENTS = "isosent.transforms.components"
+_SHAPES = ("n_components", "method", "strength", "shrinkage", "eps")
+TRANSFORMS = {
+    "whitening": TransformKind(_WHITENING, "Whitening", _SHAPES, "centre, rotate, even out variances"),
+    "principal_components": TransformKind(_WHITENING, "PrincipalComponents", ("n_components",), "centre and rotate"),
+    "mean_centering": TransformKind(_COMPONENTS, "MeanCentering", (), "subtract the mean"),
+    "mean_projection": TransformKind(_COMPONENTS, "MeanProjection", (), "remove the component along the mean"),
+    "all_but_the_top": TransformKind(
+        _COMPONENTS, "AllButTheTop", ("n_components",), "subtract the mean, remove the top components"
+    ),
+    "common_component_removal": TransformKind(
+        _COMPONENTS, "CommonComponentRemoval", ("n_components",), "remove the top components, uncentred (SIF)"
+    ),
+    "standardize": TransformKind(_COMPONENTS, "Standardize", (), "centre and scale each dimension"),
+    "truncate": TransformKind(_COMPONENTS, "Truncate", ("n_components",), "keep the first dimensions"),
+    "l2_normalize": TransformKind("isosent.transforms.chain", "L2Normalize", (), "scale to length 1; the last one"),
+}
+
+
+def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
     """Make an unfitted transform.
 
     Parameters
     ----------
-    name : str
-        A key of `TRANSFORMS`.
-    dim : int
-        Dimensions of the vectors that it will be fitted on.
-    n_components : int, optional
-        Dimensions kept; all where left out.
-    strength : float, optional
-        How far variances are evened out, in [0, 1]; the transform's default where left out.
+    names : str
+        A key of `TRANSFORMS`, or several with commas between them: a chain.
+    dim : int, optional
+        Dimensions of the vectors that it will be fitted on; with them, settings are checked at once.
+    settings : mapping of str to object, optional
+        Settings; each goes to the last transform that has one of that name.
 
     Returns
     -------
@@ -33,13 +70,27 @@ def make_transform(
     Raises
     ------
     InputError
-        If there is no transform of that name, or a setting is out of range: said before any text is encoded.
+        If there is no transform of that name, or a setting is out of range or belongs to none of them: said before any
+        text is encoded.
     """
-    if name not in TRANSFORMS:
-        raise InputError(f"transform must be one of {', '.join(TRANSFORMS)}; got {name!r}.")
-    _check.component_count(name, n_components, dim)
-    _check.fraction(name, "strength", 1.0 if strength is None else strength)
-    module, class_name = TRANSFORMS[name]
-    settings = {"n_components": n_components} | ({} if strength is None else {"strength": strength})
-    transform: LinearTransform = getattr(import_module(module), class_name)(**settings)
+    kinds = [_kind(name.strip()) for name in names.split(",")]
+    given: list[dict[str, Any]] = [{} for _ in kinds]
+    for setting, value in (settings or {}).items():
+        takers = [position for position, kind in enumerate(kinds) if setting in kind.settings]
+        if not takers:
+            raise InputError(f"{names} has no setting {setting}; leave it out or choose another transform.")
+        given[takers[-1]][setting] = value
+    steps = [
+        getattr(import_module(kind.module), kind.class_name)(**own) for kind, own in zip(kinds, given, strict=True)
+    ]
+    is_plain = len(steps) == 1 and kinds[0].class_name != "L2Normalize"
+    made = steps[0] if is_plain else import_module("isosent.transforms.chain").chain(*steps)
+    if dim is not None:
+        made._check_settings(dim)
+    transform: LinearTransform = made
     return transform
+
+
+def _kind(name: str) -> TransformKind:
+    _check.one_of("fit", "transform", name, tuple(TRANSFORMS))
+    return TRANSFORMS[name]

@@ -1,0 +1,135 @@
+"""What follows an encoder: a map for documents, one for queries, and whether lengths are evened out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.errors import InputError
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import unit_rows
+from isosent.transforms.base import LinearTransform, known_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Behind:
+    """What follows an encoder.
+
+    Parameters
+    ----------
+    linear_map : LinearMap, optional
+        Applied to the encoder's vectors; None leaves them as they are.
+    query_map : LinearMap, optional
+        Applied to those of queries; None where they go through `linear_map`. It differs in the bias only.
+    normalize : bool, default False
+        Whether vectors are scaled to length 1 after that.
+    """
+
+    linear_map: LinearMap | None = None
+    query_map: LinearMap | None = None
+    normalize: bool = False
+
+    def apply(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
+        """Take the encoder's vectors through it.
+
+        Parameters
+        ----------
+        vectors : ndarray of shape (n_texts, encoder's dim), float
+            Vectors; zero rows stay zero.
+        queries : bool, default False
+            Whether they are those of queries.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            Vectors of the model's space.
+        """
+        linear_map = self._map_of(queries)
+        mapped = vectors if linear_map is None else linear_map.apply(vectors)
+        if linear_map is not None:
+            mapped[~known_rows(vectors)] = 0
+        if self.normalize:
+            mapped = unit_rows(mapped)
+        return mapped.astype(np.float32, copy=False)
+
+    def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
+        """Moments that vectors have behind the map.
+
+        Parameters
+        ----------
+        moments : Moments
+            Of the encoder's vectors.
+        queries : bool, default False
+            Whether they are those of queries.
+
+        Returns
+        -------
+        Moments
+            Behind the map.
+
+        Raises
+        ------
+        InputError
+            If lengths are evened out, which no linear map can follow.
+        """
+        if self.normalize:
+            raise InputError(
+                "fit: the model must not end with scaling to length 1, because nothing folds behind that; it does. "
+                "Fit behind its encoder."
+            )
+        linear_map = self._map_of(queries)
+        return moments if linear_map is None else moments.mapped(linear_map)
+
+    def fitted(
+        self, transform: LinearTransform | None, moments: Moments, query_moments: Moments | None = None
+    ) -> Behind:
+        r"""Fit a transform behind it.
+
+        Parameters
+        ----------
+        transform : LinearTransform or None
+            Unfitted; it holds the fit after that. None changes nothing.
+        moments : Moments
+            Of the encoder's vectors.
+        query_moments : Moments, optional
+            Of the encoder's vectors of queries.
+
+        Returns
+        -------
+        Behind
+            This and the transform, folded.
+
+        Raises
+        ------
+        InputError
+            If the transform refuses the moments, or this ends with scaling to length 1.
+
+        Notes
+        -----
+        With queries, the transform is fitted on the scatter of both, each about its own mean, and on the mean of the
+        documents; queries are shifted by :math:`\mu_d - \mu_q` ahead of the same map, so that the two means fall
+        together.
+        """
+        documents = self.moments(moments)
+        if transform is None:
+            return self
+        if query_moments is None:
+            new = transform.fit_moments(documents).linear_map_
+            query_map = None if self.query_map is None else self.query_map.then(new)
+        else:
+            queries = self.moments(query_moments, queries=True)
+            new = transform.fit_moments(documents + replace(queries, mean=documents.mean)).linear_map_
+            shifted = LinearMap(new.weight, new.bias + (documents.mean - queries.mean) @ new.weight)
+            before = self._map_of(queries=True)
+            query_map = shifted if before is None else before.then(shifted)
+        linear_map = new if self.linear_map is None else self.linear_map.then(new)
+        return Behind(linear_map, query_map, transform.normalize_)
+
+    def _map_of(self, queries: bool) -> LinearMap | None:
+        return self.query_map if queries and self.query_map is not None else self.linear_map
+
+
+NOTHING = Behind()

@@ -1,0 +1,108 @@
+"""``--transform`` and the flags of its settings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import typer
+
+from isosent.cli.flags import flag, with_flags
+from isosent.errors import InputError
+from isosent.transforms.base import AUTO, LinearTransform
+from isosent.transforms.choice import TRANSFORMS, make_transform
+
+_PANEL = "Transform"
+_NAMES = f"auto, or one or more, with commas between them, of {', '.join(TRANSFORMS)}."
+
+
+@dataclass(frozen=True, slots=True)
+class TransformChoice:
+    """The transform that the command line names.
+
+    Parameters
+    ----------
+    names : str or None
+        "auto", names of `TRANSFORMS` with commas between them, or None.
+    settings : dict of str to object
+        What the flags say.
+    """
+
+    names: str | None
+    settings: dict[str, Any]
+
+    def make(self, dim: int) -> LinearTransform | Literal["auto"] | None:
+        """Make the transform.
+
+        Parameters
+        ----------
+        dim : int
+            Dimensions of the vectors that it will be fitted on.
+
+        Returns
+        -------
+        LinearTransform or "auto" or None
+            What a model's `fit` takes; None where none was named.
+
+        Raises
+        ------
+        InputError
+            If a setting is out of range, or belongs to none of the transforms.
+        """
+        if self.names in (None, AUTO) and self.settings:
+            flags = ", ".join(f"--{_FLAG_OF[name]}" for name in self.settings)
+            raise InputError(f"{flags} must come with a transform to set. Add --transform whitening.")
+        if self.names == AUTO:
+            return AUTO
+        return None if self.names is None else make_transform(self.names, dim=dim, settings=self.settings)
+
+
+def with_transform_flags(default: str | None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command ``--transform`` and the flags of its settings in place of its parameter ``transform``.
+
+    Parameters
+    ----------
+    default : str or None
+        The transform where none is named.
+
+    Returns
+    -------
+    callable
+        A decorator for a command with a parameter ``transform`` of type TransformChoice.
+    """
+    flags = [_flag("transform", "NAMES", f"{_NAMES} [default: {default or 'none'}]", default), *_SETTINGS]
+    return with_flags("transform", flags, _build)
+
+
+def _flag(name: str, metavar: str, summary: str, default: str | None = None) -> Any:
+    option = typer.Option(f"--{name}", metavar=metavar, help=summary, show_default=False, rich_help_panel=_PANEL)
+    return flag(name, Annotated[str | None, option], default)
+
+
+_SETTINGS = [
+    _flag(
+        "dims",
+        "K|SHARE|auto",
+        "Dimensions kept (for all_but_the_top and common_component_removal: removed), the share of variance that they "
+        "must hold, as in 0.95, or auto. [default: all]",
+    ),
+    _flag("strength", "G|auto", "Whitening: 0 only rotates (PCA), 1 whitens fully. [default: 1]"),
+    _flag("method", "NAME", "Whitening: pca, zca, pca_cor, zca_cor or cholesky. [default: pca]"),
+    _flag("shrinkage", "A|NAME", "Whitening: pull of the covariance to the identity, ledoit_wolf or oas."),
+    _flag("eps", "E", "Whitening: added to the variances (Soft-ZCA). [default: 0]"),
+]
+_FLAG_OF = {"n_components": "dims", "strength": "strength", "method": "method", "shrinkage": "shrinkage", "eps": "eps"}
+
+
+def _build(values: Mapping[str, Any]) -> TransformChoice:
+    given = {setting: values[name] for setting, name in _FLAG_OF.items() if values[name] is not None}
+    return TransformChoice(values["transform"], {name: _number(text) for name, text in given.items()})
+
+
+def _number(text: str) -> int | float | str:
+    """A whole number, a number, or the word that it is."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,125 @@
+"""From a model reference, or a folder, to a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from isosent.encoders.given import GIVEN, GivenVectors
+from isosent.encoders.opening import open_encoder
+from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, escape, parse_reference, unescape
+from isosent.errors import InputError, InputTypeError, ModelFolderError
+from isosent.model import SentenceEncoder
+from isosent.model_folder import read_model
+from isosent.model_record import ModelRecord
+
+
+def load(
+    reference: str | os.PathLike[str] = DEFAULT_REFERENCE, *, options: Mapping[str, str] | None = None
+) -> SentenceEncoder:
+    """Open a model.
+
+    Parameters
+    ----------
+    reference : str or path-like, default "wordllama"
+        A path is a folder saved by isosent. A string is ``wordllama``, ``words:FILE[,FILE...]``, ``static:DIR``,
+        ``hf:ID-OR-DIR`` or a folder saved by isosent, with options behind a ``?``, as in
+        ``hf:DIR?layers=1,-1&pooling=mean``.
+    options : mapping of str to str, optional
+        Further options; they win over those in `reference`.
+
+    Returns
+    -------
+    SentenceEncoder
+        The model.
+
+    Raises
+    ------
+    ModelReferenceError
+        If the reference or an option is outside the grammar, which the message lists.
+    ModelFolderError
+        If a saved folder is damaged, or its encoder is no longer the one it was fitted on.
+    MissingExtraError
+        If ``hf:`` is asked for without the extra ``plm``.
+
+    Examples
+    --------
+    >>> load("wordllama")
+    <SentenceEncoder wordllama, 256 dimensions>
+    """
+    parsed = _parse(reference, options)
+    if parsed.scheme == "folder":
+        return _load_folder(parsed)
+    return SentenceEncoder(open_encoder(parsed))
+
+
+def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ModelRecord:
+    """Read what a model is; the encoder of a saved folder is not opened for that.
+
+    Parameters
+    ----------
+    reference : str or path-like
+        As for `load`.
+    options : mapping of str to str, optional
+        As for `load`.
+
+    Returns
+    -------
+    ModelRecord
+        What a folder of the model holds.
+
+    Raises
+    ------
+    InputError
+        As `load` does.
+    """
+    parsed = _parse(reference, options)
+    return (
+        read_model(unescape(parsed.location)) if parsed.scheme == "folder" else load(reference, options=options).record
+    )
+
+
+def _parse(reference: str | os.PathLike[str], options: Mapping[str, str] | None) -> Reference:
+    """A string is a reference, a path is a folder, whatever characters it has."""
+    if isinstance(reference, str):
+        return parse_reference(reference, options)
+    if not isinstance(reference, os.PathLike):
+        raise InputTypeError(f"load: reference must be a string or a path; got {type(reference).__name__}.")
+    return parse_reference(escape(str(Path(reference).absolute())), options)
+
+
+def _load_folder(parsed: Reference) -> SentenceEncoder:
+    folder = unescape(parsed.location)
+    record = read_model(folder)
+    located = parsed.options.get("encoder", record.reference)
+    if located == GIVEN == record.reference:
+        return SentenceEncoder.from_record(GivenVectors(record.encoder_dim, record.options), record)
+    try:
+        encoder = open_encoder(_encoder_reference(located, record))
+    except InputError as error:
+        raise ModelFolderError(
+            f"{folder}: its encoder, {located}, could not be opened: {error}\n"
+            "If it was moved, name it: FOLDER?encoder=REFERENCE, or --encoder REFERENCE."
+        ) from error
+    if encoder.fingerprint != record.encoder_fingerprint:
+        raise ModelFolderError(
+            f"{folder} was fitted on {record.reference} with the fingerprint "
+            f"{record.encoder_fingerprint[:16]}; {encoder.reference} now has {encoder.fingerprint[:16]}. "
+            "Vectors of one mean nothing in the other. Name the right encoder with ?encoder=REFERENCE, or fit again."
+        )
+    return SentenceEncoder.from_record(encoder, record)
+
+
+def _encoder_reference(located: str, record: ModelRecord) -> Reference:
+    """Where the encoder of a saved model lies, with the options in force."""
+    parsed = parse_reference(located, in_use=True)
+    if record.reference == GIVEN:  # the encoder that made the vectors; its fingerprint tells
+        if parsed.scheme == "folder":
+            raise InputError("it must be an encoder; it is a saved model.")
+        return parsed
+    if parsed.scheme != parse_reference(record.reference, in_use=True).scheme:
+        raise InputError(f"it is another kind of model than {record.reference}.")
+    if parsed.options:
+        raise InputError("it must be written without options; those of the folder hold.")
+    return parse_reference(located, record.options, in_use=True)

@@ -1,0 +1,1 @@
+"""Which transform, or none: chosen without labels."""

@@ -1,0 +1,203 @@
+"""Transforms that subtract, project away, scale or cut, and rotate nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
+from isosent.numeric.spectrum import inverse_deviations, spectrum
+from isosent.transforms.moment_transform import InvertibleTransform, MomentTransform, Solution
+
+
+class MeanCentering(InvertibleTransform):
+    r"""Subtract the mean: :math:`y = x - \mu`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> MeanCentering().fit_transform(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    array([[-1.,  0.],
+           [ 1.,  0.]])
+    """
+
+    def _solve(self, moments: Moments) -> Solution:
+        identity = np.eye(moments.dim)
+        return Solution(LinearMap(identity, -moments.mean), LinearMap(identity, moments.mean))
+
+
+class MeanProjection(MomentTransform):
+    r"""Remove the component along the mean: :math:`y = x - (x \cdot m) m` with m the unit vector of the mean.
+
+    Notes
+    -----
+    Nothing is subtracted, so that lengths keep their meaning; "removal by projection" of arXiv 2511.11041. Vectors
+    with a mean of zero stay as they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> MeanProjection().fit_transform(np.array([[1.0, 1.0], [1.0, -1.0]]))
+    array([[ 0.,  1.],
+           [ 0., -1.]])
+    """
+
+    def _solve(self, moments: Moments) -> Solution:
+        length = np.linalg.norm(moments.mean)
+        direction = moments.mean / length if length else moments.mean
+        return Solution(without_directions(direction[:, None]), None)
+
+
+class AllButTheTop(MomentTransform):
+    r"""Subtract the mean, then remove the strongest principal components (Mu & Viswanath 2018).
+
+    Parameters
+    ----------
+    n_components : int or "auto", default "auto"
+        Components removed, below the dimensions; "auto" is dim / 100, at least 1, the rule of thumb of the paper.
+
+    Notes
+    -----
+    :math:`y = (x - \mu) (I - U_D U_D^\top)`; algorithm 1 of Mu & Viswanath 2018, *All-but-the-Top*, arXiv 1702.01417.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[-9.0, 1.0], [9.0, 1.0], [-9.0, -1.0], [9.0, -1.0]])
+    >>> AllButTheTop().fit_transform(rows).round(6) + 0.0
+    array([[ 0.,  1.],
+           [ 0.,  1.],
+           [ 0., -1.],
+           [ 0., -1.]])
+    """
+
+    def __init__(self, n_components: int | str = "auto") -> None:
+        self.n_components = n_components
+
+    def _solve(self, moments: Moments) -> Solution:
+        n_removed = max(1, round(moments.dim / 100)) if self.n_components == "auto" else int(self.n_components)
+        return Solution(_without_strongest(moments.covariance, moments, n_removed, offset=moments.mean), None)
+
+    def _check_settings(self, dim: int) -> None:
+        if self.n_components != "auto":
+            _check_removed(self._name, self.n_components, dim)
+
+
+class CommonComponentRemoval(MomentTransform):
+    r"""Remove the strongest directions of the vectors as they are, without centring (Arora et al. 2017, SIF).
+
+    Parameters
+    ----------
+    n_components : int, default 1
+        Directions removed, below the dimensions.
+
+    Notes
+    -----
+    :math:`y = x (I - U_D U_D^\top)` with U the singular vectors of the rows, that is, the eigenvectors of their
+    uncentred second moment; Arora, Liang & Ma 2017, *A Simple but Tough-to-Beat Baseline for Sentence Embeddings*,
+    algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> CommonComponentRemoval().fit_transform(np.array([[3.0, 1.0], [3.0, -1.0]])).round(6) + 0.0
+    array([[ 0.,  1.],
+           [ 0., -1.]])
+    """
+
+    def __init__(self, n_components: int = 1) -> None:
+        self.n_components = n_components
+
+    def _solve(self, moments: Moments) -> Solution:
+        return Solution(_without_strongest(moments.second_moment, moments, self.n_components), None)
+
+    def _check_settings(self, dim: int) -> None:
+        _check_removed(self._name, self.n_components, dim)
+
+
+class Standardize(InvertibleTransform):
+    r"""Subtract the mean and divide each dimension by its standard deviation.
+
+    Notes
+    -----
+    :math:`y_j = (x_j - \mu_j) / \sigma_j` with the variance divided by N. A constant dimension is only centred.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Standardize().fit_transform(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    array([[-1.,  0.],
+           [ 1.,  0.]])
+    """
+
+    def _solve(self, moments: Moments) -> Solution:
+        scale = inverse_deviations(moments.covariance.diagonal(), moments.rounding_variance)
+        return Solution(LinearMap(np.diag(scale), -moments.mean * scale), LinearMap(np.diag(1 / scale), moments.mean))
+
+
+class Truncate(MomentTransform):
+    """Keep the first dimensions: what Matryoshka-trained encoders are made for, and a baseline for all others.
+
+    Parameters
+    ----------
+    n_components : int or None, default None
+        Dimensions kept; None for all.
+
+    Notes
+    -----
+    Kusupati et al. 2022, *Matryoshka Representation Learning*, arXiv 2205.13147.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Truncate(2).fit_transform(np.array([[1.0, 2.0, 3.0]]))
+    array([[1., 2.]])
+    """
+
+    def __init__(self, n_components: int | None = None) -> None:
+        self.n_components = n_components
+
+    def _solve(self, moments: Moments) -> Solution:
+        n_components = _check.component_count(self._name, self.n_components, moments.dim)
+        return Solution(LinearMap(np.eye(moments.dim, n_components), np.zeros(n_components)), None)
+
+    def _check_settings(self, dim: int) -> None:
+        _check.component_count(self._name, self.n_components, dim)
+
+
+def without_directions(directions: NDArray[np.float64], offset: NDArray[np.float64] | None = None) -> LinearMap:
+    """Projection onto what is orthogonal to some directions.
+
+    Parameters
+    ----------
+    directions : ndarray of shape (dim, n_directions), float64
+        Orthonormal columns; a column of zeros removes nothing.
+    offset : ndarray of shape (dim,), float64, optional
+        Subtracted first.
+
+    Returns
+    -------
+    LinearMap
+        From dim to dim dimensions.
+    """
+    weight = np.eye(len(directions)) - directions @ directions.T
+    return LinearMap(weight, np.zeros(len(directions)) if offset is None else -offset @ weight)
+
+
+def _without_strongest(
+    matrix: NDArray[np.float64], moments: Moments, n_removed: int, *, offset: NDArray[np.float64] | None = None
+) -> LinearMap:
+    """Projection away from the strongest eigenvectors, those of noise left alone."""
+    found = spectrum(matrix, noise=moments.rounding_variance)
+    return without_directions(found.vectors[:, : min(n_removed, found.rank)], offset)
+
+
+def _check_removed(where: str, value: object, dim: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < dim:
+        raise InputError(
+            f"{where}: n_components must be a whole number in 1 ... {dim - 1}, below the dimensions; got {value!r} "
+            f"with n_features = {dim}."
+        )

@@ -1,0 +1,342 @@
+"""What every linear transform has in common: it is fitted from `Moments`, and yields one `LinearMap`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from isosent.errors import InputError, InputTypeError
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import unit_rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """What follows from moments and settings.
+
+    Parameters
+    ----------
+    linear_map : LinearMap
+        The map.
+    inverse_map : LinearMap or None
+        The way back, of transforms that have one.
+    """
+
+    linear_map: LinearMap
+    inverse_map: LinearMap | None
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """Moments, the settings in force when they were taken, and what follows from both, solved when it is asked for.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of all rows seen.
+    settings : MomentTransform
+        An unfitted copy of the transform.
+    """
+
+    moments: Moments
+    settings: MomentTransform
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The map and what belongs to it."""
+        return self.settings._solve(self.moments)
+
+
+class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """Base of the linear transforms: a scikit-learn estimator over weight, mean and scatter.
+
+    A subclass says how moments become a map (`_solve`) and which settings it accepts (`_check_settings`).
+
+    Attributes
+    ----------
+    moments_ : Moments
+        Weight, mean and scatter of all rows seen; everything else follows from it and the settings.
+    linear_map_ : LinearMap
+        The fitted map.
+    n_components_ : int
+        Dimensions that come out.
+    n_features_in_ : int
+        Dimensions that go in.
+    """
+
+    @property
+    def normalize_(self) -> bool:
+        """Whether rows are scaled to length 1 behind the map."""
+        return False
+
+    @property
+    def uses_radial_moments(self) -> bool:
+        """Whether the fit needs more than weight, mean and scatter."""
+        return False
+
+    @abstractmethod
+    def _solve(self, moments: Moments) -> Solution:
+        """Turn the moments of at least one row into a map."""
+
+    def _check_settings(self, dim: int) -> None:
+        """Refuse settings that are out of range for vectors of `dim` dimensions."""
+
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit on vectors, forgetting those seen before.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, dim), any real dtype
+            One vector a row.
+        y : object, optional
+            Ignored; no labels are needed.
+        sample_weight : array_like of shape (n_rows,), optional
+            Weight of each row, >= 0.
+
+        Returns
+        -------
+        MomentTransform
+            This object.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity (the message names the row), the rows do not tell enough (all are equal,
+            for one), or a setting is out of range.
+        """
+        fitted = Fitted(self._moments_of(X, sample_weight), clone(self))
+        _ = fitted.solution  # solved at once, so that it fails or warns at once
+        self._check_features(X, reset=True)
+        self._fitted = fitted
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Add vectors to those seen before; in the end as if all had been given to `fit` at once.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, dim), any real dtype
+            Further vectors, one a row.
+        y : object, optional
+            Ignored.
+        sample_weight : array_like of shape (n_rows,), optional
+            Weight of each row, >= 0.
+
+        Returns
+        -------
+        MomentTransform
+            This object. The map is computed when it is first asked for.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity, the width differs from before, or a setting is out of range.
+        """
+        if not hasattr(self, "_fitted"):
+            moments = self._moments_of(X, sample_weight)
+            self._check_features(X, reset=True)
+        else:
+            self._check_features(X, reset=False)
+            moments = self.moments_ + self._moments_of(X, sample_weight)
+        self._fitted = Fitted(moments, clone(self))
+        return self
+
+    def fit_moments(self, moments: Moments) -> Self:
+        """Fit on the moments of vectors that were seen elsewhere.
+
+        Parameters
+        ----------
+        moments : Moments
+            Their moments.
+
+        Returns
+        -------
+        MomentTransform
+            This object, as if `fit` had been given the vectors.
+
+        Raises
+        ------
+        InputError
+            If the moments are those of no row, do not tell enough, or a setting is out of range.
+        """
+        self._check_settings(moments.dim)
+        if moments.weight == 0:
+            raise InputError(f"{self._name}: moments must be those of at least one row; got none.")
+        fitted = Fitted(moments, clone(self))
+        _ = fitted.solution
+        self.n_features_in_ = moments.dim
+        self._fitted = fitted
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Take in what another transform of this kind has seen, as if its vectors had been given to this one.
+
+        Parameters
+        ----------
+        other : MomentTransform
+            A fitted one, of the same dimensions.
+
+        Returns
+        -------
+        MomentTransform
+            This object.
+
+        Raises
+        ------
+        InputError
+            If the dimensions differ.
+        NotFittedError
+            If either has not been fitted.
+        """
+        check_is_fitted(self)
+        check_is_fitted(other)
+        self._check_settings(self.moments_.dim)
+        self._fitted = Fitted(self.moments_ + other.moments_, clone(self))
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Transform vectors.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, dim), any real dtype
+            Vectors of the space that was fitted.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_components)
+            float64 for float64 vectors, float32 for everything else.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity (the message names the row).
+        NotFittedError
+            If nothing was fitted.
+        """
+        check_is_fitted(self)
+        rows = as_rows(self._name, X, at_least=0)
+        self._check_features(X, reset=False)
+        mapped = self.linear_map_.apply(rows)
+        return unit_rows(mapped) if self.normalize_ else mapped
+
+    @property
+    def moments_(self) -> Moments:
+        """Weight, mean and scatter of all rows seen."""
+        return self._fitted.moments
+
+    @property
+    def linear_map_(self) -> LinearMap:
+        """The fitted map."""
+        return self._fitted.solution.linear_map
+
+    @property
+    def n_components_(self) -> int:
+        """Dimensions that come out."""
+        return self.linear_map_.n_components
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Tell scikit-learn whether anything was fitted."""
+        return hasattr(self, "_fitted")
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn which dtypes are kept."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _moments_of(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Moments:
+        """What one call's rows tell, after every check on them and on the settings."""
+        rows = as_rows(self._name, X, at_least=1)
+        self._check_settings(rows.shape[1])
+        moments = Moments.from_rows(rows, sample_weight, radial=self.uses_radial_moments)
+        if moments.weight == 0:
+            raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")
+        return moments
+
+    def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
+        """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{self._name}: {error}") from None
+
+
+class InvertibleTransform(MomentTransform):
+    """Base of the transforms that have a way back."""
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Map transformed vectors back; what the left-out axes held is replaced by its mean.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, n_components), any real dtype
+            Transformed vectors.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, dim)
+            Vectors of the fitted space, the nearest ones that transform to `X`.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity, or the width is another one.
+        NotFittedError
+            If nothing was fitted.
+        """
+        check_is_fitted(self)
+        inverse: LinearMap = self._fitted.solution.inverse_map  # type: ignore[assignment]
+        return inverse.apply(as_rows(self._name, X, at_least=0))
+
+
+def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
+    """Return whatever scikit-learn takes as rows, a data frame for one, as an array; values are not looked at.
+
+    Parameters
+    ----------
+    where : str
+        Who asks, for the message.
+    X : array_like of shape (n_rows, dim)
+        The rows.
+    at_least : int
+        Fewest rows.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, dim)
+        The rows.
+
+    Raises
+    ------
+    InputError
+        If the shape cannot be used.
+    InputTypeError
+        If the type cannot be used.
+    """
+    try:
+        array: NDArray[Any] = check_array(
+            X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=at_least, input_name="X"
+        )
+    except TypeError as error:
+        raise InputTypeError(f"{where}: {error}") from None
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
+    return array
