@@ -22,7 +22,8 @@ from isosent.model_record import FitRecord, ModelRecord
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix
-from isosent.selection.choice import AutoChoice, choose_from_moments, choose_from_texts
+from isosent.selection.candidates import AutoChoice
+from isosent.selection.choice import choose_from_moments, choose_from_texts
 from isosent.transforms.base import LinearTransform, check_transform, known_rows, settings_of, transform_name
 
 

@@ -1,4 +1,3 @@
-import io
 import json
 import os
 import re
@@ -11,33 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import isosent
-from isosent.cli.main import main
 from isosent.encoders.reference import GRAMMAR
 from isosent.evaluation.sts_files import YEAR_SUBSETS
 
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
 TEXTS = "a man\na dog\n\ncat and yak\nthe man, the cat\n"
-
-
-class Finished:
-    def __init__(self, code, out, err):
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def isosent_(monkeypatch, capsys):
-    """Run the command line in this process."""
-
-    def isosent_(*arguments, stdin=None):
-        monkeypatch.setattr(sys, "argv", ["isosent", *map(str, arguments)])
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return Finished(caught.value.code or 0, out, err)
-
-    return isosent_
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from isosent import (
     Whitening,
     chain,
 )
-from isosent.numeric.similarity import cosine_matrix
+from isosent.numeric.similarity import cosine_matrix, pairwise_cosine
 
 METHODS = ["pca", "zca", "pca_cor", "zca_cor", "cholesky"]
 LINEAR = [
@@ -133,19 +133,16 @@ def test_a_share_of_the_variance_tells_the_width(share, expected):
     assert Whitening(share).fit(rows).n_components_ == expected
 
 
-def test_the_width_chosen_keeps_the_inner_products_of_random_pairs():
-    rows = np.random.default_rng(0).normal(size=(4000, 60)) * 0.9 ** np.arange(60)
-    chosen = PrincipalComponents("auto").fit(rows)
-    k = chosen.n_components_
+def test_the_width_chosen_keeps_unrelated_rows_apart():
+    rows = np.random.default_rng(0).normal(size=(20_000, 60)) * 0.95 ** np.arange(60)
+    k = PrincipalComponents("auto").fit(rows).n_components_
     full = PrincipalComponents().fit_transform(rows)
-    first, second = full[:2000], full[2000:]
 
-    def correlation(width):
-        whole = np.einsum("ij,ij->i", first, second)
-        return np.corrcoef(np.einsum("ij,ij->i", first[:, :width], second[:, :width]), whole)[0, 1]
+    def spread(width):
+        return pairwise_cosine(full[:10_000, :width], full[10_000:, :width]).std()
 
-    assert 1 < k < 30
-    assert correlation(k) > 0.98 > correlation(k // 2)
+    assert 20 < k < 55
+    assert 1 - spread(60) / spread(k) == pytest.approx(0.05, abs=0.02)
 
 
 def test_principal_components_are_those_of_scikit_learn(rows):

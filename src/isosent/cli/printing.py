@@ -1,12 +1,14 @@
 """Results as people read them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from isosent.cli.terminal import out
 from isosent.demo.run import DEMO_STRENGTH, DemoReport
+from isosent.encoders.given import GIVEN
+from isosent.evaluation.auto_study import ROWS, AutoCell, AutoVerdict
 from isosent.numeric.isotropy import SpaceReport
 
 _SPACE_ROWS: tuple[tuple[str, Callable[[SpaceReport], str]], ...] = (
@@ -49,9 +51,11 @@ def choice_table(choice: Mapping[str, Any]) -> Table:
     Table
         One row a candidate.
     """
-    table = Table("candidate", "score", caption=f"auto chose {choice['chosen']}: {choice['reason']}")
-    for candidate in choice["candidates"]:
-        table.add_row(candidate["candidate"], f"{candidate['score']:.4f}")
+    table = Table("candidate", "tells related texts", "keeps meaning", caption_justify="left")
+    for scored in choice["candidates"]:
+        separation = "" if scored["separation"] is None else f"{scored['separation']:.2f}"
+        table.add_row(scored["candidate"], separation, f"{scored['score']:.2f}")
+    table.caption = f"auto chose: {choice['chosen']}\nbecause {choice['reason']}"
     return table
 
 
@@ -72,11 +76,36 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
     for name, value in facts.items():
         if name != "fits":
             table.add_row(name.replace("_", " "), _plain(value))
+    fitted_on = "vectors" if facts["reference"] == GIVEN else "texts"
     for step, record in enumerate(facts["fits"], start=1):
         table.add_row(f"fit {step}", f"{record['transform']}({_plain(record['parameters'])})")
-        table.add_row("", f"on {record['n_texts']} texts of {record['source']}, {record['fitted_at']}")
+        table.add_row("", f"on {record['n_texts']} {fitted_on} of {record['source']}, {record['fitted_at']}")
         table.add_row("", f"left out for want of a vector: {record['n_zero_rows']}")
     return table
+
+
+def print_study(cells: Sequence[AutoCell], verdict: AutoVerdict) -> None:
+    """Print a study of "auto", x100: a table a model, and what all come to.
+
+    Parameters
+    ----------
+    cells : sequence of AutoCell
+        Its cells.
+    verdict : AutoVerdict
+        What they come to.
+    """
+    for model, means in verdict.averages.items():
+        table = Table("task", *ROWS, "auto chose", "best was", title=model, title_justify="left")
+        for cell in (cell for cell in cells if cell.model == model):
+            table.add_row(cell.task, *(f"{100 * cell.scores[row]:.2f}" for row in ROWS), cell.chosen, cell.best)
+        table.add_section()
+        table.add_row("average", *(f"{100 * means[row]:.2f}" for row in ROWS))
+        out.print(table)
+    out.print(
+        f"models that do better on average under a fixed rule: {', '.join(verdict.below_average) or 'none'}\n"
+        f"best in hindsight minus auto, mean over {len(cells)} cells: {100 * verdict.mean_regret:.2f}\n"
+        f"most lost against leaving the vectors alone: {100 * max(0.0, verdict.worst_loss):.2f}"
+    )
 
 
 def print_demo(report: DemoReport) -> None:

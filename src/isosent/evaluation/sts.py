@@ -165,13 +165,13 @@ def evaluate_sts(
     fitted = model
     if transform is not None and not on_target:
         fitted = model.fit(read_texts(fit), transform=transform, source=Path(fit).name)
-    encoded = _encode_once(model, found, with_targets=transform is not None and on_target, progress=progress)
+    encoded = encode_once(model, found, with_targets=transform is not None and on_target, progress=progress)
     results = {}
     for task in found:
         if transform is not None and on_target:
             targets = task.target_texts
             fitted = model.fit(targets, transform=transform, encoded=encoded(targets), source=TARGET)
-        results[task.name] = _score_task(task, fitted, encoded)
+        results[task.name] = score_task(task, fitted, encoded)
     return STSResult(
         model=model.record.facts(),
         protocol=_describe_protocol(transform, fit, sickr, found),
@@ -183,14 +183,31 @@ def evaluate_sts(
     )
 
 
-def _encode_once(
+def encode_once(
     model: SentenceEncoder,
     tasks: Sequence[STSTask],
     *,
     with_targets: bool,
     progress: Callable[[int], Progress] | None,
 ) -> Callable[[Sequence[str]], NDArray[np.float32]]:
-    """Encode every distinct sentence once; the result looks up the encoder's vectors of sentences."""
+    """Encode every distinct sentence of some tasks once.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model; its bare encoder is used.
+    tasks : sequence of STSTask
+        The tasks.
+    with_targets : bool
+        Whether the sentences to fit on are encoded too.
+    progress : callable or None
+        As for `evaluate_sts`.
+
+    Returns
+    -------
+    callable
+        From sentences among these to the encoder's vectors.
+    """
     rows: dict[str, int] = {}
     for task in tasks:
         pairs = (texts for subset in task.subsets for texts in (subset.first, subset.second))
@@ -201,9 +218,30 @@ def _encode_once(
     return lambda texts: encoded[[rows[text] for text in texts]]
 
 
-def _score_task(
+def score_task(
     task: STSTask, model: SentenceEncoder, encoded: Callable[[Sequence[str]], NDArray[np.float32]]
 ) -> STSTaskResult:
+    """Score a model on one task.
+
+    Parameters
+    ----------
+    task : STSTask
+        The task.
+    model : SentenceEncoder
+        The model.
+    encoded : callable
+        What `encode_once` returned.
+
+    Returns
+    -------
+    STSTaskResult
+        Its scores.
+
+    Warns
+    -----
+    EvaluationWarning
+        If a correlation is undefined because every cosine is the same.
+    """
     cosines, n_zero_rows = [], 0
     for subset in task.subsets:
         first, second = (model.transform(encoded(texts)) for texts in (subset.first, subset.second))

@@ -28,15 +28,16 @@ def width_of_share(variances: NDArray[np.float64], share: float) -> int:
     return min(int(np.searchsorted(held, share * (1 - 1e-12))) + 1, len(variances))
 
 
-def width_within_loss(variances: NDArray[np.float64], loss: float) -> int:
-    r"""Fewest axes whose inner products still tell what those of all axes tell.
+def width_within_spread(variances: NDArray[np.float64], loss: float) -> int:
+    r"""Fewest axes over which unrelated vectors are told apart nearly as sharply as over all axes.
 
     Parameters
     ----------
     variances : ndarray of shape (n_axes,), float64
         Variance along each axis of the transformed vectors, in the order the axes are kept, not all zero.
     loss : float
-        Largest accepted loss, 1 minus the correlation, in [0, 1).
+        Accepted loss, in [0, 1): over all axes, the cosines of unrelated vectors spread by 1 minus this share of their
+        spread over the axes kept.
 
     Returns
     -------
@@ -45,14 +46,16 @@ def width_within_loss(variances: NDArray[np.float64], loss: float) -> int:
 
     Notes
     -----
-    The inner product of two independent centred rows has the variance :math:`\sum_i v_i^2`, and its covariance with the
-    inner product over the first k axes is :math:`\sum_{i \le k} v_i^2`; so the two correlate by
-    :math:`\sqrt{\sum_{i \le k} v_i^2 / \sum_i v_i^2}`, whatever the distribution of uncorrelated axes with independent
-    rows. The width is the smallest k where that is at least :math:`1 - \mathrm{loss}`.
+    The cosine of two independent centred vectors has about the standard deviation :math:`1 / \sqrt{D_k}` with
+    :math:`D_k = (\sum_{i \le k} v_i)^2 / \sum_{i \le k} v_i^2` the participation ratio, the number of axes that the
+    variance is spread over: the smaller it is, the more often texts look alike by chance. The width is the smallest k
+    with :math:`1 - \sqrt{D_k / D} \le \mathrm{loss}`. It is an expectation: axes are uncorrelated, not independent.
 
     Examples
     --------
-    >>> width_within_loss(np.array([10.0, 5.0, 1.0, 1.0]), 0.01)
-    2
+    >>> width_within_spread(np.ones(100), 0.05)
+    91
     """
-    return width_of_share(variances**2, (1 - loss) ** 2)
+    ratios = np.cumsum(variances) ** 2 / np.cumsum(variances**2)
+    within = np.sqrt(ratios / ratios[-1]) >= 1 - loss
+    return int(np.argmax(within)) + 1

@@ -1,73 +1,138 @@
-"""What "auto" chooses, from texts or from a spectrum, and why."""
+"""Choosing a transform, or none, without labels: from texts, or from moments alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.numeric.moments import Moments
-from isosent.transforms.base import LinearTransform
-from isosent.transforms.choice import make_transform
+from isosent.numeric.spectral_rule import LARGEST_MEAN_SHARE, MILD_STRENGTH, mean_share
+from isosent.numeric.spectrum import Spectrum, spectrum
+from isosent.selection.candidates import LEAVE, AutoChoice, Candidate, ScoredCandidate, candidates, half_whitening
+from isosent.selection.copies import COPIES, perturb
+from isosent.selection.criterion import MEANING_KEPT, RELATED_FIRST, mean_odds, odds_of
+from isosent.transforms.base import known_rows
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One thing that "auto" may do.
-
-    Parameters
-    ----------
-    name : str
-        ``none`` (leave the vectors alone) or the name of a transform.
-    strength : float, optional
-        Strength of a whitening.
-    n_components : int, optional
-        Dimensions kept.
-    """
-
-    name: str
-    strength: float | None = None
-    n_components: int | None = None
-
-    def transform(self) -> LinearTransform | None:
-        """Make the transform, unfitted; None for leaving the vectors alone."""
-        if self.name == "none":
-            return None
-        settings = {"strength": self.strength, "n_components": self.n_components}
-        return make_transform(self.name, settings={k: v for k, v in settings.items() if v is not None})
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredCandidate:
-    """A candidate and what it scored; higher is better."""
-
-    candidate: Candidate
-    score: float
-
-
-@dataclass(frozen=True, slots=True)
-class AutoChoice:
-    """What was weighed, what was chosen, and why."""
-
-    chosen: Candidate
-    candidates: tuple[ScoredCandidate, ...]
-    reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        raise NotImplementedError
+MARGIN = 0.5
+TOLERANCE = 0.125
+FEWEST_TEXTS = 100
 
 
 def choose_from_texts(
-    encode: Callable[[Sequence[str]], NDArray[np.float32]], texts: Sequence[str], vectors: NDArray[np.float32]
+    encode: Callable[[Sequence[str]], NDArray[np.float32]],
+    texts: Sequence[str],
+    vectors: NDArray[np.floating],
+    *,
+    seed: int = 0,
 ) -> AutoChoice:
-    """Choose from texts."""
-    raise NotImplementedError
+    """Choose by what the vectors make of perturbed copies of the texts.
+
+    Parameters
+    ----------
+    encode : callable
+        From texts to vectors; a text without a vector has a zero row.
+    texts : sequence of str
+        The texts to fit on; neither order nor repetition matters.
+    vectors : ndarray of shape (n_texts, dim), float
+        Their vectors.
+    seed : int, default 0
+        Of the sample and its copies.
+
+    Returns
+    -------
+    AutoChoice
+        Leaving the vectors alone, or a whitening, with the scores of all candidates.
+
+    Notes
+    -----
+    Up to 1,000 texts are drawn, each with a tf-idf neighbour and five copies that lost or exchanged words (see
+    `perturb`); the copies are encoded. Kinds of pairs are compared by `log_odds`.
+
+    1. A trial, whitening of strength 1/2 to half the dimensions, is set against the vectors as they are, by the mean
+       log-odds that related pairs come first: two halves of a text before random texts, a mixture with another text
+       before random texts, a text without its frequent words before its neighbour. Where it wins by at least 0.5, the
+       vectors are badly scaled, and step 2 says how to whiten them.
+       Otherwise they are left alone; unless the trial loses by at most 0.125 and tells two halves of a text, which have
+       no word in common, from random texts better than both the vectors as they are and mean projection: then the trial
+       itself is chosen.
+    2. Strength and width are those with the highest mean log-odds that meaning is kept: a text without its frequent
+       words before its neighbour, the same before the mixture, a text without its rare words before the mixture.
+
+    With fewer than 100 usable texts (of four words or more, known to the encoder) `choose_from_moments` decides.
+    """
+    moments = Moments.from_rows(vectors[known_rows(vectors)])
+    found = spectrum(moments.covariance, noise=moments.rounding_variance)
+    parts = _sample_vectors(encode, texts, seed) if found.rank else {}
+    n_texts = len(parts["text"]) if parts else 0
+    if n_texts < FEWEST_TEXTS:
+        return _choose_from_spectrum(moments, found)
+    trial, raw, projection = half_whitening(moments.dim, found.rank), Candidate(), Candidate("mean_projection")
+    grid = candidates(moments.dim, found.rank)
+    odds = {candidate: odds_of(candidate, parts, moments, found) for candidate in grid}
+    gain = mean_odds(odds[trial], RELATED_FIRST) - mean_odds(odds[raw], RELATED_FIRST)
+    halves = {candidate: odds[candidate]["halves", "random"] for candidate in (raw, projection, trial)}
+    kept = {candidate: mean_odds(odds[candidate], MEANING_KEPT) for candidate in grid}
+    won = (
+        f"over {n_texts} texts, {trial} told related pairs from unrelated ones by {gain:+.2f} log-odds against the "
+        f"vectors as they are (at least {MARGIN:+.2f} is asked for)"
+    )
+    if gain >= MARGIN:
+        chosen = max((c for c in grid if c.name == "whitening" and c.strength), key=kept.__getitem__)
+        reason = f"{won}; of all strengths and widths the chosen one kept the meaning of shortened texts best."
+    elif gain >= -TOLERANCE and halves[trial] > max(halves[raw], halves[projection]):
+        chosen = trial
+        reason = f"{won}, but it told the two halves of a text from unrelated texts best, which share no word."
+    else:
+        chosen = raw
+        reason = f"{won}: these vectors are scaled well as they are."
+    scored = (ScoredCandidate(c, kept[c], mean_odds(odds[c], RELATED_FIRST)) for c in grid)
+    return AutoChoice(chosen, tuple(scored), reason)
 
 
 def choose_from_moments(moments: Moments) -> AutoChoice:
-    """Choose from a spectrum."""
-    raise NotImplementedError
+    """Choose by the spectrum alone, for vectors whose texts are not at hand.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the vectors.
+
+    Returns
+    -------
+    AutoChoice
+        Whitening of strength 1/2 to half the dimensions where the mean holds over a fifth of the squared length (see
+        `mean_share`); otherwise, leaving the vectors alone.
+
+    Notes
+    -----
+    Coarser than `choose_from_texts`: it cannot tell a trained encoder whose vectors share a large mean from a raw one.
+    """
+    return _choose_from_spectrum(moments, spectrum(moments.covariance, noise=moments.rounding_variance))
+
+
+def _choose_from_spectrum(moments: Moments, found: Spectrum) -> AutoChoice:
+    share, trial = mean_share(moments), half_whitening(moments.dim, found.rank)
+    chosen = trial if share > LARGEST_MEAN_SHARE and found.rank else Candidate(LEAVE)
+    reason = (
+        f"the mean holds {share:.0%} of the squared length of the vectors; over {LARGEST_MEAN_SHARE:.0%}, whitening of "
+        f"strength {MILD_STRENGTH} helps as a rule. No texts were looked at."
+    )
+    return AutoChoice(
+        chosen, (ScoredCandidate(Candidate(LEAVE), LARGEST_MEAN_SHARE), ScoredCandidate(trial, share)), reason
+    )
+
+
+def _sample_vectors(
+    encode: Callable[[Sequence[str]], NDArray[np.float32]], texts: Sequence[str], seed: int
+) -> dict[str, NDArray[np.float64]]:
+    """Vectors of the sampled texts, their neighbours and their copies; texts without a vector are left out."""
+    sample = perturb(texts, seed=seed)
+    if len(sample.texts) < FEWEST_TEXTS:
+        return {}
+    lists = {"text": sample.texts, "neighbour": sample.neighbours, **sample.copies}
+    encoded = encode([text for name in ("text", "neighbour", *COPIES) for text in lists[name]]).astype(np.float64)
+    parts = dict(zip(lists, encoded.reshape(len(lists), len(sample.texts), -1), strict=True))
+    known = np.all([known_rows(part) for part in parts.values()], axis=0)
+    return {name: part[known] for name, part in parts.items()}

@@ -59,7 +59,10 @@ def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     ndarray of shape (n_texts,), bool
         False where the row is zero.
     """
-    return np.asarray(vectors.any(axis=1), dtype=np.bool_)
+    known = np.asarray(vectors[:, 0] != 0)
+    doubtful = np.flatnonzero(~known)  # few: a whole pass over the vectors would cost as much as mapping them
+    known[doubtful] = vectors[doubtful].any(axis=1)
+    return known
 
 
 def check_transform(transform: object) -> None:

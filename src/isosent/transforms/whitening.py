@@ -21,7 +21,7 @@ class Whitening(InvertibleTransform):
     ----------
     n_components : int, float, "auto" or None, default None
         Axes kept, those of largest variance: a number; a float in (0, 1], the share of variance that they must hold;
-        "auto", as few as keep the inner products of random pairs (see Notes); None, all.
+        "auto", as few as keep unrelated vectors apart (see Notes); None, all.
     method : {"pca", "zca", "pca_cor", "zca_cor", "cholesky"}, default "pca"
         Which of the whitening maps; all give the same cosines as long as every axis is kept, the ``_cor`` ones, which
         standardise each dimension first, at strength 1 only. ZCA turns back to the axes of the input, so that its
@@ -71,9 +71,9 @@ class Whitening(InvertibleTransform):
     vectors. Eigenvalues that are rounding noise are left out (see `spectrum`), where the published recipe returns
     infinities.
 
-    ``n_components="auto"`` keeps the fewest axes over which the inner products of random pairs correlate by at least
-    0.99 with those over all axes (see `width_within_loss`). At strength 1 no axis matters less than another, and nearly
-    all are kept.
+    ``n_components="auto"`` keeps the fewest axes over which the cosines of unrelated vectors spread at most 1/0.95
+    times as much as over all axes (see `width_within_spread`). At strength 1 no axis matters less than another, and
+    nine in ten are kept.
 
     Whitening helps raw word vectors and raw transformers. It often hurts encoders that were trained to spread their
     vectors (sentence-transformers models): measure before shipping.

@@ -14,12 +14,12 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.shrinkage import SHRINKAGES
 from isosent.numeric.spectral_rule import spectral_strength
 from isosent.numeric.spectrum import Spectrum, inverse_deviations, spectrum
-from isosent.numeric.width import width_of_share, width_within_loss
+from isosent.numeric.width import width_of_share, width_within_spread
 from isosent.transforms.moment_transform import Solution
 
 METHODS = ("pca", "zca", "pca_cor", "zca_cor", "cholesky")
 AUTO = "auto"
-AUTO_LOSS = 0.01
+AUTO_LOSS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _n_axes(name: str, moments: Moments, found: Spectrum, wanted: int | float | 
     """Axes kept: those asked for, as far as the rank reaches."""
     values = found.values[: found.rank]
     if isinstance(wanted, str):
-        return width_within_loss(values ** (1 - strength), AUTO_LOSS)
+        return width_within_spread(values ** (1 - strength), AUTO_LOSS)
     if isinstance(wanted, float):
         return width_of_share(values, wanted)
     asked = moments.dim if wanted is None else int(wanted)

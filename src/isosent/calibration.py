@@ -1,0 +1,337 @@
+"""What a cosine means: its percentile among random pairs, or the label that people gave such pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.numeric.similarity import unit_rows
+
+FEWEST_PAIRS = 30
+RANDOM_PAIRS = "random pairs"
+LABELS = "labels"
+_STEPS = 200
+_TAIL_STEPS_PER_DECADE = 4
+_ROUNDING = 1e-5
+_BLOCK_NUMBERS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Calibration:
+    """A monotone map from cosines to [0, 1], linear between knots and constant beyond the outer ones.
+
+    Made by `from_random_pairs` or `from_labels`.
+
+    Parameters
+    ----------
+    kind : {"random pairs", "labels"}
+        What the values mean.
+    cosines : ndarray of shape (n_knots,), float64
+        Knots, in [-1, 1], rising.
+    values : ndarray of shape (n_knots,), float64
+        Value at each knot, in [0, 1], never falling.
+    n_pairs : int
+        Pairs it was made from.
+    label_range : tuple of (float, float), optional
+        The labels that 0 and 1 stand for; None for random pairs.
+
+    Raises
+    ------
+    InputError
+        If the knots break one of these rules.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> vectors = np.random.default_rng(0).normal(size=(500, 64))
+    >>> calibration = Calibration.from_random_pairs(vectors)
+    >>> calibration(np.array([0.0, 0.3, 1.0])).round(2)
+    array([0.5 , 0.99, 1.  ])
+    """
+
+    kind: str
+    cosines: NDArray[np.float64]
+    values: NDArray[np.float64]
+    n_pairs: int
+    label_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        cosines, values = self.cosines, self.values
+        if self.kind not in (RANDOM_PAIRS, LABELS):
+            raise InputError(f"Calibration: kind must be {RANDOM_PAIRS!r} or {LABELS!r}; got {self.kind!r}.")
+        if cosines.ndim != 1 or len(cosines) < 2 or values.shape != cosines.shape:
+            raise InputError(
+                "Calibration: cosines and values must have one shape, (n_knots,), of two knots or more; "
+                f"got {cosines.shape} and {values.shape}."
+            )
+        if not ((np.diff(cosines) > 0).all() and (np.diff(values) >= 0).all()):
+            raise InputError(
+                "Calibration: cosines must rise and values must not fall from knot to knot; some do not obey."
+            )
+        if cosines[0] < -1 or cosines[-1] > 1 or values[0] < 0 or values[-1] > 1:
+            raise InputError("Calibration: cosines must lie in [-1, 1] and values in [0, 1]; some lie outside.")
+
+    def __repr__(self) -> str:
+        return f"<Calibration from {self.n_pairs} {self.kind}, {len(self.cosines)} knots>"
+
+    @classmethod
+    def from_random_pairs(cls, vectors: ArrayLike, *, n_pairs: int = 100_000, seed: int = 0) -> Calibration:
+        """Measure a cosine against pairs that have nothing to do with each other; no labels are needed.
+
+        Parameters
+        ----------
+        vectors : array_like of shape (n_rows, dim), any real dtype
+            Vectors of texts like those to be compared later, in the space they will be compared in. Zero rows, which
+            stand for "no vector", are left out.
+        n_pairs : int, default 100,000
+            Pairs of different rows drawn, with replacement; at least 30.
+        seed : int, default 0
+            Of the draw.
+
+        Returns
+        -------
+        Calibration
+            To each cosine the share of random pairs below it: 0.99 says that one random pair in a hundred scores more.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity, fewer than 30 pairs can be drawn, or all of them have the same cosine.
+
+        Notes
+        -----
+        The knots are quantiles, 0.5 % apart and closer in the upper tail, down to the ten highest pairs. A knot's
+        value is the share of pairs below it plus half the share of those equal to it: ties take their middle rank.
+        -1 has the value 0 and 1 the value 1. It is a statement about pairs of *these* texts: texts about one subject
+        give other percentiles than texts about everything.
+        """
+        where = "Calibration.from_random_pairs"
+        rows = _check.matrix(where, "vectors", vectors)
+        _check.finite_rows(where, "vectors", rows)
+        rows = rows[rows.any(axis=1)]
+        n_distinct = len(rows) * (len(rows) - 1) // 2
+        if min(n_pairs, n_distinct) < FEWEST_PAIRS:
+            raise InputError(
+                f"{where}: there must be at least {FEWEST_PAIRS} pairs; got n_pairs={n_pairs} and {len(rows)} vectors "
+                f"that are not zero, which make {n_distinct}. Give more texts."
+            )
+        return cls.from_null(random_cosines(rows, n_pairs=n_pairs, seed=seed))
+
+    @classmethod
+    def from_null(cls, cosines: ArrayLike) -> Calibration:
+        """Measure a cosine against cosines of random pairs that somebody has drawn already.
+
+        Parameters
+        ----------
+        cosines : array_like of shape (n_pairs,), float
+            Cosines of unrelated pairs, at least 30.
+
+        Returns
+        -------
+        Calibration
+            As from `from_random_pairs`.
+
+        Raises
+        ------
+        InputError
+            If there are too few, one is no cosine, or all are equal.
+        """
+        null = np.sort(_cosines("Calibration.from_null", cosines))
+        n = len(null)
+        tail = 10.0 ** -np.arange(2, max(2.0, np.log10(n / 10)), 1 / _TAIL_STEPS_PER_DECADE)
+        levels = np.concatenate([np.linspace(0, 1, _STEPS + 1), 1 - tail])
+        knots = np.unique(np.quantile(null, levels, method="inverted_cdf"))
+        if len(knots) < 2:
+            raise InputError(
+                f"Calibration: the cosines of random pairs must differ; got {knots[0]:.6g} for every one of {n}."
+            )
+        values = (np.searchsorted(null, knots, "left") + np.searchsorted(null, knots, "right")) / (2 * n)
+        inner = (knots > -1) & (knots < 1)
+        return cls(
+            RANDOM_PAIRS,
+            np.concatenate([[-1.0], knots[inner], [1.0]]),
+            np.concatenate([[0.0], values[inner], [1.0]]),
+            n,
+        )
+
+    @classmethod
+    def from_labels(cls, cosines: ArrayLike, labels: ArrayLike) -> Calibration:
+        """Fit the label that a pair of a given cosine gets on average, by isotonic regression.
+
+        Parameters
+        ----------
+        cosines : array_like of shape (n_pairs,), float
+            Cosine of each pair, in [-1, 1]; at least 30 pairs.
+        labels : array_like of shape (n_pairs,), real
+            What people said of each pair, higher for more alike: 0 and 1, or grades such as 0 to 5.
+
+        Returns
+        -------
+        Calibration
+            To each cosine the expected label, scaled so that the lowest label given is 0 and the highest 1. For labels
+            0 and 1 this is the share of pairs that are labelled 1.
+
+        Raises
+        ------
+        InputError
+            If there are too few pairs, a label is NaN, all labels are the same, or labels do not rise with the cosine.
+
+        Notes
+        -----
+        Least squares under the constraint that the value never falls (pool adjacent violators, scikit-learn's
+        IsotonicRegression), linear between the pools. Below the lowest and above the highest cosine seen it is
+        constant.
+        """
+        where = "Calibration.from_labels"
+        x, y = _cosines(where, cosines), _labels(where, labels)
+        if y.shape != x.shape:
+            raise InputError(f"{where}: labels must have shape {x.shape}, one a pair; got {y.shape}.")
+        low, high = float(y.min()), float(y.max())
+        if low == high:
+            raise InputError(
+                f"{where}: labels must differ between pairs; got {low:g} for all {len(y)}. Label other pairs too."
+            )
+        from sklearn.isotonic import IsotonicRegression
+
+        fitted = IsotonicRegression(y_min=0, y_max=1).fit(x, (y - low) / (high - low))
+        knots, first = np.unique(np.asarray(fitted.X_thresholds_, dtype=np.float64), return_index=True)
+        values = np.clip(np.asarray(fitted.y_thresholds_, dtype=np.float64)[first], 0, 1)
+        if len(knots) < 2 or values[0] == values[-1]:
+            raise InputError(
+                f"{where}: labels must rise with the cosine; they do not, so a cosine says nothing about them. "
+                "Check that a higher label means more alike."
+            )
+        return cls(LABELS, knots, values, len(x), (low, high))
+
+    def __call__(self, cosines: ArrayLike) -> NDArray[np.float64]:
+        """Map cosines to [0, 1].
+
+        Parameters
+        ----------
+        cosines : array_like, float
+            Cosines of any shape, in [-1, 1] up to rounding.
+
+        Returns
+        -------
+        ndarray of the same shape, float64
+            A higher cosine never gets a lower value.
+
+        Raises
+        ------
+        InputError
+            If one of them is NaN.
+        """
+        given = np.asarray(cosines, dtype=np.float64)
+        if np.isnan(given).any():
+            raise InputError("Calibration: cosines must be numbers; got NaN.")
+        return np.asarray(np.interp(given, self.cosines, self.values))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the calibration as plain values that JSON can hold without loss.
+
+        Returns
+        -------
+        dict
+            What `from_json` takes.
+        """
+        return {
+            "kind": self.kind,
+            "n_pairs": self.n_pairs,
+            "label_range": None if self.label_range is None else list(self.label_range),
+            "cosines": self.cosines.tolist(),
+            "values": self.values.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Calibration:
+        """Read what `to_json` gave.
+
+        Parameters
+        ----------
+        document : mapping
+            The plain values.
+
+        Returns
+        -------
+        Calibration
+            The same calibration, bit by bit.
+
+        Raises
+        ------
+        InputError
+            If something is missing, of the wrong type, or breaks a rule of the class.
+        """
+        try:
+            labels = document["label_range"]
+            return cls(
+                str(document["kind"]),
+                np.array(document["cosines"], dtype=np.float64),
+                np.array(document["values"], dtype=np.float64),
+                int(document["n_pairs"]),
+                None if labels is None else (float(labels[0]), float(labels[1])),
+            )
+        except InputError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError) as error:
+            raise InputError(f"Calibration: the document must be what to_json gives; got {error!r}.") from None
+
+
+def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np.float64]:
+    """Draw random pairs of different rows and give their cosines.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, dim), any real dtype
+        Vectors, two or more.
+    n_pairs : int
+        Pairs drawn, with replacement.
+    seed : int
+        Of the draw: the same pairs for every matrix of as many rows.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,), float64
+        Their cosines, in [-1, 1], within float32 rounding unless the rows are float64.
+    """
+    rng = np.random.default_rng(seed)
+    first = rng.integers(len(rows), size=n_pairs)
+    second = (first + rng.integers(1, len(rows), size=n_pairs)) % len(rows)
+    units = unit_rows(rows if rows.dtype == np.float64 else rows.astype(np.float32))
+    cosines = np.empty(n_pairs)
+    step = max(1, _BLOCK_NUMBERS // rows.shape[1])
+    for start in range(0, n_pairs, step):
+        part = slice(start, start + step)
+        cosines[part] = np.einsum("ij,ij->i", units[first[part]], units[second[part]])
+    return np.clip(cosines, -1, 1)
+
+
+def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
+    """Cosines as float64 of shape (n_pairs,), within [-1, 1], enough of them."""
+    array = np.asarray(cosines, dtype=np.float64)
+    if array.ndim != 1 or len(array) < FEWEST_PAIRS:
+        raise InputError(
+            f"{where}: cosines must be one for each of at least {FEWEST_PAIRS} pairs; got shape {array.shape}."
+        )
+    if not (np.abs(array) <= 1 + _ROUNDING).all():
+        raise InputError(f"{where}: cosines must lie in [-1, 1]; got {array[~(np.abs(array) <= 1 + _ROUNDING)][0]}.")
+    return np.clip(array, -1, 1)
+
+
+def _labels(where: str, labels: ArrayLike) -> NDArray[np.float64]:
+    try:
+        array = np.asarray(labels, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: labels must be numbers; got: {error}.") from None
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise InputError(
+            f"{where}: labels must be finite; got {array.flat[bad[0]]} for pair {bad[0]} "
+            f"(pairs of that kind: {bad.size}). Drop them."
+        )
+    return array

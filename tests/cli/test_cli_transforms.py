@@ -1,0 +1,107 @@
+import json
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.evaluation.auto_study import ROWS
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch, texts):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts))
+    return tmp_path
+
+
+def fit(isosent_, *more):
+    return isosent_("fit", "texts.txt", "-o", "model", *more)
+
+
+def test_a_chain_is_named_with_commas(isosent_, here):
+    finished = fit(
+        isosent_, "--transform", "mean_projection,whitening,l2_normalize", "--dims", "12", "--strength", "0.5"
+    )
+    assert (finished.code, finished.err) == (0, "")
+    model = isosent.load(here / "model")
+    assert (model.dim, model.normalize) == (12, True)
+    steps = model.fits[0].parameters["steps"]
+    assert [step["transform"] for step in steps] == ["mean_projection", "whitening", "l2_normalize"]
+    assert steps[1]["strength"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("flags", "dim"),
+    [
+        (("--dims", "0.5"), None),
+        (("--dims", "auto", "--strength", "auto"), None),
+        (("--method", "zca", "--dims", "7", "--shrinkage", "oas"), 256),
+        (("--transform", "all_but_the_top", "--dims", "4"), 256),
+        (("--transform", "truncate", "--dims", "30"), 30),
+        (("--eps", "0.01", "--shrinkage", "0.1"), 256),
+    ],
+)
+def test_settings_reach_their_transform(isosent_, here, flags, dim):
+    assert fit(isosent_, *flags).code == 0
+    assert isosent.load(here / "model").dim == dim or (dim is None and isosent.load(here / "model").dim < 256)
+
+
+def test_auto_says_what_it_weighed_and_why(isosent_, here):
+    finished = fit(isosent_, "--transform", "auto")
+    assert (finished.code, finished.err) == (0, "")
+    choice = isosent.load(here / "model").fits[0].choice
+    assert f"auto chose: {choice['chosen']}\nbecause over 480 texts, " in "\n".join(
+        line.rstrip() for line in finished.out.splitlines()
+    )
+    assert "keeps meaning" in finished.out
+
+
+def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
+    (here / "queries.txt").write_text("".join(f"Where is it said that {text}\n" for text in texts[:100]))
+    assert fit(isosent_, "--queries", "queries.txt", "--dims", "9").code == 0
+    model = isosent.load(here / "model")
+    queries = [f"Where is it said that {text}" for text in texts[:100]]
+    np.testing.assert_allclose(model.encode_query(queries).mean(axis=0), 0, atol=1e-4)
+    facts = json.loads(isosent_("info", "model", "--json").out)
+    assert facts["separate_query_mean"] is True
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--transform", "auto", "--dims", "8"), "--dims must come with a transform to set"),
+        (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting n_components"),
+        (("--transform", "l2_normalize,whitening"), "L2Normalize must be the last step"),
+        (("--strength", "strong"), "strength must lie in [0, 1]; got 'strong'"),
+        (("--dims", "1000"), "n_components must lie in 1 ... 256"),
+        (("--shrinkage", "lots"), "shrinkage must be one of ledoit_wolf, oas; got 'lots'"),
+        (("--queries", "nowhere.txt"), "nowhere.txt must exist"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_and_nothing_is_written(isosent_, here, flags, words):
+    finished = fit(isosent_, *flags)
+    assert (finished.code, finished.out) == (2, "")
+    assert words in finished.err
+    assert not (here / "model").exists()
+
+
+def test_evaluate_takes_what_fit_takes(isosent_, here, write_stsb):
+    write_stsb(here / "sts", n_pairs=60)
+    finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "auto", "--json", "-")
+    assert finished.code == 0
+    assert json.loads(finished.out)["protocol"]["transform"] == "auto"
+    finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "mean_centering,l2_normalize")
+    assert "chain(steps=" in finished.out
+
+
+def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb):
+    write_stsb(here / "sts", n_pairs=60)
+    finished = isosent_("study", "auto", "--data", "sts", "-m", "wordllama", "--json", "study.json")
+    assert finished.code == 0
+    for row in ROWS:
+        assert row in finished.out
+    (cell,) = json.loads((here / "study.json").read_text())
+    assert (cell["model"], cell["task"]) == ("wordllama", "STSB")
+    assert cell["scores"]["best in hindsight"] >= max(cell["scores"].values())
+    assert "most lost against leaving the vectors alone: " in finished.out
