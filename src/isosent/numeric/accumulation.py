@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ _CHEAP_PRODUCTS = 2e10
 _SINGLE_PRECISION_FLOOR = 1e-6
 _POWER_STEPS = 8
 _SHIFT_ROWS = 256
+_SHIFT_THREADS = 2
 
 Sums = tuple[float, NDArray[np.float64], NDArray[np.float64]]
 
 
-def accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None) -> Sums:
+def accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, n_rows_total: int | None = None) -> Sums:
     r"""Weight, mean and scatter of rows.
 
     Parameters
@@ -29,6 +31,8 @@ def accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None) -> Sums:
         One vector a row, at least one.
     weights : ndarray of shape (n_rows,), float64, or None
         Weight of each row, > 0; None weighs every row 1.
+    n_rows_total : int, optional
+        Rows of the whole set, or at least so many, where these are a block of it.
 
     Returns
     -------
@@ -48,51 +52,71 @@ def accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None) -> Sums:
     -----
     See `Moments.from_rows`.
     """
+    n_rows, dim = rows.shape
     single = np.result_type(rows.dtype, np.float32) == np.float32
-    if single and len(rows) * float(rows.shape[1]) ** 2 > _CHEAP_PRODUCTS:
-        for n_rows in (_BLOCK_ROWS, len(rows)):  # the first block tells most cases
-            some_weights = None if weights is None else weights[:n_rows]
-            sums = _accumulate(rows[:n_rows], some_weights, np.float32)
-            if not _resolved_in_single_precision(sums[2]):
-                break
-        else:
+    if single and n_rows > dim and max(n_rows, n_rows_total or 0) * float(dim) ** 2 > _CHEAP_PRODUCTS:
+        sums = _accumulate(rows, weights, np.float32)
+        if sums is not None:
             return sums
     sums = _accumulate(rows, weights, np.float64)
-    if not np.isfinite(sums[2]).all():
+    if sums is None or not np.isfinite(sums[2]).all():
         raise InputError(
             f"Moments.from_rows: rows must have squares within float64; got values of about {np.abs(rows).max()}."
         )
     return sums
 
 
-def _accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, dtype: type[np.floating]) -> Sums:
-    """Moments of rows with the products taken in `dtype` and summed in float64."""
+def _accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, dtype: type[np.floating]) -> Sums | None:
+    """Moments of rows, products in `dtype`, sums in float64; None where float32 does not resolve the spectrum."""
     n_rows, dim = rows.shape
     size = min(n_rows, _BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * np.dtype(dtype).itemsize)))
     buffer = np.empty((size, dim), dtype=dtype)
+    product = np.empty((dim, dim), dtype=dtype)
     ones = np.ones(size, dtype=dtype)
     scatter = np.zeros((dim, dim))
     block_weights, block_means, residuals = [], [], []
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"), ThreadPoolExecutor(_SHIFT_THREADS) as threads:
         for start in range(0, n_rows, size):
-            part = slice(start, min(start + size, n_rows))
-            sample = slice(part.start, part.stop, max(1, (part.stop - part.start) // _SHIFT_ROWS))
-            sample_weights = None if weights is None else weights[sample]
-            shift = np.average(rows[sample].astype(np.float64), axis=0, weights=sample_weights).astype(dtype)
-            block = np.subtract(rows[part], shift, out=buffer[: part.stop - start], casting="same_kind")
-            if weights is None:
+            stop = min(start + size, n_rows)
+            some, some_weights = rows[start:stop], None if weights is None else weights[start:stop]
+            shift = _sample_mean(some, some_weights).astype(dtype)
+            block = _shifted(some, shift, buffer[: len(some)], threads)
+            if some_weights is None:
                 block_weight, residual = float(len(block)), ones[: len(block)] @ block
             else:
-                block_weight = float(weights[part].sum())
-                residual = weights[part].astype(dtype) @ block
-                block *= np.sqrt(weights[part]).astype(dtype)[:, None]
+                block_weight, residual = float(some_weights.sum()), some_weights.astype(dtype) @ block
+                block *= np.sqrt(some_weights).astype(dtype)[:, None]
             if not np.isfinite(residual).all():
-                _check.finite_rows("Moments.from_rows", "rows", rows[part], start)
-            scatter += block.T @ block
+                _check.finite_rows("Moments.from_rows", "rows", some, start)
+            scatter += np.matmul(block.T, block, out=product)
+            if dtype == np.float32 and not start and n_rows > 4 * size and not _resolved_in_single_precision(scatter):
+                return None  # the first block tells most cases
             residuals.append(residual.astype(np.float64) / block_weight)
             block_weights.append(block_weight)
             block_means.append(shift + residuals[-1])
-        return _total(scatter, np.array(block_weights), np.array(block_means), np.array(residuals))
+        sums = _total(scatter, np.array(block_weights), np.array(block_means), np.array(residuals))
+        return sums if dtype == np.float64 or _resolved_in_single_precision(sums[2]) else None
+
+
+def _sample_mean(rows: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Mean of some rows spread over a block: near enough to its mean to shift by."""
+    sample = slice(None, None, max(1, len(rows) // _SHIFT_ROWS))
+    return np.average(rows[sample].astype(np.float64), axis=0, weights=None if weights is None else weights[sample])
+
+
+def _shifted(
+    rows: NDArray[Any], shift: NDArray[np.floating], out: NDArray[np.floating], threads: ThreadPoolExecutor
+) -> NDArray[np.floating]:
+    """Rows less the shift; more than one thread, because one does not use the bandwidth of the memory."""
+
+    def subtract(part: slice) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):  # numpy keeps this a thread
+            np.subtract(rows[part], shift, out=out[part], casting="same_kind")
+
+    cuts = [len(rows) * i // _SHIFT_THREADS for i in range(_SHIFT_THREADS + 1)]
+    for _ in threads.map(subtract, map(slice, cuts[:-1], cuts[1:])):
+        pass
+    return out
 
 
 def _total(
@@ -117,8 +141,10 @@ def _resolved_in_single_precision(scatter: NDArray[np.float64]) -> bool:
     scale = _largest_eigenvalue(scatter)
     if not (np.isfinite(scale) and scale > np.finfo(np.float32).tiny / _SINGLE_PRECISION_FLOOR):
         return False
+    lowered = scatter / scale
+    lowered.flat[:: len(scatter) + 1] -= _SINGLE_PRECISION_FLOOR
     try:
-        np.linalg.cholesky(scatter / scale - _SINGLE_PRECISION_FLOOR * np.eye(len(scatter)))
+        np.linalg.cholesky(lowered)
     except np.linalg.LinAlgError:
         return False
     return True

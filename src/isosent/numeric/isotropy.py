@@ -126,3 +126,105 @@ def effective_rank(eigenvalues: NDArray[np.float64]) -> float:
         return float("nan")
     shares = eigenvalues[eigenvalues > 0] / total
     return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def participation_ratio(eigenvalues: NDArray[np.float64]) -> float:
+    r"""Number of dimensions that the variance is spread over, with more weight on the large ones.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (dim,), float64
+        Eigenvalues of a covariance, >= 0.
+
+    Returns
+    -------
+    float
+        In [1, dim], at most the `effective_rank`; NaN where all are zero.
+
+    Notes
+    -----
+    :math:`(\sum_k \lambda_k)^2 / \sum_k \lambda_k^2`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(participation_ratio(np.array([2.0, 1.0, 1.0])), 4)
+    2.6667
+    """
+    largest = eigenvalues.max()
+    if largest <= 0:
+        return float("nan")
+    scaled = eigenvalues / largest
+    return float(scaled.sum() ** 2 / (scaled @ scaled))
+
+
+def isoscore(eigenvalues: NDArray[np.float64]) -> float:
+    r"""How evenly the variance fills the space.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (dim,), float64
+        Eigenvalues of a covariance, >= 0: the variances after the principal component rotation.
+
+    Returns
+    -------
+    float
+        In [0, 1]: 1 where every direction has the same variance, 0 where one has all of it; NaN in one dimension and
+        where all are zero.
+
+    Notes
+    -----
+    Rudman et al. 2022, algorithm 1, with the variances scaled to :math:`\hat\Sigma`, of length :math:`\sqrt n`: defect
+    :math:`\delta = \lVert \hat\Sigma - 1 \rVert / \sqrt{2 (n - \sqrt n)}`, dimensions used
+    :math:`\phi = (n - \delta^2 (n - \sqrt n))^2 / n^2`, score :math:`(n \phi - 1) / (n - 1)`. Written out,
+    :math:`n \phi` is the `participation_ratio`, which is how it is computed here: both figures say the same, one in
+    dimensions and one as a share.
+
+    References
+    ----------
+    Rudman, Gillman, Rayne & Eickhoff 2022, *IsoScore: Measuring the Uniformity of Embedding Space Utilization*,
+    arXiv 2108.07344.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> isoscore(np.array([3.0, 3.0, 3.0])), isoscore(np.array([3.0, 0.0, 0.0]))
+    (1.0, 0.0)
+    """
+    if len(eigenvalues) < 2:
+        return float("nan")
+    return (participation_ratio(eigenvalues) - 1) / (len(eigenvalues) - 1)
+
+
+def uniformity(cosines: NDArray[np.float64]) -> float:
+    r"""How evenly the directions cover the sphere.
+
+    Parameters
+    ----------
+    cosines : ndarray of shape (n_pairs,), float64
+        Cosines of random pairs, in [-1, 1].
+
+    Returns
+    -------
+    float
+        In [-8, 0], lower is more uniform; about -4 for uniform directions in many dimensions; NaN without pairs.
+
+    Notes
+    -----
+    :math:`\log \mathrm{mean} \exp(-2 \lVert u - v \rVert^2)` over pairs of unit vectors, Wang & Isola 2020,
+    section 4.1, with :math:`\lVert u - v \rVert^2 = 2 - 2 \cos(u, v)`.
+
+    References
+    ----------
+    Wang & Isola 2020, *Understanding Contrastive Representation Learning through Alignment and Uniformity on the
+    Hypersphere*, arXiv 2005.10242.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> uniformity(np.zeros(5))
+    -4.0
+    """
+    if not len(cosines):
+        return float("nan")
+    return float(np.log(np.exp(4 * cosines - 4).mean()))

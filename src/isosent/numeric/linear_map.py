@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check
 from isosent.errors import InputError
 
+_BLOCK_ROWS = 4096  # enough that packing the weight costs little; the result is still in cache when the bias is added
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearMap:
@@ -65,13 +67,15 @@ class LinearMap:
     def _single(self) -> LinearMap:
         return LinearMap(self.weight.astype(np.float32), self.bias.astype(np.float32))
 
-    def apply(self, rows: ArrayLike) -> NDArray[np.floating]:
-        """Map rows.
+    def apply(self, rows: ArrayLike, *, out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+        """Map rows, block by block: beside the result, no copy of the rows is held.
 
         Parameters
         ----------
         rows : array_like of shape (n_rows, dim), any real dtype
-            Vectors; zero rows are allowed.
+            Vectors; zero rows are allowed. A memory map is read block by block.
+        out : ndarray of shape (n_rows, n_components), optional
+            Where the result goes, a memory map for instance; of the dtype that is returned.
 
         Returns
         -------
@@ -81,17 +85,30 @@ class LinearMap:
         Raises
         ------
         InputError
-            If the rows are not 2-D, have another width, or hold NaN or infinity (the message names the row).
+            If the rows are not 2-D, have another width, or hold NaN or infinity (the message names the row), or `out`
+            has another shape or dtype. Blocks ahead of a refused row have been written to `out`.
         """
         where = "LinearMap.apply"
         array = _check.matrix(where, "rows", rows)
         _check.same_dim(where, "rows", array.shape[1], self.dim)
-        _check.finite_rows(where, "rows", array)
-        if array.dtype == np.float64:
-            return array @ self.weight + self.bias
-        mapped = array.astype(np.float32, copy=False) @ self._single.weight
-        mapped += self._single.bias
-        return mapped
+        used = self if array.dtype == np.float64 else self._single
+        shape, dtype = (len(array), self.n_components), used.weight.dtype
+        if out is None:
+            out = np.empty(shape, dtype)
+        elif out.shape != shape or out.dtype != dtype:
+            raise InputError(
+                f"{where}: out must have shape {shape} and dtype {dtype}; got {out.shape} and {out.dtype}."
+            )
+        for start in range(0, len(array), _BLOCK_ROWS):
+            block = array[start : start + _BLOCK_ROWS]
+            mapped = out[start : start + _BLOCK_ROWS]
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.matmul(block.astype(dtype, copy=False), used.weight, out=mapped)
+                finite = np.isfinite(mapped[:, 0].sum())  # NaN or infinity in a row spoils every component of it
+            if not finite:
+                _check.finite_rows(where, "rows", block, start)
+            mapped += used.bias
+        return out
 
     def then(self, after: LinearMap) -> LinearMap:
         """Fold two maps into one.

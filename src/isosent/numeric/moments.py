@@ -134,7 +134,13 @@ class Moments:
 
     @classmethod
     def from_rows(
-        cls, rows: ArrayLike, weights: ArrayLike | None = None, *, radial: bool = False, eps: float | None = None
+        cls,
+        rows: ArrayLike,
+        weights: ArrayLike | None = None,
+        *,
+        radial: bool = False,
+        eps: float | None = None,
+        n_rows_total: int | None = None,
     ) -> Moments:
         r"""Take the moments of rows in one pass over blocks.
 
@@ -148,6 +154,9 @@ class Moments:
             Whether the radial moments are taken too, which costs a second pass.
         eps : float, optional
             Relative rounding of the values; that of the dtype where left out.
+        n_rows_total : int, optional
+            Rows of the whole set, or at least so many, where these are one block of a larger one: blocks of a large set
+            are multiplied as fast as the set would be in one piece.
 
         Returns
         -------
@@ -166,11 +175,11 @@ class Moments:
         common mean, which makes the textbook formula :math:`\sum x x^\top - n \mu \mu^\top` lose all digits, costs
         none here.
 
-        float32 rows are multiplied in float64 where that is cheap (up to 2e10 products, a fraction of a second), and
-        in float32, at about twice the speed, beyond; but where an eigenvalue of the result then lies below 1e-6 of the
-        largest (rank-deficient rows, for one), the products are taken in float64 after all. An entry is within 1e-7 of
-        the largest of the float64 result, and a variance along any axis within about 1e-3 of itself; without float32
-        products, within rounding of float64.
+        float32 rows are multiplied in float64 where that is cheap (up to 2e10 products in the whole set, a fraction of
+        a second), and in float32, at about twice the speed, beyond; but where an eigenvalue of the result then lies
+        below 1e-6 of the largest (rank-deficient rows, or fewer rows than dimensions), the products are taken in
+        float64 after all. An entry is within 1e-7 of the largest of the float64 result, and a variance along any axis
+        within about 1e-3 of itself; without float32 products, within rounding of float64.
         """
         where = "Moments.from_rows"
         array = _check.matrix(where, "rows", rows)
@@ -180,7 +189,7 @@ class Moments:
             array, row_weights = array[row_weights > 0], row_weights[row_weights > 0]
         if not len(array):
             return cls.empty(array.shape[1])
-        weight, mean, scatter = accumulate(array, row_weights)
+        weight, mean, scatter = accumulate(array, row_weights, n_rows_total)
         if eps is None:
             eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
         return cls(

@@ -8,7 +8,7 @@ What stands under the padding never reaches the result. The names are those of s
 from collections.abc import Callable
 from typing import Any
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 Array = Any
 Pooling = Callable[[Array, Array], Array]
@@ -76,6 +76,5 @@ def _masked_sum(token_embeddings: Array, weights: Array) -> tuple[Array, Array]:
 def _pick(token_embeddings: Array, position: Array) -> Array:
     """Vector at one position of each text."""
     xp = array_namespace(token_embeddings)
-    n_texts, _, dim = token_embeddings.shape
-    index = xp.broadcast_to(position[:, None, None], (n_texts, 1, dim))
-    return xp.take_along_axis(token_embeddings, index, axis=1)[:, 0, :]
+    rows = xp.arange(token_embeddings.shape[0], device=device(token_embeddings))
+    return token_embeddings[rows, position]

@@ -155,7 +155,7 @@ class Chain(_BaseComposition, MomentTransform):
                 maps.append(clone(step).fit_moments(moments).linear_map_)
                 moments = moments.mapped(maps[-1])
         identity = LinearMap(np.eye(moments.dim), np.zeros(moments.dim))
-        return Solution(reduce(LinearMap.then, maps) if maps else identity, None)
+        return Solution(reduce(LinearMap.then, maps) if maps else identity)
 
     def _check_settings(self, dim: int) -> None:
         transforms = [step for _, step in self.steps]

@@ -25,8 +25,7 @@ class MeanCentering(InvertibleTransform):
     """
 
     def _solve(self, moments: Moments) -> Solution:
-        identity = np.eye(moments.dim)
-        return Solution(LinearMap(identity, -moments.mean), LinearMap(identity, moments.mean))
+        return Solution(LinearMap(np.eye(moments.dim), -moments.mean), moments.mean)
 
 
 class MeanProjection(MomentTransform):
@@ -48,7 +47,7 @@ class MeanProjection(MomentTransform):
     def _solve(self, moments: Moments) -> Solution:
         length = np.linalg.norm(moments.mean)
         direction = moments.mean / length if length else moments.mean
-        return Solution(without_directions(direction[:, None]), None)
+        return Solution(without_directions(direction[:, None]))
 
 
 class AllButTheTop(MomentTransform):
@@ -79,7 +78,7 @@ class AllButTheTop(MomentTransform):
 
     def _solve(self, moments: Moments) -> Solution:
         n_removed = max(1, round(moments.dim / 100)) if self.n_components == "auto" else int(self.n_components)
-        return Solution(_without_strongest(moments.covariance, moments, n_removed, offset=moments.mean), None)
+        return Solution(_without_strongest(moments.covariance, moments, n_removed, offset=moments.mean))
 
     def _check_settings(self, dim: int) -> None:
         if self.n_components != "auto":
@@ -112,7 +111,7 @@ class CommonComponentRemoval(MomentTransform):
         self.n_components = n_components
 
     def _solve(self, moments: Moments) -> Solution:
-        return Solution(_without_strongest(moments.second_moment, moments, self.n_components), None)
+        return Solution(_without_strongest(moments.second_moment, moments, self.n_components))
 
     def _check_settings(self, dim: int) -> None:
         _check_removed(self._name, self.n_components, dim)
@@ -135,7 +134,7 @@ class Standardize(InvertibleTransform):
 
     def _solve(self, moments: Moments) -> Solution:
         scale = inverse_deviations(moments.covariance.diagonal(), moments.rounding_variance)
-        return Solution(LinearMap(np.diag(scale), -moments.mean * scale), LinearMap(np.diag(1 / scale), moments.mean))
+        return Solution(LinearMap(np.diag(scale), -moments.mean * scale), moments.mean)
 
 
 class Truncate(MomentTransform):
@@ -162,7 +161,7 @@ class Truncate(MomentTransform):
 
     def _solve(self, moments: Moments) -> Solution:
         n_components = _check.component_count(self._name, self.n_components, moments.dim)
-        return Solution(LinearMap(np.eye(moments.dim, n_components), np.zeros(n_components)), None)
+        return Solution(LinearMap(np.eye(moments.dim, n_components), np.zeros(n_components)))
 
     def _check_settings(self, dim: int) -> None:
         _check.component_count(self._name, self.n_components, dim)

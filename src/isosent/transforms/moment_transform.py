@@ -27,12 +27,12 @@ class Solution:
     ----------
     linear_map : LinearMap
         The map.
-    inverse_map : LinearMap or None
-        The way back, of transforms that have one.
+    offset : ndarray of shape (dim,), float64, optional
+        What is subtracted first.
     """
 
     linear_map: LinearMap
-    inverse_map: LinearMap | None
+    offset: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,12 @@ class Fitted:
     def solution(self) -> Solution:
         """The map and what belongs to it."""
         return self.settings._solve(self.moments)
+
+    @cached_property
+    def inverse_map(self) -> LinearMap:
+        """The way back, nearest to the offset where the map loses something."""
+        weight, offset = self.solution.linear_map.weight, self.solution.offset
+        return LinearMap(np.linalg.pinv(weight), np.zeros(len(weight)) if offset is None else offset)
 
 
 class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -303,8 +309,7 @@ class InvertibleTransform(MomentTransform):
             If nothing was fitted.
         """
         check_is_fitted(self)
-        inverse: LinearMap = self._fitted.solution.inverse_map  # type: ignore[assignment]
-        return inverse.apply(as_rows(self._name, X, at_least=0))
+        return self._fitted.inverse_map.apply(as_rows(self._name, X, at_least=0))
 
 
 def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:

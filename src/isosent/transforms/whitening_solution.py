@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +66,10 @@ class WhiteningSolution(Solution):
         Shrinkage in force.
     """
 
-    spectrum: Spectrum
-    n_axes: int
-    strength: float
-    shrinkage: float
+    spectrum: Spectrum = field(kw_only=True)
+    n_axes: int = field(kw_only=True)
+    strength: float = field(kw_only=True)
+    shrinkage: float = field(kw_only=True)
 
 
 def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) -> WhiteningSolution:
@@ -87,7 +87,7 @@ def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) ->
     Returns
     -------
     WhiteningSolution
-        The map, its inverse, and the figures behind them.
+        The map and the figures behind it.
 
     Raises
     ------
@@ -124,12 +124,15 @@ def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) ->
     strength = spectral_strength(moments) if isinstance(settings.strength, str) else float(settings.strength)
     n_axes = _n_axes(name, moments, found, settings.n_components, strength)
     axes, roots = found.vectors[:, :n_axes], (found.values[:n_axes] + settings.eps) ** (strength / 2)
-    turn = _turn(settings.method, axes, scale[:, None] * axes / roots)
-    weight = (scale[:, None] * axes / roots) @ turn
+    weight = _turned(settings.method, scale[:, None] * axes / roots, axes)
     offset = moments.mean if settings.center else np.zeros(moments.dim)
-    back = turn.T @ ((axes * roots) / scale[:, None]).T
     return WhiteningSolution(
-        LinearMap(weight, -offset @ weight), LinearMap(back, offset), found, n_axes, strength, shrinkage
+        LinearMap(weight, -offset @ weight),
+        offset,
+        spectrum=found,
+        n_axes=n_axes,
+        strength=strength,
+        shrinkage=shrinkage,
     )
 
 
@@ -137,14 +140,15 @@ def _shrinkage(moments: Moments, wanted: float | str | None) -> float:
     return SHRINKAGES[wanted](moments) if isinstance(wanted, str) else float(wanted or 0.0)
 
 
-def _turn(method: str, axes: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The matrix of orthonormal rows that tells the methods apart."""
+def _turned(method: str, weight: NDArray[np.float64], axes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The map of PCA times the matrix of orthonormal rows that tells the methods apart."""
     if method.startswith("zca"):
-        return axes.T
+        return weight @ axes.T
     if method == "cholesky":
-        q, r = np.linalg.qr(weight.T)
-        return q * np.where(r.diagonal() < 0, -1.0, 1.0)[: q.shape[1]]
-    return np.eye(axes.shape[1])
+        _, upper = np.linalg.qr(weight.T)
+        lower: NDArray[np.float64] = (upper * np.where(upper.diagonal() < 0, -1.0, 1.0)[:, None]).T
+        return lower
+    return weight
 
 
 def _n_axes(name: str, moments: Moments, found: Spectrum, wanted: int | float | str | None, strength: float) -> int:
