@@ -59,7 +59,7 @@ class Fitted:
     def inverse_map(self) -> LinearMap:
         """The way back, nearest to the offset where the map loses something."""
         weight, offset = self.solution.linear_map.weight, self.solution.offset
-        return LinearMap(np.linalg.pinv(weight), np.zeros(len(weight)) if offset is None else offset)
+        return LinearMap(np.linalg.pinv(weight).astype(np.float64), np.zeros(len(weight)) if offset is None else offset)
 
 
 class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
