@@ -170,7 +170,7 @@ def test_a_failing_flush_leaves_the_old_file(tmp_path, monkeypatch):
     np.save(tmp_path / "v.npy", np.zeros(3))
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OutputError, match=r"v\.npy could not be written: Input/output error; the file that was there"):
-        write_vectors(tmp_path / "v.npy", np.ones((2, 3), np.float32), ["a", "b"], {})
+        write_vectors(tmp_path / "v.npy", np.ones((2, 3), np.float32), ["a", "b"])
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), np.zeros(3))
     assert names(tmp_path) == ["v.npy"]
 
@@ -193,17 +193,16 @@ def test_a_directory_in_place_of_the_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path, name, monkeypatch):
-    def fail_half_way(*arguments):
-        (path,) = [argument for argument in arguments if isinstance(argument, Path)]
+    def fail_half_way(path, *_, **__):
         path.write_bytes(b"half of it")
         raise RuntimeError("mine")
 
-    write_vectors(tmp_path / name, np.zeros((1, 3), np.float32), ["a"], {})
+    write_vectors(tmp_path / name, np.zeros((1, 3), np.float32), ["a"])
     before = (tmp_path / name).read_bytes()
-    monkeypatch.setattr("pyarrow.parquet.write_table", fail_half_way)
-    monkeypatch.setattr("isosent.files.vectors._write_npy", fail_half_way)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter", fail_half_way)
+    monkeypatch.setattr("isosent.files.vectors._writing_npy", fail_half_way)
     with pytest.raises(RuntimeError, match="mine"):
-        write_vectors(tmp_path / name, np.ones((2, 3), np.float32), ["a", "b"], {})
+        write_vectors(tmp_path / name, np.ones((2, 3), np.float32), ["a", "b"])
     assert (tmp_path / name).read_bytes() == before
     assert names(tmp_path) == [name]
 
@@ -233,7 +232,7 @@ def open_(path, mode="r", *more, **settings):
     return Dying(file) if mode == "wb" else file
 
 Path.open = open_
-write_vectors(sys.argv[1], vectors, ["a"] * 9, {})
+write_vectors(sys.argv[1], vectors, ["a"] * 9)
 """
     np.save(tmp_path / "v.npy", np.zeros(3))
     finished = run(KILL + script, tmp_path / "v.npy")
@@ -247,7 +246,7 @@ write_vectors(sys.argv[1], vectors, ["a"] * 9, {})
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_an_array_is_written_byte_for_byte_as_numpy_writes_it(tmp_path, shape, order):
     vectors = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    write_vectors(tmp_path / "ours.npy", np.asarray(vectors, order=order), ["a"] * len(vectors), {})
+    write_vectors(tmp_path / "ours.npy", np.asarray(vectors, order=order), ["a"] * len(vectors))
     np.save(tmp_path / "theirs.npy", vectors)
     assert (tmp_path / "ours.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
 
@@ -353,7 +352,7 @@ def test_vectors_that_do_not_fit_on_the_disk_are_an_error_in_words(tmp_path, nam
     script = FULL_DISK.replace("(300, 300)", "(size, size)").format(
         imports="import numpy as np; from isosent.files.vectors import write_vectors; size = 10 * int(sys.argv[2])",
         call="vectors = np.random.default_rng(0).random((int(sys.argv[2]), 3), np.float32)\n"
-        "write_vectors(sys.argv[1], vectors, ['a'] * len(vectors), {})",
+        "write_vectors(sys.argv[1], vectors, ['a'] * len(vectors))",
     )
     (tmp_path / name).write_bytes(b"old")
     finished = run(script, tmp_path / name, n_texts)

@@ -26,29 +26,32 @@ err = _console(sys.stderr, stderr=True)
 
 
 class _Rate(TextColumn):
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
         super().__init__("")
+        self._unit = unit
 
     def render(self, task: ProgressTask) -> Text:
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f} texts/s")
+        return Text("" if speed is None else f"{speed:,.0f} {self._unit}/s")
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator["ProgressBar"]:
+def progress_bar(label: str, unit: str = "texts") -> Iterator["ProgressBar"]:
     """Show a bar with rate and remaining time while the block runs; nothing where standard error is no terminal.
 
     Parameters
     ----------
     label : str
         What is being done.
+    unit : str, default "texts"
+        What is counted.
 
     Yields
     ------
     ProgressBar
         Told how much there is, it gives what is told how much is done.
     """
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), _Rate(unit), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         yield ProgressBar(progress)
 
@@ -71,12 +74,12 @@ class ProgressBar:
         Parameters
         ----------
         total : int
-            Texts in all.
+            How many there are.
 
         Returns
         -------
         callable
-            Takes the number of texts done since the last call.
+            Takes the number of those done since the last call.
         """
         task = self._progress.add_task("", total=total)
         return lambda done: self._progress.advance(task, done)

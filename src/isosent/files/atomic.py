@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from isosent.errors import OutputError
+from isosent.errors import IsosentError, OutputError
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:
@@ -80,7 +80,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             shutil.copymode(path, temporary)
         temporary.replace(path)
     except OSError as error:
-        if isinstance(error, OutputError):
+        if isinstance(error, IsosentError):
             raise
         kept = "; the file that was there is intact" if path.exists() else ""
         raise OutputError(f"{path} could not be written: {error.strerror or error}{kept}.") from error

@@ -1,53 +1,148 @@
-"""Writing vectors: a numpy array, or a parquet table with the texts beside them."""
+"""Writing vectors block by block: an array, float vectors, or a table with other columns beside them."""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError
 from isosent.files.atomic import check_destination, replacing
+from isosent.files.parquet_writing import ColumnsBeside, writing_parquet
+from isosent.files.space import Space, note_path, note_text
+from isosent.files.vector_source import BLOCK_BYTES
 
-ENDINGS = (".npy", ".parquet")
+ENDINGS = (".npy", ".fvecs", ".parquet")
+DTYPES = ("float32", "float16")
+
+Write = Callable[[NDArray[Any]], None]
 
 
-def check_vector_file(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that `write_vectors` cannot write, before any work is done.
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """A file of vectors to be written.
+
+    Parameters
+    ----------
+    n_rows : int
+        Vectors that will be written.
+    dim : int
+        Their dimensions.
+    dtype : str, default "float32"
+        One of `DTYPES`.
+    space : Space, optional
+        Where they belong. A .parquet file keeps it in its metadata, beside any other lies ``FILE.isosent.json``.
+    """
+
+    n_rows: int
+    dim: int
+    dtype: str = "float32"
+    space: Space | None = None
+
+
+def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32") -> None:
+    """Refuse a file that `writing_vectors` cannot write, before any work is done.
 
     Parameters
     ----------
     path : path-like
         The file to write.
+    dtype : str, default "float32"
+        Type of its numbers.
 
     Raises
     ------
     InputError
-        If the name ends in neither ``.npy`` nor ``.parquet``.
+        If the name has another ending than those of `ENDINGS`, or the format has no such numbers.
     OutputError
         If it is a directory, or its folder does not exist.
     """
-    if Path(path).suffix.lower() not in ENDINGS:
-        raise InputError(f"{path} must end in {' or '.join(ENDINGS)}; got {Path(path).suffix or 'no ending'}.")
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        listed = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+        raise InputError(f"{path} must end in {listed}; got {Path(path).suffix or 'no ending'}.")
+    if dtype not in DTYPES:
+        raise InputError(f"{path}: dtype must be one of {', '.join(DTYPES)}; got {dtype}.")
+    if ending == ".fvecs" and dtype != "float32":
+        raise InputError(f"{path}: a .fvecs file holds float32; got {dtype}. Name a .npy or .parquet file.")
     check_destination(path)
 
 
-def write_vectors(
-    path: str | os.PathLike[str], vectors: NDArray[np.floating], texts: Sequence[str], metadata: Mapping[str, str]
-) -> None:
+@contextmanager
+def writing_vectors(
+    path: str | os.PathLike[str], file: VectorFile, beside: ColumnsBeside | None = None
+) -> Iterator[Write]:
     """Write vectors under a temporary name and rename the file when it is whole.
 
     Parameters
     ----------
     path : path-like
-        ``.npy``: the array. ``.parquet``: columns ``text`` and ``vector`` (fixed-size list).
+        ``.npy``, ``.fvecs`` or ``.parquet``.
+    file : VectorFile
+        What it will hold.
+    beside : ColumnsBeside, optional
+        Columns of a .parquet file beside the vectors; the other formats have no place for them.
+
+    Yields
+    ------
+    callable
+        Takes the next block of vectors, shape (any number, dim). All must have been given when the block ends.
+
+    Raises
+    ------
+    InputError
+        If the name has another ending.
+    OutputError
+        If the file cannot be written; what was there is intact.
+
+    Notes
+    -----
+    The note beside an array is renamed into place after it and holds a hash of it, so that a run that is killed in
+    between leaves no note that is taken for that of the new array.
+    """
+    check_vector_file(path, file.dtype)
+    path = Path(path)
+    if path.suffix.lower() == ".parquet":
+        metadata = {} if file.space is None else file.space.metadata
+        with (
+            replacing(path) as temporary,
+            writing_parquet(temporary, file.dim, file.dtype, metadata, beside) as write,
+        ):
+            yield write
+        return
+    writing = _writing_npy if path.suffix.lower() == ".npy" else _writing_fvecs
+    if file.space is None:
+        with replacing(path) as temporary, writing(temporary, file) as write:
+            yield write
+        note_path(path).unlink(missing_ok=True)
+        return
+    with replacing(note_path(path)) as temporary_note, replacing(path) as temporary:
+        with writing(temporary, file) as write:
+            yield write
+        temporary_note.write_text(note_text(temporary, file.space, (file.n_rows, file.dim), file.dtype), "utf-8")
+
+
+def write_vectors(
+    path: str | os.PathLike[str], vectors: NDArray[np.floating], texts: Sequence[str], space: Space | None = None
+) -> None:
+    """Write the vectors of texts.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.npy`` or ``.fvecs``: the vectors. ``.parquet``: columns ``text`` and ``vector`` (fixed-size list).
     vectors : ndarray of shape (n_texts, dim), float32
         Row i belongs to text i.
     texts : sequence of str
         The texts.
-    metadata : mapping of str to str
-        Kept in the schema of a parquet file; a .npy file has no place for it.
+    space : Space, optional
+        Where the vectors belong.
 
     Raises
     ------
@@ -56,33 +151,36 @@ def write_vectors(
     OutputError
         If the file cannot be written; what was there is intact.
     """
-    check_vector_file(path)
-    with replacing(path) as temporary:
-        if temporary.suffix.lower() == ".npy":
-            _write_npy(temporary, vectors)
-        else:
-            _write_parquet(temporary, vectors, texts, metadata)
+    n_rows, dim = vectors.shape
+    beside = ColumnsBeside.of_texts(texts) if Path(path).suffix.lower() == ".parquet" else None
+    size = max(1, BLOCK_BYTES // (dim * vectors.itemsize))
+    with writing_vectors(path, VectorFile(n_rows, dim, vectors.dtype.name, space), beside) as write:
+        for start in range(0, n_rows, size):
+            write(vectors[start : start + size])
 
 
-def _write_npy(path: Path, vectors: NDArray[np.floating]) -> None:
+@contextmanager
+def _writing_npy(path: Path, file: VectorFile) -> Iterator[Write]:
     """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
-    rows = np.ascontiguousarray(vectors)
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
-        file.write(rows.data)
+    dtype = np.dtype(file.dtype).newbyteorder("<")
+    header = {"descr": dtype.str, "fortran_order": False, "shape": (file.n_rows, file.dim)}
+
+    def write(rows: NDArray[Any]) -> None:
+        opened.write(np.ascontiguousarray(rows, dtype).data)
+
+    with path.open("wb") as opened:
+        np.lib.format.write_array_header_1_0(opened, header)
+        yield write
 
 
-def _write_parquet(
-    path: Path, vectors: NDArray[np.floating], texts: Sequence[str], metadata: Mapping[str, str]
-) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+@contextmanager
+def _writing_fvecs(path: Path, file: VectorFile) -> Iterator[Write]:
+    record = np.dtype([("dim", "<i4"), ("values", "<f4", (file.dim,))])
 
-    flat = pa.array(np.ascontiguousarray(vectors).ravel())
-    table = pa.table(
-        {
-            "text": pa.array(list(texts), pa.string()),
-            "vector": pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]),
-        }
-    )
-    pq.write_table(table.replace_schema_metadata(dict(metadata)), path)
+    def write(rows: NDArray[Any]) -> None:
+        records = np.empty(len(rows), record)
+        records["dim"], records["values"] = file.dim, rows
+        opened.write(records.data)
+
+    with path.open("wb") as opened:
+        yield write

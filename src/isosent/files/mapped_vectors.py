@@ -1,0 +1,301 @@
+"""Formats that are read through a memory map: .npy, .fvecs, .bvecs and .safetensors."""
+
+from __future__ import annotations
+
+import ast
+import json
+import mmap
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.errors import FileFormatError, InputError
+from isosent.files.number_types import NUMBER_TYPES, NumberType
+from isosent.files.space import noted_space, space_in
+from isosent.files.vector_source import VectorSource
+
+_LISTED = ", ".join(NUMBER_TYPES)
+_NPY_HEADER_LENGTH = {1: "<H", 2: "<I", 3: "<I"}
+_LONGEST_HEADER = 1 << 20
+_BFLOAT16 = ("bfloat16", "<V2", "|V2")  # ml_dtypes names it or leaves two bytes of unknown meaning
+_OWN_FORMATS = "isosent-"  # whose matrices are no vectors
+_SAFETENSORS_NAMES = {
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "I8": "int8",
+    "U8": "uint8",
+}
+
+Array = NDArray[Any]
+
+
+def open_npy(path: Path, column: str | None) -> VectorSource:
+    """Open an array as numpy writes it, in C or Fortran order.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    column : str or None
+        Must be None: an array has no names.
+
+    Returns
+    -------
+    VectorSource
+        Its rows.
+
+    Raises
+    ------
+    FileFormatError
+        If it is no array, is truncated, holds pickled objects, or is not 2-D of a known number type.
+    InputError
+        If a column is named.
+    """
+    _no_column(path, column)
+    with path.open("rb") as file:
+        header, offset = _npy_header(path, file)
+    try:
+        shape, is_fortran = tuple(map(int, header["shape"])), bool(header["fortran_order"])
+        descr = header["descr"]
+        number_type, stored = _npy_numbers(path, descr)
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {error}.") from None
+    n_rows, dim = _matrix_shape(path, shape)
+    _check_size(path, offset + n_rows * dim * stored.itemsize)
+
+    def read(start_row: int, block_rows: int) -> Iterator[Array]:
+        stored_rows = _by_columns if is_fortran else _mapped
+        for block in stored_rows(path, (n_rows, dim), stored, offset, start_row, block_rows):
+            yield number_type.decoded(block)
+
+    return VectorSource(path, n_rows, dim, number_type, noted_space(path), read)
+
+
+def _npy_header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], int]:
+    """Read the header by hand: numpy's reader stops at the names of types that it does not have."""
+    magic = file.read(8)
+    if magic[:6] != b"\x93NUMPY" or len(magic) < 8 or magic[6] not in _NPY_HEADER_LENGTH:
+        raise FileFormatError(f"{path} must be an array saved by numpy; it starts otherwise.")
+    length_format = _NPY_HEADER_LENGTH[magic[6]]
+    try:
+        (length,) = struct.unpack(length_format, file.read(struct.calcsize(length_format)))
+        if length > _LONGEST_HEADER:
+            raise ValueError(f"it is {length} bytes long")
+        header = ast.literal_eval(file.read(length).decode("utf-8"))
+    except (struct.error, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {error}.") from None
+    return header, file.tell()
+
+
+def _npy_numbers(path: Path, descr: Any) -> tuple[NumberType, np.dtype[Any]]:
+    if descr in _BFLOAT16:
+        number_type = NUMBER_TYPES["bfloat16"]
+        return number_type, number_type.stored
+    dtype = np.dtype(descr)
+    if dtype.hasobject:
+        raise FileFormatError(f"{path} must hold numbers; it holds pickled objects, which are not read. Save numbers.")
+    if dtype.name not in NUMBER_TYPES:
+        raise FileFormatError(f"{path} must hold {_LISTED}; it holds {dtype}. Convert it with astype.")
+    return NUMBER_TYPES[dtype.name], dtype
+
+
+def open_vecs(path: Path, column: str | None) -> VectorSource:
+    """Open .fvecs (float32) or .bvecs (uint8): each row its dimensions as int32, then its numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    column : str or None
+        Must be None: the format has no names.
+
+    Returns
+    -------
+    VectorSource
+        Its rows.
+
+    Raises
+    ------
+    FileFormatError
+        If it is truncated, or a row has other dimensions than the first; the message names it.
+    InputError
+        If a column is named.
+    """
+    _no_column(path, column)
+    number_type = NUMBER_TYPES["float32" if path.suffix.lower() == ".fvecs" else "uint8"]
+    with path.open("rb") as file:
+        start = file.read(4)
+    dim, size = int.from_bytes(start, "little", signed=True), path.stat().st_size
+    if len(start) < 4 or not 1 <= dim * number_type.size_bytes <= size - 4:
+        raise FileFormatError(
+            f"{path} must start with the dimensions of a row and that row; got {dim} dimensions in {size} bytes."
+        )
+    record = np.dtype([("dim", "<i4"), ("values", number_type.stored, (dim,))])
+    n_rows = size // record.itemsize
+
+    def read(start_row: int, block_rows: int) -> Iterator[Array]:
+        first = start_row
+        for block in _mapped(path, (n_rows,), record, 0, start_row, block_rows):
+            wrong = np.flatnonzero(block["dim"] != dim)
+            if wrong.size:
+                raise FileFormatError(
+                    f"{path}: every row must have {dim} dimensions, those of the first; "
+                    f"got {block['dim'][wrong[0]]} in row {first + wrong[0]}, counted from 0."
+                )
+            yield number_type.decoded(block["values"])
+            first += len(block)
+
+    if size % record.itemsize:
+        for _ in read(0, 1 << 16):
+            pass
+        raise FileFormatError(f"{path} must end with a whole row; row {n_rows} is truncated. Copy the file again.")
+    return VectorSource(path, n_rows, dim, number_type, noted_space(path), read)
+
+
+def open_safetensors(path: Path, column: str | None) -> VectorSource:
+    """Open the 2-D tensor of a .safetensors file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    column : str or None
+        Name of the tensor; may be left out where only one is 2-D.
+
+    Returns
+    -------
+    VectorSource
+        Its rows.
+
+    Raises
+    ------
+    FileFormatError
+        If it is damaged, truncated, or has no such tensor of a known number type.
+    InputError
+        If several tensors are 2-D and none is named, or the named one is not there.
+    """
+    tensors, metadata, data_start = _safetensors_header(path)
+    if metadata.get("format", "").startswith(_OWN_FORMATS):
+        raise FileFormatError(f"{path} must hold vectors; it holds {metadata['format']}.")
+    name = _choose_tensor(path, tensors, column)
+    try:
+        kind, shape = tensors[name]["dtype"], tuple(map(int, tensors[name]["shape"]))
+        begin, end = tensors[name]["data_offsets"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{path} must be a safetensors file; tensor {name} is malformed: {error}.") from None
+    if kind not in _SAFETENSORS_NAMES:
+        raise FileFormatError(f"{path}: tensor {name} must hold {', '.join(_SAFETENSORS_NAMES)}; it holds {kind}.")
+    number_type = NUMBER_TYPES[_SAFETENSORS_NAMES[kind]]
+    n_rows, dim = _matrix_shape(path, shape)
+    if end - begin != n_rows * dim * number_type.stored.itemsize:
+        raise FileFormatError(f"{path} must be a safetensors file; tensor {name} has the wrong number of bytes.")
+    _check_size(path, data_start + end)
+
+    def read(start_row: int, block_rows: int) -> Iterator[Array]:
+        for block in _mapped(path, (n_rows, dim), number_type.stored, data_start + begin, start_row, block_rows):
+            yield number_type.decoded(block)
+
+    return VectorSource(path, n_rows, dim, number_type, space_in(metadata), read, name)
+
+
+def safetensors_metadata(path: Path) -> dict[str, str]:
+    """Read the metadata of a .safetensors file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    dict of str to str
+        Its metadata.
+
+    Raises
+    ------
+    FileFormatError
+        If the header is damaged.
+    """
+    return _safetensors_header(path)[1]
+
+
+def _safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > path.stat().st_size:
+                raise ValueError("it is longer than the file")
+            header = json.loads(file.read(length))
+        metadata = header.pop("__metadata__", {})
+        return header, dict(metadata), 8 + length
+    except (struct.error, ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise FileFormatError(f"{path} must be a safetensors file; its header is damaged: {error}.") from None
+
+
+def _choose_tensor(path: Path, tensors: dict[str, dict[str, Any]], column: str | None) -> str:
+    if column is not None:
+        if column not in tensors:
+            raise InputError(f"{path} has no tensor {column}; it has: {', '.join(tensors)}.")
+        return column
+    matrices = [name for name, tensor in tensors.items() if len(tensor.get("shape", ())) == 2]
+    if not matrices:
+        raise FileFormatError(f"{path} must hold a 2-D tensor; it has: {', '.join(tensors) or 'none'}.")
+    if len(matrices) > 1:
+        raise InputError(
+            f"{path} has {len(matrices)} 2-D tensors ({', '.join(matrices)}). "
+            "Choose one: column=NAME, on the command line --column NAME."
+        )
+    return matrices[0]
+
+
+def _no_column(path: Path, column: str | None) -> None:
+    if column is not None:
+        raise InputError(f"{path} has no columns; got column {column}. Leave it out.")
+
+
+def _matrix_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, int]:
+    if len(shape) != 2 or shape[1] < 1 or shape[0] < 0:
+        raise FileFormatError(f"{path} must be 2-D of shape (n_rows, dim), with dim at least 1; got shape {shape}.")
+    return shape[0], shape[1]
+
+
+def _check_size(path: Path, promised: int) -> None:
+    size = path.stat().st_size
+    if size < promised:
+        raise FileFormatError(
+            f"{path} must have {promised} bytes, as its header says; got {size}: it is truncated. Copy the file again."
+        )
+
+
+def _mapped(
+    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, start_row: int, block_rows: int
+) -> Iterator[Array]:
+    """Views of an array that lies in a file; pages that were read are let go of."""
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    rows: Array = np.ndarray(shape, dtype, buffer=mapped, offset=offset)
+    for start in range(start_row, len(rows), block_rows):
+        yield rows[start : start + block_rows]
+        if sys.platform != "win32":
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _by_columns(
+    path: Path, shape: tuple[int, int], dtype: np.dtype[Any], offset: int, start_row: int, block_rows: int
+) -> Iterator[Array]:
+    """Blocks of rows of an array in Fortran order, where each column lies in one piece."""
+    n_rows, dim = shape
+    with path.open("rb") as file:
+        for start in range(start_row, n_rows, block_rows):
+            columns = np.empty((dim, min(block_rows, n_rows - start)), dtype)
+            for number, column in enumerate(columns):
+                file.seek(offset + (number * n_rows + start) * dtype.itemsize)
+                file.readinto(column.data)
+            yield columns.T

@@ -1,0 +1,248 @@
+"""Vectors in a column of a parquet table, and the columns beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.errors import FileFormatError, InputError
+from isosent.files.number_types import NUMBER_TYPES, NumberType
+from isosent.files.space import space_in
+from isosent.files.vector_source import VectorSource
+
+_ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
+_READ_BUFFER_BYTES = 1 << 20
+_BATCH_BYTES = 4 << 20  # pyarrow needs five times as much to decode a batch of lists
+_TEXT_TYPES = ("string", "large_string", "string_view")
+
+Array = NDArray[Any]
+
+
+def open_parquet(path: Path, column: str | None) -> VectorSource:
+    """Open a column of vectors, read row group by row group.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    column : str or None
+        A list, large list or fixed-size list of numbers; may be left out where there is only one.
+
+    Returns
+    -------
+    VectorSource
+        Its rows.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged (the message names the row group), or has no such column.
+    InputError
+        If the column is not there or holds something else, or several would do.
+    """
+    schema, n_rows = table_schema(path)
+    name, number_type = _choose_column(path, schema, column)
+    dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
+
+    def read(start_row: int, block_rows: int) -> Iterator[Array]:
+        batch_rows = max(1, _BATCH_BYTES // (dim * number_type.size_bytes))
+        return _in_blocks(_matrices(path, name, dim, start_row, batch_rows), block_rows)
+
+    return VectorSource(path, n_rows, dim, number_type, space_in(schema.metadata or {}), read, name)
+
+
+def vector_and_text_columns(path: Path) -> tuple[list[str], list[str]]:
+    """List the columns that can be read as vectors, and those that can be read as texts.
+
+    Parameters
+    ----------
+    path : Path
+        A parquet file.
+
+    Returns
+    -------
+    vectors : list of str
+        Names of the columns of lists of numbers.
+    texts : list of str
+        Names of the columns of strings.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged.
+    """
+    schema, _ = table_schema(path)
+    texts = [field.name for field in schema if str(getattr(field.type, "value_type", field.type)) in _TEXT_TYPES]
+    return [field.name for field in schema if _number_type(field.type)], texts
+
+
+def table_schema(path: Path) -> tuple[Any, int]:
+    """Read what columns a table has.
+
+    Parameters
+    ----------
+    path : Path
+        A parquet file.
+
+    Returns
+    -------
+    schema : Schema
+        Its columns.
+    n_rows : int
+        Its rows.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with _readable(str(path), "must be a readable parquet file"), pq.ParquetFile(path) as file:
+        return file.schema_arrow, file.metadata.num_rows
+
+
+@contextmanager
+def _readable(where: str, rule: str) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise FileFormatError(f"{where} {rule}; it is damaged: {error}") from None
+
+
+def _number_type(kind: Any) -> NumberType | None:
+    """The number type of a column of vectors; None for any other column."""
+    import pyarrow as pa
+
+    if not any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
+        return None
+    return NUMBER_TYPES.get(_ARROW_NAMES.get(str(kind.value_type), ""))
+
+
+def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, NumberType]:
+    known = {field.name: number_type for field in schema if (number_type := _number_type(field.type))}
+    listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    if column is None:
+        if not known:
+            raise FileFormatError(
+                f"{path} must have a column of vectors, lists of {', '.join(_ARROW_NAMES.values())}; it has: {listed}."
+            )
+        if len(known) > 1:
+            raise InputError(
+                f"{path} has {len(known)} columns of vectors ({', '.join(known)}). "
+                "Choose one: column=NAME, on the command line --column NAME."
+            )
+        return next(iter(known.items()))
+    if column not in schema.names:
+        raise InputError(f"{path} has no column {column}; it has: {listed}.")
+    if column not in known:
+        raise InputError(
+            f"{path}: column {column} must hold lists of {', '.join(_ARROW_NAMES.values())}; "
+            f"it is of type {schema.field(column).type}."
+        )
+    return column, known[column]
+
+
+def _first_length(path: Path, name: str) -> int:
+    """Length of the first list; 0 dimensions are no vectors."""
+    for batch in table_batches(path, [name], 0, 1):
+        lists = batch.column(name)
+        _refuse_nulls(path, name, lists, 0)
+        if length := len(lists.flatten()):
+            return length
+        raise FileFormatError(f"{path}: vectors in {name} must have at least one dimension; got none in row 0.")
+    raise FileFormatError(f"{path} must hold at least one vector; got zero rows.")
+
+
+def table_batches(path: Path, names: list[str], start_row: int, n_rows: int) -> Iterator[Any]:
+    """Read columns of a table, row group by row group.
+
+    Parameters
+    ----------
+    path : Path
+        A parquet file.
+    names : list of str
+        The columns.
+    start_row : int
+        First row, counted from 0.
+    n_rows : int
+        Rows of a batch, at most.
+
+    Yields
+    ------
+    RecordBatch
+        The next rows.
+
+    Raises
+    ------
+    FileFormatError
+        If a row group is damaged; the message names it.
+    """
+    import pyarrow.parquet as pq
+
+    settings = {"buffer_size": _READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+    with pq.ParquetFile(path, **settings) as file:
+        stop = 0
+        for group in range(file.num_row_groups):
+            row, stop = stop, stop + file.metadata.row_group(group).num_rows
+            if stop <= start_row:
+                continue
+            with _readable(f"{path}: row group {group} (rows {row} to {stop - 1})", "must be readable"):
+                for batch in file.iter_batches(n_rows, row_groups=[group], columns=names):
+                    row += len(batch)
+                    if row > start_row:
+                        yield batch.slice(max(0, len(batch) - (row - start_row)))
+
+
+def _matrices(path: Path, name: str, dim: int, start_row: int, n_rows: int) -> Iterator[Array]:
+    row = start_row
+    for batch in table_batches(path, [name], start_row, n_rows):
+        lists = batch.column(name)
+        _refuse_nulls(path, name, lists, row)
+        values = lists.flatten()
+        if not hasattr(lists.type, "list_size"):
+            lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+            wrong = np.flatnonzero(lengths != dim)
+            if wrong.size:
+                raise FileFormatError(
+                    f"{path}: every row of {name} must have {dim} dimensions, those of the first; "
+                    f"got {lengths[wrong[0]]} in row {row + wrong[0]}, counted from 0."
+                )
+        yield values.to_numpy(zero_copy_only=False).reshape(len(lists), dim)
+        row += len(lists)
+
+
+def _refuse_nulls(path: Path, name: str, lists: Any, row: int) -> None:
+    """Refuse a row without a vector, and a vector without a number."""
+    for array, what in ((lists, "a vector"), (lists.flatten(), "numbers only")):
+        if array.null_count:
+            position = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+            owner = position if array is lists else int(lists.value_parent_indices()[position].as_py())
+            raise FileFormatError(
+                f"{path}: column {name} must have {what} in every row; got null in row {row + owner}, counted from 0."
+            )
+
+
+def _in_blocks(pieces: Iterator[Array], n_rows: int) -> Iterator[Array]:
+    """Cut and join pieces so that every block but the last has `n_rows` rows."""
+    block, n_filled = None, 0
+    for piece in pieces:
+        start = 0
+        while start < len(piece):
+            if block is None:
+                block, n_filled = np.empty((n_rows, piece.shape[1]), piece.dtype), 0
+            part = piece[start : start + n_rows - n_filled]
+            block[n_filled : n_filled + len(part)] = part
+            start, n_filled = start + len(part), n_filled + len(part)
+            if n_filled == n_rows:
+                yield block
+                block = None
+    if block is not None:
+        yield block[:n_filled]

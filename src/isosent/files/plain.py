@@ -1,0 +1,29 @@
+"""Results as plain values that JSON can hold."""
+
+import math
+from typing import Any
+
+
+def without_nan(value: Any) -> Any:
+    """Replace what JSON has no word for by None, at any depth.
+
+    Parameters
+    ----------
+    value : object
+        Mappings, lists, tuples and plain values.
+
+    Returns
+    -------
+    object
+        The same nesting with dicts and lists; NaN and infinity are None.
+
+    Examples
+    --------
+    >>> without_nan({"spearman": (0.5, float("nan"))})
+    {'spearman': [0.5, None]}
+    """
+    if isinstance(value, dict):
+        return {name: without_nan(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,1 @@
+"""Vectors in files of any size: their moments, and their way through a model, block by block."""

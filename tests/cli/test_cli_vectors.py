@@ -1,0 +1,276 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import isosent
+from isosent.cli.main import main
+from isosent.files.vector_reading import open_vectors
+from isosent.streaming.file_moments import read_moments
+
+N_ROWS, DIM = 200, 4
+ROWS = (np.random.default_rng(0).normal(size=(N_ROWS, DIM)) * [4.0, 2.0, 1.0, 0.5] + 3.0).astype(np.float32)
+ROWS[[7, 70]] = 0
+KNOWN = np.delete(ROWS, [7, 70], axis=0).astype(np.float64)
+GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
+TEXTS = "a man\na dog\n\ncat and yak\nthe man, the cat\n"
+
+
+@pytest.fixture
+def isosent_(monkeypatch, capsys):
+    """Run the command line in this process; gives exit code, standard output and standard error."""
+
+    def isosent_(*arguments):
+        monkeypatch.setattr(sys, "argv", ["isosent", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return caught.value.code or 0, *capsys.readouterr()
+
+    return isosent_
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    np.save("v.npy", ROWS)
+    (tmp_path / "glove.txt").write_text(GLOVE)
+    (tmp_path / "texts.txt").write_text(TEXTS)
+    return tmp_path
+
+
+def refuses(finished, *words):
+    """Exit code 2, nothing on standard output, one sentence and no traceback on standard error."""
+    code, out, err = finished
+    assert (code, out, len(err.splitlines())) == (2, "", 1), err
+    assert err.startswith("error: ")
+    for word in words:
+        assert word in err
+
+
+def lists(rows):
+    return pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+
+
+def whitens(folder, rows=KNOWN):
+    """Whether a model whitens rows, as numpy sees it."""
+    covariance = np.cov(isosent.load(folder).transform(rows).T.astype(np.float64), ddof=0)
+    np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=1e-4)
+
+
+def test_fit_on_vectors_makes_a_model_that_whitens_them(isosent_, here):
+    code, out, err = isosent_("fit", "v.npy", "-o", "model")
+    assert (code, err) == (0, "")
+    assert "model: vectors fitted on: 198; zero rows left out: 2" in out
+    assert "first 200 vectors of v.npy" in out
+    whitens(here / "model")
+
+
+def test_fit_takes_several_files_and_the_settings_of_a_transform(isosent_, here):
+    np.save("a.npy", ROWS[:50].astype(np.float64))
+    pq.write_table(pa.table({"id": np.arange(150), "v": lists(ROWS[50:])}), "b.parquet")
+    arguments = ("--transform", "principal_components", "--dims", "2")
+    assert isosent_("fit", "a.npy", "b.parquet", *arguments, "-o", "model")[0] == 0
+    model = isosent.load(here / "model")
+    _, vectors = np.linalg.eigh(np.cov(KNOWN.T, ddof=0))
+    expected = (KNOWN - KNOWN.mean(axis=0)) @ vectors[:, [-1, -2]]
+    np.testing.assert_allclose(np.abs(model.transform(KNOWN)), np.abs(expected), atol=1e-4)
+
+
+def test_fit_on_moments_is_fit_on_their_vectors(isosent_, here):
+    np.save("a.npy", ROWS[:50])
+    np.save("b.npy", ROWS[50:])
+    assert isosent_("moments", "a.npy", "-o", "a.safetensors")[0] == 0
+    code, out, err = isosent_("moments", "a.safetensors", "b.npy", "-o", "all.safetensors")
+    assert (code, err) == (0, "")
+    assert out == "all.safetensors: 198 vectors of 4 dimensions; zero rows left out: 2\n"
+    np.testing.assert_allclose(
+        read_moments("all.safetensors").moments.covariance, np.cov(KNOWN.T, ddof=0), rtol=1e-5, atol=1e-5
+    )
+    assert isosent_("fit", "all.safetensors", "-o", "model")[0] == 0
+    whitens(here / "model")
+
+
+def test_ledoit_wolf_needs_radial_moments(isosent_, here):
+    isosent_("moments", "v.npy", "-o", "plain.safetensors")
+    isosent_("moments", "v.npy", "--radial", "-o", "radial.safetensors")
+    shrunk = ("--shrinkage", "ledoit_wolf", "-o", "model")
+    refuses(
+        isosent_("fit", "plain.safetensors", *shrunk), "v.npy: moments for ledoit_wolf must be taken with", "--radial"
+    )
+    assert isosent_("fit", "radial.safetensors", *shrunk)[0] == 0
+    first = isosent.load(here / "model").linear_map
+    assert isosent_("fit", "v.npy", *shrunk)[0] == 0
+    np.testing.assert_array_equal(isosent.load(here / "model").linear_map.weight, first.weight)
+
+
+def test_transform_takes_vectors_through_the_model(isosent_, here):
+    isosent_("fit", "v.npy", "--dims", "3", "-o", "model")
+    code, out, err = isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy")
+    assert (code, out, err) == (0, "o.npy: 200 x 3 float32; zero rows: 2\n", "")
+    model = isosent.load(here / "model")
+    np.testing.assert_allclose(np.load("o.npy"), model.transform(ROWS), rtol=1e-5, atol=1e-6)
+    assert not np.load("o.npy")[[7, 70]].any()
+    assert open_vectors("o.npy").space.fingerprint == model.fingerprint
+
+
+def test_transform_keeps_the_other_columns_of_a_table(isosent_):
+    isosent_("fit", "v.npy", "--dims", "3", "-o", "model")
+    pq.write_table(pa.table({"id": np.arange(N_ROWS), "a": lists(ROWS), "b": lists(ROWS)}), "v.parquet")
+    arguments = ("transform", "v.parquet", "-m", "model", "-o", "o.parquet")
+    refuses(isosent_(*arguments), "has 2 columns of vectors (a, b). Choose one: ")
+    assert isosent_(*arguments, "--column", "b")[0] == 0
+    assert pq.ParquetFile("o.parquet").read().column_names == ["id", "a", "b"]
+    assert str(pq.ParquetFile("o.parquet").schema_arrow.field("b").type) == "fixed_size_list<element: float>[3]"
+
+
+def test_transform_writes_half_precision(isosent_):
+    isosent_("fit", "v.npy", "-o", "model")
+    assert isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy", "--dtype", "float16")[0] == 0
+    assert np.load("o.npy").dtype == np.float16
+    refuses(
+        isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy", "--dtype", "int8"),
+        "dtype must be one of float32, float16; got int8",
+    )
+
+
+def test_vectors_of_encode_fit_and_transform_as_their_texts_do(isosent_, here):
+    for name in ("v.npy", "v.parquet"):
+        assert isosent_("encode", "texts.txt", "-m", "words:glove.txt", "-o", name)[0] == 0
+    assert isosent_("fit", "texts.txt", "-m", "words:glove.txt", "--dims", "2", "-o", "of_texts")[0] == 0
+    assert isosent_("fit", "v.parquet", "--column", "vector", "--dims", "2", "-o", "of_vectors")[0] == 0
+    assert isosent_("transform", "v.npy", "-m", "of_vectors", "-o", "a.npy")[0] == 0
+    assert isosent_("transform", "v.npy", "-m", "of_texts", "-o", "b.npy")[0] == 0
+    np.testing.assert_allclose(np.load("a.npy"), np.load("b.npy"), atol=1e-5)
+    np.testing.assert_allclose(np.load("b.npy"), isosent.load(here / "of_texts").encode(TEXTS.splitlines()), atol=1e-6)
+
+
+def test_fit_with_a_model_stands_behind_the_encoder_of_the_vectors(isosent_, here):
+    isosent_("encode", "texts.txt", "-m", "words:glove.txt", "-o", "v.npy")
+    assert isosent_("fit", "v.npy", "-m", "words:glove.txt", "--dims", "2", "-o", "model")[0] == 0
+    assert isosent.load(here / "model").encode(["a man"]).shape == (1, 2)
+    np.save("w.npy", ROWS[:, :3])
+    isosent_("fit", "w.npy", "--space", "elsewhere", "-o", "other")
+    refuses(isosent_("fit", "v.npy", "-m", "other", "-o", "model"), "words:", "elsewhere")
+    refuses(isosent_("fit", "w.npy", "-m", "wordllama", "-o", "model"), "w.npy: vectors must have 256 dimensions")
+    refuses(isosent_("fit", "w.npy", "-m", "other", "--space", "x", "-o", "model"), "Leave out either --space or -m.")
+
+
+def test_vectors_of_another_space_are_refused(isosent_):
+    isosent_("encode", "texts.txt", "-m", "words:glove.txt", "-o", "words.npy")
+    isosent_("fit", "words.npy", "--dims", "2", "-o", "model")
+    isosent_("transform", "words.npy", "-m", "model", "-o", "mapped.npy")
+    isosent_("encode", "texts.txt", "-m", "words:glove.txt", "--no-lowercase", "-o", "cased.npy")
+    refuses(
+        isosent_("transform", "cased.npy", "-m", "model", "-o", "o.npy"), "cased.npy holds vectors of the space words"
+    )
+    refuses(isosent_("fit", "words.npy", "cased.npy", "-o", "m"), "cased.npy holds vectors", "words.npy belongs to")
+    refuses(isosent_("moments", "words.npy", "cased.npy", "-o", "m.safetensors"), "mean nothing in the other.")
+    refuses(
+        isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy"), "v.npy: vectors must have 3 dimensions; got 4"
+    )
+
+
+def test_a_named_space_has_the_same_fingerprint_everywhere(isosent_, here):
+    for name in ("a", "b"):
+        isosent_("fit", "v.npy", "--space", "text-embedding-3-small", "-o", name)
+    assert isosent.load(here / "a").encoder.fingerprint == isosent.load(here / "b").encoder.fingerprint
+    isosent_("fit", "v.npy", "-o", "c")
+    assert isosent.load(here / "c").encoder.fingerprint != isosent.load(here / "a").encoder.fingerprint
+
+
+def test_queries_get_their_own_mean(isosent_, here):
+    np.save("q.npy", ROWS + 2)
+    assert isosent_("fit", "v.npy", "--queries", "q.npy", "-o", "model")[0] == 0
+    isosent_("transform", "q.npy", "-m", "model", "--queries", "-o", "o.npy")
+    np.testing.assert_allclose(np.load("o.npy").mean(axis=0), np.zeros(DIM), atol=1e-2)
+    np.save("q.npy", ROWS[:, :2])
+    refuses(isosent_("fit", "v.npy", "--queries", "q.npy", "-o", "model"), "q.npy: vectors must have 4 dimensions")
+
+
+def test_info_tells_of_a_model_of_vectors(isosent_):
+    isosent_("fit", "v.npy", "--space", "text-embedding-3-small", "-o", "model")
+    code, out, _ = isosent_("info", "model")
+    assert code == 0
+    assert "space=text-embedding-3-small" in out
+    assert "v.npy" in out
+
+
+def test_a_model_of_vectors_encodes_no_texts(isosent_):
+    isosent_("fit", "v.npy", "-o", "model")
+    refuses(
+        isosent_("encode", "texts.txt", "-m", "model", "-o", "o.npy"),
+        "cannot encode texts",
+        "isosent transform VECTORS",
+    )
+
+
+def test_texts_and_vectors_are_not_mixed(isosent_):
+    refuses(isosent_("fit", "v.npy", "texts.txt", "-o", "m"), "got texts, texts.txt, and vectors, v.npy.")
+    refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space and --checkpoint go with vectors")
+
+
+def test_several_files_of_texts_are_fitted_on(isosent_, here):
+    (here / "more.txt").write_text("yak\ndog man\n")
+    assert isosent_("fit", "texts.txt", "more.txt", "-m", "words:glove.txt", "--dims", "2", "-o", "model")[0] == 0
+    assert isosent.load(here / "model").fits[-1].n_texts == 6
+
+
+def test_bad_vectors_are_refused_in_a_sentence(isosent_, here):
+    rows = ROWS.copy()
+    rows[150, 1] = np.nan
+    np.save("nan.npy", rows)
+    np.save("zero.npy", np.zeros((9, 3), np.float32))
+    np.save("objects.npy", np.array([None]), allow_pickle=True)
+    (here / "cut.npy").write_bytes((here / "v.npy").read_bytes()[:-1])
+    save_file({"a": ROWS, "b": ROWS}, "two.safetensors")
+    refuses(isosent_("fit", "nan.npy", "-o", "m"), "nan.npy: vectors must be finite; got NaN in row 150")
+    refuses(isosent_("fit", "zero.npy", "-o", "m"), "moments must be those of at least one row")
+    refuses(isosent_("fit", "objects.npy", "-o", "m"), "holds pickled objects")
+    refuses(isosent_("moments", "cut.npy", "-o", "m.safetensors"), "it is truncated")
+    refuses(
+        isosent_("moments", "two.safetensors", "-o", "m.safetensors"), "Choose one: column=NAME, on the command line"
+    )
+    refuses(isosent_("moments", "v.npy", "-o", "m.npy"), "m.npy must end in .safetensors; got .npy")
+    refuses(isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt must end in .npy, .fvecs")
+    refuses(isosent_("transform", "v.npy", "-o", "o.npy"), "256 dimensions")
+    isosent_("moments", "v.npy", "-o", "of_v.safetensors")
+    refuses(isosent_("transform", "of_v.safetensors", "-m", "m", "-o", "o.npy"), "must hold vectors; it holds isosent-")
+    assert not {"m", "m.safetensors", "o.npy"} & {path.name for path in here.iterdir()}
+
+
+def run_until_killed(arguments, kept):
+    """Start the command line, wait for its first checkpoint, and kill it."""
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not kept.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    return process.returncode
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+def test_a_killed_run_goes_on_from_its_checkpoint_to_the_same_bits(here):
+    rows = np.random.default_rng(0).standard_normal((30_000, 640), np.float32) * np.linspace(3, 0.1, 640) + 1
+    np.save("big.npy", rows)
+    command = [sys.executable, "-c", "from isosent.cli.main import main; main()", "moments", "big.npy", "-o"]
+    resumable = [*command, "killed.safetensors", "--checkpoint", "kept"]
+    assert run_until_killed(resumable, here / "kept") == -signal.SIGKILL
+    assert not (here / "killed.safetensors").exists()
+    again = subprocess.run(resumable, capture_output=True, text=True, check=True)
+    assert again.stderr.startswith("going on from row ")
+    subprocess.run([*command, "whole.safetensors"], capture_output=True, check=True)
+    moments, whole = load_file("killed.safetensors"), load_file("whole.safetensors")
+    assert {name: tensor.tobytes() for name, tensor in moments.items()} == {
+        name: tensor.tobytes() for name, tensor in whole.items()
+    }
+    assert moments["weight"] == [30_000]
+    np.testing.assert_allclose(moments["scatter"] / 30_000, np.cov(rows.T, ddof=0), rtol=1e-9, atol=1e-9)
