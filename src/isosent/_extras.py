@@ -5,7 +5,16 @@ from types import ModuleType
 
 from isosent.errors import MissingExtraError
 
-_EXTRA_OF = {"torch": "plm", "transformers": "plm"}
+_EXTRA_OF = {
+    "torch": "plm",
+    "transformers": "plm",
+    "sentence_transformers": "export",
+    "onnx": "export",
+    "onnxruntime": "export",
+    "onnxscript": "export",
+    "faiss": "export",
+    "mteb": "mteb",
+}
 
 
 def require(package: str) -> ModuleType:

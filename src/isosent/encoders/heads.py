@@ -20,6 +20,8 @@ class Head:
 
     Parameters
     ----------
+    module : ModuleHead
+        What the folder says of it.
     apply : callable
         From a tensor of shape (n_texts, in_dim) to one of shape (n_texts, out_dim).
     weights : mapping of str to tensor
@@ -28,6 +30,7 @@ class Head:
         Dimensions of what comes out.
     """
 
+    module: ModuleHead
     apply: Callable[[Any], Any]
     weights: Mapping[str, Any]
     out_dim: int
@@ -70,7 +73,7 @@ def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize:
 
 
 def _normalize(head: ModuleHead, dim: int, device: Any) -> Head:
-    return Head(_extras.require("torch").nn.functional.normalize, {}, dim)
+    return Head(head, _extras.require("torch").nn.functional.normalize, {}, dim)
 
 
 def _dense(head: ModuleHead, dim: int, device: Any) -> Head:
@@ -89,7 +92,7 @@ def _dense(head: ModuleHead, dim: int, device: Any) -> Head:
             f"{head.folder}: linear.weight must have shape (n, {dim}) for vectors of {dim}; got {got}."
         )
     activate = activation()
-    return Head(lambda x: activate(torch.nn.functional.linear(x, weight, bias)), tensors, len(weight))
+    return Head(head, lambda x: activate(torch.nn.functional.linear(x, weight, bias)), tensors, len(weight))
 
 
 def _layer_norm(head: ModuleHead, dim: int, device: Any) -> Head:
@@ -97,7 +100,7 @@ def _layer_norm(head: ModuleHead, dim: int, device: Any) -> Head:
     weight, bias = tensors.get("norm.weight"), tensors.get("norm.bias")
     if weight is None or tuple(weight.shape) != (dim,):
         raise FileFormatError(f"{head.folder}: norm.weight must have shape ({dim},) for vectors of {dim}.")
-    return Head(lambda x: torch.nn.functional.layer_norm(x, (dim,), weight, bias), tensors, dim)
+    return Head(head, lambda x: torch.nn.functional.layer_norm(x, (dim,), weight, bias), tensors, dim)
 
 
 def _read_weights(head: ModuleHead, device: Any) -> dict[str, Any]:

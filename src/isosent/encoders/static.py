@@ -59,29 +59,29 @@ class StaticEncoder(Encoder):
     ) -> None:
         _check.finite_rows(reference, "token vectors", token_vectors)
         super().__init__(reference, options, token_vectors.shape[1])
-        self._tokenizer = tokenizer
-        self._token_vectors = token_vectors
-        self._normalize = normalize
+        self.tokenizer = tokenizer
+        self.token_vectors = token_vectors
+        self.normalize = normalize
 
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
         """Return the token ids of texts."""
-        return self._tokenizer(texts)
+        return self.tokenizer(texts)
 
     def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
         """Return the mean vectors, each summed in the order of its text, so that batches change nothing."""
-        shape = (len(tokens.lengths), len(self._token_vectors))
+        shape = (len(tokens.lengths), len(self.token_vectors))
         ones = np.ones(len(tokens.ids), dtype=np.float32)
-        sums = csr_array((ones, tokens.ids, tokens.offsets), shape=shape) @ self._token_vectors
+        sums = csr_array((ones, tokens.ids, tokens.offsets), shape=shape) @ self.token_vectors
         means: NDArray[Any] = sums / tokens.lengths[:, None].astype(np.float32)
-        return unit_rows(means).astype(np.float32, copy=False) if self._normalize else means
+        return unit_rows(means).astype(np.float32, copy=False) if self.normalize else means
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
         """Yield the token vectors."""
-        yield self._token_vectors
+        yield self.token_vectors
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
-        return self._tokenizer.vocabulary()
+        return self.tokenizer.vocabulary()
 
 
 def open_wordllama() -> StaticEncoder:

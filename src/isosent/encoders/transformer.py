@@ -69,14 +69,14 @@ class TransformerEncoder(Encoder):
         heads: list[Head],
     ) -> None:
         self._torch = _extras.require("torch")
-        self._folder = module_folder
-        self._model = model
-        self._tokenizer = tokenizer
-        self._heads = heads
-        self._layers = [int(layer) for layer in options["layers"].split(",")]
+        self.module_folder = module_folder
+        self.model = model
+        self.tokenizer = tokenizer
+        self.heads = heads
+        self.layers = [int(layer) for layer in options["layers"].split(",")]
         self._poolings = [POOLINGS[name] for name in options["pooling"].split(",")]
         self._max_length = _UNBOUNDED if options["max_length"] == "none" else int(options["max_length"])
-        self._n_layers = _n_layers(model)
+        self.n_layers = _n_layers(model)
         self.equal_lengths = model.config.model_type in _PADDING_IS_VISIBLE
         self.n_special_tokens = tokenizer.num_special_tokens_to_add(pair=False)
         super().__init__(reference, options, dim)
@@ -84,8 +84,8 @@ class TransformerEncoder(Encoder):
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
         """Return the token ids of texts, special tokens included, cut at the maximum."""
         is_blank = [not text.strip() for text in texts]
-        texts = [self._folder.prompt + text for text in texts]
-        if self._folder.lowercase:
+        texts = [self.module_folder.prompt + text for text in texts]
+        if self.module_folder.lowercase:
             texts = [text.lower() for text in texts]
         lists = self._input_ids(texts) if texts else []
         lists = [[] if blank else ids for blank, ids in zip(is_blank, lists, strict=True)]
@@ -97,52 +97,55 @@ class TransformerEncoder(Encoder):
         return TokenIds.from_lists(lists, n_cut=len(too_long))
 
     def _input_ids(self, texts: list[str], **truncation: Any) -> list[list[int]]:
-        encoded = self._tokenizer(
+        encoded = self.tokenizer(
             texts, return_attention_mask=False, return_token_type_ids=False, verbose=False, **truncation
         )
         return list(encoded["input_ids"])
 
     def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
         """Return the vectors of texts that all have tokens."""
-        torch, device = self._torch, self._model.device
+        torch, device = self._torch, self.model.device
         input_ids, attention_mask = (
-            torch.from_numpy(array).to(device) for array in tokens.padded(self._tokenizer.pad_token_id or 0)
+            torch.from_numpy(array).to(device) for array in tokens.padded(self.tokenizer.pad_token_id or 0)
         )
         with torch.inference_mode():
-            pooled = [
-                torch.cat([pool(layer, attention_mask) for pool in self._poolings], dim=1)
-                for layer in self._layer_outputs(input_ids, attention_mask)
-            ]
-            vectors = sum(pooled[1:], start=pooled[0]) / len(pooled)
-            for head in self._heads:
-                vectors = head.apply(vectors)
-        result: NDArray[np.float32] = vectors.cpu().numpy()
+            result: NDArray[np.float32] = self.forward(input_ids, attention_mask).cpu().numpy()
         return result
+
+    def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+        """Return the vectors of padded texts, tensor to tensor: what a graph of this encoder holds."""
+        pooled = [
+            self._torch.cat([pool(layer, attention_mask) for pool in self._poolings], dim=1)
+            for layer in self._layer_outputs(input_ids, attention_mask)
+        ]
+        vectors = sum(pooled[1:], start=pooled[0]) / len(pooled)
+        for head in self.heads:
+            vectors = head.apply(vectors)
+        return vectors
 
     def _layer_outputs(self, input_ids: Any, attention_mask: Any) -> list[Any]:
         """Outputs of the chosen layers, each (n_texts, seq_len, dim)."""
-        only_last = self._layers == [self._n_layers]
-        output = self._model(
+        only_last = self.layers == [self.n_layers]
+        output = self.model(
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=not only_last, return_dict=True
         )
         return [
-            output.last_hidden_state if layer == self._n_layers else output.hidden_states[layer]
-            for layer in self._layers
+            output.last_hidden_state if layer == self.n_layers else output.hidden_states[layer] for layer in self.layers
         ]
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
         """Yield the weights of the transformer and of its heads, and the settings of both."""
-        for weights in (self._model.state_dict(), *(head.weights for head in self._heads)):
+        for weights in (self.model.state_dict(), *(head.weights for head in self.heads)):
             for name in sorted(weights):
                 yield weights[name].detach().cpu().contiguous().view(-1).view(self._torch.uint8).numpy()
-        config = {k: v for k, v in self._model.config.to_diff_dict().items() if k not in _NOT_OF_THE_CONFIG}
-        heads = [head.config for head in self._folder.heads]
-        settings = (self._folder.prompt, self._folder.lowercase, heads, config)
+        config = {k: v for k, v in self.model.config.to_diff_dict().items() if k not in _NOT_OF_THE_CONFIG}
+        heads = [head.config for head in self.module_folder.heads]
+        settings = (self.module_folder.prompt, self.module_folder.lowercase, heads, config)
         yield np.frombuffer(json.dumps(settings, sort_keys=True, default=str).encode(), dtype=np.uint8)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
-        vocabulary = self._tokenizer.get_vocab()
+        vocabulary = self.tokenizer.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
@@ -239,7 +242,7 @@ def _load(transformers: Any, torch: Any, folder: Path) -> tuple[Any, Any]:
         raise FileFormatError(
             f"hf: {folder} must hold its weights as .safetensors; it holds none. Pickles are not loaded."
         )
-    with _quiet(transformers):
+    with quiet(transformers):
         try:
             config = transformers.AutoConfig.from_pretrained(folder, **_NO_CODE)
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **_NO_CODE)
@@ -259,7 +262,7 @@ def _load(transformers: Any, torch: Any, folder: Path) -> tuple[Any, Any]:
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
+def quiet(transformers: Any) -> Iterator[None]:
     """Keep the progress bars and notes of transformers off the terminal while loading."""
     logging = transformers.utils.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

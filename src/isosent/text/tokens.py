@@ -166,20 +166,20 @@ class WordTokenizer:
     """
 
     def __init__(self, index: Mapping[str, int], *, split: str, lowercase: bool) -> None:
-        self._index = index
-        self._split = SPLITTERS[split]
-        self._lowercase = lowercase
+        self.index = index
+        self.split = split
+        self.lowercase = lowercase
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids of the known words of the texts."""
-        index = self._index
-        if self._lowercase:
+        index, split = self.index, SPLITTERS[self.split]
+        if self.lowercase:
             texts = [text.lower() for text in texts]
-        return TokenIds.from_lists([[index[word] for word in self._split(text) if word in index] for text in texts])
+        return TokenIds.from_lists([[index[word] for word in split(text) if word in index] for text in texts])
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""
-        return self._index.keys()
+        return self.index.keys()
 
 
 class SubwordTokenizer:
@@ -206,40 +206,40 @@ class SubwordTokenizer:
         self, path: Path, *, max_length: int | None = None, cut_characters: bool = False, skip_unknown: bool = True
     ) -> None:
         try:
-            self._tokenizer = Tokenizer.from_file(str(path))
+            self.tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every malformed file
             raise FileFormatError(f"{path} must be a tokenizer.json; got: {error}.") from None
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._max_length = max_length
-        self._max_characters = None
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self.max_length = max_length
+        self.max_characters = None
         if cut_characters and max_length is not None:
-            self._max_characters = max_length * int(np.median([len(token) for token in self.vocabulary()]))
-        model = json.loads(self._tokenizer.to_str())["model"]
+            self.max_characters = max_length * int(np.median([len(token) for token in self.vocabulary()]))
+        model = json.loads(self.tokenizer.to_str())["model"]
         unknown = model.get("unk_token")
-        unknown_id = model.get("unk_id") if unknown is None else self._tokenizer.token_to_id(unknown)
-        self._unknown_id = unknown_id if skip_unknown else None
+        unknown_id = model.get("unk_id") if unknown is None else self.tokenizer.token_to_id(unknown)
+        self.unknown_id = unknown_id if skip_unknown else None
 
     @property
     def largest_id(self) -> int:
         """Largest id that a text can get; ids need not be without gaps."""
-        return max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids of the texts."""
-        shortened = [text[: self._max_characters] for text in texts]
-        encodings = self._tokenizer.encode_batch_fast(shortened, add_special_tokens=False)
+        shortened = [text[: self.max_characters] for text in texts]
+        encodings = self.tokenizer.encode_batch_fast(shortened, add_special_tokens=False)
         whole = [encoding.ids for encoding in encodings]
-        lists = [ids[: self._max_length] for ids in whole]
+        lists = [ids[: self.max_length] for ids in whole]
         n_cut = sum(
             len(ids) < len(whole_ids) or len(short) < len(text)
             for ids, whole_ids, short, text in zip(lists, whole, shortened, texts, strict=True)
         )
-        if self._unknown_id is not None:
-            lists = [[i for i in ids if i != self._unknown_id] for ids in lists]
+        if self.unknown_id is not None:
+            lists = [[i for i in ids if i != self.unknown_id] for ids in lists]
         return TokenIds.from_lists(lists, n_cut)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
-        vocabulary = self._tokenizer.get_vocab()
+        vocabulary = self.tokenizer.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)

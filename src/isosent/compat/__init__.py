@@ -1,0 +1,1 @@
+"""isosent models where the interface of another library is expected."""

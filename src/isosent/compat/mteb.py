@@ -1,0 +1,92 @@
+"""A model as an encoder of MTEB: ``mteb.evaluate(MTEBEncoder(model), tasks)``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent.model import SentenceEncoder
+
+DEFAULT_NAME = "isosent/model"
+
+
+class MTEBEncoder:
+    """Fulfils ``mteb.EncoderProtocol``, release 2.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+    name : str, default "isosent/model"
+        What MTEB calls it, ``owner/name``. The fingerprint of the vector space is its revision, so that results of
+        another space are never taken for those of this one.
+
+    Raises
+    ------
+        If mteb is not installed.
+    """
+
+    def __init__(self, model: SentenceEncoder, name: str = DEFAULT_NAME) -> None:
+        self._mteb = _extras.require("mteb")
+        self._model = model
+        self._name = name
+
+    @cached_property
+    def mteb_model_meta(self) -> Any:
+        """What MTEB writes beside the results."""
+        known = {
+            "name": self._name,
+            "revision": self._model.fingerprint,
+            "embed_dim": self._model.dim,
+            "similarity_fn_name": "cosine",
+        }
+        meta = self._mteb.models.ModelMeta
+        return meta(**(meta.create_empty().model_dump() | known))
+
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Sequence[str]]],
+        *,
+        task_metadata: Any,
+        hf_split: str,
+        hf_subset: str,
+        prompt_type: Any = None,
+        **options: Any,
+    ) -> NDArray[np.float32]:
+        """Encode the texts of a task.
+
+        Parameters
+        ----------
+        inputs : iterable of mappings
+            Batches with the key ``text``.
+        task_metadata : TaskMetadata
+            Without effect, as are `hf_split` and `hf_subset`: every task is encoded alike.
+        hf_split : str
+            Split of the task.
+        hf_subset : str
+            Subset of the task.
+        prompt_type : PromptType, optional
+            Queries or documents.
+        **options
+            What MTEB passes on, `batch_size` for one; isosent makes its own batches.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            Row i belongs to text i.
+        """
+        texts = [text for batch in inputs for text in batch["text"]]
+        return self._model.encode_query(texts) if prompt_type == "query" else self._model.encode_document(texts)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Cosine of each vector with each other one, a tensor of shape (n, m)."""
+        return self._mteb.similarity_functions.cos_sim(embeddings1, embeddings2)
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """Cosine of each vector with its counterpart, a tensor of shape (n,)."""
+        return self._mteb.similarity_functions.pairwise_cos_sim(embeddings1, embeddings2)

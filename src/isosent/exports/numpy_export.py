@@ -1,0 +1,97 @@
+"""The map as two arrays in one safetensors file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.numpy import save_file
+
+from isosent.errors import InputError
+from isosent.exports.note import Export, space_of
+from isosent.exports.self_check import Agreement, compare, require_agreement, sample_vectors
+from isosent.files.atomic import check_destination, replacing
+from isosent.model import SentenceEncoder
+from isosent.numeric.linear_map import LinearMap
+
+TARGET = "numpy"
+
+
+def required_map(target: str, model: SentenceEncoder) -> LinearMap:
+    """The map of a model, for targets that hold nothing else.
+
+    Parameters
+    ----------
+    target : str
+        Name of the format, for the message.
+    model : SentenceEncoder
+        The model.
+
+    Returns
+    -------
+    LinearMap
+        Its map.
+
+    Raises
+    ------
+    InputError
+        If nothing was fitted.
+    """
+    if model.linear_map is None:
+        raise InputError(
+            f"export: {target} holds the fitted map; this model has none. Fit one first: isosent fit TEXTS."
+        )
+    return model.linear_map
+
+
+def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export:
+    """Write ``weight`` of shape (encoder's dim, dim) and ``bias`` of shape (dim,), float32, in one safetensors file.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+    output : path-like
+        The file to write. Where queries have a mean of their own, it holds ``query_bias`` too.
+
+    Returns
+    -------
+    Export
+        What was written.
+
+    Raises
+    ------
+    InputError
+        If nothing was fitted.
+    OutputError
+        If the file cannot be written, or gave other vectors than the model. What was there is intact.
+    """
+    check_destination(output)
+    linear_map = required_map(TARGET, model)
+    arrays = {"weight": linear_map.weight, "bias": linear_map.bias}
+    if model.query_map is not None:
+        arrays["query_bias"] = model.query_map.bias
+    singles = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in arrays.items()}
+    metadata = {**space_of(model).metadata, "isosent.normalize": str(model.normalize).lower()}
+    with replacing(output) as temporary:
+        save_file(singles, temporary, metadata)
+        agreement = _check(model, temporary, "bias", queries=False)
+        if model.query_map is not None:
+            _check(model, temporary, "query_bias", queries=True)
+    return Export(TARGET, Path(output), space_of(model), agreement)
+
+
+def _check(model: SentenceEncoder, path: Path, bias: str, *, queries: bool) -> Agreement:
+    """Read the file as the documentation shows, and compare."""
+    vectors = sample_vectors(model)
+    with safe_open(path, "numpy") as file:
+        mapped: NDArray[np.float32] = vectors @ file.get_tensor("weight") + file.get_tensor(bias)
+        normalize = file.metadata()["isosent.normalize"] == "true"
+    if normalize:
+        mapped /= np.linalg.norm(mapped, axis=1, keepdims=True)
+    agreement = compare(model.transform(vectors, queries=queries), mapped)
+    require_agreement(TARGET, agreement)
+    return agreement

@@ -1,0 +1,130 @@
+"""A model as a folder that sentence-transformers loads without isosent."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from huggingface_hub.errors import StrictDataclassError
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent.encoders.base import Encoder
+from isosent.encoders.transformer import TransformerEncoder, quiet
+from isosent.errors import InputError
+from isosent.exports.folder import check_folder, replacing_folder
+from isosent.exports.model_card import model_card
+from isosent.exports.note import NOTE_FILE, Export, note_text, space_of
+from isosent.exports.self_check import Agreement, compare_on_texts, require_agreement
+from isosent.exports.sentence_transformers_modules import modules_of
+from isosent.exports.text_embeddings_inference import check_servable, write_old_names
+from isosent.model import SentenceEncoder
+
+TARGET = "sentence-transformers"
+
+
+def export_sentence_transformers(
+    model: SentenceEncoder,
+    output: str | os.PathLike[str],
+    *,
+    tei: bool = False,
+    results: Mapping[str, Any] | None = None,
+) -> Export:
+    """Write a folder for ``SentenceTransformer(FOLDER)``.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+    output : path-like
+        The folder to write: new, empty, or an older export.
+    tei : bool, default False
+        Whether Text Embeddings Inference must be able to serve it: module names and settings as releases before 6 of
+        sentence-transformers wrote them.
+    results : mapping, optional
+        What ``evaluate_sts(...).to_json()`` gave for this model, for the model card.
+
+    Returns
+    -------
+    Export
+        What was written.
+
+    Raises
+    ------
+    InputError
+        If the target cannot express the model, or the results are those of another model.
+    MissingExtraError
+        If sentence-transformers is not installed.
+    OutputError
+        If the folder cannot be written, or gave other vectors than the model. What was there is intact.
+
+    Notes
+    -----
+    A text without a token is a zero row in isosent. The library has no such rule: a transformer gives it the vector of
+    its special tokens, a static encoder the bias of the map. Such texts are left out of the comparison.
+    """
+    check_folder(output)
+    library = _extras.require("sentence_transformers")
+    if tei:
+        check_servable(model)
+    card = model_card(model, results)
+    with replacing_folder(output) as folder, quiet(_extras.require("transformers")):
+        _build(library, model, folder)
+        if tei:
+            write_old_names(folder, model.encoder)
+        agreement = _check(library, model, folder)
+        (folder / "README.md").write_text(card, "utf-8")
+        (folder / NOTE_FILE).write_text(note_text(TARGET, model, agreement, {"tei": tei}), "utf-8")
+    return Export(TARGET, Path(output), space_of(model), agreement)
+
+
+def _build(library: Any, model: SentenceEncoder, folder: Path) -> None:
+    """Let the library write the folder."""
+    try:
+        built = library.SentenceTransformer(
+            modules=modules_of(model), device="cpu", similarity_fn_name="cosine", **_prompts(model.encoder)
+        )
+        built.save_pretrained(str(folder), create_model_card=False)
+    except (ValueError, StrictDataclassError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(
+            f"export: sentence-transformers must be able to hold {model.encoder.reference} with "
+            f"{model.encoder.options}; it says: {reason}. Export to onnx."
+        ) from error
+
+
+def _prompts(encoder: Encoder) -> dict[str, Any]:
+    """The prompts of the folder that the encoder was opened from."""
+    if not isinstance(encoder, TransformerEncoder):
+        return {}
+    source = encoder.module_folder.transformer
+    for folder in (source, source.parent):
+        path = folder / "config_sentence_transformers.json"
+        if path.exists():
+            config = json.loads(path.read_text("utf-8"))
+            return {name: config[name] for name in ("prompts", "default_prompt_name") if config.get(name)}
+    return {}
+
+
+def _check(library: Any, model: SentenceEncoder, folder: Path) -> Agreement:
+    """Load the folder as a user would, and compare."""
+    loaded = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+
+    def encode(task: str | None) -> Any:
+        def encode(texts: Sequence[str]) -> NDArray[np.floating]:
+            vectors: NDArray[np.floating] = loaded.encode(list(texts), show_progress_bar=False, task=task)
+            return vectors
+
+        return encode
+
+    agreement = compare_on_texts(model, encode(None), zero_rows=False)
+    require_agreement(TARGET, agreement)
+    if model.query_map is not None:
+        require_agreement(TARGET, compare_on_texts(model, encode("query"), zero_rows=False, queries=True))
+    return agreement

@@ -1,0 +1,153 @@
+"""The tokenizer of an encoder as one ``tokenizer.json`` that gives the same ids without isosent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.normalizers import Lowercase, Normalizer, Prepend, Replace, Sequence
+from tokenizers.pre_tokenizers import Metaspace, Split
+from tokenizers.pre_tokenizers import Sequence as Splits
+from tokenizers.processors import TemplateProcessing
+
+from isosent.encoders.static import StaticEncoder
+from isosent.encoders.transformer import TransformerEncoder
+from isosent.errors import InputError
+from isosent.text.tokens import SubwordTokenizer, WordTokenizer
+
+_MARK = "\ue000"
+_LETTER, _SPACE = r"\p{L}\p{N}_", r"\s\x{1c}-\x{1f}"
+_WORDS = {"wordpunct": rf"[{_LETTER}]+|[^{_LETTER}{_SPACE}]+", "whitespace": rf"[^{_SPACE}]+"}
+_FINAL_SIGMA = Replace(Regex(r"(?<=\p{L})Σ(?!\p{L})"), "ς")
+
+
+def static_tokenizer(encoder: StaticEncoder) -> Tokenizer:
+    """Tokenizer of a static encoder: no special tokens, unknown words dropped where they can be.
+
+    Parameters
+    ----------
+    encoder : StaticEncoder
+        The encoder.
+
+    Returns
+    -------
+    Tokenizer
+        Gives the ids that the encoder looks up. The unknown token of a sub-word tokenizer is among them:
+        see `unknown_id`.
+    """
+    tokenizing = encoder.tokenizer
+    if isinstance(tokenizing, WordTokenizer):
+        return _word_tokenizer(tokenizing)
+    return _subword_tokenizer(_subword(encoder))
+
+
+def unknown_id(encoder: StaticEncoder) -> int | None:
+    """Id that `static_tokenizer` gives and the encoder skips.
+
+    Parameters
+    ----------
+    encoder : StaticEncoder
+        The encoder.
+
+    Returns
+    -------
+    int or None
+        None where there is no such id.
+    """
+    return None if isinstance(encoder.tokenizer, WordTokenizer) else _subword(encoder).unknown_id
+
+
+def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
+    """Tokenizer of a transformer, with its prompt, lower-casing, special tokens, maximum length and padding.
+
+    Parameters
+    ----------
+    encoder : TransformerEncoder
+        The encoder.
+
+    Returns
+    -------
+    Tokenizer
+        ``encode_batch`` gives rectangles of ids and masks.
+
+    Raises
+    ------
+    InputError
+        If the encoder sees its padding.
+    """
+    require_invisible_padding(encoder)
+    source, folder = encoder.tokenizer, encoder.module_folder
+    tokenizer = Tokenizer.from_str(source.backend_tokenizer.to_str())
+    before: list[Normalizer] = [Prepend(folder.prompt)] if folder.prompt else []
+    if folder.lowercase:
+        before += [_FINAL_SIGMA, Lowercase()]
+    _normalize_first(tokenizer, before)
+    _limit(tokenizer, None if encoder.options["max_length"] == "none" else int(encoder.options["max_length"]))
+    tokenizer.enable_padding(pad_id=source.pad_token_id or 0, pad_token=source.pad_token or "[PAD]")
+    return tokenizer
+
+
+def require_invisible_padding(encoder: TransformerEncoder) -> None:
+    """Refuse a transformer that sees its padding: other libraries pad their batches.
+
+    Parameters
+    ----------
+    encoder : TransformerEncoder
+        The encoder.
+
+    Raises
+    ------
+    InputError
+        If it is one of those.
+    """
+    if encoder.equal_lengths:
+        raise InputError(
+            f"export: {encoder.reference} sees its padding, so texts in one batch would change each other's vectors in "
+            "other libraries. Use isosent itself for it, or export to faiss or numpy."
+        )
+
+
+def _word_tokenizer(words: WordTokenizer) -> Tokenizer:
+    """A vocabulary of whole words.
+
+    A byte-pair model without merges, without an unknown token and with `ignore_merges` gives a word its id or nothing,
+    where every other model of the library insists on an unknown token. A mark in front of each word keeps the letters
+    of an unknown word from being looked up as words themselves.
+    """
+    vocabulary = {_MARK + word: i for word, i in words.index.items()}
+    tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[], ignore_merges=True))
+    if words.lowercase:
+        tokenizer.normalizer = Sequence([_FINAL_SIGMA, Lowercase()])
+    split = Split(Regex(_WORDS[words.split]), "removed", invert=True)
+    tokenizer.pre_tokenizer = Splits([split, Metaspace(replacement=_MARK, prepend_scheme="always", split=False)])
+    return tokenizer
+
+
+def _subword_tokenizer(subwords: SubwordTokenizer) -> Tokenizer:
+    tokenizer = Tokenizer.from_str(subwords.tokenizer.to_str())
+    tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    if subwords.max_characters is not None:
+        _normalize_first(tokenizer, [Replace(Regex(rf"(?<=\A(?m:.{{{subwords.max_characters}}}))(?m:.*)"), "")])
+    _limit(tokenizer, subwords.max_length)
+    return tokenizer
+
+
+def _subword(encoder: StaticEncoder) -> SubwordTokenizer:
+    if not isinstance(encoder.tokenizer, SubwordTokenizer):
+        raise InputError(f"export: the tokenizer must be one of isosent; got {type(encoder.tokenizer).__name__}.")
+    return encoder.tokenizer
+
+
+def _normalize_first(tokenizer: Tokenizer, before: list[Normalizer]) -> None:
+    present: Any = tokenizer.normalizer
+    steps = [*before, *([] if present is None else [present])]
+    if steps:
+        tokenizer.normalizer = Sequence(steps)
+
+
+def _limit(tokenizer: Tokenizer, max_length: int | None) -> None:
+    if max_length is None:
+        tokenizer.no_truncation()
+    else:
+        tokenizer.enable_truncation(max_length)

@@ -1,0 +1,92 @@
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.cli.main import main
+
+
+class Finished:
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def isosent_(monkeypatch, capsys):
+    """Run the command line in this process."""
+
+    def isosent_(*arguments):
+        monkeypatch.setattr(sys, "argv", ["isosent", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        return Finished(caught.value.code or 0, out, err)
+
+    return isosent_
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch, wordllama, texts):
+    monkeypatch.chdir(tmp_path)
+    wordllama.fit(texts, transform=isosent.Whitening(8)).save("model")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("target", "output"),
+    [("sentence-transformers", "st"), ("onnx", "onnx"), ("faiss", "map.faiss"), ("numpy", "map.safetensors")],
+)
+def test_every_target_is_written_and_the_check_reported(isosent_, here, target, output):
+    finished = isosent_("export", "model", "--to", target, "-o", output)
+    assert (finished.code, finished.err) == (0, "")
+    assert f"{output}: {target}, wordllama (" in finished.out
+    assert "largest difference" in finished.out
+    assert (here / output).exists()
+
+
+def test_an_index_has_the_fingerprint_beside_it(isosent_, here):
+    assert isosent_("export", "model", "--to", "faiss", "--index", "HNSW4", "-o", "map.faiss").code == 0
+    note = json.loads((here / "map.faiss.isosent.json").read_text())
+    assert (note["fingerprint"], note["index"]) == (isosent.load("./model").fingerprint, "HNSW4")
+
+
+def test_scores_go_into_the_card(isosent_, here, write_stsb):
+    write_stsb(here / "data")
+    assert isosent_("evaluate", "sts", "--data", "data", "-m", "model", "--json", "scores.json").code == 0
+    finished = isosent_("export", "model", "--to", "sentence-transformers", "--results", "scores.json", "-o", "out")
+    assert finished.code == 0, finished.err
+    assert "| STSB |" in (here / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "torchscript", "-o", "out"], "must be one of sentence-transformers, onnx, faiss, numpy"),
+        (["--to", "numpy", "-o", "nowhere/out"], "must lie in an existing folder"),
+        (["--to", "sentence-transformers", "-o", "."], "must be a new or empty folder or an older export"),
+        (["--to", "sentence-transformers", "--tei", "-o", "out"], "the encoder must be a transformer; got wordllama"),
+        (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json must exist"),
+        (["--to", "sentence-transformers", "--results", "model/model.json", "-o", "out"], "evaluate sts --json"),
+    ],
+)
+def test_bad_input_ends_with_a_sentence(isosent_, here, arguments, message):
+    finished = isosent_("export", "model", *arguments)
+    assert (finished.code, finished.out) == (2, "")
+    assert message in finished.err
+    assert not (here / "out").exists()
+
+
+def test_a_missing_package_ends_with_the_line_to_type(isosent_, here, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    finished = isosent_("export", "model", "--to", "sentence-transformers", "-o", "out")
+    assert finished.code == 2
+    assert "sentence_transformers is not installed. Install it with: pip install 'isosent[export]'" in finished.err
+    assert not (here / "out").exists()
+
+
+def test_the_model_is_left_as_it_was(isosent_, here):
+    before = isosent.load("./model").encode(["a text"])
+    isosent_("export", "model", "--to", "numpy", "-o", "map.safetensors")
+    np.testing.assert_array_equal(isosent.load("./model").encode(["a text"]), before)

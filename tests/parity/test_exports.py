@@ -1,0 +1,402 @@
+"""Exports and wrappers, in the hands of the libraries they are made for."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import save_file
+from sentence_transformers import SentenceTransformer, util
+from sentence_transformers.sentence_transformer import modules
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+import isosent
+from isosent.compat.sentence_transformers import SentenceTransformerLike
+from isosent.encoders.given import GivenVectors
+from isosent.exports import sentence_transformers_modules
+from isosent.exports.targets import export
+from isosent.exports.tokenizer_files import transformer_tokenizer
+from isosent.model import SentenceEncoder
+from isosent.numeric.moments import Moments
+from isosent.transforms.chain import L2Normalize, chain
+
+TEXTS = [
+    "A man is riding a horse.",
+    "Is it raining?",
+    "no",
+    "A woman is cutting an onion into thin slices while her son watches from the other side of the table.",
+    "Ein Satz auf Deutsch, mit Umlauten: äöü.",
+]
+LOADS_ALONE = """
+import sys, numpy as np
+from sentence_transformers import SentenceTransformer
+vectors = SentenceTransformer(sys.argv[1], device="cpu").encode(sys.argv[3:])
+assert "isosent" not in sys.modules
+np.save(sys.argv[2], vectors)
+"""
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory):
+    """A transformer of two small layers whose tokens are letters."""
+    folder = tmp_path_factory.mktemp("transformer")
+    letters = [chr(c) for c in range(ord("!"), ord("~"))]
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{letter}" for letter in letters)]
+    tokenizer = Tokenizer(WordPiece({token: i for i, token in enumerate(tokens)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    named = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named).save_pretrained(folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.BertConfig(
+        **sizes, vocab_size=len(tokens), max_position_embeddings=160, initializer_range=0.2
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def small(transformer, tmp_path_factory):
+    """The same as a folder of sentence-transformers, with modules behind it."""
+
+    def small(name, *behind, **settings):
+        folder = tmp_path_factory.mktemp(name)
+        parts = [modules.Transformer(str(transformer), **settings), modules.Pooling(24), *behind]
+        model = SentenceTransformer(modules=parts, device="cpu")
+        model.prompts = {"query": "ask: ", "document": ""}
+        model.save(str(folder), create_model_card=False)
+        return folder
+
+    return small
+
+
+@pytest.fixture(scope="module")
+def plain(small):
+    return small("plain")
+
+
+def fit(reference, texts, *behind, **how):
+    return isosent.load(reference).fit(texts, transform=chain(isosent.Whitening(8, strength=0.5), *behind), **how)
+
+
+def loaded(folder):
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def assert_same(model, folder, atol=1e-5):
+    np.testing.assert_allclose(loaded(folder).encode(TEXTS), model.encode(TEXTS), atol=atol)
+
+
+def kinds(folder):
+    return [module["type"].rpartition(".")[2] for module in json.loads((folder / "modules.json").read_text())]
+
+
+def test_a_folder_loads_without_isosent(plain, texts, tmp_path):
+    model = fit(f"hf:{plain}", texts)
+    export(model, "sentence-transformers", tmp_path / "out")
+    arguments = [tmp_path / "out", tmp_path / "vectors.npy", *TEXTS]
+    subprocess.run([sys.executable, "-c", LOADS_ALONE, *arguments], check=True, capture_output=True)
+    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), model.encode(TEXTS), atol=1e-5)
+    assert kinds(tmp_path / "out") == ["Transformer", "Pooling", "Dense"]
+
+
+def test_modules_keep_their_order(small, texts, tmp_path):
+    folder = small("order", modules.Dense(24, 12), modules.LayerNorm(12), modules.Normalize())
+    model = fit(f"hf:{folder}", texts, L2Normalize())
+    export(model, "sentence-transformers", tmp_path / "out")
+    assert kinds(tmp_path / "out") == [
+        "Transformer",
+        "Pooling",
+        "Dense",
+        "LayerNorm",
+        "Normalize",
+        "Dense",
+        "Normalize",
+    ]
+    assert_same(model, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "options", ["layers=0", "layers=1", "layers=1,2", "layers=0,1&pooling=cls", "pooling=max,mean", "normalize=true"]
+)
+def test_layers_and_poolings(plain, texts, tmp_path, options):
+    model = fit(f"hf:{plain}?{options}", texts)
+    export(model, "sentence-transformers", tmp_path / "out")
+    assert_same(model, tmp_path / "out")
+
+
+def test_layers_above_the_highest_in_use_are_left_out(plain, texts, tmp_path):
+    export(fit(f"hf:{plain}?layers=1", texts), "sentence-transformers", tmp_path / "out")
+    assert loaded(tmp_path / "out")[0].model.config.num_hidden_layers == 1
+
+
+def test_the_mean_of_layers_cannot_stand_before_the_maximum(plain, texts, tmp_path):
+    with pytest.raises(isosent.InputError, match="averages layers before pooling and isosent after it"):
+        export(fit(f"hf:{plain}?layers=1,2&pooling=max", texts), "sentence-transformers", tmp_path / "out")
+
+
+def test_length_case_and_prompts_are_kept(small, texts, tmp_path):
+    folder = small("settings", max_seq_length=64)
+    config = json.loads((folder / "config_sentence_transformers.json").read_text())
+    config["default_prompt_name"] = "query"
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 64, "do_lower_case": True}))
+    model = fit(f"hf:{folder}", [text[:20] for text in texts])
+    export(model, "sentence-transformers", tmp_path / "out")
+    found = loaded(tmp_path / "out")
+    assert (found.max_seq_length, found.prompts["query"], found.default_prompt_name) == (64, "ask: ", "query")
+    with pytest.warns(isosent.IsosentWarning, match="were cut"):
+        assert_same(model, tmp_path / "out")
+
+
+def test_queries_take_their_own_route(plain, texts, tmp_path):
+    model = fit(f"hf:{plain}", texts, queries=texts[:50])
+    export(model, "sentence-transformers", tmp_path / "out")
+    assert_same(model, tmp_path / "out")
+    np.testing.assert_allclose(
+        loaded(tmp_path / "out").encode(TEXTS, task="query"), model.encode_query(TEXTS), atol=1e-5
+    )
+
+
+def test_old_names_for_text_embeddings_inference(plain, texts, tmp_path):
+    model = fit(f"hf:{plain}", texts, L2Normalize())
+    export(model, "sentence-transformers", tmp_path / "out", tei=True)
+    types = [module["type"] for module in json.loads((tmp_path / "out" / "modules.json").read_text())]
+    assert types == [
+        f"sentence_transformers.models.{kind}" for kind in ("Transformer", "Pooling", "Dense", "Normalize")
+    ]
+    pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
+    assert [name for name, on in pooling.items() if on is True] == ["pooling_mode_mean_tokens", "include_prompt"]
+    assert json.loads((tmp_path / "out" / "sentence_bert_config.json").read_text())["max_seq_length"] == 160
+    assert_same(model, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("layers=1,2", "knows one layer; got layers=1,2"),
+        ("pooling=max", "pooling must be one of cls, mean, lasttoken; got max"),
+        ("normalize=true", "scales to length 1 at the end only"),
+    ],
+)
+def test_what_text_embeddings_inference_would_serve_otherwise_is_refused(plain, texts, tmp_path, options, message):
+    with pytest.raises(isosent.InputError, match=message):
+        export(fit(f"hf:{plain}?{options}", texts), "sentence-transformers", tmp_path / "out", tei=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_static_encoder_becomes_a_static_embedding(wordllama, texts, tmp_path):
+    model = wordllama.fit(texts, transform=chain(isosent.Whitening(32), L2Normalize()))
+    export(model, "sentence-transformers", tmp_path / "out")
+    assert kinds(tmp_path / "out") == ["StaticEmbedding", "Dense", "Normalize"]
+    assert_same(model, tmp_path / "out")
+
+
+def test_words_skip_unknown_ones_there_too(texts, tmp_path):
+    words = sorted({word for text in texts for word in text.lower().split()})[:300]
+    rows = np.random.default_rng(0).standard_normal((len(words), 12))
+    lines = (f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows, strict=True))
+    (tmp_path / "words.txt").write_text("".join(lines), "utf-8")
+    model = fit(f"words:{tmp_path / 'words.txt'}", texts)
+    export(model, "sentence-transformers", tmp_path / "out")
+    known = [text for text in texts[:50] if model.encode([text]).any()]
+    np.testing.assert_allclose(loaded(tmp_path / "out").encode(known), model.encode(known), atol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_skipped_unknown_token_is_exact_or_refused(texts, tmp_path, normalize):
+    words = ["[UNK]", *sorted({word for text in texts for word in text.split()})[:200]]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    (tmp_path / "static").mkdir()
+    tokenizer.save(str(tmp_path / "static" / "tokenizer.json"))
+    vectors = np.random.default_rng(0).standard_normal((len(words), 12)).astype(np.float32)
+    save_file({"embeddings": vectors}, tmp_path / "static" / "model.safetensors")
+    (tmp_path / "static" / "config.json").write_text(json.dumps({"normalize": normalize}))
+    model = fit(f"static:{tmp_path / 'static'}", texts)
+    if normalize:
+        export(model, "sentence-transformers", tmp_path / "out")
+        assert kinds(tmp_path / "out") == ["StaticEmbedding", "Normalize", "Dense"]
+    else:
+        with pytest.raises(isosent.InputError, match=r"skips unknown tokens, and StaticEmbedding .* counts them"):
+            export(model, "sentence-transformers", tmp_path / "out")
+
+
+def test_a_model_of_bare_vectors_has_no_texts_to_take(tmp_path):
+    model = SentenceEncoder(GivenVectors(4)).fit_moments(
+        Moments.from_rows(np.random.default_rng(0).standard_normal((50, 4))), transform=isosent.Whitening(2)
+    )
+    with pytest.raises(isosent.InputError, match="needs an encoder of texts"):
+        export(model, "sentence-transformers", tmp_path / "out")
+
+
+def test_a_wrong_folder_is_not_written(wordllama, texts, tmp_path, monkeypatch):
+    right = sentence_transformers_modules._dense
+
+    def without_bias(library, linear_map):
+        dense = right(library, linear_map)
+        torch.nn.init.zeros_(dense.linear.bias)
+        return dense
+
+    monkeypatch.setattr(sentence_transformers_modules, "_dense", without_bias)
+    model = wordllama.fit(texts, transform=isosent.Whitening(8))
+    with pytest.raises(isosent.OutputError, match="the vectors of the sentence-transformers export must be those"):
+        export(model, "sentence-transformers", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_stsb, tmp_path):
+    model = wordllama.fit(texts, transform=isosent.Whitening(8), source="/home/somebody/corpus.txt")
+    results = isosent.evaluate_sts(model, write_stsb(tmp_path / "data")).to_json()
+    export(model, "sentence-transformers", tmp_path / "out", results=results)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"| STSB | {100 * results['tasks']['STSB']['spearman']['all']:.2f} |" in card
+    assert "n_components=8" in card
+    assert "on 480 texts of corpus.txt" in card
+    assert model.fingerprint in card
+    assert "somebody" not in card
+
+
+def test_scores_of_another_space_are_refused(wordllama, texts, write_stsb, tmp_path):
+    results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data")).to_json()
+    model = wordllama.fit(texts, transform=isosent.Whitening(8))
+    with pytest.raises(isosent.InputError, match=f"{model.fingerprint[:16]}.*{wordllama.fingerprint[:16]}"):
+        export(model, "sentence-transformers", tmp_path / "out", results=results)
+
+
+def test_scores_of_a_transform_fitted_for_them_are_refused(wordllama, write_stsb, tmp_path):
+    results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data"), transform=isosent.Whitening(4)).to_json()
+    with pytest.raises(isosent.InputError, match="measured with a transform fitted behind it"):
+        export(wordllama, "sentence-transformers", tmp_path / "out", results=results)
+
+
+def test_the_tokenizer_file_of_a_transformer_cuts_lower_cases_and_prompts_as_the_encoder(small):
+    folder = small("tokens", max_seq_length=64)
+    config = json.loads((folder / "config_sentence_transformers.json").read_text()) | {"default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 64, "do_lower_case": True}))
+    encoder = isosent.load(f"hf:{folder}").encoder
+    ours = encoder.tokenize(TEXTS)
+    theirs = transformer_tokenizer(encoder).encode_batch([*TEXTS, ""])
+    found = [[i for i, on in zip(e.ids, e.attention_mask, strict=True) if on] for e in theirs]
+    assert found[:-1] == [ours.ids[a:b].tolist() for a, b in pairwise(ours.offsets)]
+    assert len(found[-1]) == encoder.n_special_tokens
+    assert {len(e.ids) for e in theirs} == {64}
+
+
+@pytest.mark.slow
+def test_a_transformer_is_one_graph(small, texts, tmp_path):
+    import onnxruntime
+
+    folder = small("graph", modules.Dense(24, 12), modules.Normalize(), max_seq_length=64)
+    options = "layers=1,2&pooling=cls,mean&dense=false&normalize=true"
+    model = fit(f"hf:{folder}?{options}", [text[:20] for text in texts], L2Normalize())
+    export(model, "onnx", tmp_path / "out")
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    batch = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json")).encode_batch([*TEXTS, ""])
+    inputs = {"input_ids": [e.ids for e in batch], "attention_mask": [e.attention_mask for e in batch]}
+    assert [value.name for value in session.get_inputs()] == list(inputs)
+    found = session.run(None, {name: np.array(rows, dtype=np.int64) for name, rows in inputs.items()})[0]
+    with pytest.warns(isosent.IsosentWarning, match="were cut"):
+        np.testing.assert_allclose(found, model.encode([*TEXTS, ""]), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def like(wordllama, texts):
+    return SentenceTransformerLike(
+        wordllama.fit(texts, transform=isosent.Whitening(16), queries=texts[:50]), prompts={"query": "ask: "}
+    )
+
+
+def test_the_wrapper_gives_the_shapes_and_types_of_the_library(like):
+    assert like.encode(TEXTS[0]).shape == (16,)
+    assert like.encode([]).shape == (0, 16)
+    assert isinstance(like.encode(TEXTS), np.ndarray)
+    assert like.encode(TEXTS, convert_to_tensor=True).shape == torch.Size([5, 16])
+    assert [type(row) for row in like.encode(TEXTS[:2], convert_to_numpy=False)] == [torch.Tensor] * 2
+    assert like.encode(TEXTS, truncate_dim=4).shape == (5, 4)
+    np.testing.assert_allclose(np.linalg.norm(like.encode(TEXTS, normalize_embeddings=True), axis=1), 1, rtol=1e-6)
+    assert like.get_embedding_dimension() == like.get_sentence_embedding_dimension() == 16
+    assert like.max_seq_length is None
+
+
+def test_the_wrapper_puts_prompts_before_texts(like):
+    asked = like.model.encode_query(["ask: what?"])
+    np.testing.assert_array_equal(like.encode_query(["what?"]), asked)
+    np.testing.assert_array_equal(like.encode(["what?"], prompt_name="query", queries=True), asked)
+    np.testing.assert_array_equal(like.encode_document(["what?"]), like.model.encode(["what?"]))
+    with pytest.raises(isosent.InputError, match=r"got 'passage'\. There are: query"):
+        like.encode(["what?"], prompt_name="passage")
+
+
+def test_the_wrapper_refuses_other_precisions(like):
+    with pytest.raises(isosent.InputError, match="precision must be float32; got 'int8'"):
+        like.encode(["what?"], precision="int8")
+
+
+def test_the_wrapper_shows_a_bar_when_asked(like):
+    assert like.encode(TEXTS, show_progress_bar=True).shape == (5, 16)
+
+
+def test_the_wrapper_serves_an_evaluator_of_the_library(like, texts):
+    scores = [float(7 * i % 11) for i in range(40)]
+    found = EmbeddingSimilarityEvaluator(texts[:40], texts[1:41], scores, name="pairs")(like)
+    first, second = like.model.encode(texts[:40]), like.model.encode(texts[1:41])
+    cosines = util.pairwise_cos_sim(first, second)
+    expected = np.corrcoef(np.argsort(np.argsort(cosines)), np.argsort(np.argsort(scores)))[0, 1]
+    assert found["pairs_spearman_cosine"] == pytest.approx(expected, abs=0.05)
+    assert like.model_card_data.metrics == found
+
+
+def test_the_wrapper_serves_the_search_of_the_library(like, texts):
+    vectors = like.encode_document(texts[:50], convert_to_tensor=True)
+    hits = util.semantic_search(like.encode(texts[:5], convert_to_tensor=True), vectors, top_k=1)
+    assert [hit[0]["corpus_id"] for hit in hits] == [0, 1, 2, 3, 4]
+    assert like.similarity(vectors[:2], vectors).shape == (2, 50)
+    torch.testing.assert_close(like.similarity_pairwise(vectors, vectors), torch.ones(50))
+
+
+@pytest.mark.slow
+def test_mteb_runs_a_task(wordllama, texts):
+    mteb = pytest.importorskip("mteb")
+    from datasets import Dataset, DatasetDict
+    from mteb.abstasks import AbsTaskSTS
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models import EncoderProtocol
+    from scipy.stats import spearmanr
+
+    from isosent.compat.mteb import MTEBEncoder
+
+    pairs = {"sentence1": texts[:30], "sentence2": texts[1:31], "score": [float(7 * i % 11) / 2 for i in range(30)]}
+
+    class Pairs(AbsTaskSTS):
+        metadata = TaskMetadata(
+            name="Pairs",
+            description="Pairs of the shipped sample",
+            dataset={"path": "none", "revision": "none"},
+            type="STS",
+            eval_langs=["eng-Latn"],
+            main_score="cosine_spearman",
+        )
+
+        def load_data(self, **options):
+            self.dataset = DatasetDict({"test": Dataset.from_dict(pairs)})
+            self.data_loaded = True
+
+    model = wordllama.fit(texts, transform=isosent.Whitening(16))
+    encoder = MTEBEncoder(model, "somebody/whitened")
+    assert isinstance(encoder, EncoderProtocol)
+    assert encoder.mteb_model_meta.revision == model.fingerprint
+    result = mteb.evaluate(encoder, Pairs(), cache=None, show_progress_bar=False, co2_tracker=False)
+    cosines = util.pairwise_cos_sim(model.encode(pairs["sentence1"]), model.encode(pairs["sentence2"]))
+    found = result.task_results[0].scores["test"][0]["cosine_spearman"]
+    assert found == pytest.approx(spearmanr(cosines, pairs["score"]).statistic, abs=1e-3)

@@ -1,0 +1,340 @@
+"""Exports that need no transformer: tokenizers, graphs, indexes, arrays, and what keeps a wrong one from a reader."""
+
+import json
+import re
+import sys
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+import isosent
+from isosent.encoders.given import GivenVectors
+from isosent.exports import faiss_export, numpy_export, onnx_static
+from isosent.exports.folder import replacing_folder
+from isosent.exports.note import read_space, space_of
+from isosent.exports.self_check import compare, sample_texts
+from isosent.exports.targets import export
+from isosent.exports.tokenizer_files import static_tokenizer
+from isosent.files.space import Space, same_space
+from isosent.model import SentenceEncoder
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
+from isosent.transforms.chain import L2Normalize, chain
+
+DOCS = Path(__file__).parents[2] / "docs" / "export.md"
+
+GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n. 1 1 1\nt 5 5 5\nδίς 1 0 2\n3 2 2 9\n"
+TEXTS = [
+    "a man",
+    "The DOG, the cat.",
+    "yak.dog?man",
+    "x3 3",
+    "ΔΊΣ ΔΊΣΔΊΣ ΣΔ δίσ",
+    "dont t\x1cman\xa0dog",
+    "Straße\u2028cat",
+    "",
+    " ",
+]
+
+
+@pytest.fixture(scope="module")
+def fitted(wordllama, texts):
+    return wordllama.fit(texts, transform=isosent.Whitening(16))
+
+
+@pytest.fixture
+def words(tmp_path):
+    def words(query="", *texts):
+        (tmp_path / "glove.txt").write_text(GLOVE, "utf-8")
+        model = isosent.load(f"words:{tmp_path / 'glove.txt'}{query}")
+        return model.fit(texts or ["man dog", "cat", "yak", "man 3", "t dog"], transform=isosent.Whitening(2))
+
+    return words
+
+
+@pytest.fixture
+def save_static(tmp_path):
+    """A Model2Vec folder whose tokenizer has an unknown token."""
+
+    def save_static(**settings):
+        vocabulary = {"[UNK]": 0, "man": 1, "dog": 2, "cat": 3, "a": 4}
+        tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = Whitespace()
+        tokenizer.save(str((tmp_path / "static").mkdir() or tmp_path / "static" / "tokenizer.json"))
+        vectors = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+        save_file({"embeddings": vectors}, tmp_path / "static" / "model.safetensors")
+        (tmp_path / "static" / "config.json").write_text(json.dumps(settings))
+        return tmp_path / "static"
+
+    return save_static
+
+
+def run_onnx(path, texts):
+    import onnxruntime
+
+    tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+    session = onnxruntime.InferenceSession(str(path / "model.onnx"))
+    batch = tokenizer.encode_batch(texts)
+    inputs = {"input_ids": [e.ids for e in batch], "attention_mask": [e.attention_mask for e in batch]}
+    return session.run(None, {name: np.array(rows, dtype=np.int64) for name, rows in inputs.items()})[0]
+
+
+@pytest.mark.parametrize("query", ["", "?lowercase=false", "?tokenizer=whitespace"])
+def test_the_tokenizer_file_of_words_gives_the_ids_of_the_encoder(words, query):
+    encoder = words(query).encoder
+    theirs = Tokenizer.from_str(static_tokenizer(encoder).to_str()).encode_batch(TEXTS)
+    ours = encoder.tokenize(TEXTS)
+    assert [e.ids for e in theirs] == [
+        ours.ids[a:b].tolist() for a, b in zip(ours.offsets, ours.offsets[1:], strict=False)
+    ]
+
+
+def test_words_are_split_at_the_same_characters(words):
+    characters = [chr(c) for c in range(0x20, 0x3000) if unicodedata.category(chr(c)) != "Cn"]
+    splitter = static_tokenizer(words().encoder).pre_tokenizer
+    found = [len(splitter.pre_tokenize_str(f"a{character}a")) for character in characters]
+    assert found == [len(re.findall(r"\w+|[^\w\s]+", f"a{character}a")) for character in characters]
+
+
+def test_letters_of_unknown_words_are_no_words(words):
+    assert static_tokenizer(words().encoder).encode("tt t3t", add_special_tokens=False).ids == []
+
+
+def test_a_tokenizer_file_cuts_where_model2vec_cuts(save_static):
+    encoder = isosent.load(f"static:{save_static(normalize=True, max_length=3)}").encoder
+    assert encoder.tokenizer.max_characters == 9
+    tokenizer = static_tokenizer(encoder)
+    assert tokenizer.encode("man dog cat").ids == [1, 2, 0]  # "c" is unknown
+    assert tokenizer.encode("a a a a a").ids == [4, 4, 4]
+
+
+@pytest.mark.parametrize("query", ["", "?lowercase=false", "?tokenizer=whitespace"])
+def test_a_graph_of_words_gives_the_vectors_of_the_model_and_zero_rows(words, query, tmp_path):
+    model = words(query)
+    export(model, "onnx", tmp_path / "out")
+    found = run_onnx(tmp_path / "out", TEXTS)
+    np.testing.assert_allclose(found, model.encode(TEXTS), atol=1e-6)
+    assert not found[-2:].any()
+
+
+def test_a_graph_leaves_out_the_unknown_token_where_the_model_does(save_static, tmp_path):
+    model = isosent.load(f"static:{save_static(normalize=False)}")
+    export(model, "onnx", tmp_path / "out")
+    texts = ["man zebra dog", "zebra", "man dog"]
+    found = run_onnx(tmp_path / "out", texts)
+    np.testing.assert_allclose(found, model.encode(texts), atol=1e-6)
+    np.testing.assert_allclose(found[0], found[2], atol=1e-6)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_a_graph_takes_the_vectors_of_a_model_without_texts(normalize, tmp_path):
+    import onnxruntime
+
+    rows = np.random.default_rng(0).standard_normal((50, 6)) + 1
+    steps = [isosent.Whitening(3), *([L2Normalize()] if normalize else [])]
+    model = SentenceEncoder(GivenVectors(6)).fit_moments(Moments.from_rows(rows), transform=chain(*steps))
+    export(model, "onnx", tmp_path / "out")
+    vectors = np.vstack([rows[:5], np.zeros((1, 6))]).astype(np.float32)
+    found = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx").run(None, {"encoded": vectors})[0]
+    np.testing.assert_allclose(found, model.transform(vectors), atol=1e-5)
+    assert not (tmp_path / "out" / "tokenizer.json").exists()
+
+
+def test_a_graph_carries_the_fingerprint(fitted, tmp_path):
+    import onnx
+
+    export(fitted, "onnx", tmp_path / "out")
+    properties = {prop.key: prop.value for prop in onnx.load(tmp_path / "out" / "model.onnx").metadata_props}
+    assert properties["isosent.fingerprint"] == fitted.fingerprint
+    onnx.checker.check_model(tmp_path / "out" / "model.onnx")
+
+
+def test_queries_get_a_graph_of_their_own(wordllama, texts, tmp_path):
+    model = wordllama.fit(texts, transform=isosent.Whitening(8), queries=texts[:100])
+    export(model, "onnx", tmp_path / "out")
+    (tmp_path / "out" / "query_model.onnx").rename(tmp_path / "out" / "model.onnx")
+    np.testing.assert_allclose(run_onnx(tmp_path / "out", texts[:9]), model.encode_query(texts[:9]), atol=1e-4)
+
+
+def test_a_vector_transform_is_the_map(fitted):
+    vectors = np.random.default_rng(0).standard_normal((20, 256)).astype(np.float32)
+    found = faiss_export.to_vector_transform(fitted.linear_map).apply(vectors)
+    np.testing.assert_allclose(found, fitted.linear_map.apply(vectors), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("factory", ["Flat", "HNSW8"])
+def test_an_index_takes_bare_vectors_and_gives_cosines_behind_the_map(fitted, texts, tmp_path, factory):
+    import faiss
+
+    export(fitted, "faiss", tmp_path / "a.faiss", index=factory)
+    index = faiss.read_index(str(tmp_path / "a.faiss"))
+    assert (index.ntotal, index.d) == (0, 256)
+    bare = fitted.encoder.encode(texts[:30])
+    index.add(bare)
+    scores, found = index.search(bare[:5], 3)
+    cosines = fitted.similarity(fitted.transform(bare[:5]), fitted.transform(bare))
+    np.testing.assert_array_equal(found[:, 0], np.arange(5))
+    np.testing.assert_allclose(scores, np.take_along_axis(cosines, found, axis=1), atol=1e-5)
+
+
+def test_an_index_opens_with_the_model_it_was_made_from_only(fitted, wordllama, texts, tmp_path):
+    export(fitted, "faiss", tmp_path / "a.faiss")
+    assert faiss_export.read_index(tmp_path / "a.faiss", fitted).d == 256
+    other = wordllama.fit(texts, transform=isosent.Whitening(8))
+    with pytest.raises(isosent.InputError, match=f"{other.fingerprint[:16]}.*{fitted.fingerprint[:16]}"):
+        faiss_export.read_index(tmp_path / "a.faiss", other)
+
+
+def test_an_index_that_faiss_does_not_know_is_refused(fitted, tmp_path):
+    with pytest.raises(isosent.InputError, match="--index must be a factory string of FAISS; got 'Flatt'"):
+        export(fitted, "faiss", tmp_path / "a.faiss", index="Flatt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_has_one_map(wordllama, texts, tmp_path):
+    model = wordllama.fit(texts, transform=isosent.Whitening(8), queries=texts[:100])
+    with pytest.raises(isosent.InputError, match=r"has one map .* this model has two"):
+        export(model, "faiss", tmp_path / "a.faiss")
+
+
+def test_five_lines_read_the_arrays(wordllama, texts, tmp_path):
+    model = wordllama.fit(texts, transform=chain(isosent.Whitening(8), L2Normalize()))
+    export(model, "numpy", tmp_path / "map.safetensors")
+    reader = re.search(r"```python\n(from safetensors import safe_open.*?)```", DOCS.read_text("utf-8"), re.DOTALL)[1]
+    names = {"vectors": model.encoder.encode(texts[:9]), "path": str(tmp_path / "map.safetensors")}
+    exec(reader.replace('"map.safetensors"', "path"), names)
+    assert len(reader.strip().splitlines()) <= 7
+    np.testing.assert_allclose(names["mapped"], model.encode(texts[:9]), atol=1e-6)
+
+
+def test_the_arrays_carry_the_fingerprint_and_the_bias_of_queries(wordllama, texts, tmp_path):
+    model = wordllama.fit(texts, transform=isosent.Whitening(8), queries=texts[:100])
+    export(model, "numpy", tmp_path / "map.safetensors")
+    with safe_open(tmp_path / "map.safetensors", "numpy") as file:
+        assert file.metadata()["isosent.fingerprint"] == model.fingerprint
+        np.testing.assert_array_equal(file.get_tensor("query_bias"), model.query_map.bias.astype(np.float32))
+
+
+@pytest.mark.parametrize("target", ["faiss", "numpy"])
+def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_path):
+    with pytest.raises(isosent.InputError, match=f"{target} holds the fitted map; this model has none"):
+        export(wordllama, target, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        ("tensorflow", {}, "must be one of sentence-transformers, onnx, faiss, numpy; got 'tensorflow'"),
+        ("onnx", {"tei": True}, "--tei and --results belong to sentence-transformers; got onnx"),
+        ("numpy", {"index": "Flat"}, "--index belongs to faiss; got numpy"),
+    ],
+)
+def test_options_of_other_targets_are_refused(fitted, target, options, message, tmp_path):
+    with pytest.raises(isosent.InputError, match=message):
+        export(fitted, target, tmp_path / "out", **options)
+
+
+@pytest.mark.parametrize(("target", "package"), [("faiss", "faiss"), ("onnx", "onnxruntime")])
+def test_a_missing_package_is_named(fitted, target, package, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(isosent.MissingExtraError, match=re.escape("pip install 'isosent[export]'")):
+        export(fitted, target, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def wrong(linear_map):
+    return LinearMap(linear_map.weight, linear_map.bias * 1.01)
+
+
+def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, monkeypatch):
+    export(fitted, "onnx", tmp_path / "out")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    behind = onnx_static._Graph.behind
+    monkeypatch.setattr(
+        onnx_static._Graph,
+        "behind",
+        lambda self, vectors, linear_map, normalize: behind(self, vectors, wrong(linear_map), normalize=normalize),
+    )
+    with pytest.raises(isosent.OutputError, match=r"must be those of the model; .* the lowest cosine is"):
+        export(fitted, "onnx", tmp_path / "out")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_wrong_index_is_not_written(fitted, tmp_path, monkeypatch):
+    right = faiss_export.to_vector_transform
+    monkeypatch.setattr(faiss_export, "to_vector_transform", lambda linear_map: right(wrong(linear_map)))
+    with pytest.raises(isosent.OutputError, match="the vectors of the faiss export must be those of the model"):
+        export(fitted, "faiss", tmp_path / "a.faiss")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_arrays_are_not_written(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr(numpy_export, "required_map", lambda target, model: wrong(model.linear_map))
+    with pytest.raises(isosent.OutputError, match="the vectors of the numpy export must be those of the model"):
+        export(fitted, "numpy", tmp_path / "map.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_other_things_is_not_replaced(fitted, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    with pytest.raises(isosent.OutputError, match="must be a new or empty folder or an older export"):
+        export(fitted, "onnx", tmp_path / "out")
+    assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
+
+
+def test_an_older_export_and_an_empty_folder_are_replaced(tmp_path):
+    (tmp_path / "out").mkdir()
+    for content in ("one", "two"):
+        with replacing_folder(tmp_path / "out") as temporary:
+            (temporary / "isosent.json").write_text(content)
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+        assert (tmp_path / "out" / "isosent.json").read_text() == content
+
+
+def test_the_note_says_what_was_exported_and_how_well(fitted, tmp_path):
+    export(fitted, "onnx", tmp_path / "out")
+    note = json.loads((tmp_path / "out" / "isosent.json").read_text())
+    assert note["fingerprint"] == fitted.fingerprint
+    assert note["model"]["fits"][0]["n_texts"] == 480
+    assert note["agreement"]["n_vectors"] == len(sample_texts())
+    assert read_space(tmp_path / "out") == space_of(fitted)
+
+
+def test_a_missing_note_is_named(tmp_path):
+    with pytest.raises(isosent.InputFileError, match="must be the note of an export"):
+        read_space(tmp_path)
+
+
+def test_two_spaces_are_refused_by_name():
+    ours, theirs = Space("a" * 64, "wordllama"), Space("b" * 64, "words:glove.txt")
+    with pytest.raises(
+        isosent.InputError,
+        match=r"the index holds .* words:glove.txt \(b{16}\); the model belongs to wordllama \(a{16}\)",
+    ):
+        same_space("the model", ours, "the index", theirs)
+
+
+def test_agreement_is_measured_row_by_row():
+    ours = np.array([[3.0, 4.0], [0.0, 0.0], [1.0, 0.0]])
+    theirs = np.array([[3.0, 4.5], [0.0, 0.0], [0.0, 1.0]])
+    agreement = compare(ours, theirs)
+    assert (agreement.n_vectors, agreement.largest_difference, agreement.lowest_cosine) == (3, 1.0, 0.0)
+    assert compare(ours[:1], theirs[:1]).largest_difference == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("theirs", [np.zeros((3, 2)), np.array([[1.0, np.nan]])])
+def test_another_shape_or_nan_never_agrees(theirs):
+    assert not compare(np.ones((1, 2)), theirs).holds
+
+
+def test_a_vector_where_the_model_has_none_does_not_agree():
+    assert not compare(np.zeros((1, 2)), np.ones((1, 2))).holds
