@@ -1,0 +1,170 @@
+import json
+import shutil
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import isosent
+from isosent.cli.main import main
+from isosent.inspection import inspecting
+from isosent.selection.candidates import AutoChoice, Candidate, ScoredCandidate
+
+
+@pytest.fixture
+def isosent_(monkeypatch, capsys):
+    """Run the command line in this process."""
+
+    def isosent_(*arguments):
+        monkeypatch.setattr(sys, "argv", ["isosent", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=caught.value.code or 0, out=out, err=err)
+
+    return isosent_
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch, wordllama, texts):
+    """A folder with texts, vectors and pairs; what auto chooses is settled."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    scored = tuple(ScoredCandidate(Candidate("whitening", s, 64), s) for s in (0.0, 0.5))
+    choice = AutoChoice(scored[1].candidate, (ScoredCandidate(Candidate(), -1.0), *scored), "Said so.")
+    monkeypatch.setattr(inspecting, "choose_from_texts", lambda *_, **__: choice)
+    monkeypatch.setattr(inspecting, "choose_from_moments", lambda *_, **__: choice)
+    monkeypatch.setattr("isosent.inspection.survey.COSINE_PAIRS", 4000)
+    (tmp_path / "texts.txt").write_text("\n".join(texts[:200]) + "\n", "utf-8")
+    np.save(tmp_path / "v.npy", wordllama.encode(texts[:200]))
+    pairs = zip(texts[:60], texts[1:61], (i % 7 for i in range(60)), strict=True)
+    lines = [f"{a}\t{b}\t{5 if a == b else label}\n" for a, b, label in (*pairs, *((t, t, 5) for t in texts[:40]))]
+    (tmp_path / "pairs.tsv").write_text("first\tsecond\tgrade\n" + "".join(lines), "utf-8")
+    return tmp_path
+
+
+def refuses(finished, *words):
+    assert finished.code == 2, finished.err
+    assert finished.out == ""
+    assert finished.err.startswith("error: ")
+    assert len(finished.err.splitlines()) == 1
+    for word in words:
+        assert word in finished.err
+
+
+def test_texts_get_tables_that_end_with_the_advice(isosent_):
+    finished = isosent_("inspect", "texts.txt")
+    assert (finished.code, finished.err) == (0, "")
+    for word in ("rows (N)", "IsoScore", "share of random pairs below a cosine", "auto would choose", "95 % interval"):
+        assert word in finished.out
+    assert finished.out.splitlines()[-1].endswith(".")
+
+
+def test_vectors_get_tables_and_no_effect(isosent_):
+    finished = isosent_("inspect", "v.npy")
+    assert (finished.code, finished.err) == (0, "")
+    assert "float32" in finished.out
+    assert "95 % interval" not in finished.out
+    assert "its effect could not be measured here" in finished.out.splitlines()[-1]
+
+
+def test_json_is_all_of_standard_output(isosent_):
+    document = json.loads(isosent_("inspect", "v.npy", "--json").out)
+    assert (document["source"], document["model"], document["counts"]["n_rows"]) == ("v.npy", None, 200)
+    assert isosent_("inspect", "v.npy", "--json").out == isosent_("inspect", "v.npy", "--json", "--seed", 0).out
+
+
+def test_the_page_is_written_beside_the_tables(isosent_, here):
+    finished = isosent_("inspect", "texts.txt", "--html", "page.html")
+    assert finished.code == 0
+    page = (here / "page.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert finished.out.splitlines()[-1].split(":")[0] in page
+
+
+def test_bad_rows_are_counted_where_other_commands_refuse_them(isosent_, here):
+    vectors = np.load(here / "v.npy")
+    vectors[3], vectors[5] = np.nan, 0
+    np.save(here / "bad.npy", vectors)
+    counts = json.loads(isosent_("inspect", "bad.npy", "--json").out)["counts"]
+    assert (counts["n_non_finite"], counts["n_zero"], counts["n_used"]) == (1, 1, 198)
+
+
+def test_a_table_of_texts_and_vectors_is_asked_which(isosent_, here):
+    isosent_("encode", "texts.txt", "-o", "v.parquet")
+    refuses(isosent_("inspect", "v.parquet"), "--column")
+    assert json.loads(isosent_("inspect", "v.parquet", "--column", "vector", "--json").out)["model"] is None
+    assert json.loads(isosent_("inspect", "v.parquet", "--column", "text", "--json").out)["model"] == "wordllama"
+
+
+def test_what_cannot_be_inspected_is_refused_before_any_work(isosent_, here):
+    refuses(isosent_("inspect", "v.npy", "-m", "wordllama"), "-m must go with texts")
+    refuses(isosent_("inspect", "nothing.txt"), "nothing.txt", "no such file")
+    refuses(isosent_("inspect", "texts.txt", "--html", "no/where.html"), "no folder")
+    refuses(isosent_("inspect", "texts.txt", "--html", here), "got a directory")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, wordllama, texts):
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    wordllama.fit(texts, transform=isosent.Whitening(64)).save(folder)
+    return folder
+
+
+@pytest.fixture
+def model(saved, here):
+    shutil.copytree(saved, here / "model")
+    return "model"
+
+
+def test_texts_calibrate_a_model_in_its_own_folder(isosent_, model, here, texts):
+    finished = isosent_("calibrate", "texts.txt", "-m", model)
+    assert (finished.code, finished.err) == (0, "")
+    assert finished.out.startswith("model: calibrated on 100,000 random pairs")
+    loaded = isosent.load(here / model)
+    vectors = loaded.encode(texts[:5])
+    same = loaded.similarity(vectors, vectors, calibrated=True).diagonal()
+    np.testing.assert_allclose(same, 1, atol=1e-4)
+    percentile = loaded.calibration(0.0)
+    assert 0.3 < percentile < 0.8
+
+
+def test_labelled_pairs_calibrate_a_model_into_a_new_folder(isosent_, model, here):
+    pairs = ("--pairs", "pairs.tsv", "--columns", "first,second", "--label", "grade")
+    finished = isosent_("calibrate", *pairs, "-m", model, "-o", "calibrated")
+    assert (finished.code, finished.err) == (0, "")
+    assert "calibrated on 100 labels" in finished.out
+    assert isosent.load(here / model).calibration is None
+    assert isosent.load(here / "calibrated").calibration.label_range == (0, 6)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_labels_may_be_numbers_of_their_format(isosent_, model, here, ending):
+    header, *lines = (line.split("\t") for line in (here / "pairs.tsv").read_text("utf-8").splitlines())
+    rows = [dict(zip(header, [a, b, int(c)], strict=True)) for a, b, c in lines]
+    if ending == "jsonl":
+        (here / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), here / "pairs.parquet")
+    pairs = ("--pairs", f"pairs.{ending}", "--columns", "first,second", "--label", "grade")
+    assert "calibrated on 100 labels" in isosent_("calibrate", *pairs, "-m", model).out
+
+
+def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was(isosent_, model, here):
+    pairs = ("--pairs", "pairs.tsv", "--columns", "first,second", "--label")
+    refuses(isosent_("calibrate", "-m", model), "either TEXTS or --pairs")
+    refuses(isosent_("calibrate", "texts.txt", *pairs, "grade", "-m", model), "either TEXTS or --pairs")
+    refuses(isosent_("calibrate", *pairs[:4], "-m", model), "must come together")
+    refuses(isosent_("calibrate", *pairs, "first", "-m", model), "must hold a number", "row 0")
+    refuses(isosent_("calibrate", *pairs, "score", "-m", model), "no column score")
+    refuses(isosent_("calibrate", *pairs[:3], "first", "--label", "grade", "-m", model), "two columns")
+    refuses(isosent_("calibrate", "texts.txt"), "wordllama", "-o FOLDER")
+    (here / "same.tsv").write_text("a\tb\tgrade\n" + "one\ttwo\t1\n" * 40, "utf-8")
+    same = ("--pairs", "same.tsv", "--columns", "a,b", "--label", "grade")
+    refuses(isosent_("calibrate", *same, "-m", model), "labels must differ between pairs")
+    (here / "few.txt").write_text("one\ntwo\n", "utf-8")
+    refuses(isosent_("calibrate", "few.txt", "-m", model), "at least 30 pairs")
+    assert isosent.load(here / model).calibration is None
