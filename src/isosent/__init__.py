@@ -12,6 +12,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isosent.calibration import Calibration
     from isosent.demo.run import demo_texts
     from isosent.encoders.base import Encoder
     from isosent.errors import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     )
     from isosent.evaluation.sts import evaluate_sts
     from isosent.files.texts import read_texts
+    from isosent.inspection.inspecting import inspect_texts, inspect_vectors
     from isosent.loading import load
     from isosent.model import SentenceEncoder
     from isosent.numeric.linear_map import LinearMap
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AllButTheTop": "isosent.transforms.components",
+    "Calibration": "isosent.calibration",
     "CommonComponentRemoval": "isosent.transforms.components",
     "Encoder": "isosent.encoders.base",
     "FileFormatError": "isosent.errors",
@@ -70,12 +73,15 @@ _HOME = {
     "chain": "isosent.transforms.chain",
     "demo_texts": "isosent.demo.run",
     "evaluate_sts": "isosent.evaluation.sts",
+    "inspect_texts": "isosent.inspection.inspecting",
+    "inspect_vectors": "isosent.inspection.inspecting",
     "load": "isosent.loading",
     "read_texts": "isosent.files.texts",
 }
 
 __all__ = [
     "AllButTheTop",
+    "Calibration",
     "CommonComponentRemoval",
     "Encoder",
     "FileFormatError",
@@ -101,6 +107,8 @@ __all__ = [
     "chain",
     "demo_texts",
     "evaluate_sts",
+    "inspect_texts",
+    "inspect_vectors",
     "load",
     "read_texts",
 ]

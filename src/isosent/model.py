@@ -30,7 +30,7 @@ from isosent.transforms.base import LinearTransform, check_transform, known_rows
 class SentenceEncoder:
     """Texts to sentence vectors: an encoder, and what was fitted behind it.
 
-    Made by `load` and by `fit`; never changed after that.
+    Made by `load` and by `fit`, never changed after that.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ class SentenceEncoder:
         source : str, optional
             Where the texts come from, for the record.
         progress : callable, optional
-            Called with the number of texts encoded since the last call.
+            As for `encode`.
 
         Returns
         -------
@@ -247,9 +247,8 @@ class SentenceEncoder:
         query_moments = None
         if listed_queries is not None:
             query_moments = Moments.from_rows(_known(self._encoder.encode(listed_queries, progress=progress)))
-        choice = None
-        if isinstance(transform, str):
-            choice = choose_from_texts(self.encode, listed, self.transform(encoded))
+        is_auto = isinstance(transform, str)
+        choice = choose_from_texts(self.encode, listed, self.transform(encoded)) if is_auto else None
         return self.fit_moments(
             Moments.from_rows(known, radial=radial),
             transform=transform,

@@ -12,12 +12,16 @@ SOURCE = ROOT / "src" / "isosent"
 FLOORS = [
     {"errors", "_check", "_extras"},
     {"numeric", "files"},
-    {"text"},
+    {"text", "calibration"},
     {"encoders", "transforms"},
+    {"selection", "behind"},
     {"model_record"},
     {"model_folder"},
     {"model"},
-    {"evaluation", "demo"},
+    {"loading"},
+    {"streaming"},
+    {"evaluation", "demo", "inspection"},
+    {"exports", "compat"},
     {"cli"},
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -60,3 +60,39 @@ def test_shapes_that_disagree_are_refused():
 def test_a_map_that_is_not_finite_is_refused():
     with pytest.raises(InputError, match="must be finite"):
         LinearMap(np.array([[np.inf]]), np.zeros(1))
+
+
+@pytest.fixture
+def many_rows():
+    return np.random.default_rng(4).normal(size=(9000, 5)).astype(np.float32)
+
+
+def test_rows_of_several_blocks_are_mapped(linear_map, many_rows):
+    np.testing.assert_allclose(
+        linear_map.apply(many_rows), many_rows.astype(float) @ linear_map.weight + linear_map.bias, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("n_components", [1, 2, 5])
+def test_a_bad_value_is_found_even_where_its_weight_is_zero(many_rows, value, n_components):
+    many_rows[8500, 4] = value
+    with pytest.raises(InputError, match="in row 8500"):
+        LinearMap(np.eye(5)[:, :n_components], np.zeros(n_components)).apply(many_rows)
+
+
+def test_bytes_are_mapped_as_the_numbers_that_they_are(linear_map):
+    rows = np.random.default_rng(5).integers(-128, 128, size=(6, 5), dtype=np.int8)
+    np.testing.assert_allclose(linear_map.apply(rows), linear_map.apply(rows.astype(np.float32)))
+
+
+def test_the_result_goes_where_it_is_wanted(linear_map, many_rows, tmp_path):
+    out = np.lib.format.open_memmap(tmp_path / "out.npy", "w+", np.float32, (9000, 3))
+    assert linear_map.apply(many_rows, out=out) is out
+    np.testing.assert_array_equal(out, linear_map.apply(many_rows))
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((9000, 3), np.float64), ((8999, 3), np.float32)])
+def test_a_place_of_another_shape_or_dtype_is_refused(linear_map, many_rows, shape, dtype):
+    with pytest.raises(InputError, match=r"out must have shape \(9000, 3\) and dtype float32"):
+        linear_map.apply(many_rows, out=np.empty(shape, dtype))

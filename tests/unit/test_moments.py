@@ -202,3 +202,18 @@ def test_the_built_in_sum_merges():
     rows = np.random.default_rng(0).normal(size=(20, 4))
     total = sum(Moments.from_rows(part) for part in np.split(rows, 4))
     np.testing.assert_allclose(total.covariance, np.cov(rows.T, ddof=0))
+
+
+def test_blocks_of_a_large_set_are_multiplied_like_the_set(monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(2_000, 16)).astype(np.float32)
+    dtypes, accumulate = [], moments_module._accumulate
+    monkeypatch.setattr(moments_module, "_accumulate", lambda *how: dtypes.append(how[2]) or accumulate(*how))
+    alone = Moments.from_rows(rows)
+    block = Moments.from_rows(rows, n_rows_total=10**9)
+    assert dtypes == [np.float64, np.float32]
+    np.testing.assert_allclose(block.scatter, alone.scatter, rtol=1e-4, atol=1e-3)
+
+
+def test_a_block_of_fewer_rows_than_dimensions_is_taken_in_double_precision():
+    rows = np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
+    np.testing.assert_array_equal(Moments.from_rows(rows, n_rows_total=10**9).scatter, Moments.from_rows(rows).scatter)

@@ -160,7 +160,7 @@ def test_equal_rows_are_refused(n_rows):
 
 @pytest.mark.parametrize("n_components", [0, -1, 7, 2.5, "3", True])
 def test_n_components_out_of_range_is_refused(rows, n_components):
-    with pytest.raises(InputError, match="n_components .*must"):
+    with pytest.raises(InputError, match=r"n_components .*must"):
         Whitening(n_components).fit(rows)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli import commands, evaluate
+from isosent.cli import commands, evaluate, export, inspect, study, vectors
 from isosent.cli.terminal import err
 from isosent.encoders.reference import GRAMMAR
 from isosent.errors import IsosentError, IsosentWarning
@@ -40,6 +40,12 @@ app.command()(commands.encode)
 app.command()(commands.fit)
 app.add_typer(evaluate.app, name="evaluate")
 app.command()(commands.info)
+app.add_typer(study.app, name="study")
+app.command()(inspect.inspect)
+app.command()(inspect.calibrate)
+app.command()(export.export)
+app.command()(vectors.moments)
+app.command()(vectors.transform)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputTypeError
 from isosent.evaluation.sts_files import PairSet, STSTask, read_sts
+from isosent.files.plain import without_nan
 from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.metrics import pearson, spearman
@@ -104,7 +104,7 @@ class STSResult:
         dict
             The same nesting; an undefined score is None.
         """
-        plain: dict[str, Any] = _without_nan(asdict(self))
+        plain: dict[str, Any] = without_nan(asdict(self))
         return plain
 
 
@@ -293,11 +293,3 @@ def _describe_protocol(
         "missing_subsets": {task.name: list(task.missing_subsets) for task in tasks if task.missing_subsets},
         "isosent_version": version("isosent"),
     }
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nan(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

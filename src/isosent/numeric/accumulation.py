@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ _CHEAP_PRODUCTS = 2e10
 _SINGLE_PRECISION_FLOOR = 1e-6
 _POWER_STEPS = 8
 _SHIFT_ROWS = 256
-_SHIFT_THREADS = 2
 
 Sums = tuple[float, NDArray[np.float64], NDArray[np.float64]]
 
@@ -75,12 +73,12 @@ def _accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, dtype: 
     ones = np.ones(size, dtype=dtype)
     scatter = np.zeros((dim, dim))
     block_weights, block_means, residuals = [], [], []
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"), ThreadPoolExecutor(_SHIFT_THREADS) as threads:
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for start in range(0, n_rows, size):
             stop = min(start + size, n_rows)
             some, some_weights = rows[start:stop], None if weights is None else weights[start:stop]
             shift = _sample_mean(some, some_weights).astype(dtype)
-            block = _shifted(some, shift, buffer[: len(some)], threads)
+            block = np.subtract(some, shift, out=buffer[: len(some)], casting="same_kind")
             if some_weights is None:
                 block_weight, residual = float(len(block)), ones[: len(block)] @ block
             else:
@@ -102,21 +100,6 @@ def _sample_mean(rows: NDArray[Any], weights: NDArray[np.float64] | None) -> NDA
     """Mean of some rows spread over a block: near enough to its mean to shift by."""
     sample = slice(None, None, max(1, len(rows) // _SHIFT_ROWS))
     return np.average(rows[sample].astype(np.float64), axis=0, weights=None if weights is None else weights[sample])
-
-
-def _shifted(
-    rows: NDArray[Any], shift: NDArray[np.floating], out: NDArray[np.floating], threads: ThreadPoolExecutor
-) -> NDArray[np.floating]:
-    """Rows less the shift; more than one thread, because one does not use the bandwidth of the memory."""
-
-    def subtract(part: slice) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # numpy keeps this a thread
-            np.subtract(rows[part], shift, out=out[part], casting="same_kind")
-
-    cuts = [len(rows) * i // _SHIFT_THREADS for i in range(_SHIFT_THREADS + 1)]
-    for _ in threads.map(subtract, map(slice, cuts[:-1], cuts[1:])):
-        pass
-    return out
 
 
 def _total(

@@ -12,11 +12,10 @@ from isosent.numeric.spectral_rule import LARGEST_MEAN_SHARE, MILD_STRENGTH, mea
 from isosent.numeric.spectrum import Spectrum, spectrum
 from isosent.selection.candidates import LEAVE, AutoChoice, Candidate, ScoredCandidate, candidates, half_whitening
 from isosent.selection.copies import COPIES, perturb
-from isosent.selection.criterion import MEANING_KEPT, RELATED_FIRST, mean_odds, odds_of
+from isosent.selection.criterion import HALVES_FIRST, MEANING_KEPT, RELATED_FIRST, mean_odds, odds_of
 from isosent.transforms.base import known_rows
 
-MARGIN = 0.5
-TOLERANCE = 0.125
+MARGIN = 0.55
 FEWEST_TEXTS = 100
 
 
@@ -51,14 +50,16 @@ def choose_from_texts(
     `perturb`); the copies are encoded. Kinds of pairs are compared by `log_odds`.
 
     1. A trial, whitening of strength 1/2 to half the dimensions, is set against the vectors as they are, by the mean
-       log-odds that related pairs come first: two halves of a text before random texts, a mixture with another text
-       before random texts, a text without its frequent words before its neighbour. Where it wins by at least 0.5, the
-       vectors are badly scaled, and step 2 says how to whiten them.
-       Otherwise they are left alone; unless the trial loses by at most 0.125 and tells two halves of a text, which have
-       no word in common, from random texts better than both the vectors as they are and mean projection: then the trial
-       itself is chosen.
-    2. Strength and width are those with the highest mean log-odds that meaning is kept: a text without its frequent
-       words before its neighbour, the same before the mixture, a text without its rare words before the mixture.
+       log-odds that related pairs come first: a text and half its words before the text and a mixture of that many of
+       its words with another text's, a mixture before random texts, a text without its frequent words before its
+       neighbour. Where it wins by at least 0.55, the vectors are badly scaled, and step 2 says how to whiten them.
+       Otherwise they are left alone; unless the trial tells two halves of a text, which have no word in common, from
+       random texts better than both the vectors as they are and mean projection, and by at least as much as it loses
+       on the mean: then the trial itself is chosen.
+    2. Of the whitenings at least as strong as the trial and at most as wide, the one with the highest mean log-odds
+       that meaning is kept: a text without its frequent words before the mixture; and, before its neighbour, a text
+       without its rare words, the text without its frequent words against that without its rare ones, and its two
+       halves against each other.
 
     With fewer than 100 usable texts (of four words or more, known to the encoder) `choose_from_moments` decides.
     """
@@ -72,16 +73,17 @@ def choose_from_texts(
     grid = candidates(moments.dim, found.rank)
     odds = {candidate: odds_of(candidate, parts, moments, found) for candidate in grid}
     gain = mean_odds(odds[trial], RELATED_FIRST) - mean_odds(odds[raw], RELATED_FIRST)
-    halves = {candidate: odds[candidate]["halves", "random"] for candidate in (raw, projection, trial)}
+    halves = {candidate: odds[candidate][HALVES_FIRST] for candidate in (raw, projection, trial)}
+    halves_gain = halves[trial] - max(halves[raw], halves[projection])
     kept = {candidate: mean_odds(odds[candidate], MEANING_KEPT) for candidate in grid}
     won = (
         f"over {n_texts} texts, {trial} told related pairs from unrelated ones by {gain:+.2f} log-odds against the "
         f"vectors as they are (at least {MARGIN:+.2f} is asked for)"
     )
     if gain >= MARGIN:
-        chosen = max((c for c in grid if c.name == "whitening" and c.strength), key=kept.__getitem__)
+        chosen = max((c for c in grid if _goes_as_far(c, trial)), key=kept.__getitem__)
         reason = f"{won}; of all strengths and widths the chosen one kept the meaning of shortened texts best."
-    elif gain >= -TOLERANCE and halves[trial] > max(halves[raw], halves[projection]):
+    elif halves_gain > 0 and gain + halves_gain >= 0:
         chosen = trial
         reason = f"{won}, but it told the two halves of a text from unrelated texts best, which share no word."
     else:
@@ -89,6 +91,15 @@ def choose_from_texts(
         reason = f"{won}: these vectors are scaled well as they are."
     scored = (ScoredCandidate(c, kept[c], mean_odds(odds[c], RELATED_FIRST)) for c in grid)
     return AutoChoice(chosen, tuple(scored), reason)
+
+
+def _goes_as_far(candidate: Candidate, trial: Candidate) -> bool:
+    """Whether a candidate is a whitening at least as strong as the trial and at most as wide."""
+    return (
+        candidate.name == "whitening"
+        and (candidate.strength or 0.0) >= (trial.strength or 0.0)
+        and (candidate.n_components or 0) <= (trial.n_components or 0)
+    )
 
 
 def choose_from_moments(moments: Moments) -> AutoChoice:

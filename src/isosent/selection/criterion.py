@@ -14,8 +14,9 @@ from isosent.numeric.similarity import pairwise_cosine
 from isosent.numeric.spectrum import Spectrum
 from isosent.selection.candidates import Candidate
 
-RELATED_FIRST = (("halves", "random"), ("mixture", "random"), ("content", "neighbour"))
-MEANING_KEPT = (("content", "neighbour"), ("content", "mixture"), ("frame", "mixture"))
+HALVES_FIRST = ("halves", "random")
+RELATED_FIRST = (("half", "mixture"), ("mixture", "random"), ("content", "neighbour"))
+MEANING_KEPT = (("content", "mixture"), ("frame", "neighbour"), ("parts", "neighbour"), ("halves", "neighbour"))
 
 _RANDOM_PAIRS_A_TEXT = 10
 
@@ -41,7 +42,7 @@ def odds_of(
     Returns
     -------
     dict
-        For each pair of kinds in `RELATED_FIRST` and `MEANING_KEPT`, see `log_odds`.
+        For each pair of kinds in `HALVES_FIRST`, `RELATED_FIRST` and `MEANING_KEPT`, see `log_odds`.
 
     Notes
     -----
@@ -53,10 +54,12 @@ def odds_of(
     shifts = range(2, _RANDOM_PAIRS_A_TEXT + 2)  # the text before it is in the mixture
     cosines = {
         "halves": pairwise_cosine(mapped["half"], mapped["other_half"]),
-        **{name: pairwise_cosine(text, mapped[name]) for name in ("content", "frame", "mixture", "neighbour")},
+        "parts": pairwise_cosine(mapped["content"], mapped["frame"]),
+        **{name: pairwise_cosine(text, mapped[name]) for name in ("half", "content", "frame", "mixture", "neighbour")},
         "random": np.concatenate([pairwise_cosine(text, np.roll(text, shift, axis=0)) for shift in shifts]),
     }
-    return {kinds: log_odds(*(cosines[kind] for kind in kinds)) for kinds in {*RELATED_FIRST, *MEANING_KEPT}}
+    compared = {HALVES_FIRST, *RELATED_FIRST, *MEANING_KEPT}
+    return {kinds: log_odds(*(cosines[kind] for kind in kinds)) for kinds in compared}
 
 
 def log_odds(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
