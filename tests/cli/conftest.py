@@ -1,14 +1,14 @@
 import io
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
 from isosent.cli.main import main
+from isosent.encoders.reference import GRAMMAR
 
 
-@dataclass
-class Finished:
+class Finished(NamedTuple):
     code: int
     out: str
     err: str
@@ -28,3 +28,18 @@ def isosent_(monkeypatch, capsys):
         return Finished(caught.value.code or 0, out, err)
 
     return isosent_
+
+
+@pytest.fixture
+def refuses():
+    """Check for exit code 2, nothing on standard output, and one sentence without a traceback on standard error."""
+
+    def refuses(finished, *words):
+        assert finished.code == 2, finished.err
+        assert finished.out == ""
+        assert finished.err.startswith("error: ")
+        assert len(finished.err.removesuffix(GRAMMAR + "\n").splitlines()) == 1
+        for word in words:
+            assert word in finished.err
+
+    return refuses

@@ -26,17 +26,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def refuses(finished, *words):
-    """Exit code 2, nothing on standard output, one sentence and no traceback on standard error."""
-    assert finished.code == 2, finished.err
-    assert finished.out == ""
-    assert finished.err.startswith("error: ")
-    assert "Traceback" not in finished.err
-    assert len(finished.err.removesuffix(GRAMMAR + "\n").splitlines()) == 1
-    for word in words:
-        assert word in finished.err
-
-
 def encode(*more, texts="texts.txt", model="words:glove.txt", output="v.npy"):
     return ("encode", texts, "-m", model, "-o", output, *more)
 
@@ -324,107 +313,107 @@ def test_a_wrong_command_line_exits_with_2_and_says_why(isosent_, command):
 
 
 @pytest.mark.parametrize("command", [encode, fit])
-def test_a_missing_file_is_refused(isosent_, command):
+def test_a_missing_file_is_refused(isosent_, command, refuses):
     refuses(isosent_(*command(texts="nowhere.txt")), "nowhere.txt must exist; got no such file")
 
 
 @pytest.mark.parametrize("command", [encode, fit])
-def test_an_empty_file_is_refused(isosent_, here, command):
+def test_an_empty_file_is_refused(isosent_, here, command, refuses):
     (here / "empty.txt").write_bytes(b"")
     refuses(isosent_(*command(texts="empty.txt")), "empty.txt must not be empty; got 0 bytes")
 
 
 @pytest.mark.parametrize("command", [encode, fit])
-def test_a_directory_is_refused(isosent_, here, command):
+def test_a_directory_is_refused(isosent_, here, command, refuses):
     refuses(isosent_(*command(texts=here)), "must be a file; got a directory")
 
 
-def test_a_missing_column_lists_those_that_are_there(isosent_, here):
+def test_a_missing_column_lists_those_that_are_there(isosent_, here, refuses):
     (here / "texts.csv").write_text("id,text\n1,man\n")
     refuses(isosent_(*encode("--column", "body", texts="texts.csv")), "has no column body; it has: id, text.")
 
 
-def test_a_table_without_a_chosen_column_lists_those_that_are_there(isosent_, here):
+def test_a_table_without_a_chosen_column_lists_those_that_are_there(isosent_, here, refuses):
     (here / "texts.csv").write_text("id,text\n1,man\n")
     refuses(isosent_(*fit(texts="texts.csv")), "has 2 columns (id, text). Choose one: column=NAME")
 
 
-def test_undecodable_bytes_are_refused_with_their_line(isosent_, here):
+def test_undecodable_bytes_are_refused_with_their_line(isosent_, here, refuses):
     (here / "texts.txt").write_bytes(b"man\ncaf\xe9\n")
     refuses(isosent_(*encode()), "texts.txt: line 2 must be UTF-8; got byte 0xe9. Convert the file to UTF-8.")
 
 
-def test_a_bad_word_vector_file_is_refused_with_its_line(isosent_, here):
+def test_a_bad_word_vector_file_is_refused_with_its_line(isosent_, here, refuses):
     (here / "glove.txt").write_text("man 1 2 3\ndog 2 1\n")
     refuses(isosent_(*encode()), "glove.txt: line 2 must hold a word and 3 numbers")
 
 
-def test_a_missing_word_vector_file_is_refused(isosent_):
+def test_a_missing_word_vector_file_is_refused(isosent_, refuses):
     refuses(isosent_(*encode(model="words:nowhere.txt")), "nowhere.txt must exist; got no such file")
 
 
-def test_a_damaged_gzip_file_is_refused(isosent_, here):
+def test_a_damaged_gzip_file_is_refused(isosent_, here, refuses):
     (here / "glove.txt").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03" + b"\xff" * 50)
     refuses(isosent_(*encode()), "glove.txt")
 
 
 @pytest.mark.parametrize("dims", ["4", "0", "-1"])
-def test_dimensions_outside_those_of_the_vectors_are_refused(isosent_, here, dims):
+def test_dimensions_outside_those_of_the_vectors_are_refused(isosent_, here, dims, refuses):
     refuses(isosent_(*fit("--dims", dims)), "n_components must lie in 1 ... 3", f"got {dims}.")
     assert not (here / "model").exists()
 
 
 @pytest.mark.parametrize("strength", ["1.5", "-0.1", "nan"])
-def test_a_strength_outside_0_to_1_is_refused(isosent_, here, strength):
+def test_a_strength_outside_0_to_1_is_refused(isosent_, here, strength, refuses):
     refuses(isosent_(*fit("--strength", strength)), f"strength must lie in [0, 1]; got {strength}")
     assert not (here / "model").exists()
 
 
 @pytest.mark.parametrize("command", [encode, fit])
-def test_zero_texts_are_refused(isosent_, here, command):
+def test_zero_texts_are_refused(isosent_, here, command, refuses):
     (here / "texts.csv").write_text("text\n")
     refuses(isosent_(*command(texts="texts.csv")), "must hold at least one text; got zero texts")
 
 
-def test_zero_texts_from_standard_input_are_refused(isosent_):
+def test_zero_texts_from_standard_input_are_refused(isosent_, refuses):
     refuses(isosent_(*encode(texts="-"), stdin=b""), "standard input must hold at least one text")
 
 
-def test_texts_of_unknown_words_only_cannot_be_fitted(isosent_, here):
+def test_texts_of_unknown_words_only_cannot_be_fitted(isosent_, here, refuses):
     (here / "texts.txt").write_text("zebra\nunicorn\n")
     refuses(isosent_(*fit()), "fit: texts must hold words that the encoder knows; got 2 texts without any.")
     assert not (here / "model").exists()
 
 
-def test_texts_that_are_all_the_same_cannot_be_fitted(isosent_, here):
+def test_texts_that_are_all_the_same_cannot_be_fitted(isosent_, here, refuses):
     (here / "texts.txt").write_text("man\nman\n")
     refuses(isosent_(*fit()), "the rows must vary")
 
 
-def test_a_folder_without_sts_files_is_refused(isosent_):
+def test_a_folder_without_sts_files_is_refused(isosent_, refuses):
     refuses(isosent_("evaluate", "sts", "--data", "."), "must hold STS files; no task was found. Known names: ")
 
 
-def test_a_missing_sts_folder_is_refused(isosent_):
+def test_a_missing_sts_folder_is_refused(isosent_, refuses):
     refuses(isosent_("evaluate", "sts", "--data", "nowhere"), "nowhere must be a folder; got no such folder")
 
 
-def test_unequal_numbers_of_sentences_and_scores_are_refused(isosent_, here, write_year):
+def test_unequal_numbers_of_sentences_and_scores_are_refused(isosent_, here, write_year, refuses):
     (write_year("STS13", here / "sts") / "STS.gs.FNWN.txt").write_text("1\n2\n")
     refuses(isosent_("evaluate", "sts", "--data", "sts"), "must have the same number of lines; got 6 and 2.")
 
 
-def test_equal_scores_are_refused(isosent_, here, write_year):
+def test_equal_scores_are_refused(isosent_, here, write_year, refuses):
     (write_year("STS13", here / "sts") / "STS.gs.FNWN.txt").write_text("1\n" * 6)
     refuses(isosent_("evaluate", "sts", "--data", "sts"), "the scores of FNWN must vary", "got 6 pairs, all scored 1.")
 
 
-def test_an_unknown_task_is_refused(isosent_, here, write_stsb):
+def test_an_unknown_task_is_refused(isosent_, here, write_stsb, refuses):
     write_stsb(here / "sts")
     refuses(isosent_("evaluate", "sts", "--data", "sts", "--tasks", "STSB,STS11"), "tasks must be among", "got 'STS11'")
 
 
-def test_an_unknown_transform_is_refused(isosent_, here, write_stsb):
+def test_an_unknown_transform_is_refused(isosent_, here, write_stsb, refuses):
     write_stsb(here / "sts")
     words = "l2_normalize; got 'whiten'."
     refuses(isosent_(*fit("--transform", "whiten")), words)
@@ -432,7 +421,7 @@ def test_an_unknown_transform_is_refused(isosent_, here, write_stsb):
 
 
 @pytest.mark.parametrize("flag", [("--dims", "3"), ("--strength", "0.5"), ("--fit", "target")])
-def test_settings_of_a_transform_without_one_are_refused(isosent_, here, write_stsb, flag):
+def test_settings_of_a_transform_without_one_are_refused(isosent_, here, write_stsb, flag, refuses):
     write_stsb(here / "sts")
     words = f"{flag[0]} must come with a transform", "Add --transform whitening."
     refuses(isosent_("evaluate", "sts", "--data", "sts", *flag), *words)
@@ -442,49 +431,49 @@ def test_settings_of_a_transform_without_one_are_refused(isosent_, here, write_s
     "command",
     [("encode", "texts.txt", "-o", "v.npy"), ("fit", "texts.txt", "-o", "m"), ("evaluate", "sts", "--data", ".")],
 )
-def test_an_unknown_reference_is_refused_with_the_grammar(isosent_, command):
+def test_an_unknown_reference_is_refused_with_the_grammar(isosent_, command, refuses):
     refuses(isosent_(*command, "-m", "nowhere"), "'nowhere' is no model reference and no folder.", GRAMMAR)
 
 
-def test_an_unknown_reference_of_info_is_refused_with_the_grammar(isosent_):
+def test_an_unknown_reference_of_info_is_refused_with_the_grammar(isosent_, refuses):
     refuses(isosent_("info", "bert:x"), "'bert:x' has the unknown prefix bert:.", GRAMMAR)
 
 
-def test_an_option_for_another_kind_of_model_is_refused_with_the_grammar(isosent_):
+def test_an_option_for_another_kind_of_model_is_refused_with_the_grammar(isosent_, refuses):
     refuses(isosent_(*encode("--layers", "1")), "words:FILE[,FILE...] takes lowercase, tokenizer; got layers.", GRAMMAR)
 
 
-def test_a_folder_that_is_no_model_is_refused(isosent_, here):
+def test_a_folder_that_is_no_model_is_refused(isosent_, here, refuses):
     (here / "folder").mkdir()
     refuses(isosent_(*encode(model="folder")), "folder is no model saved by isosent: it has no model.json.")
 
 
 @pytest.mark.parametrize("output", ["v.txt", "v", "v.npz"])
-def test_another_output_ending_is_refused_before_anything_is_read(isosent_, output):
+def test_another_output_ending_is_refused_before_anything_is_read(isosent_, output, refuses):
     refuses(isosent_(*encode(texts="nowhere.txt", output=output)), f"{output} must end in .npy, .fvecs or .parquet")
 
 
-def test_a_missing_output_folder_is_refused(isosent_):
+def test_a_missing_output_folder_is_refused(isosent_, refuses):
     refuses(isosent_(*encode(output="nowhere/v.npy")), "must lie in an existing folder; got no folder ")
 
 
-def test_a_missing_folder_for_json_is_refused(isosent_, here, write_stsb):
+def test_a_missing_folder_for_json_is_refused(isosent_, here, write_stsb, refuses):
     write_stsb(here / "sts")
     refuses(isosent_("evaluate", "sts", "--data", "sts", "--json", "nowhere/r.json"), "got no folder ")
 
 
-def test_an_output_folder_that_holds_something_else_is_refused(isosent_, here):
+def test_an_output_folder_that_holds_something_else_is_refused(isosent_, here, refuses):
     (here / "thesis").mkdir()
     (here / "thesis" / "chapter1.txt").write_text("years of work")
     refuses(isosent_(*fit("--dims", "2", output="thesis")), "thesis must be a new or empty folder or an isosent model")
 
 
-def test_a_lone_surrogate_in_a_text_is_no_fault_of_isosent(isosent_, here):
+def test_a_lone_surrogate_in_a_text_is_no_fault_of_isosent(isosent_, here, refuses):
     (here / "texts.jsonl").write_text('{"text": "\\ud800"}\n')
     refuses(isosent_(*encode(texts="texts.jsonl", output="v.parquet")), "line 1")
 
 
-def test_a_name_with_colons_is_repeated_as_it_is_written(isosent_):
+def test_a_name_with_colons_is_repeated_as_it_is_written(isosent_, refuses):
     refuses(isosent_(*encode(texts="a:rocket:b.txt")), "a:rocket:b.txt must exist")
 
 

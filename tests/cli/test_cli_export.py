@@ -5,26 +5,6 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.cli.main import main
-
-
-class Finished:
-    def __init__(self, code, out, err):
-        self.code, self.out, self.err = code, out, err
-
-
-@pytest.fixture
-def isosent_(monkeypatch, capsys):
-    """Run the command line in this process."""
-
-    def isosent_(*arguments):
-        monkeypatch.setattr(sys, "argv", ["isosent", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return Finished(caught.value.code or 0, out, err)
-
-    return isosent_
 
 
 @pytest.fixture(autouse=True)

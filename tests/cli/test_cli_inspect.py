@@ -1,7 +1,5 @@
 import json
 import shutil
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,23 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import isosent
-from isosent.cli.main import main
 from isosent.inspection import inspecting
 from isosent.selection.candidates import AutoChoice, Candidate, ScoredCandidate
-
-
-@pytest.fixture
-def isosent_(monkeypatch, capsys):
-    """Run the command line in this process."""
-
-    def isosent_(*arguments):
-        monkeypatch.setattr(sys, "argv", ["isosent", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=caught.value.code or 0, out=out, err=err)
-
-    return isosent_
 
 
 @pytest.fixture(autouse=True)
@@ -44,15 +27,6 @@ def here(tmp_path, monkeypatch, wordllama, texts):
     lines = [f"{a}\t{b}\t{5 if a == b else label}\n" for a, b, label in (*pairs, *((t, t, 5) for t in texts[:40]))]
     (tmp_path / "pairs.tsv").write_text("first\tsecond\tgrade\n" + "".join(lines), "utf-8")
     return tmp_path
-
-
-def refuses(finished, *words):
-    assert finished.code == 2, finished.err
-    assert finished.out == ""
-    assert finished.err.startswith("error: ")
-    assert len(finished.err.splitlines()) == 1
-    for word in words:
-        assert word in finished.err
 
 
 def test_texts_get_tables_that_end_with_the_advice(isosent_):
@@ -93,14 +67,14 @@ def test_bad_rows_are_counted_where_other_commands_refuse_them(isosent_, here):
     assert (counts["n_non_finite"], counts["n_zero"], counts["n_used"]) == (1, 1, 198)
 
 
-def test_a_table_of_texts_and_vectors_is_asked_which(isosent_, here):
+def test_a_table_of_texts_and_vectors_is_asked_which(isosent_, here, refuses):
     isosent_("encode", "texts.txt", "-o", "v.parquet")
     refuses(isosent_("inspect", "v.parquet"), "--column")
     assert json.loads(isosent_("inspect", "v.parquet", "--column", "vector", "--json").out)["model"] is None
     assert json.loads(isosent_("inspect", "v.parquet", "--column", "text", "--json").out)["model"] == "wordllama"
 
 
-def test_what_cannot_be_inspected_is_refused_before_any_work(isosent_, here):
+def test_what_cannot_be_inspected_is_refused_before_any_work(isosent_, here, refuses):
     refuses(isosent_("inspect", "v.npy", "-m", "wordllama"), "-m must go with texts")
     refuses(isosent_("inspect", "nothing.txt"), "nothing.txt", "no such file")
     refuses(isosent_("inspect", "texts.txt", "--html", "no/where.html"), "no folder")
@@ -153,7 +127,7 @@ def test_labels_may_be_numbers_of_their_format(isosent_, model, here, ending):
     assert "calibrated on 100 labels" in isosent_("calibrate", *pairs, "-m", model).out
 
 
-def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was(isosent_, model, here):
+def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was(isosent_, model, here, refuses):
     pairs = ("--pairs", "pairs.tsv", "--columns", "first,second", "--label")
     refuses(isosent_("calibrate", "-m", model), "either TEXTS or --pairs")
     refuses(isosent_("calibrate", "texts.txt", *pairs, "grade", "-m", model), "either TEXTS or --pairs")

@@ -11,7 +11,6 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import isosent
-from isosent.cli.main import main
 from isosent.files.vector_reading import open_vectors
 from isosent.streaming.file_moments import read_moments
 
@@ -23,19 +22,6 @@ GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
 TEXTS = "a man\na dog\n\ncat and yak\nthe man, the cat\n"
 
 
-@pytest.fixture
-def isosent_(monkeypatch, capsys):
-    """Run the command line in this process; gives exit code, standard output and standard error."""
-
-    def isosent_(*arguments):
-        monkeypatch.setattr(sys, "argv", ["isosent", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        return caught.value.code or 0, *capsys.readouterr()
-
-    return isosent_
-
-
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -44,15 +30,6 @@ def here(tmp_path, monkeypatch):
     (tmp_path / "glove.txt").write_text(GLOVE)
     (tmp_path / "texts.txt").write_text(TEXTS)
     return tmp_path
-
-
-def refuses(finished, *words):
-    """Exit code 2, nothing on standard output, one sentence and no traceback on standard error."""
-    code, out, err = finished
-    assert (code, out, len(err.splitlines())) == (2, "", 1), err
-    assert err.startswith("error: ")
-    for word in words:
-        assert word in err
 
 
 def lists(rows):
@@ -98,7 +75,7 @@ def test_fit_on_moments_is_fit_on_their_vectors(isosent_, here):
     whitens(here / "model")
 
 
-def test_ledoit_wolf_needs_radial_moments(isosent_, here):
+def test_ledoit_wolf_needs_radial_moments(isosent_, here, refuses):
     isosent_("moments", "v.npy", "-o", "plain.safetensors")
     isosent_("moments", "v.npy", "--radial", "-o", "radial.safetensors")
     shrunk = ("--shrinkage", "ledoit_wolf", "-o", "model")
@@ -121,7 +98,7 @@ def test_transform_takes_vectors_through_the_model(isosent_, here):
     assert open_vectors("o.npy").space.fingerprint == model.fingerprint
 
 
-def test_transform_keeps_the_other_columns_of_a_table(isosent_):
+def test_transform_keeps_the_other_columns_of_a_table(isosent_, refuses):
     isosent_("fit", "v.npy", "--dims", "3", "-o", "model")
     pq.write_table(pa.table({"id": np.arange(N_ROWS), "a": lists(ROWS), "b": lists(ROWS)}), "v.parquet")
     arguments = ("transform", "v.parquet", "-m", "model", "-o", "o.parquet")
@@ -131,7 +108,7 @@ def test_transform_keeps_the_other_columns_of_a_table(isosent_):
     assert str(pq.ParquetFile("o.parquet").schema_arrow.field("b").type) == "fixed_size_list<element: float>[3]"
 
 
-def test_transform_writes_half_precision(isosent_):
+def test_transform_writes_half_precision(isosent_, refuses):
     isosent_("fit", "v.npy", "-o", "model")
     assert isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy", "--dtype", "float16")[0] == 0
     assert np.load("o.npy").dtype == np.float16
@@ -152,7 +129,7 @@ def test_vectors_of_encode_fit_and_transform_as_their_texts_do(isosent_, here):
     np.testing.assert_allclose(np.load("b.npy"), isosent.load(here / "of_texts").encode(TEXTS.splitlines()), atol=1e-6)
 
 
-def test_fit_with_a_model_stands_behind_the_encoder_of_the_vectors(isosent_, here):
+def test_fit_with_a_model_stands_behind_the_encoder_of_the_vectors(isosent_, here, refuses):
     isosent_("encode", "texts.txt", "-m", "words:glove.txt", "-o", "v.npy")
     assert isosent_("fit", "v.npy", "-m", "words:glove.txt", "--dims", "2", "-o", "model")[0] == 0
     assert isosent.load(here / "model").encode(["a man"]).shape == (1, 2)
@@ -163,7 +140,7 @@ def test_fit_with_a_model_stands_behind_the_encoder_of_the_vectors(isosent_, her
     refuses(isosent_("fit", "w.npy", "-m", "other", "--space", "x", "-o", "model"), "Leave out either --space or -m.")
 
 
-def test_vectors_of_another_space_are_refused(isosent_):
+def test_vectors_of_another_space_are_refused(isosent_, refuses):
     isosent_("encode", "texts.txt", "-m", "words:glove.txt", "-o", "words.npy")
     isosent_("fit", "words.npy", "--dims", "2", "-o", "model")
     isosent_("transform", "words.npy", "-m", "model", "-o", "mapped.npy")
@@ -186,7 +163,7 @@ def test_a_named_space_has_the_same_fingerprint_everywhere(isosent_, here):
     assert isosent.load(here / "c").encoder.fingerprint != isosent.load(here / "a").encoder.fingerprint
 
 
-def test_queries_get_their_own_mean(isosent_, here):
+def test_queries_get_their_own_mean(isosent_, here, refuses):
     np.save("q.npy", ROWS + 2)
     assert isosent_("fit", "v.npy", "--queries", "q.npy", "-o", "model")[0] == 0
     isosent_("transform", "q.npy", "-m", "model", "--queries", "-o", "o.npy")
@@ -203,7 +180,7 @@ def test_info_tells_of_a_model_of_vectors(isosent_):
     assert "v.npy" in out
 
 
-def test_a_model_of_vectors_encodes_no_texts(isosent_):
+def test_a_model_of_vectors_encodes_no_texts(isosent_, refuses):
     isosent_("fit", "v.npy", "-o", "model")
     refuses(
         isosent_("encode", "texts.txt", "-m", "model", "-o", "o.npy"),
@@ -212,7 +189,7 @@ def test_a_model_of_vectors_encodes_no_texts(isosent_):
     )
 
 
-def test_texts_and_vectors_are_not_mixed(isosent_):
+def test_texts_and_vectors_are_not_mixed(isosent_, refuses):
     refuses(isosent_("fit", "v.npy", "texts.txt", "-o", "m"), "got texts, texts.txt, and vectors, v.npy.")
     refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space and --checkpoint go with vectors")
 
@@ -223,7 +200,7 @@ def test_several_files_of_texts_are_fitted_on(isosent_, here):
     assert isosent.load(here / "model").fits[-1].n_texts == 6
 
 
-def test_bad_vectors_are_refused_in_a_sentence(isosent_, here):
+def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
     rows = ROWS.copy()
     rows[150, 1] = np.nan
     np.save("nan.npy", rows)
