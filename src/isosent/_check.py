@@ -82,7 +82,10 @@ def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -
 
 def row_weights(where: str, weights: ArrayLike, n_rows: int) -> NDArray[np.float64]:
     """Return row weights as float64 of shape (n_rows,), finite and not negative."""
-    array = np.asarray(weights, dtype=np.float64)
+    try:
+        array = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: weights must be numbers; got: {error}.") from None
     if array.shape != (n_rows,):
         raise InputError(f"{where}: weights must have shape ({n_rows},), one a row; got {array.shape}.")
     if not (np.isfinite(array).all() and (array >= 0).all()):
@@ -94,6 +97,12 @@ def same_dim(where: str, name: str, dim: int, expected: int) -> None:
     """Refuse a width other than the expected one."""
     if dim != expected:
         raise InputError(f"{where}: {name} must have {expected} dimensions; got {dim}.")
+
+
+def same_count(where: str, name: str, n_rows: int, expected: int) -> None:
+    """Refuse another number of rows than there are texts."""
+    if n_rows != expected:
+        raise InputError(f"{where}: {name} must have {expected} rows, one a text; got {n_rows}.")
 
 
 def fraction(where: str, name: str, value: object) -> float:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms.base import LinearTransform, known_rows
+from isosent.transforms.base import LinearTransform, check_transform, known_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,10 +47,18 @@ class Behind:
         -------
         ndarray of shape (n_texts, dim), float32
             Vectors of the model's space.
+
+        Raises
+        ------
+        InputError
+            If they hold NaN or infinity (the message names the row), or have another width than the map takes.
         """
         linear_map = self._map_of(queries)
-        mapped = vectors if linear_map is None else linear_map.apply(vectors)
-        if linear_map is not None:
+        if linear_map is None:
+            mapped = _check.matrix("transform", "vectors", vectors)
+            _check.finite_rows("transform", "vectors", mapped)
+        else:
+            mapped = linear_map.apply(vectors)
             mapped[~known_rows(vectors)] = 0
         if self.normalize:
             mapped = unit_rows(mapped)
@@ -68,20 +77,45 @@ class Behind:
         Returns
         -------
         Moments
-            Behind the map.
+            Behind the map, ahead of scaling to length 1.
 
         Raises
         ------
         InputError
-            If lengths are evened out, which no linear map can follow.
+            If they are those of no vector.
         """
+        if not moments.weight:
+            raise InputError("fit: there must be at least one vector that is not zero; got none.")
+        linear_map = self._map_of(queries)
+        return moments if linear_map is None else moments.mapped(linear_map)
+
+    def check_fit(self, transform: object) -> None:
+        """Refuse a transform that cannot be fitted behind this, before any work is done.
+
+        Parameters
+        ----------
+        transform : LinearTransform or "auto"
+            What is to be fitted.
+
+        Raises
+        ------
+        InputTypeError
+            If it is no transform.
+        InputError
+            If this ends with scaling to length 1, which nothing folds behind, or the transform needs radial moments,
+            which do not survive a map.
+        """
+        check_transform(transform)
         if self.normalize:
             raise InputError(
                 "fit: the model must not end with scaling to length 1, because nothing folds behind that; it does. "
                 "Fit behind its encoder."
             )
-        linear_map = self._map_of(queries)
-        return moments if linear_map is None else moments.mapped(linear_map)
+        if self.linear_map is not None and getattr(transform, "uses_radial_moments", False):
+            raise InputError(
+                "fit: Ledoit-Wolf shrinkage must stand directly behind the encoder, because it needs more than moments "
+                "behind a map; the model has a map. Use shrinkage='oas', on the command line --shrinkage oas."
+            )
 
     def fitted(
         self, transform: LinearTransform | None, moments: Moments, query_moments: Moments | None = None
@@ -91,7 +125,7 @@ class Behind:
         Parameters
         ----------
         transform : LinearTransform or None
-            Unfitted; it holds the fit after that. None changes nothing.
+            Unfitted; it holds the fit after that. None changes nothing; means of queries are then left alone too.
         moments : Moments
             Of the encoder's vectors.
         query_moments : Moments, optional

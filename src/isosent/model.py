@@ -24,7 +24,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix
 from isosent.selection.candidates import AutoChoice
 from isosent.selection.choice import choose_from_moments, choose_from_texts
-from isosent.transforms.base import LinearTransform, check_transform, known_rows, settings_of, transform_name
+from isosent.transforms.base import LinearTransform, known_rows, settings_of, transform_name
 
 
 class SentenceEncoder:
@@ -186,10 +186,8 @@ class SentenceEncoder:
             If the model holds no calibration, or the widths differ.
         """
         if calibrated and self._calibration is None:
-            raise InputError(
-                "similarity: the model must hold a calibration; it holds none. Make one: "
-                "model.with_calibration(Calibration.from_random_pairs(vectors))."
-            )
+            make = "model.with_calibration(Calibration.from_random_pairs(vectors))"
+            raise InputError(f"similarity: the model must hold a calibration; it holds none. Make one: {make}.")
         first, second = (v if isinstance(v, np.ndarray) else self.encode(v) for v in (a, b))
         cosines = cosine_matrix(first, second)
         return self._calibration(cosines) if calibrated and self._calibration else cosines
@@ -230,23 +228,25 @@ class SentenceEncoder:
         Returns
         -------
         SentenceEncoder
-            A new one: this one with the fitted map behind it. Maps behind maps are folded into one.
+            A new one: this one with the fitted map behind it, folded into one with a map before it.
 
         Raises
         ------
         InputError
-            If there is no text, none of them has a vector, or the transform refuses them.
+            If no text has a vector, or the transform refuses them.
         """
-        check_transform(transform)
+        self._behind.check_fit(transform)
         listed = _check.some_texts("fit", texts)
         listed_queries = None if queries is None else _check.some_texts("fit", queries)
         if encoded is None:
             encoded = self._encoder.encode(listed, progress=progress)
+        _check.same_count("fit", "encoded", len(encoded), len(listed))
         known = _known(encoded)
         radial = not isinstance(transform, str) and transform.uses_radial_moments
         query_moments = None
         if listed_queries is not None:
-            query_moments = Moments.from_rows(_known(self._encoder.encode(listed_queries, progress=progress)))
+            known_queries = _known(self._encoder.encode(listed_queries, progress=progress))
+            query_moments = Moments.from_rows(known_queries, radial=radial)
         is_auto = isinstance(transform, str)
         choice = choose_from_texts(self.encode, listed, self.transform(encoded)) if is_auto else None
         return self.fit_moments(
@@ -294,7 +294,7 @@ class SentenceEncoder:
         InputError
             If the transform refuses the moments, or this model ends with scaling to length 1.
         """
-        check_transform(transform)
+        self._behind.check_fit(transform)
         if isinstance(transform, str):
             choice = choice or choose_from_moments(self._behind.moments(moments))
             chosen = choice.chosen.transform()
@@ -318,7 +318,7 @@ class SentenceEncoder:
         Parameters
         ----------
         folder : path-like
-            A new or empty folder, or one that holds a model, which is replaced in one step.
+            A new or empty one, or one that holds a model, which is replaced in one step.
 
         Raises
         ------

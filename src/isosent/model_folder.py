@@ -241,7 +241,7 @@ def _read_fit(folder: Path, fit: Any) -> FitRecord:
 
 
 def _read_behind(folder: Path, document: Mapping[str, Any]) -> Behind:
-    normalize = _field(folder, document, "normalize", bool)
+    normalize = _field(folder, {"normalize": False, **document}, "normalize", bool)
     if document.get("linear_map") is None:
         return Behind(normalize=normalize)
     name = str(document["linear_map"])

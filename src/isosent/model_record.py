@@ -81,6 +81,12 @@ class ModelRecord:
         """Hash of the vector space: only vectors with the same one can be compared."""
         return space_fingerprint(self.encoder_fingerprint, self.behind)
 
+    @property
+    def name(self) -> str:
+        """What the space is called where people read it: what made its vectors, and what was fitted behind."""
+        made_by = self.options.get("space", self.reference)
+        return " -> ".join([made_by, *(fit.transform for fit in self.fits if fit.transform != "none")])
+
     def facts(self) -> dict[str, Any]:
         """Return what a person or a result file wants to know, as plain values.
 

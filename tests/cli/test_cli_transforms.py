@@ -65,6 +65,8 @@ def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
     np.testing.assert_allclose(model.encode_query(queries).mean(axis=0), 0, atol=1e-4)
     facts = json.loads(isosent_("info", "model", "--json").out)
     assert facts["separate_query_mean"] is True
+    assert isosent_("encode", "queries.txt", "--queries", "-m", "model", "-o", "q.npy").code == 0
+    np.testing.assert_array_equal(np.load(here / "q.npy"), model.encode_query(queries))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,9 @@ def test_evaluate_takes_what_fit_takes(isosent_, here, write_stsb):
     write_stsb(here / "sts", n_pairs=60)
     finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "auto", "--json", "-")
     assert finished.code == 0
-    assert json.loads(finished.out)["protocol"]["transform"] == "auto"
+    document = json.loads(finished.out)
+    assert document["protocol"]["transform"] == "auto"
+    assert document["tasks"]["STSB"]["choice"]["reason"]
     finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "mean_centering,l2_normalize")
     assert "chain(steps=" in finished.out
 

@@ -209,7 +209,7 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
     (here / "cut.npy").write_bytes((here / "v.npy").read_bytes()[:-1])
     save_file({"a": ROWS, "b": ROWS}, "two.safetensors")
     refuses(isosent_("fit", "nan.npy", "-o", "m"), "nan.npy: vectors must be finite; got NaN in row 150")
-    refuses(isosent_("fit", "zero.npy", "-o", "m"), "moments must be those of at least one row")
+    refuses(isosent_("fit", "zero.npy", "-o", "m"), "at least one vector that is not zero")
     refuses(isosent_("fit", "objects.npy", "-o", "m"), "holds pickled objects")
     refuses(isosent_("moments", "cut.npy", "-o", "m.safetensors"), "it is truncated")
     refuses(
@@ -251,3 +251,23 @@ def test_a_killed_run_goes_on_from_its_checkpoint_to_the_same_bits(here):
     }
     assert moments["weight"] == [30_000]
     np.testing.assert_allclose(moments["scatter"] / 30_000, np.cov(rows.T, ddof=0), rtol=1e-9, atol=1e-9)
+
+
+def test_vectors_that_went_through_the_model_do_not_go_through_it_again(isosent_, here, refuses):
+    assert isosent_("fit", "v.npy", "-o", "model").code == 0
+    assert isosent_("transform", "v.npy", "-m", "model", "-o", "w.npy").code == 0
+    refuses(isosent_("transform", "w.npy", "-m", "model", "-o", "x.npy"), "w.npy", "went through it already")
+    refuses(isosent_("fit", "w.npy", "-m", "model", "-o", "again"), "w.npy", "went through it already")
+
+
+def test_a_file_without_a_vector_is_refused_and_nothing_is_written(isosent_, here, refuses):
+    np.save("zeros.npy", np.zeros((5, 4), dtype=np.float32))
+    np.save("none.npy", np.zeros((0, 4), dtype=np.float32))
+    for path in ("zeros.npy", "none.npy"):
+        refuses(isosent_("fit", path, "--transform", "auto", "-o", "model"), "at least one vector that is not zero")
+        assert not (here / "model").exists()
+
+
+def test_queries_are_opened_before_the_vectors_are_read(isosent_, here, refuses):
+    np.save("nan.npy", np.full((5, 4), np.nan, dtype=np.float32))
+    refuses(isosent_("fit", "nan.npy", "--queries", "nowhere.npy", "-o", "model"), "nowhere.npy must exist")

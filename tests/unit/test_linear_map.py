@@ -41,10 +41,15 @@ def test_nan_rows_are_refused_with_their_number(linear_map):
         linear_map.apply(rows)
 
 
-def test_rows_whose_sum_overflows_are_not_refused(linear_map):
+def test_rows_whose_sum_overflows_are_not_refused():
     rows = np.full((4, 5), 3e38, dtype=np.float32)
-    with np.errstate(over="ignore"):
-        assert linear_map.apply(rows).shape == (4, 3)
+    small = LinearMap(np.full((5, 3), 1e-3), np.zeros(3))
+    np.testing.assert_allclose(small.apply(rows), 1.5e36, rtol=1e-5)
+
+
+def test_rows_that_overflow_behind_the_map_are_refused(linear_map):
+    with pytest.raises(InputError, match="must map to values within float32"):
+        linear_map.apply(np.full((4, 5), 3e38, dtype=np.float32))
 
 
 def test_rows_of_another_width_are_refused(linear_map):

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -122,3 +124,43 @@ def test_a_change_of_the_query_mean_in_the_folder_is_seen(wordllama, documents, 
     map_of_model.write_bytes(map_of_other.read_bytes())
     with pytest.raises(InputError, match="a file was altered"):
         isosent.load(tmp_path / "model")
+
+
+def test_ledoit_wolf_takes_queries(wordllama, documents, queries):
+    model = wordllama.fit(documents, transform=Whitening(16, shrinkage="ledoit_wolf"), queries=queries)
+    np.testing.assert_allclose(model.encode_query(queries).mean(axis=0), 0, atol=1e-5)
+
+
+def test_ledoit_wolf_behind_a_map_is_refused_before_anything_is_encoded(wordllama, texts, monkeypatch):
+    model = wordllama.fit(texts, transform=MeanCentering())
+    monkeypatch.setattr(type(model.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
+    with pytest.raises(InputError, match="must stand directly behind the encoder"):
+        model.fit(texts, transform=Whitening(shrinkage="ledoit_wolf"))
+
+
+def test_moments_of_no_vector_are_refused(wordllama, texts):
+    nothing = Moments.empty(256)
+    for transform in (Whitening(), "auto"):
+        with pytest.raises(InputError, match="at least one vector that is not zero"):
+            wordllama.fit_moments(nothing, transform=transform)
+    with pytest.raises(InputError, match="at least one vector that is not zero"):
+        wordllama.fit_moments(Moments.from_rows(wordllama.encode(texts)), transform=Whitening(), query_moments=nothing)
+
+
+def test_vectors_of_another_number_than_the_texts_are_refused(wordllama, texts):
+    with pytest.raises(InputError, match="encoded must have 480 rows"):
+        wordllama.fit(texts, transform=Whitening(), encoded=wordllama.encode(texts[:9]))
+
+
+def test_a_bare_model_refuses_what_is_not_finite(wordllama):
+    with pytest.raises(InputError, match="got NaN in row 1"):
+        wordllama.transform(np.array([[0.0], [np.nan]]))
+
+
+def test_a_folder_written_before_unit_lengths_were_noted_opens(wordllama, texts, tmp_path):
+    model = wordllama.fit(texts, transform=Whitening(4))
+    model.save(tmp_path / "model")
+    document = json.loads((tmp_path / "model" / "model.json").read_text())
+    del document["normalize"], document["calibration"], document["fits"][0]["choice"]
+    (tmp_path / "model" / "model.json").write_text(json.dumps(document))
+    np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(texts[:3]), model.encode(texts[:3]))

@@ -104,8 +104,14 @@ def test_the_choice_is_the_same_twice(wordllama, texts):
 def test_few_texts_leave_the_choice_to_the_spectrum(badly_scaled, texts):
     few = texts[:50]
     choice = choose_from_texts(badly_scaled, few, badly_scaled(few))
-    assert choice == choose_from_moments(Moments.from_rows(badly_scaled(few)))
-    assert "No texts were looked at" in choice.reason
+    assert choice.chosen == choose_from_moments(Moments.from_rows(badly_scaled(few))).chosen
+    assert "There are fewer than 100 texts" in choice.reason
+
+
+def test_equal_texts_are_left_alone(wordllama):
+    texts = ["the same four words"] * 200
+    choice = choose_from_texts(wordllama.encode, texts, wordllama.encode(texts))
+    assert (choice.chosen.name, choice.reason) == ("none", "the vectors are all equal: there is nothing to even out.")
 
 
 @pytest.mark.parametrize(("offset", "strength", "name"), [(0.1, 0.0, "none"), (3.0, 0.5, "whitening")])

@@ -297,3 +297,46 @@ def test_moments_without_radial_ones_cannot_tell_ledoit_wolf(rows):
 def test_moments_of_no_rows_are_refused():
     with pytest.raises(InputError, match="at least one row"):
         Whitening().fit_moments(Moments.empty(3))
+
+
+@pytest.mark.parametrize("method", ["pca", "zca", "cholesky"])
+def test_the_way_back_and_forth_changes_nothing_with_few_axes(method):
+    rows = np.random.default_rng(0).normal(size=(600, 200)) * 0.97 ** np.arange(200)
+    whitening = Whitening(20, method=method).fit(rows)
+    mapped = whitening.transform(rows)
+    np.testing.assert_allclose(whitening.transform(whitening.inverse_transform(mapped)), mapped, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_share_may_be_a_number_of_numpy(rows, kind):
+    assert Whitening(kind(0.9)).fit(rows).n_components_ == Whitening(0.9).fit(rows).n_components_
+
+
+def test_a_chain_ends_with_unit_lengths_however_it_is_nested(rows):
+    found = chain(MeanCentering(), chain(Whitening(3), L2Normalize())).fit_transform(rows)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
+    with pytest.raises(InputError, match="L2Normalize must be the last step"):
+        chain(chain(Whitening(), L2Normalize()), Truncate(3)).fit(rows)
+
+
+def test_shrinkage_without_centring_is_that_of_scikit_learn(rows):
+    expected = LedoitWolf(assume_centered=True).fit(rows).shrinkage_
+    assert Whitening(shrinkage="ledoit_wolf", center=False).fit(rows).shrinkage_ == pytest.approx(expected, rel=1e-9)
+    expected = OAS(assume_centered=True).fit(rows).shrinkage_
+    assert Whitening(shrinkage="oas", center=False).fit(rows).shrinkage_ == pytest.approx(expected, rel=1e-9)
+
+
+def test_rows_seen_without_radial_moments_are_not_merged_into_ledoit_wolf(rows):
+    whitening = Whitening(shrinkage="ledoit_wolf").fit(rows)
+    before = whitening.transform(rows)
+    with pytest.raises(InputError, match="must see all rows itself"):
+        whitening.merge(Whitening().fit(rows))
+    np.testing.assert_array_equal(whitening.transform(rows), before)
+
+
+def test_rows_of_weight_zero_do_not_count(rows):
+    weights = np.r_[np.zeros(100), np.ones(200)]
+    found = Moments.from_rows(rows, weights)
+    expected = Moments.from_rows(rows[100:])
+    assert found.weight == expected.weight
+    np.testing.assert_allclose(found.scatter, expected.scatter)

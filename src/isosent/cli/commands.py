@@ -15,7 +15,7 @@ from isosent.cli.vectors import CheckpointFile, VectorFit, are_vectors, fit_on_v
 from isosent.demo.run import run_demo
 from isosent.errors import InputError
 from isosent.files.space import Space
-from isosent.files.texts import read_texts
+from isosent.files.texts import is_table, read_texts
 from isosent.files.vectors import check_vector_file, write_vectors
 from isosent.model_folder import check_model_folder
 from isosent.numeric.isotropy import describe_space
@@ -69,6 +69,9 @@ def encode(
         Path, typer.Option("--output", "-o", metavar="OUT", help="File to write: .npy, .fvecs or .parquet.")
     ],
     column: Column = None,
+    queries: Annotated[
+        bool, typer.Option("--queries", help="They are queries, where the model has a mean for these.")
+    ] = False,
 ) -> None:
     """Turn texts into vectors, row i for text i.
 
@@ -80,8 +83,9 @@ def encode(
     listed = read_texts(texts, column=column)
     encoder = model.open()
     with progress_bar("encoding") as bar:
-        vectors = encoder.encode(listed, progress=bar(len(listed)))
-    write_vectors(output, vectors, listed, Space(encoder.fingerprint, encoder.encoder.reference))
+        encode_texts = encoder.encode_query if queries else encoder.encode
+        vectors = encode_texts(listed, progress=bar(len(listed)))
+    write_vectors(output, vectors, listed, Space(encoder.fingerprint, encoder.record.name))
     n_zero_rows = int((~vectors.any(axis=1)).sum())
     out.print(f"{output}: {len(vectors)} x {vectors.shape[1]} {vectors.dtype}; texts without a vector: {n_zero_rows}")
 
@@ -113,7 +117,7 @@ def fit(
     if space is not None or checkpoint is not None:
         raise InputError(f"--space and --checkpoint go with vectors; {', '.join(inputs)} holds texts. Leave them out.")
     listed = [text for path in inputs for text in read_texts(path, column=column)]
-    listed_queries = None if queries is None else read_texts(queries)
+    listed_queries = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     before = model.open()
     chosen = transform.make(before.dim) or AUTO
     with progress_bar("encoding") as bar:

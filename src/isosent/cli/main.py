@@ -74,7 +74,7 @@ def main() -> None:
         sys.exit(EXIT_BAD_INPUT)
     except SystemExit as stop:
         if stop.code == EXIT_INTERRUPTED:
-            err.print("interrupted; nothing was written")
+            err.print("interrupted; no result was written")
         raise
     except OSError as error:
         err.print(f"error: {error.filename or 'standard output'} could not be used: {error.strerror}.")

@@ -53,8 +53,8 @@ def choice_table(choice: Mapping[str, Any]) -> Table:
     """
     table = Table("candidate", "tells related texts", "keeps meaning", caption_justify="left")
     for scored in choice["candidates"]:
-        separation = "" if scored["separation"] is None else f"{scored['separation']:.2f}"
-        table.add_row(scored["candidate"], separation, f"{scored['score']:.2f}")
+        figures = (scored["separation"], scored["score"])
+        table.add_row(scored["candidate"], *("" if figure is None else f"{figure:.2f}" for figure in figures))
     table.caption = f"auto chose: {choice['chosen']}\nbecause {choice['reason']}"
     return table
 

@@ -15,7 +15,6 @@ from isosent.cli.terminal import err, out, progress_bar
 from isosent.cli.transform_options import TransformChoice
 from isosent.encoders.given import GivenVectors
 from isosent.errors import InputError
-from isosent.files.space import same_space
 from isosent.files.vector_reading import holds_vectors, open_vectors
 from isosent.files.vector_source import VectorSource
 from isosent.files.vectors import DTYPES
@@ -29,7 +28,7 @@ from isosent.streaming.file_moments import (
     write_moments,
 )
 from isosent.streaming.moments import moments_of, nothing_of
-from isosent.streaming.transforming import encoder_space, transform_file
+from isosent.streaming.transforming import check_in_front, transform_file
 from isosent.transforms.base import AUTO
 
 _DESCRIBED_ROWS = 10_000
@@ -162,11 +161,13 @@ def fit_on_vectors(task: VectorFit, model: ModelChoice, transform: TransformChoi
     before = _model_before(task, model, files.nothing)
     chosen = transform.make(before.dim) or AUTO
     radial = not isinstance(chosen, str) and chosen.uses_radial_moments
-    measured, query_moments = files.measured(radial=radial, checkpoint=task.checkpoint), None
-    if task.queries is not None:
-        queries = _Files.opened([task.queries], task.column)
-        _ = files.nothing + queries.nothing  # said before they are read
-        query_moments = queries.measured().moments
+    queries = None if task.queries is None else _Files.opened([task.queries], task.column)
+    if queries:
+        _ = files.nothing + queries.nothing  # refused before anything is read
+    if task.checkpoint is not None and not files.sources:
+        raise InputError("--checkpoint goes with vectors; moments are read at once. Leave it out.")
+    measured = files.measured(radial=radial, checkpoint=task.checkpoint)
+    query_moments = queries.measured(radial=radial).moments if queries else None
     after = before.fit_moments(
         measured.moments,
         transform=chosen,
@@ -199,7 +200,7 @@ def _model_before(task: VectorFit, model: ModelChoice, nothing: FileMoments) -> 
             f"{task.paths[0]}: vectors must have {before.encoder.dim} dimensions, those of the encoder of "
             f"{model.reference}; got {dim}."
         )
-    same_space(model.reference, encoder_space(before.record), " + ".join(task.paths), nothing.space)
+    check_in_front(before.record, " + ".join(task.paths), nothing.space)
     return before
 
 

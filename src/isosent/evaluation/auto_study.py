@@ -13,10 +13,7 @@ from isosent.encoders.base import Progress
 from isosent.evaluation.sts import TARGET, encode_once, score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.model import SentenceEncoder
-from isosent.numeric.moments import Moments
-from isosent.numeric.spectrum import spectrum
-from isosent.selection.candidates import Candidate, candidates
-from isosent.transforms.base import known_rows
+from isosent.selection.candidates import Candidate
 
 RAW, WHITENING, HALF, PROJECTION, AUTO_ROW, BEST = (
     "as they are",
@@ -116,10 +113,10 @@ def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Calla
         PROJECTION: Candidate("mean_projection"),
     }
     scores = {row: score(candidate) for row, candidate in rows.items()}
-    rank = spectrum(Moments.from_rows(vectors[known_rows(vectors)]).covariance).rank
-    weighed = {str(candidate): score(candidate) for candidate in (*candidates(model.dim, rank), *rows.values())}
+    choice: Mapping[str, Any] = automatic.fits[-1].choice or {}
+    by_auto = (Candidate(seen["name"], seen["strength"], seen["n_components"]) for seen in choice["candidates"])
+    weighed = {str(candidate): score(candidate) for candidate in (*by_auto, *rows.values())}
     best = max(weighed, key=weighed.__getitem__)
-    choice = automatic.fits[-1].choice or {}
     scores[AUTO_ROW] = score_task(task, automatic, encoded).spearman["all"]
     scores[BEST] = weighed[best]
     return AutoCell(name, task.name, scores, str(choice["chosen"]), best)

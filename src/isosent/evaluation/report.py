@@ -8,6 +8,7 @@ from rich.table import Table
 from isosent.evaluation.published import PublishedRow, published_rows
 from isosent.evaluation.sts import AGGREGATIONS, METRICS, STSResult
 from isosent.evaluation.sts_files import TASKS
+from isosent.transforms.base import AUTO
 
 
 def sts_table(result: STSResult) -> Table:
@@ -83,8 +84,11 @@ def _caption(result: STSResult) -> str:
     options = "&".join(f"{name}={value}" for name, value in model["options"].items())
     lines = [f"model: {model['reference']}{'?' if options else ''}{options}"]
     lines += [f"  -> {_call(fit['transform'], fit['parameters'])} fitted on {fit['source']}" for fit in model["fits"]]
-    if protocol["transform"]:
+    if protocol["transform"] == AUTO:
+        lines.append(f"  -> auto, on {protocol['fit']}")
+    elif protocol["transform"]:
         lines.append(f"  -> {_call(protocol['transform'], protocol['parameters'])} fitted on {protocol['fit']}")
+    lines += [f"  auto chose for {name}: {task.choice['chosen']}" for name, task in result.tasks.items() if task.choice]
     dims = sorted({task.dim for task in result.tasks.values()})
     lines.append(f"dimensions: {', '.join(map(str, dims))}")
     if "SICKR" in result.tasks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -65,6 +65,8 @@ class STSTaskResult:
         ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs.
     subsets : mapping of str to SubsetResult
         Every subset.
+    choice : mapping, optional
+        What "auto" weighed and chose for the task, where it did.
     """
 
     n_pairs: int
@@ -73,6 +75,7 @@ class STSTaskResult:
     spearman: Mapping[str, float]
     pearson: Mapping[str, float]
     subsets: Mapping[str, SubsetResult]
+    choice: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +174,8 @@ def evaluate_sts(
         if transform is not None and on_target:
             targets = task.target_texts
             fitted = model.fit(targets, transform=transform, encoded=encoded(targets), source=TARGET)
-        results[task.name] = score_task(task, fitted, encoded)
+        choice = None if transform is None else fitted.fits[-1].choice
+        results[task.name] = replace(score_task(task, fitted, encoded), choice=choice)
     return STSResult(
         model=model.record.facts(),
         protocol=_describe_protocol(transform, fit, sickr, found),

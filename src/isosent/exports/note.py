@@ -54,7 +54,7 @@ def space_of(model: SentenceEncoder) -> Space:
     Space
         Its fingerprint, and the reference of its encoder.
     """
-    return Space(model.fingerprint, model.encoder.reference)
+    return Space(model.fingerprint, model.record.name)
 
 
 def note_text(target: str, model: SentenceEncoder, agreement: Agreement, more: Mapping[str, Any]) -> str:

@@ -52,6 +52,22 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
     return _some(name, reader(name, decode_utf8(name, content), column))
 
 
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Tell a table, which has columns, from plain lines.
+
+    Parameters
+    ----------
+    path : path-like
+        A file, or ``-``.
+
+    Returns
+    -------
+    bool
+        By its ending.
+    """
+    return Path(path).suffix.lower() in _TABLES
+
+
 def decode_utf8(name: str, content: bytes) -> str:
     """Decode a file's content, naming the line of the first byte that is not UTF-8.
 

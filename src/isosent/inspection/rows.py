@@ -181,13 +181,13 @@ def candidate_rows(inspection: Inspection, at_most: int) -> list[Row]:
     if inspection.choice is None:
         return []
     chosen = inspection.choice.chosen
-    ranked = sorted(inspection.choice.candidates, key=lambda one: (one.candidate != chosen, -one.score))
+    ranked = sorted(inspection.choice.candidates, key=lambda one: (one.candidate != chosen, -(one.score or 0.0)))
     kept = ranked[:at_most] + [one for one in ranked[at_most:] if one.candidate.name == LEAVE]
     return [
         Row(
             label_of(one.candidate),
-            f"{one.score:.3f}",
-            "" if one.separation is None else f"{one.separation:.3f}",
+            _figure(one.score),
+            _figure(one.separation),
             CHOSEN if one.candidate == chosen else "",
         )
         for one in kept
@@ -199,6 +199,10 @@ def _effect_row(name: str, change: Change) -> Row:
         f"{100 * change.difference:+.2f} points, 95 % interval {100 * change.low:+.2f} to {100 * change.high:+.2f}"
     )
     return Row(name, f"{100 * change.before:.2f} %", f"{100 * change.after:.2f} %", interval)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _written(value: float, form: str) -> str:

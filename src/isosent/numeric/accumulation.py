@@ -28,7 +28,7 @@ def accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, n_rows_t
     rows : ndarray of shape (n_rows, dim), any real dtype
         One vector a row, at least one.
     weights : ndarray of shape (n_rows,), float64, or None
-        Weight of each row, > 0; None weighs every row 1.
+        Weight of each row, >= 0; None weighs every row 1.
     n_rows_total : int, optional
         Rows of the whole set, or at least so many, where these are a block of it.
 
@@ -86,12 +86,16 @@ def _accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, dtype: 
                 block *= np.sqrt(some_weights).astype(dtype)[:, None]
             if not np.isfinite(residual).all():
                 _check.finite_rows("Moments.from_rows", "rows", some, start)
+            if not block_weight:
+                continue
             scatter += np.matmul(block.T, block, out=product)
             if dtype == np.float32 and not start and n_rows > 4 * size and not _resolved_in_single_precision(scatter):
                 return None  # the first block tells most cases
             residuals.append(residual.astype(np.float64) / block_weight)
             block_weights.append(block_weight)
             block_means.append(shift + residuals[-1])
+        if not block_weights:
+            return 0.0, np.zeros(dim), scatter
         sums = _total(scatter, np.array(block_weights), np.array(block_means), np.array(residuals))
         return sums if dtype == np.float64 or _resolved_in_single_precision(sums[2]) else None
 
@@ -99,7 +103,8 @@ def _accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, dtype: 
 def _sample_mean(rows: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
     """Mean of some rows spread over a block: near enough to its mean to shift by."""
     sample = slice(None, None, max(1, len(rows) // _SHIFT_ROWS))
-    return np.average(rows[sample].astype(np.float64), axis=0, weights=None if weights is None else weights[sample])
+    some_weights = None if weights is None or not weights[sample].any() else weights[sample]
+    return np.average(rows[sample].astype(np.float64), axis=0, weights=some_weights)
 
 
 def _total(

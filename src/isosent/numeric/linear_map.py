@@ -49,6 +49,8 @@ class LinearMap:
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
             raise InputError("LinearMap: weight and bias must be finite; got NaN or infinity.")
+        # one layout, so that a map that was saved and read again rounds as it did before
+        object.__setattr__(self, "weight", np.ascontiguousarray(self.weight))
 
     def __repr__(self) -> str:
         return f"<LinearMap from {self.dim} to {self.n_components} dimensions>"
@@ -104,9 +106,10 @@ class LinearMap:
             mapped = out[start : start + _BLOCK_ROWS]
             with np.errstate(over="ignore", invalid="ignore"):
                 np.matmul(block.astype(dtype, copy=False), used.weight, out=mapped)
-                finite = np.isfinite(mapped[:, 0].sum())  # NaN or infinity in a row spoils every component of it
+                finite = np.isfinite(mapped[:, 0]).all()  # NaN or infinity in a row spoils every component of it
             if not finite:
                 _check.finite_rows(where, "rows", block, start)
+                raise InputError(f"{where}: rows must map to values within {dtype}; those behind row {start} do not.")
             mapped += used.bias
         return out
 

@@ -184,12 +184,11 @@ class Moments:
         where = "Moments.from_rows"
         array = _check.matrix(where, "rows", rows)
         row_weights = None if weights is None else _check.row_weights(where, weights, len(array))
-        if row_weights is not None and not row_weights.all():
-            _check.finite_rows(where, "rows", array)
-            array, row_weights = array[row_weights > 0], row_weights[row_weights > 0]
         if not len(array):
             return cls.empty(array.shape[1])
         weight, mean, scatter = accumulate(array, row_weights, n_rows_total)
+        if not weight:
+            return cls.empty(array.shape[1])
         if eps is None:
             eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
         return cls(
@@ -243,6 +242,12 @@ class Moments:
     def __radd__(self, other: object) -> Moments:
         """Let the built-in `sum` start from 0."""
         return self if other == 0 else NotImplemented
+
+    def about_zero(self) -> Moments:
+        """Return the moments of rows with a mean of zero and the uncentred second moment of these as covariance."""
+        scatter = self.weight * self.second_moment
+        radial = None if self.radial is None else self.radial.moved(-self.mean, self.weight, self.scatter)
+        return Moments(self.weight, np.zeros(self.dim), scatter, self.rounding, radial)
 
     def mapped(self, linear_map: LinearMap) -> Moments:
         r"""Return the moments that the mapped rows have.

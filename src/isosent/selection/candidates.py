@@ -109,14 +109,14 @@ class ScoredCandidate:
     ----------
     candidate : Candidate
         The candidate.
-    score : float
-        How well it keeps meaning; higher is better; only scores of one choice can be compared.
+    score : float, optional
+        How well it keeps meaning, where that was measured; higher is better; only scores of one choice can be compared.
     separation : float, optional
         How well it tells related texts from unrelated ones, where that was measured.
     """
 
     candidate: Candidate
-    score: float
+    score: float | None = None
     separation: float | None = None
 
 

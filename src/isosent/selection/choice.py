@@ -33,7 +33,7 @@ def choose_from_texts(
     encode : callable
         From texts to vectors; a text without a vector has a zero row.
     texts : sequence of str
-        The texts to fit on; neither order nor repetition matters.
+        The texts to fit on; their order does not matter.
     vectors : ndarray of shape (n_texts, dim), float
         Their vectors.
     seed : int, default 0
@@ -68,7 +68,8 @@ def choose_from_texts(
     parts = _sample_vectors(encode, texts, seed) if found.rank else {}
     n_texts = len(parts["text"]) if parts else 0
     if n_texts < FEWEST_TEXTS:
-        return _choose_from_spectrum(moments, found)
+        why = f"There are fewer than {FEWEST_TEXTS} texts of four words or more, with spaces between, that it knows."
+        return _choose_from_spectrum(moments, found, why)
     trial, raw, projection = half_whitening(moments.dim, found.rank), Candidate(), Candidate("mean_projection")
     grid = candidates(moments.dim, found.rank)
     odds = {candidate: odds_of(candidate, parts, moments, found) for candidate in grid}
@@ -120,19 +121,21 @@ def choose_from_moments(moments: Moments) -> AutoChoice:
     -----
     Coarser than `choose_from_texts`: it cannot tell a trained encoder whose vectors share a large mean from a raw one.
     """
-    return _choose_from_spectrum(moments, spectrum(moments.covariance, noise=moments.rounding_variance))
+    found = spectrum(moments.covariance, noise=moments.rounding_variance)
+    return _choose_from_spectrum(moments, found, "No texts were looked at.")
 
 
-def _choose_from_spectrum(moments: Moments, found: Spectrum) -> AutoChoice:
+def _choose_from_spectrum(moments: Moments, found: Spectrum, why: str) -> AutoChoice:
+    raw = Candidate(LEAVE)
+    if not found.rank:
+        return AutoChoice(raw, (ScoredCandidate(raw),), "the vectors are all equal: there is nothing to even out.")
     share, trial = mean_share(moments), half_whitening(moments.dim, found.rank)
-    chosen = trial if share > LARGEST_MEAN_SHARE and found.rank else Candidate(LEAVE)
     reason = (
-        f"the mean holds {share:.0%} of the squared length of the vectors; over {LARGEST_MEAN_SHARE:.0%}, whitening of "
-        f"strength {MILD_STRENGTH} helps as a rule. No texts were looked at."
+        f"the mean holds {share:.0%} of the squared length of the vectors; above {LARGEST_MEAN_SHARE:.0%}, whitening "
+        f"of strength {MILD_STRENGTH} helps as a rule, and below it does not. {why}"
     )
-    return AutoChoice(
-        chosen, (ScoredCandidate(Candidate(LEAVE), LARGEST_MEAN_SHARE), ScoredCandidate(trial, share)), reason
-    )
+    chosen = trial if share > LARGEST_MEAN_SHARE else raw
+    return AutoChoice(chosen, (ScoredCandidate(raw), ScoredCandidate(trial)), reason)
 
 
 def _sample_vectors(

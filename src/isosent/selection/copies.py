@@ -62,25 +62,24 @@ def perturb(texts: Sequence[str], *, seed: int = 0) -> Sample:
     """
     rng = np.random.default_rng(seed)
     distinct = sorted(set(texts))
-    words = [text.split() for text in distinct]
-    keys = [[_key(word) for word in line] for line in words]
-    frequency = Counter(key for line in keys for key in set(line))
-    usable = np.array([row for row, line in enumerate(words) if len(line) >= _FEWEST_WORDS], dtype=np.intp)
-    pool = rng.permutation(usable)[:_POOL]
-    rows = pool[:N_TEXTS]
+    frequency = Counter(key for text in distinct for key in {_key(word) for word in text.split()})
+    usable = np.array([row for row, text in enumerate(distinct) if len(text.split()) >= _FEWEST_WORDS], dtype=np.intp)
+    pool = [distinct[row] for row in rng.permutation(usable)[:_POOL]]
+    drawn = pool[:N_TEXTS]
+    words = [text.split() for text in drawn]
     copies: dict[str, list[str]] = {name: [] for name in COPIES}
-    for place, row in enumerate(rows):
-        line, other = words[row], words[rows[place - 1]]
+    for place, line in enumerate(words):
+        other = words[place - 1]
         order = rng.permutation(len(line))
-        rare_last = np.argsort([-frequency[key] for key in keys[row]], kind="stable")
+        rare_last = np.argsort([-frequency[_key(word)] for word in line], kind="stable")
         n_dropped = max(1, round(_DROPPED * len(line)))
         copies["half"].append(_kept(line, order[: len(line) // 2]))
         copies["other_half"].append(_kept(line, order[len(line) // 2 :]))
         copies["content"].append(_kept(line, rare_last[n_dropped:]))
         copies["frame"].append(_kept(line, rare_last[: len(line) - n_dropped]))
         copies["mixture"].append(_mixed(line, other, rng))
-    nearest = _nearest([keys[row] for row in pool], len(rows))
-    return Sample([distinct[row] for row in rows], [distinct[pool[place]] for place in nearest], copies)
+    nearest = _nearest([[_key(word) for word in text.split()] for text in pool], len(drawn))
+    return Sample(drawn, [pool[place] for place in nearest], copies)
 
 
 def _key(word: str) -> str:

@@ -63,13 +63,13 @@ def transform_file(
         If the output cannot be written; what was there is intact.
     """
     check_vector_file(output, dtype)
-    same_space("the model", encoder_space(record), str(source.path), source.space)
+    check_in_front(record, str(source.path), source.space)
     _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
     if not record.fits:
         raise InputError(f"transform: the model must be a fitted one; {record.reference} is not. Name a model folder.")
     linear_map = record.behind.linear_map
     dim = source.dim if linear_map is None else linear_map.n_components
-    space = Space(record.fingerprint, record.options.get("space", record.reference))
+    space = Space(record.fingerprint, record.name)
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
     with writing_vectors(
@@ -87,6 +87,28 @@ def transform_file(
             if progress:
                 progress(len(block))
     return n_zero_rows
+
+
+def check_in_front(record: ModelRecord, name: str, space: Space | None) -> None:
+    """Refuse vectors that are not known to be those that a model's encoder gives.
+
+    Parameters
+    ----------
+    record : ModelRecord
+        The model.
+    name : str
+        What holds the vectors, for the message.
+    space : Space or None
+        Their space; None where nothing is known, which is accepted.
+
+    Raises
+    ------
+    InputError
+        If it is another space, or the one behind the model.
+    """
+    if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
+        raise InputError(f"{name} must hold vectors from in front of the model; these went through it already.")
+    same_space("the model", encoder_space(record), name, space)
 
 
 def encoder_space(record: ModelRecord) -> Space | None:

@@ -17,7 +17,8 @@ from isosent.errors import InputError, InputTypeError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms.moment_transform import MomentTransform, Solution, as_rows
+from isosent.transforms.moment_transform import MomentTransform, Solution
+from isosent.transforms.rows import as_rows
 
 
 class L2Normalize(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -170,15 +171,14 @@ class Chain(_BaseComposition, MomentTransform):
                     "chain: L2Normalize must be the last step, because it is not linear; "
                     f"got it as step {position + 1}."
                 )
-            if not isinstance(step, MomentTransform):
+            if not isinstance(step, MomentTransform) or isinstance(step, Chain):
                 raise InputTypeError(f"chain: steps must be transforms of isosent; got {step!r}.")
             if step.uses_radial_moments and position:
                 raise InputError(
                     f"chain: Ledoit-Wolf shrinkage must come first, because it needs the rows; got it as step "
                     f"{position + 1}. Use shrinkage='oas' there."
                 )
-        if isinstance(transforms[0], MomentTransform):
-            transforms[0]._check_settings(dim)
+            step._check_settings(dim)
 
 
 def chain(*steps: Any) -> Chain:
@@ -187,7 +187,8 @@ def chain(*steps: Any) -> Chain:
     Parameters
     ----------
     *steps : transform
-        Unfitted transforms in the order they are applied; `L2Normalize` may be the last.
+        Unfitted transforms in the order they are applied; `L2Normalize` may be the last. A chain among them stands for
+        its steps.
 
     Returns
     -------
@@ -210,9 +211,10 @@ def chain(*steps: Any) -> Chain:
     """
     if not steps:
         raise InputError("chain: steps must hold at least one transform; got none.")
-    kinds = [type(step).__name__.lower() for step in steps]
+    flat = [inner for step in steps for inner in ([s for _, s in step.steps] if isinstance(step, Chain) else [step])]
+    kinds = [type(step).__name__.lower() for step in flat]
     names = [
         kind if kinds.count(kind) == 1 else f"{kind}-{kinds[: position + 1].count(kind)}"
         for position, kind in enumerate(kinds)
     ]
-    return Chain(list(zip(names, steps, strict=True)))
+    return Chain(list(zip(names, flat, strict=True)))

@@ -92,5 +92,5 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
 
 
 def _kind(name: str) -> TransformKind:
-    _check.one_of("fit", "transform", name, tuple(TRANSFORMS))
+    _check.one_of("fit", "transform", name, ("auto alone", *TRANSFORMS))
     return TRANSFORMS[name]

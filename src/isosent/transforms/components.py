@@ -81,8 +81,7 @@ class AllButTheTop(MomentTransform):
         return Solution(_without_strongest(moments.covariance, moments, n_removed, offset=moments.mean))
 
     def _check_settings(self, dim: int) -> None:
-        if self.n_components != "auto":
-            _check_removed(self._name, self.n_components, dim)
+        _check_removed(self._name, 1 if self.n_components == "auto" else self.n_components, dim)
 
 
 class CommonComponentRemoval(MomentTransform):

@@ -5,18 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
+from isosent.transforms.rows import as_rows
+
+_ROUNDING = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +62,10 @@ class Fitted:
     def inverse_map(self) -> LinearMap:
         """The way back, nearest to the offset where the map loses something."""
         weight, offset = self.solution.linear_map.weight, self.solution.offset
-        return LinearMap(np.linalg.pinv(weight).astype(np.float64), np.zeros(len(weight)) if offset is None else offset)
+        return LinearMap(
+            np.linalg.pinv(weight, rcond=_ROUNDING * max(weight.shape)).astype(np.float64),
+            np.zeros(len(weight)) if offset is None else offset,
+        )
 
 
 class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -153,7 +159,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         else:
             self._check_features(X, reset=False)
             moments = self.moments_ + self._moments_of(X, sample_weight)
-        self._fitted = Fitted(moments, clone(self))
+        self._fitted = self._refitted(moments)
         return self
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -179,6 +185,8 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             raise InputError(f"{self._name}: moments must be those of at least one row; got none.")
         fitted = Fitted(moments, clone(self))
         _ = fitted.solution
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         self.n_features_in_ = moments.dim
         self._fitted = fitted
         return self
@@ -206,7 +214,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_is_fitted(self)
         check_is_fitted(other)
         self._check_settings(self.moments_.dim)
-        self._fitted = Fitted(self.moments_ + other.moments_, clone(self))
+        self._fitted = self._refitted(self.moments_ + other.moments_)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -277,6 +285,14 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
             raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")
         return moments
 
+    def _refitted(self, moments: Moments) -> Fitted:
+        """Moments and the settings of now, after a check that they go together."""
+        if self.uses_radial_moments and moments.radial is None:
+            raise InputError(
+                f"{self._name}: Ledoit-Wolf shrinkage must see all rows itself; some were seen without it. Fit again."
+            )
+        return Fitted(moments, clone(self))
+
     def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
         """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
         try:
@@ -310,38 +326,3 @@ class InvertibleTransform(MomentTransform):
         """
         check_is_fitted(self)
         return self._fitted.inverse_map.apply(as_rows(self._name, X, at_least=0))
-
-
-def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
-    """Return whatever scikit-learn takes as rows, a data frame for one, as an array; values are not looked at.
-
-    Parameters
-    ----------
-    where : str
-        Who asks, for the message.
-    X : array_like of shape (n_rows, dim)
-        The rows.
-    at_least : int
-        Fewest rows.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, dim)
-        The rows.
-
-    Raises
-    ------
-    InputError
-        If the shape cannot be used.
-    InputTypeError
-        If the type cannot be used.
-    """
-    try:
-        array: NDArray[Any] = check_array(
-            X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=at_least, input_name="X"
-        )
-    except TypeError as error:
-        raise InputTypeError(f"{where}: {error}") from None
-    except ValueError as error:
-        raise InputError(f"{where}: {error}") from None
-    return array

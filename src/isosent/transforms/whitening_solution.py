@@ -106,8 +106,8 @@ def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) ->
     there and the identity elsewhere, and Q a matrix of orthonormal rows: the identity for PCA, :math:`U_k^\top` for
     ZCA, and for Cholesky the one that makes the map lower triangular.
     """
-    shrinkage = _shrinkage(moments, settings.shrinkage)
-    covariance = moments.covariance if settings.center else moments.second_moment
+    seen, moments = moments, moments if settings.center else moments.about_zero()
+    shrinkage, covariance = _shrinkage(moments, settings.shrinkage), moments.covariance
     if shrinkage:
         level = np.trace(covariance) / moments.dim
         covariance = (1 - shrinkage) * covariance + shrinkage * level * np.eye(moments.dim)
@@ -121,14 +121,13 @@ def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) ->
             f"{name}: the rows must vary; got rank 0, as with n_samples = 1 or rows that are all equal. "
             "Fit on more texts."
         )
-    strength = spectral_strength(moments) if isinstance(settings.strength, str) else float(settings.strength)
+    strength = spectral_strength(seen) if isinstance(settings.strength, str) else float(settings.strength)
     n_axes = _n_axes(name, moments, found, settings.n_components, strength)
     axes, roots = found.vectors[:, :n_axes], (found.values[:n_axes] + settings.eps) ** (strength / 2)
     weight = _turned(settings.method, scale[:, None] * axes / roots, axes)
-    offset = moments.mean if settings.center else np.zeros(moments.dim)
     return WhiteningSolution(
-        LinearMap(weight, -offset @ weight),
-        offset,
+        LinearMap(weight, -moments.mean @ weight),
+        moments.mean,
         spectrum=found,
         n_axes=n_axes,
         strength=strength,
@@ -156,8 +155,8 @@ def _n_axes(name: str, moments: Moments, found: Spectrum, wanted: int | float | 
     values = found.values[: found.rank]
     if isinstance(wanted, str):
         return width_within_spread(values ** (1 - strength), AUTO_LOSS)
-    if isinstance(wanted, float):
-        return width_of_share(values, wanted)
+    if isinstance(wanted, (float, np.floating)):
+        return width_of_share(values, float(wanted))
     asked = moments.dim if wanted is None else int(wanted)
     if found.rank < asked:
         rows = moments.weight

@@ -1,0 +1,45 @@
+"""Rows as scikit-learn takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_array
+
+from isosent.errors import InputError, InputTypeError
+
+
+def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
+    """Return whatever scikit-learn takes as rows, a data frame for one, as an array; values are not looked at.
+
+    Parameters
+    ----------
+    where : str
+        Who asks, for the message.
+    X : array_like of shape (n_rows, dim)
+        The rows.
+    at_least : int
+        Fewest rows.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, dim)
+        The rows.
+
+    Raises
+    ------
+    InputError
+        If the shape cannot be used.
+    InputTypeError
+        If the type cannot be used.
+    """
+    try:
+        array: NDArray[Any] = check_array(
+            X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=at_least, input_name="X"
+        )
+    except TypeError as error:
+        raise InputTypeError(f"{where}: {error}") from None
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
+    return array
