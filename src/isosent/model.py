@@ -272,11 +272,12 @@ class SentenceEncoder:
 
         Parameters
         ----------
-        moments, query_moments : Moments
-            Of the vectors of texts, and of those of queries. Zero rows, which stand for "no vector", should not be
-            among them.
+        moments : Moments
+            Of the vectors of texts; zero rows, which stand for "no vector", should not be among them.
         transform : LinearTransform or "auto"
             As for `fit`; "auto" looks at the spectrum, unless `choice` says what was chosen.
+        query_moments : Moments, optional
+            The same of queries.
         choice : AutoChoice, optional
             What "auto" chose before.
         n_zero_rows : int, default 0
@@ -324,7 +325,6 @@ class SentenceEncoder:
         ------
         OutputError
             If the folder holds something else or cannot be written. An older model there is intact.
-
         """
         write_model(folder, self.record)
 

@@ -48,10 +48,14 @@ def same_space(here: str, space: Space | None, there: str, other: Space | None) 
 
     Parameters
     ----------
-    here, there : str
-        What belongs to each, for the message.
-    space, other : Space or None
-        The spaces; None where nothing is known, which goes with any.
+    here : str
+        What belongs to the first space, for the message.
+    space : Space or None
+        The first space; None where nothing is known, which goes with any.
+    there : str
+        What belongs to the other one.
+    other : Space or None
+        The other space.
 
     Returns
     -------
