@@ -106,15 +106,16 @@ def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Calla
         return score_task(task, fitted, encoded).spearman["all"]
 
     automatic = model.fit(targets, transform="auto", encoded=vectors, source=TARGET)
+    choice: Mapping[str, Any] = automatic.fits[-1].choice or {}
+    by_auto = [Candidate(seen["name"], seen["strength"], seen["n_components"]) for seen in choice["candidates"]]
+    widest = max(candidate.n_components or 0 for candidate in by_auto) if len(by_auto) > 2 else None
     rows = {
         RAW: Candidate("none"),
-        WHITENING: Candidate("whitening", 1.0),
+        WHITENING: Candidate("whitening", 1.0, widest),
         HALF: Candidate("whitening", 1.0, max(1, model.dim // 2)),
         PROJECTION: Candidate("mean_projection"),
     }
     scores = {row: score(candidate) for row, candidate in rows.items()}
-    choice: Mapping[str, Any] = automatic.fits[-1].choice or {}
-    by_auto = (Candidate(seen["name"], seen["strength"], seen["n_components"]) for seen in choice["candidates"])
     weighed = {str(candidate): score(candidate) for candidate in (*by_auto, *rows.values())}
     best = max(weighed, key=weighed.__getitem__)
     scores[AUTO_ROW] = score_task(task, automatic, encoded).spearman["all"]
