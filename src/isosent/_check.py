@@ -140,6 +140,12 @@ def not_negative(where: str, name: str, value: object) -> None:
         raise InputError(f"{where}: {name} must be a finite number >= 0; got {value!r}.")
 
 
+def whole_number(where: str, name: str, value: object, least: int) -> None:
+    """Refuse what is not a whole number from `least` on."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{where}: {name} must be a whole number >= {least}; got {value!r}.")
+
+
 def one_of(where: str, name: str, value: object, allowed: Sequence[str]) -> None:
     """Refuse a value outside a list of words."""
     if value not in allowed:

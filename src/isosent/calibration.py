@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
 from isosent.errors import InputError
-from isosent.numeric.similarity import unit_rows
+from isosent.numeric.similarity import random_cosines
 
 FEWEST_PAIRS = 30
 RANDOM_PAIRS = "random pairs"
@@ -19,7 +20,7 @@ LABELS = "labels"
 _STEPS = 200
 _TAIL_STEPS_PER_DECADE = 4
 _ROUNDING = 1e-5
-_BLOCK_NUMBERS = 1 << 18
+_BESIDE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -102,24 +103,28 @@ class Calibration:
         Raises
         ------
         InputError
-            If a row holds NaN or infinity, fewer than 30 pairs can be drawn, or all of them have the same cosine.
+            If a row holds NaN or infinity, fewer than 30 pairs can be drawn, all of them have the same cosine, or
+            `n_pairs` or `seed` is no whole number in its range.
 
         Notes
         -----
         The knots are quantiles, 0.5 % apart and closer in the upper tail, down to the ten highest pairs. A knot's
-        value is the share of pairs below it plus half the share of those equal to it: ties take their middle rank.
+        value is the share of pairs below it plus half the share of those equal to it: ties take their middle rank, and
+        a cosine that more than 0.5 % of the pairs have gets a knot 1e-6 to either side, so that the value jumps there.
         -1 has the value 0 and 1 the value 1. It is a statement about pairs of *these* texts: texts about one subject
         give other percentiles than texts about everything.
         """
         where = "Calibration.from_random_pairs"
+        _check.whole_number(where, "n_pairs", n_pairs, FEWEST_PAIRS)
+        _check.whole_number(where, "seed", seed, 0)
         rows = _check.matrix(where, "vectors", vectors)
         _check.finite_rows(where, "vectors", rows)
         rows = rows[rows.any(axis=1)]
         n_distinct = len(rows) * (len(rows) - 1) // 2
-        if min(n_pairs, n_distinct) < FEWEST_PAIRS:
+        if n_distinct < FEWEST_PAIRS:
             raise InputError(
-                f"{where}: there must be at least {FEWEST_PAIRS} pairs; got n_pairs={n_pairs} and {len(rows)} vectors "
-                f"that are not zero, which make {n_distinct}. Give more texts."
+                f"{where}: there must be at least {FEWEST_PAIRS} pairs; got {len(rows)} vectors that are not zero, "
+                f"which make {n_distinct}. Give more texts."
             )
         return cls.from_null(random_cosines(rows, n_pairs=n_pairs, seed=seed))
 
@@ -151,7 +156,9 @@ class Calibration:
             raise InputError(
                 f"Calibration: the cosines of random pairs must differ; got {knots[0]:.6g} for every one of {n}."
             )
-        values = (np.searchsorted(null, knots, "left") + np.searchsorted(null, knots, "right")) / (2 * n)
+        tied = knots[_ranks(null, knots) @ [-1, 1] > max(1, n / _STEPS)]
+        knots = np.unique(np.concatenate([knots, tied - _BESIDE, tied + _BESIDE]))
+        values = _ranks(null, knots).sum(axis=1) / (2 * n)
         inner = (knots > -1) & (knots < 1)
         return cls(
             RANDOM_PAIRS,
@@ -197,6 +204,10 @@ class Calibration:
             raise InputError(
                 f"{where}: labels must differ between pairs; got {low:g} for all {len(y)}. Label other pairs too."
             )
+        if x.min() == x.max():
+            raise InputError(f"{where}: cosines must differ between pairs; got {x[0]:.6g} for all {len(x)}.")
+        if math.isinf(high - low):
+            raise InputError(f"{where}: labels must have a range within float64; got {low:g} to {high:g}. Scale them.")
         from sklearn.isotonic import IsotonicRegression
 
         fitted = IsotonicRegression(y_min=0, y_max=1).fit(x, (y - low) / (high - low))
@@ -278,42 +289,13 @@ class Calibration:
             )
         except InputError:
             raise
-        except (KeyError, TypeError, IndexError, ValueError) as error:
+        except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
             raise InputError(f"Calibration: the document must be what to_json gives; got {error!r}.") from None
-
-
-def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np.float64]:
-    """Draw random pairs of different rows and give their cosines.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), any real dtype
-        Vectors, two or more.
-    n_pairs : int
-        Pairs drawn, with replacement.
-    seed : int
-        Of the draw: the same pairs for every matrix of as many rows.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,), float64
-        Their cosines, in [-1, 1], within float32 rounding unless the rows are float64.
-    """
-    rng = np.random.default_rng(seed)
-    first = rng.integers(len(rows), size=n_pairs)
-    second = (first + rng.integers(1, len(rows), size=n_pairs)) % len(rows)
-    units = unit_rows(rows if rows.dtype == np.float64 else rows.astype(np.float32))
-    cosines = np.empty(n_pairs)
-    step = max(1, _BLOCK_NUMBERS // rows.shape[1])
-    for start in range(0, n_pairs, step):
-        part = slice(start, start + step)
-        cosines[part] = np.einsum("ij,ij->i", units[first[part]], units[second[part]])
-    return np.clip(cosines, -1, 1)
 
 
 def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
     """Cosines as float64 of shape (n_pairs,), within [-1, 1], enough of them."""
-    array = np.asarray(cosines, dtype=np.float64)
+    array = _numbers(where, "cosines", cosines)
     if array.ndim != 1 or len(array) < FEWEST_PAIRS:
         raise InputError(
             f"{where}: cosines must be one for each of at least {FEWEST_PAIRS} pairs; got shape {array.shape}."
@@ -324,10 +306,7 @@ def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
 
 
 def _labels(where: str, labels: ArrayLike) -> NDArray[np.float64]:
-    try:
-        array = np.asarray(labels, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: labels must be numbers; got: {error}.") from None
+    array = _numbers(where, "labels", labels)
     bad = np.flatnonzero(~np.isfinite(array))
     if bad.size:
         raise InputError(
@@ -335,3 +314,15 @@ def _labels(where: str, labels: ArrayLike) -> NDArray[np.float64]:
             f"(pairs of that kind: {bad.size}). Drop them."
         )
     return array
+
+
+def _numbers(where: str, name: str, values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{where}: {name} must be numbers; got: {error}.") from None
+
+
+def _ranks(null: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.intp]:
+    """How many of the null lie below each knot, and how many do not lie above it."""
+    return np.stack([np.searchsorted(null, knots, side) for side in ("left", "right")], axis=1)

@@ -11,6 +11,7 @@ import isosent
 def here(tmp_path, monkeypatch, wordllama, texts):
     monkeypatch.chdir(tmp_path)
     wordllama.fit(texts, transform=isosent.Whitening(8)).save("model")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe" * 500)
     return tmp_path
 
 
@@ -21,7 +22,7 @@ def here(tmp_path, monkeypatch, wordllama, texts):
 def test_every_target_is_written_and_the_check_reported(isosent_, here, target, output):
     finished = isosent_("export", "model", "--to", target, "-o", output)
     assert (finished.code, finished.err) == (0, "")
-    assert f"{output}: {target}, wordllama (" in finished.out
+    assert f"{output}: {target}, wordllama -> whitening (" in finished.out
     assert "largest difference" in finished.out
     assert (here / output).exists()
 
@@ -49,6 +50,8 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
         (["--to", "sentence-transformers", "--tei", "-o", "out"], "the encoder must be a transformer; got wordllama"),
         (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json must exist"),
         (["--to", "sentence-transformers", "--results", "model/model.json", "-o", "out"], "evaluate sts --json"),
+        (["--to", "sentence-transformers", "--results", "binary.json", "-o", "out"], "it holds something else"),
+        (["--to", "numpy", "-o", "model/model.json"], "must be a new file or an older numpy export"),
     ],
 )
 def test_bad_input_ends_with_a_sentence(isosent_, here, arguments, message):

@@ -79,6 +79,9 @@ def test_what_cannot_be_inspected_is_refused_before_any_work(isosent_, here, ref
     refuses(isosent_("inspect", "nothing.txt"), "nothing.txt", "no such file")
     refuses(isosent_("inspect", "texts.txt", "--html", "no/where.html"), "no folder")
     refuses(isosent_("inspect", "texts.txt", "--html", here), "got a directory")
+    before = (here / "texts.txt").read_bytes()
+    refuses(isosent_("inspect", "texts.txt", "--html", here / "texts.txt"), "--html must name another file")
+    assert (here / "texts.txt").read_bytes() == before
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +135,7 @@ def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was
     refuses(isosent_("calibrate", "-m", model), "either TEXTS or --pairs")
     refuses(isosent_("calibrate", "texts.txt", *pairs, "grade", "-m", model), "either TEXTS or --pairs")
     refuses(isosent_("calibrate", *pairs[:4], "-m", model), "must come together")
+    refuses(isosent_("calibrate", *pairs, "grade", "--column", "first", "-m", model), "--column must go with TEXTS")
     refuses(isosent_("calibrate", *pairs, "first", "-m", model), "must hold a number", "row 0")
     refuses(isosent_("calibrate", *pairs, "score", "-m", model), "no column score")
     refuses(isosent_("calibrate", *pairs[:3], "first", "--label", "grade", "-m", model), "two columns")

@@ -201,6 +201,13 @@ def test_a_static_encoder_becomes_a_static_embedding(wordllama, texts, tmp_path)
     assert_same(model, tmp_path / "out")
 
 
+def test_a_special_token_written_out_is_dropped_where_the_model_drops_it(wordllama, texts, tmp_path):
+    model = wordllama.fit(texts, transform=isosent.Whitening(32))
+    export(model, "sentence-transformers", tmp_path / "out")
+    written = ["the company said <unk> shares rose", "<unk> rose", "rose<unk><unk> and <s>fell</s>"]
+    np.testing.assert_allclose(loaded(tmp_path / "out").encode(written), model.encode(written), atol=1e-4)
+
+
 def test_words_skip_unknown_ones_there_too(texts, tmp_path):
     words = sorted({word for text in texts for word in text.lower().split()})[:300]
     rows = np.random.default_rng(0).standard_normal((len(words), 12))
@@ -269,7 +276,7 @@ def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_sts
 def test_scores_of_another_space_are_refused(wordllama, texts, write_stsb, tmp_path):
     results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data")).to_json()
     model = wordllama.fit(texts, transform=isosent.Whitening(8))
-    with pytest.raises(isosent.InputError, match=f"{model.fingerprint[:16]}.*{wordllama.fingerprint[:16]}"):
+    with pytest.raises(isosent.InputError, match=f"{wordllama.fingerprint[:16]}.*{model.fingerprint[:16]}"):
         export(model, "sentence-transformers", tmp_path / "out", results=results)
 
 
@@ -305,6 +312,7 @@ def test_a_transformer_is_one_graph(small, texts, tmp_path):
     batch = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json")).encode_batch([*TEXTS, ""])
     inputs = {"input_ids": [e.ids for e in batch], "attention_mask": [e.attention_mask for e in batch]}
     assert [value.name for value in session.get_inputs()] == list(inputs)
+    assert b".py" not in (tmp_path / "out" / "model.onnx").read_bytes()
     found = session.run(None, {name: np.array(rows, dtype=np.int64) for name, rows in inputs.items()})[0]
     with pytest.warns(isosent.IsosentWarning, match="were cut"):
         np.testing.assert_allclose(found, model.encode([*TEXTS, ""]), atol=1e-5)
@@ -336,6 +344,12 @@ def test_the_wrapper_puts_prompts_before_texts(like):
     np.testing.assert_array_equal(like.encode_document(["what?"]), like.model.encode(["what?"]))
     with pytest.raises(isosent.InputError, match=r"got 'passage'\. There are: query"):
         like.encode(["what?"], prompt_name="passage")
+
+
+@pytest.mark.parametrize("dim", [0, -3])
+def test_the_wrapper_refuses_to_keep_no_dimension(like, dim):
+    with pytest.raises(isosent.InputError, match=f"truncate_dim must be 1 or more, or None for all; got {dim}"):
+        like.encode(["what?"], truncate_dim=dim)
 
 
 def test_the_wrapper_refuses_other_precisions(like):

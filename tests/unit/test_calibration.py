@@ -6,7 +6,8 @@ from scipy.stats import percentileofscore
 from sklearn.isotonic import IsotonicRegression
 
 from isosent import InputError
-from isosent.calibration import Calibration, random_cosines
+from isosent.calibration import Calibration
+from isosent.numeric.similarity import random_cosines
 
 GRID = np.linspace(-1, 1, 401)
 
@@ -40,6 +41,15 @@ def test_the_null_resolves_the_upper_tail():
 def test_ties_take_their_middle_rank():
     calibration = Calibration.from_null(np.repeat([0.0, 0.5], [60, 40]))
     np.testing.assert_allclose(calibration([-1, 0, 0.5, 1]), [0, 0.3, 0.8, 1])
+
+
+def test_the_value_jumps_at_a_cosine_that_many_pairs_have():
+    null = np.append(np.full(100_000, 0.5), 0.6)
+    calibration = Calibration.from_null(null)
+    np.testing.assert_allclose(calibration([0.4999, 0.55]), [0, 0.99999], atol=1e-5)
+    assert (np.diff(calibration(np.linspace(-1, 1, 100_001))) >= 0).all()
+    again = Calibration.from_json(json.loads(json.dumps(calibration.to_json())))
+    np.testing.assert_array_equal([again.cosines, again.values], [calibration.cosines, calibration.values])
 
 
 @pytest.mark.parametrize("kind", ["null", "labels"])
@@ -116,6 +126,7 @@ def test_json_keeps_every_bit(kind, vectors, labelled):
         ({"values": [0.5]}, "must have one shape"),
         ({"values": ["x", "y"]}, "what to_json gives"),
         ({"n_pairs": None}, "what to_json gives"),
+        ({"n_pairs": float("inf")}, "what to_json gives"),
         ({"label_range": [1]}, "what to_json gives"),
     ],
 )
@@ -140,6 +151,10 @@ def test_a_damaged_document_is_refused(change, words):
         (np.linspace(1, 0, 40), "labels must rise with the cosine"),
         (np.arange(39), r"labels must have shape \(40,\)"),
         (["high"] * 40, "labels must be numbers"),
+        (
+            np.where(np.arange(40) < 20, -1e308, 1e308),
+            r"labels must have a range within float64; got -1e\+308 to 1e\+308",
+        ),
     ],
 )
 def test_labels_that_tell_nothing_are_refused(labels, words):
@@ -152,8 +167,19 @@ def test_too_few_pairs_are_refused(vectors):
         Calibration.from_labels(np.linspace(0, 1, 29), np.arange(29))
     with pytest.raises(InputError, match="8 vectors that are not zero, which make 28"):
         Calibration.from_random_pairs(vectors[:8])
-    with pytest.raises(InputError, match="n_pairs=20"):
-        Calibration.from_random_pairs(vectors, n_pairs=20)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"n_pairs": 20}, "n_pairs must be a whole number >= 30; got 20"),
+        ({"n_pairs": 99.5}, "n_pairs must be a whole number >= 30; got 99.5"),
+        ({"seed": -1}, "seed must be a whole number >= 0; got -1"),
+    ],
+)
+def test_a_draw_that_cannot_be_made_is_refused(change, words, vectors):
+    with pytest.raises(InputError, match=words):
+        Calibration.from_random_pairs(vectors, **change)
 
 
 def test_vectors_that_cannot_be_a_null_are_refused(vectors):
@@ -167,5 +193,10 @@ def test_vectors_that_cannot_be_a_null_are_refused(vectors):
 def test_what_is_no_cosine_is_refused(vectors):
     with pytest.raises(InputError, match=r"cosines must lie in \[-1, 1\]; got 1.01"):
         Calibration.from_null(np.linspace(0, 1.5, 50))
+    for make in (Calibration.from_null, lambda cosines: Calibration.from_labels(cosines, np.arange(40))):
+        with pytest.raises(InputError, match="cosines must be numbers"):
+            make(["near"] * 40)
+    with pytest.raises(InputError, match=r"cosines must differ between pairs; got 0.5 for all 40"):
+        Calibration.from_labels(np.full(40, 0.5), np.arange(40))
     with pytest.raises(InputError, match="got NaN"):
         Calibration.from_random_pairs(vectors)([0.1, np.nan])

@@ -16,12 +16,13 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
 from isosent.encoders.given import GivenVectors
-from isosent.exports import faiss_export, numpy_export, onnx_static
+from isosent.exports import faiss_export, numpy_export, onnx_folder, onnx_static, tokenizer_files
 from isosent.exports.folder import replacing_folder
-from isosent.exports.note import read_space, space_of
+from isosent.exports.model_card import read_results
+from isosent.exports.note import read_space, shortened, space_of
 from isosent.exports.self_check import compare, sample_texts
 from isosent.exports.targets import export
-from isosent.exports.tokenizer_files import static_tokenizer
+from isosent.exports.tokenizer_files import static_tokenizer, without_literal
 from isosent.files.space import Space, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
@@ -188,7 +189,7 @@ def test_an_index_opens_with_the_model_it_was_made_from_only(fitted, wordllama, 
     export(fitted, "faiss", tmp_path / "a.faiss")
     assert faiss_export.read_index(tmp_path / "a.faiss", fitted).d == 256
     other = wordllama.fit(texts, transform=isosent.Whitening(8))
-    with pytest.raises(isosent.InputError, match=f"{other.fingerprint[:16]}.*{fitted.fingerprint[:16]}"):
+    with pytest.raises(isosent.InputError, match=f"{fitted.fingerprint[:16]}.*{other.fingerprint[:16]}"):
         faiss_export.read_index(tmp_path / "a.faiss", other)
 
 
@@ -305,8 +306,135 @@ def test_the_note_says_what_was_exported_and_how_well(fitted, tmp_path):
     note = json.loads((tmp_path / "out" / "isosent.json").read_text())
     assert note["fingerprint"] == fitted.fingerprint
     assert note["model"]["fits"][0]["n_texts"] == 480
-    assert note["agreement"]["n_vectors"] == len(sample_texts())
+    assert note["agreement"]["n_vectors"] == len(sample_texts(fitted.encoder))
     assert read_space(tmp_path / "out") == space_of(fitted)
+
+
+@pytest.mark.parametrize("limit", ["none", "12", "512", "2048"])
+def test_the_long_sample_reaches_beyond_the_limit(wordllama, limit, monkeypatch):
+    monkeypatch.setattr(wordllama.encoder, "options", {"max_length": limit})
+    n_tokens = wordllama.encoder.tokenize(sample_texts(wordllama.encoder)).lengths.max()
+    assert n_tokens > (400 if limit == "none" else 1.4 * int(limit))
+
+
+def test_a_lost_limit_is_found(texts, tmp_path, monkeypatch):
+    words = [*sorted({word for text in texts for word in re.findall(r"\w+", text)}), *(f"{i:030}" for i in range(2000))]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(["[UNK]", *words])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    vectors = np.random.default_rng(0).standard_normal((len(words) + 1, 16)).astype(np.float32)
+    save_file({"embeddings": vectors}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"normalize": True, "max_length": 512}))
+    model = isosent.load(f"static:{tmp_path}")
+    export(model, "onnx", tmp_path / "out")
+    monkeypatch.setattr(tokenizer_files, "_limit", lambda tokenizer, max_length: tokenizer.no_truncation())
+    with pytest.raises(isosent.OutputError, match="the vectors of the onnx export must be those of the model"):
+        export(model, "onnx", tmp_path / "other")
+
+
+def test_a_dropped_token_leaves_the_others_as_they_are(wordllama):
+    texts = ["a <unk> b", "<unk>", "<unk> a", "a<unk>", "x<unk><unk>  y <unk>z", "<unk><s>é<unk></s>"]
+    tokenizer = static_tokenizer(wordllama.encoder)
+    expected = [[i for i in encoding.ids if i != 0] for encoding in tokenizer.encode_batch(texts)]
+    assert [encoding.ids for encoding in without_literal(tokenizer, 0).encode_batch(texts)] == expected
+
+
+def test_an_interrupt_between_two_renames_brings_the_older_folder_back(tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "isosent.json").write_text("old")
+    rename = Path.rename
+
+    def interrupted(self, target):
+        rename(self, target)
+        if str(target).endswith(".old"):
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), replacing_folder(tmp_path / "out"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "isosent.json").read_text() == "old"
+
+
+def test_a_graph_forgets_where_it_was_made():
+    import onnx
+
+    node = onnx.helper.make_node("Identity", ["a"], ["b"], doc_string="/home/me/code.py")
+    onnx.helper.set_model_props(node, {"pkg.torch.onnx.stack_trace": "/home/me/code.py"})
+    inner = onnx.helper.make_node("If", ["c"], ["d"], then_branch=onnx.helper.make_graph([node], "then", [], []))
+    graph = onnx.helper.make_graph([inner], "graph", [], [], doc_string="/home/me")
+    onnx_folder._forget_sources(graph)
+    assert b"/home/me" not in graph.SerializeToString()
+    assert b"Identity" in graph.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("wordllama", "wordllama"),
+        ("hf:/home/me/MiniLM", "hf:MiniLM"),
+        ("words:/home/me/a.txt,/home/me/b.txt", "words:a.txt,b.txt"),
+        ("../me/corpus.txt, ~/other.txt", "corpus.txt, other.txt"),
+        ("/home/me/my texts/", "my texts"),
+        ("C:\\me\\corpus.txt", "corpus.txt"),
+        ("/home/me/model -> Whitening", "model -> Whitening"),
+    ],
+)
+def test_folders_of_a_machine_are_left_out(reference, expected):
+    assert shortened(reference) == expected
+
+
+@pytest.mark.parametrize("target", ["onnx", "faiss", "numpy"])
+def test_no_export_names_the_folders_of_a_machine(words, target, tmp_path):
+    export(words(), target, tmp_path / "out")
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "glove.txt"]
+    assert not any(str(tmp_path).encode() in path.read_bytes() for path in written)
+
+
+@pytest.mark.parametrize("target", ["faiss", "numpy"])
+def test_only_an_older_export_is_replaced(fitted, target, tmp_path):
+    export(fitted, target, tmp_path / "out")
+    export(fitted, target, tmp_path / "out")
+    (tmp_path / "thesis").write_text("years of work")
+    save_file({"vectors": np.eye(3)}, tmp_path / "vectors.safetensors", space_of(fitted).metadata)
+    for name in ("thesis", "vectors.safetensors"):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(isosent.OutputError, match=f"must be a new file,? or an older {target} export"):
+            export(fitted, target, tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
+
+
+RESULTS = {
+    "model": {"fingerprint": "ab", "reference": "wordllama"},
+    "protocol": {"transform": None},
+    "tasks": {"STSB": {"spearman": {"all": 0.7}}},
+}
+
+
+def test_results_are_read(tmp_path):
+    (tmp_path / "scores.json").write_text(json.dumps(RESULTS))
+    assert read_results(tmp_path / "scores.json") == RESULTS
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe" * 500,
+        b"{" * 500,
+        b"[" * 100_000,
+        b"[1]",
+        json.dumps(RESULTS | {"model": {}}).encode(),
+        json.dumps(RESULTS | {"tasks": {"STSB": {}}}).encode(),
+        json.dumps(RESULTS | {"tasks": {"STSB": {"spearman": {"all": "high"}}}}).encode(),
+    ],
+)
+@pytest.mark.parametrize("name", ["scores.json", "isosent.json"])
+def test_other_content_is_refused_in_one_sentence(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(isosent.InputFileError, match="it holds something else") as caught:
+        read_results(tmp_path / name) if name == "scores.json" else read_space(tmp_path)
+    assert len(str(caught.value)) < 150 + len(str(tmp_path))
 
 
 def test_a_missing_note_is_named(tmp_path):
@@ -337,4 +465,6 @@ def test_another_shape_or_nan_never_agrees(theirs):
 
 
 def test_a_vector_where_the_model_has_none_does_not_agree():
-    assert not compare(np.zeros((1, 2)), np.ones((1, 2))).holds
+    for tiny in (np.full((1, 2), 1e-9), np.ones((1, 2))):
+        assert compare(np.zeros((1, 2)), tiny).largest_difference == np.inf
+        assert compare(tiny, np.zeros((1, 2))).largest_difference == np.inf

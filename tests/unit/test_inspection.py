@@ -166,7 +166,8 @@ GAIN, LOSS, UNCLEAR = Change(0.5, 0.6, 0.05, 0.15), Change(0.5, 0.4, -0.15, -0.0
             HALF,
             GAIN,
             GAIN,
-            "Fit whitening (strength 0.5, 32 dimensions): it tells held-out pairs apart better by 10.0 points.",
+            "Fit whitening (strength 0.5, 32 dimensions): it finds the nearest held-out text more often by 10.0 "
+            "points and tells held-out pairs apart better by 10.0 points.",
         ),
         (HALF, UNCLEAR, GAIN, "Fit whitening"),
         (
@@ -179,8 +180,24 @@ GAIN, LOSS, UNCLEAR = Change(0.5, 0.6, 0.05, 0.15), Change(0.5, 0.4, -0.15, -0.0
         (HALF, LOSS, GAIN, "Test whitening"),
         (HALF, UNCLEAR, UNCLEAR, "Leave these vectors alone: auto would choose whitening"),
         (HALF, LOSS, LOSS, "Leave these vectors alone: auto would choose whitening"),
+        (
+            HALF,
+            LOSS,
+            UNCLEAR,
+            "Leave these vectors alone: auto would choose whitening (strength 0.5, 32 dimensions), which finds the "
+            "nearest held-out text less often by 10.0 points.",
+        ),
         (LEAVE, GAIN, LOSS, "Leave these vectors alone: full whitening would tell held-out pairs apart worse by 10.0"),
-        (LEAVE, GAIN, GAIN, "Leave these vectors alone: auto sees nothing to gain"),
+        (LEAVE, LOSS, UNCLEAR, "Leave these vectors alone: full whitening would find the nearest held-out text less"),
+        (LEAVE, UNCLEAR, UNCLEAR, "Leave these vectors alone: auto sees nothing to gain"),
+        (
+            LEAVE,
+            GAIN,
+            GAIN,
+            "Auto would leave these vectors alone, but full whitening would find the nearest held-out text more "
+            "often by 10.0 points and tell held-out pairs apart better by 10.0 points in this test: try it on pairs of "
+            "your own.",
+        ),
     ],
 )
 def test_the_advice_follows_the_measured_effect(chosen, nearest, ranked, words):
@@ -194,7 +211,7 @@ def test_the_advice_says_when_nothing_was_measured_and_when_rows_are_few():
     choice = AutoChoice(HALF, SCORED, "")
     assert "could not be measured" in advise(counts(), choice, None, is_text=False)
     assert "only 0.5 rows a dimension" in advise(counts(5, 10), choice, None, is_text=False)
-    assert advise(counts(3), None, None, is_text=True).startswith("Nothing can be said yet: 3 usable, differing texts")
+    assert advise(counts(3), None, None, is_text=True).startswith("Nothing can be said yet: 3 usable texts are too few")
 
 
 def test_an_inspection_of_texts_is_the_same_every_time(found, wordllama, texts):
@@ -236,6 +253,23 @@ def test_vectors_that_do_not_vary_are_described_and_not_judged(rows):
     assert found.choice is None
     json.dumps(found.to_json(), allow_nan=False)
     assert "<h1>Nothing can be said yet" in html_page(found)
+
+
+def test_equal_vectors_are_called_equal_and_not_too_few():
+    assert "all 200 usable vectors are equal" in inspect_vectors(np.ones((200, 4))).advice
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30])
+def test_the_size_of_the_rows_does_not_change_figures_of_directions(rows, scale):
+    found = inspect_vectors(rows.astype(np.float64) * scale).before
+    expected = inspect_vectors(rows.astype(np.float64)).before
+    for name in ("mean_cosine", "relative_mean_norm", "cosine_sd"):
+        assert getattr(found.figures, name) == pytest.approx(getattr(expected.figures, name), rel=1e-9)
+
+
+def test_percentiles_of_tied_cosines_are_shares_of_the_pairs_drawn():
+    found = inspect_vectors(np.eye(64)[np.random.default_rng(0).integers(64, size=500)])
+    np.testing.assert_allclose(found.before.percentiles, 1 - 1 / 64, atol=0.003)
 
 
 def test_vectors_have_no_effect_and_say_why(choice, rows):
@@ -305,6 +339,13 @@ def test_every_figure_is_named_and_keeps_within_its_frame(found):
             for x, y in (point.split(",") for point in points.split()):
                 assert 0 <= float(x) <= width
                 assert 0 <= float(y) <= height
+
+
+def test_the_dot_of_the_variance_lies_on_its_curve(found):
+    (figure,) = re.findall(r'<svg[^>]*"cumulative-t.*?</svg>', html_page(found))
+    x, y = map(float, re.search(r'<circle[^>]* cx="([\d.]+)" cy="([\d.]+)"', figure).groups())
+    (line,) = re.findall(r'<polyline class="line before" points="(.*?)"', figure)
+    assert (x, y) in [tuple(map(float, point.split(","))) for point in line.split()]
 
 
 def test_the_chosen_width_is_marked_where_there_is_one(found, choice):

@@ -53,6 +53,8 @@ def inspect(
     """
     if html is not None:
         check_destination(html)
+        if html.exists() and Path(source).exists() and html.samefile(source):
+            raise InputError(f"inspect: --html must name another file than {source}, which it would replace.")
     found = _inspect(source, model, column, seed)
     if html is not None:
         with replacing(html) as temporary:
@@ -115,6 +117,8 @@ def calibrate(
         raise InputError(
             "calibrate: --pairs, --columns A,B and --label COLUMN must come together; one of them is missing."
         )
+    if pairs is not None and column is not None:
+        raise InputError("calibrate: --column must go with TEXTS; the columns of --pairs are named by --columns A,B.")
     folder = _folder(model, output)
     if texts is not None:
         listed = read_texts(texts, column=column)

@@ -111,7 +111,7 @@ class SentenceTransformerLike:
         Raises
         ------
         InputError
-            If there is no prompt of that name, or another precision is asked for.
+            If there is no prompt of that name, another precision is asked for, or `truncate_dim` is below 1.
         InputTypeError
             If something is not a string.
         """
@@ -120,6 +120,8 @@ class SentenceTransformerLike:
                 f"encode: precision must be float32; got {precision!r}. Quantize the result: "
                 "sentence_transformers.quantize_embeddings."
             )
+        if truncate_dim is not None and truncate_dim < 1:
+            raise InputError(f"encode: truncate_dim must be 1 or more, or None for all; got {truncate_dim}.")
         before = self._prompt(prompt_name) if prompt is None else prompt
         single = isinstance(sentences, str)
         texts = _check.text_list("encode", [sentences] if isinstance(sentences, str) else sentences)

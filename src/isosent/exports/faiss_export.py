@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import InputError
-from isosent.exports.note import Export, note_text, read_space, space_of
+from isosent.errors import InputError, OutputError
+from isosent.exports.note import Export, is_noted, note_text, read_space, space_of
 from isosent.exports.numpy_export import required_map
 from isosent.exports.self_check import Agreement, compare, require_agreement, sample_vectors
 from isosent.files.atomic import check_destination, replacing
@@ -109,11 +109,17 @@ def export_faiss(model: SentenceEncoder, output: str | os.PathLike[str], *, inde
     MissingExtraError
         If faiss is not installed.
     OutputError
-        If the file cannot be written, or gave other vectors than the model. What was there is intact.
+        If the file is something else than an older export, cannot be written, or gave other vectors than the model.
+        What was there is intact.
     """
     note = note_path(Path(output))
     check_destination(output)
     check_destination(note)
+    if (note.exists() or Path(output).exists()) and not is_noted(output, TARGET):
+        raise OutputError(
+            f"{output} must be a new file, or an older faiss export with its note {note.name} beside it; got something "
+            "else. Name another one."
+        )
     linear_map = required_map(TARGET, model)
     if model.query_map is not None:
         raise InputError(

@@ -64,16 +64,13 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         if path.exists():
             path.rename(older)
-        try:
-            temporary.rename(path)
-        except OSError:
-            if older.exists():
-                older.rename(path)
-            raise
+        temporary.rename(path)
     except OSError as error:
         if isinstance(error, OutputError):
             raise
         raise OutputError(f"{path} could not be written: {error.strerror or error}.") from error
     finally:
+        if older.exists() and not path.exists():  # whatever came between the two names, Ctrl-C among them
+            older.rename(path)
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(older, ignore_errors=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.exports.note import space_of
+from isosent.exports.note import shared_facts, space_of
 from isosent.files.space import Space, same_space
 from isosent.model import SentenceEncoder
-from isosent.model_record import FitRecord
 
 _USAGE = """## Use
 
@@ -45,9 +43,9 @@ def model_card(model: SentenceEncoder, results: Mapping[str, Any] | None = None)
     Raises
     ------
     InputError
-        If the results are those of another vector space.
+        If the results are those of another vector space, or not what ``to_json()`` gives.
     """
-    facts = model.record.facts()
+    facts = shared_facts(model)
     options = ", ".join(f"{name}={value}" for name, value in facts["options"].items())
     lines = [
         "---",
@@ -58,7 +56,7 @@ def model_card(model: SentenceEncoder, results: Mapping[str, Any] | None = None)
         "",
         "# Sentence vectors with a fitted linear map",
         "",
-        f"- Encoder: `{_short(facts['reference'])}`" + (f" with {options}" if options else ""),
+        f"- Encoder: `{facts['reference']}`" + (f" with {options}" if options else ""),
         f"- Dimensions: {facts['dim']}, from {facts['encoder_dim']} of the encoder",
         f"- Scaled to length 1 behind the map: {'yes' if model.normalize else 'no'}",
         f"- Fingerprint of the vector space: `{model.fingerprint}`",
@@ -68,7 +66,7 @@ def model_card(model: SentenceEncoder, results: Mapping[str, Any] | None = None)
         "",
         "## What was fitted",
         "",
-        *(_fit_line(fit) for fit in model.fits),
+        *(_fit_line(fit) for fit in facts["fits"]),
         *(["Nothing: these are the vectors of the encoder."] if not model.fits else []),
         "",
         *(_score_lines(model, results) if results else []),
@@ -76,17 +74,14 @@ def model_card(model: SentenceEncoder, results: Mapping[str, Any] | None = None)
     return "\n".join(lines) + "\n" + _USAGE
 
 
-def _short(reference: str) -> str:
-    """A reference without the folders of the machine it was made on."""
-    return re.sub(r"(^|[:,])/[^,]*/", r"\1", reference)
-
-
-def _fit_line(fit: FitRecord) -> str:
-    settings = ", ".join(f"{name}={value}" for name, value in fit.parameters.items())
-    return f"- {fit.transform}({settings}), on {fit.n_texts} texts of {_short(fit.source)}, {fit.fitted_at}"
+def _fit_line(fit: Mapping[str, Any]) -> str:
+    settings = ", ".join(f"{name}={value}" for name, value in fit["parameters"].items())
+    return f"- {fit['transform']}({settings}), on {fit['n_texts']} texts of {fit['source']}, {fit['fitted_at']}"
 
 
 def _score_lines(model: SentenceEncoder, results: Mapping[str, Any]) -> list[str]:
+    if not _are_results(results):
+        raise InputError("export: results must be what evaluate_sts(...).to_json() gave; got something else.")
     measured = Space(results["model"]["fingerprint"], results["model"]["reference"])
     same_space("the model", space_of(model), "export: the result file", measured)
     if results["protocol"]["transform"] is not None:
@@ -133,11 +128,23 @@ def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     try:
         document = json.loads(_check.input_file(path).read_text("utf-8"))
-        results = {name: dict(document[name]) for name in ("model", "protocol", "tasks")}
-    except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputFileError):
-            raise
-        raise FileFormatError(
-            f"{path} must be what 'isosent evaluate sts --json' wrote; it is not: {error!r}."
-        ) from None
-    return results
+    except InputFileError:
+        raise
+    except (ValueError, RecursionError):
+        document = None
+    if not _are_results(document):
+        raise FileFormatError(f"{path} must be what 'isosent evaluate sts --json' wrote; it holds something else.")
+    return {name: document[name] for name in ("model", "protocol", "tasks")}
+
+
+def _are_results(document: Any) -> bool:
+    """Whether all that the card takes from results is there."""
+    try:
+        _ = document["protocol"]["transform"]
+        names = [document["model"]["fingerprint"], document["model"]["reference"], *document["tasks"]]
+        scores = [task["spearman"]["all"] for task in document["tasks"].values()]
+    except (KeyError, TypeError, AttributeError):
+        return False
+    return all(isinstance(name, str) for name in names) and all(
+        score is None or isinstance(score, int | float) for score in scores
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -54,7 +55,55 @@ def space_of(model: SentenceEncoder) -> Space:
     Space
         Its fingerprint, and the reference of its encoder.
     """
-    return Space(model.fingerprint, model.record.name)
+    return Space(model.fingerprint, shortened(model.record.name))
+
+
+def shortened(reference: str) -> str:
+    r"""Write a reference, or the name of a source, without the folders of the machine it was made on.
+
+    Parameters
+    ----------
+    reference : str
+        Paths with commas between them, a scheme in front or not.
+
+    Returns
+    -------
+    str
+        The same with the last name of each path only.
+
+    Examples
+    --------
+    >>> shortened("words:/home/me/glove.txt,../fasttext.vec"), shortened("C:\\texts\\"), shortened("~/a b/, wordllama")
+    ('words:glove.txt,fasttext.vec', 'texts', 'a b, wordllama')
+    """
+    scheme, rest = re.fullmatch(r"([a-z][a-z0-9]+:)?(.*)", reference, re.DOTALL).groups("")  # type: ignore[union-attr]
+    return scheme + ",".join(_last_name(path) for path in rest.split(","))
+
+
+def _last_name(path: str) -> str:
+    blank = path[: len(path) - len(path.lstrip())]
+    return blank + re.split(r"[/\\]", path.strip().rstrip("/\\"))[-1]
+
+
+def shared_facts(model: SentenceEncoder) -> dict[str, Any]:
+    """What a result file says about a model, without the folders of the machine it was made on.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+
+    Returns
+    -------
+    dict
+        As `ModelRecord.facts`.
+    """
+    facts = model.record.facts()
+    return facts | {
+        "reference": shortened(facts["reference"]),
+        "options": {name: shortened(value) for name, value in facts["options"].items()},
+        "fits": [fit | {"source": shortened(fit["source"])} for fit in facts["fits"]],
+    }
 
 
 def note_text(target: str, model: SentenceEncoder, agreement: Agreement, more: Mapping[str, Any]) -> str:
@@ -83,10 +132,36 @@ def note_text(target: str, model: SentenceEncoder, agreement: Agreement, more: M
         **asdict(space_of(model)),
         "normalize": model.normalize,
         **more,
-        "model": model.record.facts(),
+        "model": shared_facts(model),
         "agreement": asdict(agreement),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def is_noted(path: str | os.PathLike[str], target: str) -> bool:
+    """Whether the note of an export is there.
+
+    Parameters
+    ----------
+    path : path-like
+        An exported folder, or a file with its note beside it.
+    target : str
+        Name of the format.
+
+    Returns
+    -------
+    bool
+        Whether there is a note, and one of that format.
+    """
+    try:
+        document = json.loads(_note_of(path).read_text("utf-8"))
+        return bool(document["format"] == FORMAT and document["target"] == target)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
+
+
+def _note_of(path: str | os.PathLike[str]) -> Path:
+    return Path(path) / NOTE_FILE if Path(path).is_dir() else note_path(Path(path))
 
 
 def read_space(path: str | os.PathLike[str]) -> Space:
@@ -107,9 +182,11 @@ def read_space(path: str | os.PathLike[str]) -> Space:
     InputFileError
         If there is no note, or it is damaged.
     """
-    note = Path(path) / NOTE_FILE if Path(path).is_dir() else note_path(Path(path))
+    note = _note_of(path)
     try:
         document = json.loads(note.read_text("utf-8"))
         return Space(document["fingerprint"], document["reference"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputFileError(f"{note} must be the note of an export; it cannot be read: {error!r}.") from None
+    except OSError as error:
+        raise InputFileError(f"{note} must be the note of an export; it cannot be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise InputFileError(f"{note} must be the note of an export; it holds something else.") from None

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from isosent.errors import InputError
+from isosent.errors import InputError, OutputError
 from isosent.exports.note import Export, space_of
 from isosent.exports.self_check import Agreement, compare, require_agreement, sample_vectors
 from isosent.files.atomic import check_destination, replacing
+from isosent.files.space import space_in
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 
 TARGET = "numpy"
+_NORMALIZE = "isosent.normalize"
 
 
 def required_map(target: str, model: SentenceEncoder) -> LinearMap:
@@ -67,15 +69,20 @@ def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expo
     InputError
         If nothing was fitted.
     OutputError
-        If the file cannot be written, or gave other vectors than the model. What was there is intact.
+        If the file is something else than an older export, cannot be written, or gave other vectors than the model.
+        What was there is intact.
     """
     check_destination(output)
+    if Path(output).exists() and not _is_older(Path(output)):
+        raise OutputError(
+            f"{output} must be a new file or an older numpy export; got something else. Name another one."
+        )
     linear_map = required_map(TARGET, model)
     arrays = {"weight": linear_map.weight, "bias": linear_map.bias}
     if model.query_map is not None:
         arrays["query_bias"] = model.query_map.bias
     singles = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in arrays.items()}
-    metadata = {**space_of(model).metadata, "isosent.normalize": str(model.normalize).lower()}
+    metadata = {**space_of(model).metadata, _NORMALIZE: str(model.normalize).lower()}
     with replacing(output) as temporary:
         save_file(singles, temporary, metadata)
         agreement = _check(model, temporary, "bias", queries=False)
@@ -84,12 +91,22 @@ def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expo
     return Export(TARGET, Path(output), space_of(model), agreement)
 
 
+def _is_older(path: Path) -> bool:
+    """Whether a file is an older export: files of vectors carry a fingerprint too, but do not say what to scale."""
+    try:
+        with safe_open(path, "numpy") as file:
+            metadata = file.metadata() or {}
+    except (OSError, SafetensorError):
+        return False
+    return space_in(metadata) is not None and _NORMALIZE in metadata
+
+
 def _check(model: SentenceEncoder, path: Path, bias: str, *, queries: bool) -> Agreement:
     """Read the file as the documentation shows, and compare."""
     vectors = sample_vectors(model)
     with safe_open(path, "numpy") as file:
         mapped: NDArray[np.float32] = vectors @ file.get_tensor("weight") + file.get_tensor(bias)
-        normalize = file.metadata()["isosent.normalize"] == "true"
+        normalize = file.metadata()[_NORMALIZE] == "true"
     if normalize:
         mapped /= np.linalg.norm(mapped, axis=1, keepdims=True)
     agreement = compare(model.transform(vectors, queries=queries), mapped)

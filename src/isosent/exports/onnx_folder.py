@@ -90,12 +90,24 @@ def _write_graph(path: Path, model: SentenceEncoder, *, queries: bool) -> None:
     if isinstance(encoder, TransformerEncoder):
         write_transformer_graph(path, model, encoder, queries=queries)
         graph = onnx.load(str(path))
+        _forget_sources(graph.graph, *graph.functions)
     elif isinstance(encoder, StaticEncoder):
         graph = static_graph(model, encoder, queries=queries)
     else:
         graph = vectors_graph(model, queries=queries)
     onnx.helper.set_model_props(graph, space_of(model).metadata)
     onnx.save(graph, str(path))
+
+
+def _forget_sources(*parts: Any) -> None:
+    """Take out what the exporter notes at every node: lines of source code with the folders of this machine."""
+    for part in parts:
+        for name in ("metadata_props", "doc_string"):
+            if name in part.DESCRIPTOR.fields_by_name:
+                part.ClearField(name)
+        for field, value in part.ListFields():
+            if field.type == field.TYPE_MESSAGE:
+                _forget_sources(*([value] if hasattr(value, "ListFields") else value))
 
 
 def _check(model: SentenceEncoder, folder: Path, name: str, *, queries: bool) -> Agreement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,14 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.demo.run import demo_texts
+from isosent.encoders.base import Encoder
+from isosent.encoders.static import StaticEncoder
+from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import OutputError, TruncationWarning
 from isosent.model import SentenceEncoder
+from isosent.text.tokens import SubwordTokenizer
 
 LARGEST_DIFFERENCE = 1e-3
 LOWEST_COSINE = 1 - 1e-5
 
+LONGEST_LIMIT = 2048
+
 _EVERY = 15
 _N_JOINED = 40
+_MOST_SPECIAL = 8
 _UNUSUAL = (
     "no",
     "12.5 km/h, isn't it -- (really)!?",
@@ -58,16 +66,42 @@ class Agreement:
         return self.largest_difference <= LARGEST_DIFFERENCE and self.lowest_cosine >= LOWEST_COSINE
 
 
-def sample_texts() -> list[str]:
-    """Texts to compare on: 32 of the shipped sample, one long, some in other scripts, with an unknown word, or blank.
+def sample_texts(encoder: Encoder) -> list[str]:
+    """Texts to compare on.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Encoder of the model.
 
     Returns
     -------
     list of str
-        The texts; the last two are empty and blank.
+        One long text, beyond the encoder's maximum length unless that is above `LONGEST_LIMIT`; 32 of the shipped
+        sample; some in other scripts, with an unknown word, or with special tokens written out; one empty, one blank.
     """
     ordinary = demo_texts()
-    return [*ordinary[::_EVERY], " ".join(ordinary[:_N_JOINED]), *_UNUSUAL, "", "   "]
+    return [_long_text(encoder, ordinary), *ordinary[::_EVERY], *_UNUSUAL, *_special_texts(encoder), "", "   "]
+
+
+def _long_text(encoder: Encoder, ordinary: Sequence[str]) -> str:
+    """A text of half as many words again as the encoder takes tokens; no word has less than a token."""
+    maximum = encoder.options.get("max_length", "none")
+    limit = 0 if maximum == "none" or int(maximum) > LONGEST_LIMIT else int(maximum)
+    joined = " ".join(ordinary[:_N_JOINED])
+    return " ".join([joined] * max(1, math.ceil(1.5 * limit / len(joined.split()))))
+
+
+def _special_texts(encoder: Encoder) -> list[str]:
+    """A text with each special token written out; none where exports cannot follow (see docs/export.md)."""
+    tokens: list[str] = []
+    if isinstance(encoder, TransformerEncoder) and not (
+        encoder.module_folder.lowercase or encoder.module_folder.prompt
+    ):
+        tokens = encoder.tokenizer.all_special_tokens
+    elif isinstance(encoder, StaticEncoder) and isinstance(encoder.tokenizer, SubwordTokenizer):
+        tokens = [token.content for token in encoder.tokenizer.tokenizer.get_added_tokens_decoder().values()]
+    return [f"the company said {token} shares{token} rose" for token in tokens[:_MOST_SPECIAL]]
 
 
 def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool, queries: bool = False) -> Agreement:
@@ -89,12 +123,13 @@ def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool,
     Agreement
         How close both are.
     """
-    texts = sample_texts()
+    texts = sample_texts(model.encoder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         ours = model.encode_query(texts) if queries else model.encode(texts)
     kept = np.flatnonzero(ours.any(axis=1) | zero_rows)
-    return compare(ours[kept], theirs([texts[row] for row in kept]))
+    alone, together = ([texts[row] for row in rows] for rows in (kept[:1], kept[1:]))  # the long one pads no others
+    return compare(ours[kept], np.concatenate([theirs(alone), theirs(together)]))
 
 
 def compare(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Agreement:
@@ -103,7 +138,7 @@ def compare(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Agreeme
     Parameters
     ----------
     ours, theirs : ndarray of shape (n_vectors, dim), float
-        Vectors of the same texts. Zero rows must be zero in both.
+        Vectors of the same texts. A row that is zero in one of them only differs infinitely.
 
     Returns
     -------
@@ -122,6 +157,7 @@ def compare(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Agreeme
     ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
     lengths, their_lengths = np.linalg.norm(ours, axis=1), np.linalg.norm(theirs, axis=1)
     differences = np.abs(ours - theirs).max(axis=1) / np.where(lengths > 0, lengths, 1)
+    differences[(lengths > 0) != (their_lengths > 0)] = np.inf
     products = lengths * their_lengths
     cosines = np.where(products > 0, (ours * theirs).sum(axis=1) / np.where(products > 0, products, 1), 1.0)
     return Agreement(len(ours), float(differences.max(initial=0)), float(min(cosines.min(initial=1), 1)))

@@ -11,7 +11,7 @@ from isosent.encoders.base import Encoder
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
-from isosent.exports.tokenizer_files import require_invisible_padding, static_tokenizer, unknown_id
+from isosent.exports.tokenizer_files import require_invisible_padding, static_tokenizer, unknown_id, without_literal
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 
@@ -61,18 +61,20 @@ def _static_modules(modules: Any, encoder: StaticEncoder) -> list[Any]:
     """The embedding, with a zero vector for the unknown token.
 
     The encoder skips that token, and the library counts it: it divides by more tokens. Scaling to length 1 undoes that,
-    and where bytes stand in for unknown characters, there is no unknown token.
+    and where bytes stand in for unknown characters, the token only comes up written out, which can be dropped.
     """
     tokenizer, token_vectors = static_tokenizer(encoder), np.array(encoder.token_vectors)
     skipped = unknown_id(encoder)
     if skipped is not None:
         token_vectors[skipped] = 0
-    if skipped is not None and not (encoder.normalize or getattr(tokenizer.model, "byte_fallback", False)):
-        raise InputError(
-            f"export: {encoder.reference} skips unknown tokens, and StaticEmbedding of sentence-transformers counts "
-            "them, so the means differ wherever there is one. Open the encoder with normalize=true and fit again, or "
-            "export to onnx."
-        )
+    if skipped is not None and not encoder.normalize:
+        if not getattr(tokenizer.model, "byte_fallback", False):
+            raise InputError(
+                f"export: {encoder.reference} skips unknown tokens, and StaticEmbedding of sentence-transformers "
+                "counts them, so the means differ wherever there is one. Open the encoder with normalize=true and fit "
+                "again, or export to onnx."
+            )
+        tokenizer = without_literal(tokenizer, skipped)
     embedding = modules.StaticEmbedding(tokenizer, embedding_weights=token_vectors)
     return [embedding, *([modules.Normalize()] if encoder.normalize else [])]
 

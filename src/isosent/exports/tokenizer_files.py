@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from tokenizers import Regex, Tokenizer
@@ -40,6 +42,40 @@ def static_tokenizer(encoder: StaticEncoder) -> Tokenizer:
     if isinstance(tokenizing, WordTokenizer):
         return _word_tokenizer(tokenizing)
     return _subword_tokenizer(_subword(encoder))
+
+
+def without_literal(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
+    """Make a tokenizer drop an added token that is written out in a text, and go on as if it had been read.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        A tokenizer that splits texts at the token before it normalizes them.
+    token_id : int
+        The token.
+
+    Returns
+    -------
+    Tokenizer
+        The same ids for all texts, those of the token left out.
+    """
+    token = tokenizer.get_added_tokens_decoder().get(token_id)
+    if token is None:
+        return tokenizer
+    state = json.loads(tokenizer.to_str())
+    state["added_tokens"] = [added for added in state["added_tokens"] if added["id"] != token_id]
+    dropping = Tokenizer.from_str(json.dumps(state))
+    written = f"(?:{re.escape(token.content)})+"
+    steps: list[Normalizer] = [
+        Replace(Regex(rf"\A{written}|{written}\z"), ""),
+        Replace(Regex(written), _MARK),
+    ]
+    for step in _steps_of(dropping.normalizer):
+        steps += [step, Replace(_MARK, _MARK + step.prepend)] if isinstance(step, Prepend) else [step]
+    dropping.normalizer = Sequence(steps)
+    split: Any = Split(_MARK, "removed")
+    dropping.pre_tokenizer = split if dropping.pre_tokenizer is None else Splits([split, dropping.pre_tokenizer])
+    return dropping
 
 
 def unknown_id(encoder: StaticEncoder) -> int | None:
@@ -140,10 +176,15 @@ def _subword(encoder: StaticEncoder) -> SubwordTokenizer:
 
 
 def _normalize_first(tokenizer: Tokenizer, before: list[Normalizer]) -> None:
-    present: Any = tokenizer.normalizer
-    steps = [*before, *([] if present is None else [present])]
+    steps = [*before, *_steps_of(tokenizer.normalizer)]
     if steps:
         tokenizer.normalizer = Sequence(steps)
+
+
+def _steps_of(normalizer: Any) -> list[Any]:
+    if isinstance(normalizer, Sequence):
+        return [normalizer[i] for i in range(len(normalizer))]
+    return [] if normalizer is None else [normalizer]
 
 
 def _limit(tokenizer: Tokenizer, max_length: int | None) -> None:

@@ -64,11 +64,12 @@ def cumulative_figure(inspection: Inspection) -> str:
     frame = Frame(_axes_axis(inspection), Axis("variance kept, all axes up to here", 0, 1, write=percent))
     points = [(0.0, 0.0), *((index + 1.0, float(shares[index])) for index in _some(len(shares)))]
     words = f"{enough} axes: {percent(_SHARE)}"
+    aside = (9, -9) if enough > 0.57 * len(values) else (9, 18)
     marks = [
         frame.area(points, "fill before"),
         frame.line(points, "line before"),
-        frame.dot(enough, _SHARE, "before", words),
-        frame.text(enough, _SHARE, words, "note", shift=(9, -9) if enough > len(values) / 2 else (9, 18)),
+        frame.dot(enough, shares[enough - 1], "before", words),
+        frame.text(enough, shares[enough - 1], words, "note", shift=aside),
         *_chosen_mark(frame, inspection, row=13),
     ]
     title = f"{enough} of {len(values)} axes have {percent(_SHARE)} of the variance"

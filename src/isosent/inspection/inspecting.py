@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.behind import NOTHING
-from isosent.calibration import FEWEST_PAIRS, Calibration
+from isosent.calibration import FEWEST_PAIRS
 from isosent.encoders.base import Progress
 from isosent.errors import InputError, RankWarning, TruncationWarning
 from isosent.inspection.advice import advise
@@ -132,7 +132,7 @@ def inspect_vectors(
 
 
 def _varies(seen: Survey) -> bool:
-    return seen.counts.n_used * (seen.counts.n_used - 1) // 2 >= FEWEST_PAIRS and bool(seen.eigenvalues()[0] > 0)
+    return seen.counts.n_pairs >= FEWEST_PAIRS and bool(seen.eigenvalues()[0] > 0)
 
 
 def _compared(choice: AutoChoice) -> tuple[str, LinearTransform]:
@@ -203,8 +203,8 @@ def _stage(
 ) -> Stage:
     shares = np.histogram(np.clip(cosines, edges[0], edges[-1]), edges)[0] / max(len(cosines), 1)
     percentiles: tuple[float, ...] = (float("nan"),) * len(MARKS)
-    if len(cosines) and np.ptp(cosines) > 0:
-        percentiles = tuple(Calibration.from_null(cosines)(MARKS).tolist())
+    if len(cosines):
+        percentiles = tuple(float((cosines < mark).mean()) for mark in MARKS)
     return Stage(label, seen.figures(cosines, values), tuple(shares.tolist()), percentiles)
 
 

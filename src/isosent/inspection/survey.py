@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.calibration import random_cosines
 from isosent.inspection.blocks import VectorBlocks
 from isosent.numeric.isotropy import effective_rank, isoscore, participation_ratio, uniformity
 from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import random_cosines, unit_rows
 from isosent.numeric.spectrum import spectrum
 
 SAMPLE_ROWS = 20_000
@@ -56,6 +56,11 @@ class RowCounts:
     def rows_per_dim(self) -> float:
         """Used rows for each dimension."""
         return self.n_used / self.dim
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of different used rows."""
+        return self.n_used * (self.n_used - 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,7 @@ class Survey:
         low, middle, high = np.quantile(cosines, [0.05, 0.5, 0.95]) if len(cosines) else (nan, nan, nan)
         return SpaceFigures(
             dim=moments.dim,
-            relative_mean_norm=float(np.linalg.norm(moments.mean)) / self.mean_norm if n else nan,
+            relative_mean_norm=float(np.linalg.norm(moments.mean / self.mean_norm)) if self.mean_norm else nan,
             mean_cosine=float((self.unit_sum @ self.unit_sum - n) / (n * (n - 1))) if n > 1 else nan,
             cosine_sd=float(cosines.std()) if len(cosines) else nan,
             cosine_p05=float(low),
@@ -264,10 +269,10 @@ def _floats(rows: NDArray[Any]) -> NDArray[np.floating]:
 
 
 def _directions(rows: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
-    """Sum of the unit vectors, and sum of the lengths."""
+    """Sum of the unit vectors, and sum of the lengths: products with them, which never underflow as squares do."""
     floats = rows.astype(np.float64)
-    lengths = np.linalg.norm(floats, axis=1)
-    return (1 / lengths) @ floats, float(lengths.sum())
+    units = unit_rows(floats)
+    return units.sum(axis=0), float(np.einsum("ij,ij->", floats, units))
 
 
 def _row_hashes(rows: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,9 +1,13 @@
 """Cosine similarity of rows."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
+
+_BLOCK_NUMBERS = 1 << 18
 
 
 def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -25,9 +29,22 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
     array([[0.6, 0.8],
            [0. , 0. ]])
+
+    Notes
+    -----
+    A row whose squares leave the range of its dtype is first divided by its largest number.
     """
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(norms > 0, norms, 1)
+    with np.errstate(over="ignore", under="ignore"):
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        units: NDArray[np.floating] = rows / np.where(norms > 0, norms, 1)
+    limits = np.finfo(norms.dtype)
+    trusted = (norms > np.sqrt(limits.tiny) / limits.eps) & (norms < np.inf)
+    extreme = np.flatnonzero(~trusted)
+    if extreme.size:
+        largest = np.abs(rows[extreme]).max(axis=1, keepdims=True, initial=0)
+        scaled = rows[extreme] / np.where(largest > 0, largest, 1)
+        units[extreme] = scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1)
+    return units
 
 
 def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -120,3 +137,32 @@ def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.int
     np.fill_diagonal(cosines, -np.inf)
     indices = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
     return indices, np.take_along_axis(cosines, indices, axis=1)
+
+
+def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np.float64]:
+    """Draw random pairs of different rows and give their cosines.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, dim), any real dtype
+        Vectors, two or more.
+    n_pairs : int
+        Pairs drawn, with replacement.
+    seed : int
+        Of the draw: the same pairs for every matrix of as many rows.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,), float64
+        Their cosines, in [-1, 1], within float32 rounding unless the rows are float64.
+    """
+    rng = np.random.default_rng(seed)
+    first = rng.integers(len(rows), size=n_pairs)
+    second = (first + rng.integers(1, len(rows), size=n_pairs)) % len(rows)
+    units = unit_rows(rows if rows.dtype == np.float64 else rows.astype(np.float32))
+    cosines = np.empty(n_pairs)
+    step = max(1, _BLOCK_NUMBERS // rows.shape[1])
+    for start in range(0, n_pairs, step):
+        part = slice(start, start + step)
+        cosines[part] = np.einsum("ij,ij->i", units[first[part]], units[second[part]])
+    return np.clip(cosines, -1, 1)
