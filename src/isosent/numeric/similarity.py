@@ -23,16 +23,16 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     ndarray of shape (n_rows, dim), same dtype
         Unit vectors.
 
+    Notes
+    -----
+    A row whose squares leave the range of its dtype is first divided by its largest number.
+
     Examples
     --------
     >>> import numpy as np
     >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
     array([[0.6, 0.8],
            [0. , 0. ]])
-
-    Notes
-    -----
-    A row whose squares leave the range of its dtype is first divided by its largest number.
     """
     with np.errstate(over="ignore", under="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
