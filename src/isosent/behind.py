@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
@@ -149,6 +150,8 @@ class Behind:
         """
         documents = self.moments(moments)
         if transform is None:
+            if query_moments is not None:
+                warnings.warn("fit: the vectors are left alone, those of queries too.", IsosentWarning, stacklevel=3)
             return self
         if query_moments is None:
             new = transform.fit_moments(documents).linear_map_

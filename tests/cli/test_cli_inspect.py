@@ -67,9 +67,10 @@ def test_bad_rows_are_counted_where_other_commands_refuse_them(isosent_, here):
     assert (counts["n_non_finite"], counts["n_zero"], counts["n_used"]) == (1, 1, 198)
 
 
-def test_a_table_of_texts_and_vectors_is_asked_which(isosent_, here, refuses):
+def test_a_table_of_texts_and_vectors_holds_vectors_unless_a_column_of_texts_is_named(isosent_, here, refuses):
     isosent_("encode", "texts.txt", "-o", "v.parquet")
-    refuses(isosent_("inspect", "v.parquet"), "--column")
+    assert json.loads(isosent_("inspect", "v.parquet", "--json").out)["model"] is None
+    refuses(isosent_("inspect", "v.parquet", "-m", "wordllama"), "or name a column of texts: --column NAME")
     assert json.loads(isosent_("inspect", "v.parquet", "--column", "vector", "--json").out)["model"] is None
     assert json.loads(isosent_("inspect", "v.parquet", "--column", "text", "--json").out)["model"] == "wordllama"
 

@@ -72,7 +72,7 @@ def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--transform", "auto", "--dims", "8"), "--dims must come with a transform to set"),
+        (("--transform", "auto", "--dims", "8"), "auto chooses --dims itself"),
         (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting n_components"),
         (("--transform", "l2_normalize,whitening"), "L2Normalize must be the last step"),
         (("--strength", "strong"), "strength must lie in [0, 1]; got 'strong'"),

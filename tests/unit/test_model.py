@@ -164,3 +164,9 @@ def test_a_folder_written_before_unit_lengths_were_noted_opens(wordllama, texts,
     del document["normalize"], document["calibration"], document["fits"][0]["choice"]
     (tmp_path / "model" / "model.json").write_text(json.dumps(document))
     np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(texts[:3]), model.encode(texts[:3]))
+
+
+def test_queries_are_not_left_alone_without_a_word(wordllama, documents, queries):
+    moments, query_moments = (Moments.from_rows(wordllama.encode(lines)) for lines in (documents, queries))
+    with pytest.warns(isosent.IsosentWarning, match="left alone, those of queries too"):
+        wordllama.fit_moments(moments, transform="auto", query_moments=query_moments)

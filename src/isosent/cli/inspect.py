@@ -70,7 +70,10 @@ def inspect(
 def _inspect(source: str, model: ModelChoice, column: str | None, seed: int) -> Inspection:
     if source != STANDARD_INPUT and holds_vectors(source, column=column):
         if model.is_named:
-            raise InputError(f"inspect: -m must go with texts; {source} holds vectors. Leave it out.")
+            raise InputError(
+                f"inspect: -m must go with texts; {source} holds vectors. Leave it out, "
+                "or name a column of texts: --column NAME."
+            )
         vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
             return inspect_vectors(vectors, seed=seed, source=Path(source).name, progress=bar)

@@ -51,10 +51,12 @@ def choice_table(choice: Mapping[str, Any]) -> Table:
     Table
         One row a candidate.
     """
-    table = Table("candidate", "tells related texts", "keeps meaning", caption_justify="left")
+    measured = any(scored["score"] is not None for scored in choice["candidates"])
+    table = Table("candidate", *(("keeps meaning", "separates") if measured else ()), "", caption_justify="left")
     for scored in choice["candidates"]:
-        figures = (scored["separation"], scored["score"])
-        table.add_row(scored["candidate"], *("" if figure is None else f"{figure:.2f}" for figure in figures))
+        figures = [scored["score"], scored["separation"]] if measured else []
+        mark = "chosen" if scored["candidate"] == choice["chosen"] else ""
+        table.add_row(scored["candidate"], *("" if figure is None else f"{figure:.2f}" for figure in figures), mark)
     table.caption = f"auto chose: {choice['chosen']}\nbecause {choice['reason']}"
     return table
 
@@ -78,9 +80,12 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
             table.add_row(name.replace("_", " "), _plain(value))
     fitted_on = "vectors" if facts["reference"] == GIVEN else "texts"
     for step, record in enumerate(facts["fits"], start=1):
-        table.add_row(f"fit {step}", f"{record['transform']}({_plain(record['parameters'])})")
+        done = f"{record['transform']}({_plain(record['parameters'])})"
+        table.add_row(f"fit {step}", "left alone by auto" if record["transform"] == "none" else done)
         table.add_row("", f"on {record['n_texts']} {fitted_on} of {record['source']}, {record['fitted_at']}")
         table.add_row("", f"left out for want of a vector: {record['n_zero_rows']}")
+        if record.get("choice"):
+            table.add_row("", f"auto, because {record['choice']['reason']}")
     return table
 
 

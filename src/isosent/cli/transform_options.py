@@ -48,9 +48,13 @@ class TransformChoice:
         InputError
             If a setting is out of range, or belongs to none of the transforms.
         """
-        if self.names in (None, AUTO) and self.settings:
-            flags = ", ".join(f"--{_FLAG_OF[name]}" for name in self.settings)
+        flags = ", ".join(f"--{_FLAG_OF[name]}" for name in self.settings)
+        if self.names is None and flags:
             raise InputError(f"{flags} must come with a transform to set. Add --transform whitening.")
+        if self.names == AUTO and flags:
+            raise InputError(
+                f"auto chooses {flags} itself. For a width of your own: --transform whitening --dims K --strength auto."
+            )
         if self.names == AUTO:
             return AUTO
         return None if self.names is None else make_transform(self.names, dim=dim, settings=self.settings)

@@ -83,7 +83,12 @@ def _caption(result: STSResult) -> str:
     model, protocol = result.model, result.protocol
     options = "&".join(f"{name}={value}" for name, value in model["options"].items())
     lines = [f"model: {model['reference']}{'?' if options else ''}{options}"]
-    lines += [f"  -> {_call(fit['transform'], fit['parameters'])} fitted on {fit['source']}" for fit in model["fits"]]
+    lines += [
+        f"  -> left alone by auto, on {fit['source']}"
+        if fit["transform"] == "none"
+        else f"  -> {_call(fit['transform'], fit['parameters'])} fitted on {fit['source']}"
+        for fit in model["fits"]
+    ]
     if protocol["transform"] == AUTO:
         lines.append(f"  -> auto, on {protocol['fit']}")
     elif protocol["transform"]:

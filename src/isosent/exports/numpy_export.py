@@ -44,7 +44,8 @@ def required_map(target: str, model: SentenceEncoder) -> LinearMap:
     """
     if model.linear_map is None:
         raise InputError(
-            f"export: {target} holds the fitted map; this model has none. Fit one first: isosent fit TEXTS."
+            f"export: {target} holds the fitted map; this model has none (auto may have left its "
+            "vectors alone). Fit one: isosent fit TEXTS --transform whitening."
         )
     return model.linear_map
 

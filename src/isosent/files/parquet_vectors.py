@@ -18,7 +18,6 @@ from isosent.files.vector_source import VectorSource
 _ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
 _READ_BUFFER_BYTES = 1 << 20
 _BATCH_BYTES = 4 << 20  # pyarrow needs five times as much to decode a batch of lists
-_TEXT_TYPES = ("string", "large_string", "string_view")
 
 Array = NDArray[Any]
 
@@ -56,8 +55,8 @@ def open_parquet(path: Path, column: str | None) -> VectorSource:
     return VectorSource(path, n_rows, dim, number_type, space_in(schema.metadata or {}), read, name)
 
 
-def vector_and_text_columns(path: Path) -> tuple[list[str], list[str]]:
-    """List the columns that can be read as vectors, and those that can be read as texts.
+def vector_columns(path: Path) -> list[str]:
+    """List the columns that can be read as vectors.
 
     Parameters
     ----------
@@ -66,10 +65,8 @@ def vector_and_text_columns(path: Path) -> tuple[list[str], list[str]]:
 
     Returns
     -------
-    vectors : list of str
+    list of str
         Names of the columns of lists of numbers.
-    texts : list of str
-        Names of the columns of strings.
 
     Raises
     ------
@@ -77,8 +74,7 @@ def vector_and_text_columns(path: Path) -> tuple[list[str], list[str]]:
         If the file is damaged.
     """
     schema, _ = table_schema(path)
-    texts = [field.name for field in schema if str(getattr(field.type, "value_type", field.type)) in _TEXT_TYPES]
-    return [field.name for field in schema if _number_type(field.type)], texts
+    return [field.name for field in schema if _number_type(field.type)]
 
 
 def table_schema(path: Path) -> tuple[Any, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from isosent import _check
 from isosent.errors import FileFormatError, InputError
 from isosent.files.mapped_vectors import open_npy, open_safetensors, open_vecs
-from isosent.files.parquet_vectors import open_parquet, vector_and_text_columns
+from isosent.files.parquet_vectors import open_parquet, vector_columns
 from isosent.files.vector_source import VectorSource
 
 _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
@@ -69,22 +69,13 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
     Returns
     -------
     bool
-        Whether `open_vectors` should read it, and not `read_texts`.
-
-    Raises
-    ------
-    InputError
-        If a table has columns of both kinds and none is named.
+        Whether `open_vectors` should read it, and not `read_texts`; a table with columns of both kinds holds vectors,
+        unless a column of texts is named.
     """
     ending = Path(path).suffix.lower()
     if ending != ".parquet":
         return ending in _OPENERS
-    vectors, texts = vector_and_text_columns(_check.input_file(path))
+    vectors = vector_columns(_check.input_file(path))
     if column is not None:
         return column in vectors
-    if vectors and texts:
-        raise InputError(
-            f"{path} has columns of vectors ({', '.join(vectors)}) and of texts ({', '.join(texts)}). "
-            "Choose one: --column NAME."
-        )
     return bool(vectors)

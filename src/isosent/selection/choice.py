@@ -83,7 +83,10 @@ def choose_from_texts(
     )
     if gain >= MARGIN:
         chosen = max((c for c in grid if _goes_as_far(c, trial)), key=kept.__getitem__)
-        reason = f"{won}; of all strengths and widths the chosen one kept the meaning of shortened texts best."
+        reason = (
+            f"{won}; of the whitenings at least as strong and at most as wide, this one kept the meaning of shortened "
+            "texts best."
+        )
     elif halves_gain > 0 and gain + halves_gain >= 0:
         chosen = trial
         reason = f"{won}, but it told the two halves of a text from unrelated texts best, which share no word."

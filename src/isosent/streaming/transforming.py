@@ -63,6 +63,8 @@ def transform_file(
         If the output cannot be written; what was there is intact.
     """
     check_vector_file(output, dtype)
+    if Path(output).exists() and source.path.samefile(output):
+        raise InputError(f"transform: the output must be another file than the vectors; got {output} for both.")
     check_in_front(record, str(source.path), source.space)
     _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
     if not record.fits:
