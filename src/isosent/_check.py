@@ -75,7 +75,7 @@ def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -
         row = rows[bad[0]]
         value = "NaN" if np.isnan(row).any() else "infinity"
         raise InputError(
-            f"{where}: {name} must be finite; got {value} in row {first_row + bad[0]} "
+            f"{where}: {name} must be finite; got {value} in row {first_row + bad[0]}, counted from 0 "
             f"(rows of that kind: {bad.size}). Drop or repair them."
         )
 

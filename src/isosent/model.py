@@ -24,7 +24,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix
 from isosent.selection.candidates import AutoChoice
 from isosent.selection.choice import choose_from_moments, choose_from_texts
-from isosent.transforms.base import LinearTransform, known_rows, settings_of, transform_name
+from isosent.transforms.base import AUTO, LinearTransform, known_rows, settings_of, transform_name
 
 
 class SentenceEncoder:
@@ -247,10 +247,10 @@ class SentenceEncoder:
         if listed_queries is not None:
             known_queries = _known(self._encoder.encode(listed_queries, progress=progress))
             query_moments = Moments.from_rows(known_queries, radial=radial)
-        is_auto = isinstance(transform, str)
-        choice = choose_from_texts(self.encode, listed, self.transform(encoded)) if is_auto else None
+        moments = Moments.from_rows(known, radial=radial)
+        choice = choose_from_texts(self.encode, listed, self._behind.moments(moments)) if transform == AUTO else None
         return self.fit_moments(
-            Moments.from_rows(known, radial=radial),
+            moments,
             transform=transform,
             query_moments=query_moments,
             choice=choice,

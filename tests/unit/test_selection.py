@@ -71,7 +71,7 @@ def test_neither_order_nor_repetition_of_the_texts_matters(texts):
 
 
 def test_badly_scaled_vectors_are_whitened(badly_scaled, texts):
-    choice = choose_from_texts(badly_scaled, texts, badly_scaled(texts))
+    choice = choose_from_texts(badly_scaled, texts, Moments.from_rows(badly_scaled(texts)))
     assert choice.chosen.name == "whitening"
     assert "told related pairs from unrelated ones by +" in choice.reason
 
@@ -82,7 +82,9 @@ def test_what_is_chosen_finds_more_paraphrases(badly_scaled, texts):
 
     meanings = np.array([row["meaning"] for row in _sample()])
     vectors = badly_scaled(texts)
-    chosen = choose_from_texts(badly_scaled, texts, vectors).chosen.transform().fit_transform(vectors)
+    chosen = (
+        choose_from_texts(badly_scaled, texts, Moments.from_rows(vectors)).chosen.transform().fit_transform(vectors)
+    )
 
     def n_found(rows):
         return (meanings[nearest_rows(rows)[0][:, 0]] == meanings).sum()
@@ -91,26 +93,26 @@ def test_what_is_chosen_finds_more_paraphrases(badly_scaled, texts):
 
 
 def test_every_candidate_is_scored(wordllama, texts):
-    choice = choose_from_texts(wordllama.encode, texts, wordllama.encode(texts))
+    choice = choose_from_texts(wordllama.encode, texts, Moments.from_rows(wordllama.encode(texts)))
     assert {scored.candidate for scored in choice.candidates} == set(candidates(256, 256))
     assert choice.chosen in candidates(256, 256)
 
 
 def test_the_choice_is_the_same_twice(wordllama, texts):
-    vectors = wordllama.encode(texts)
-    assert choose_from_texts(wordllama.encode, texts, vectors) == choose_from_texts(wordllama.encode, texts, vectors)
+    moments = Moments.from_rows(wordllama.encode(texts))
+    assert choose_from_texts(wordllama.encode, texts, moments) == choose_from_texts(wordllama.encode, texts, moments)
 
 
 def test_few_texts_leave_the_choice_to_the_spectrum(badly_scaled, texts):
     few = texts[:50]
-    choice = choose_from_texts(badly_scaled, few, badly_scaled(few))
+    choice = choose_from_texts(badly_scaled, few, Moments.from_rows(badly_scaled(few)))
     assert choice.chosen == choose_from_moments(Moments.from_rows(badly_scaled(few))).chosen
     assert "There are fewer than 100 texts" in choice.reason
 
 
 def test_equal_texts_are_left_alone(wordllama):
     texts = ["the same four words"] * 200
-    choice = choose_from_texts(wordllama.encode, texts, wordllama.encode(texts))
+    choice = choose_from_texts(wordllama.encode, texts, Moments.from_rows(wordllama.encode(texts)))
     assert (choice.chosen.name, choice.reason) == ("none", "the vectors are all equal: there is nothing to even out.")
 
 

@@ -19,7 +19,6 @@ from isosent.files.texts import is_table, read_texts
 from isosent.files.vectors import check_vector_file, write_vectors
 from isosent.model_folder import check_model_folder
 from isosent.numeric.isotropy import describe_space
-from isosent.transforms.base import AUTO
 
 Texts = Annotated[
     str,
@@ -119,7 +118,7 @@ def fit(
     listed = [text for path in inputs for text in read_texts(path, column=column)]
     listed_queries = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     before = model.open()
-    chosen = transform.make(before.dim) or AUTO
+    chosen = transform.make(before.dim)
     with progress_bar("encoding") as bar:
         encoded = before.encoder.encode(listed, progress=bar(len(listed)))
     after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=", ".join(inputs))

@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure a model against human judg
 @with_transform_flags(None)
 def sts(
     model: ModelChoice,
-    transform: TransformChoice,
+    transform: TransformChoice | None,
     data: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the original STS files, anywhere below it.")],
     tasks: Annotated[
         str | None, typer.Option(metavar="NAMES", help=f"Some of {','.join(TASKS)}. [default: all that are found]")
@@ -50,13 +50,13 @@ def sts(
     pairs (Sentence-BERT, SimCSE, MTEB), "mean" the mean over subsets (WhiteningBERT), "wmean" the same weighted by
     pairs (BERT-whitening). Published scores of the same model stand beside the measured ones.
     """
-    if transform.names is None and fit is not None:
+    if transform is None and fit is not None:
         raise InputError("--fit must come with a transform to fit. Add --transform whitening.")
     to_standard_output = json_output == Path("-")
     if json_output is not None and not to_standard_output:
         check_destination(json_output)
     opened = model.open()
-    chosen = transform.make(opened.dim)
+    chosen = None if transform is None else transform.make(opened.dim)
     with progress_bar("encoding") as bar:
         result = evaluate_sts(
             opened,

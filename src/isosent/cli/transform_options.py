@@ -21,16 +21,16 @@ class TransformChoice:
 
     Parameters
     ----------
-    names : str or None
-        "auto", names of `TRANSFORMS` with commas between them, or None.
+    names : str
+        "auto", or names of `TRANSFORMS` with commas between them.
     settings : dict of str to object
         What the flags say.
     """
 
-    names: str | None
+    names: str
     settings: dict[str, Any]
 
-    def make(self, dim: int) -> LinearTransform | Literal["auto"] | None:
+    def make(self, dim: int) -> LinearTransform | Literal["auto"]:
         """Make the transform.
 
         Parameters
@@ -40,24 +40,22 @@ class TransformChoice:
 
         Returns
         -------
-        LinearTransform or "auto" or None
-            What a model's `fit` takes; None where none was named.
+        LinearTransform or "auto"
+            What a model's `fit` takes.
 
         Raises
         ------
         InputError
             If a setting is out of range, or belongs to none of the transforms.
         """
-        flags = ", ".join(f"--{_FLAG_OF[name]}" for name in self.settings)
-        if self.names is None and flags:
-            raise InputError(f"{flags} must come with a transform to set. Add --transform whitening.")
-        if self.names == AUTO and flags:
+        if self.names != AUTO:
+            return make_transform(self.names, dim=dim, settings=self.settings)
+        if self.settings:
             raise InputError(
-                f"auto chooses {flags} itself. For a width of your own: --transform whitening --dims K --strength auto."
+                f"auto chooses {_flags(self.settings)} itself. "
+                "For a width of your own: --transform whitening --dims K --strength auto."
             )
-        if self.names == AUTO:
-            return AUTO
-        return None if self.names is None else make_transform(self.names, dim=dim, settings=self.settings)
+        return AUTO
 
 
 def with_transform_flags(default: str | None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -71,7 +69,8 @@ def with_transform_flags(default: str | None) -> Callable[[Callable[..., None]],
     Returns
     -------
     callable
-        A decorator for a command with a parameter ``transform`` of type TransformChoice.
+        A decorator for a command with a parameter ``transform`` of type TransformChoice; None where there is no default
+        and none is named.
     """
     flags = [_flag("transform", "NAMES", f"{_NAMES} [default: {default or 'none'}]", default), *_SETTINGS]
     return with_flags("transform", flags, _build)
@@ -97,9 +96,17 @@ _SETTINGS = [
 _FLAG_OF = {"n_components": "dims", "strength": "strength", "method": "method", "shrinkage": "shrinkage", "eps": "eps"}
 
 
-def _build(values: Mapping[str, Any]) -> TransformChoice:
-    given = {setting: values[name] for setting, name in _FLAG_OF.items() if values[name] is not None}
-    return TransformChoice(values["transform"], {name: _number(text) for name, text in given.items()})
+def _build(values: Mapping[str, Any]) -> TransformChoice | None:
+    given = {setting: _number(values[name]) for setting, name in _FLAG_OF.items() if values[name] is not None}
+    if values["transform"] is not None:
+        return TransformChoice(values["transform"], given)
+    if given:
+        raise InputError(f"{_flags(given)} must come with a transform to set. Add --transform whitening.")
+    return None
+
+
+def _flags(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"--{_FLAG_OF[name]}" for name in settings)
 
 
 def _number(text: str) -> int | float | str:

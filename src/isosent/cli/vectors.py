@@ -29,7 +29,6 @@ from isosent.streaming.file_moments import (
 )
 from isosent.streaming.moments import moments_of, nothing_of
 from isosent.streaming.transforming import check_in_front, transform_file
-from isosent.transforms.base import AUTO
 
 _DESCRIBED_ROWS = 10_000
 
@@ -159,7 +158,7 @@ def fit_on_vectors(task: VectorFit, model: ModelChoice, transform: TransformChoi
     """
     files = _Files.opened(task.paths, task.column)
     before = _model_before(task, model, files.nothing)
-    chosen = transform.make(before.dim) or AUTO
+    chosen = transform.make(before.dim)
     radial = not isinstance(chosen, str) and chosen.uses_radial_moments
     queries = None if task.queries is None else _Files.opened([task.queries], task.column)
     if queries:

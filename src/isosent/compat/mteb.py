@@ -28,6 +28,7 @@ class MTEBEncoder:
 
     Raises
     ------
+    MissingExtraError
         If mteb is not installed.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,20 @@ from isosent.encoders.base import Progress
 from isosent.evaluation.sts import TARGET, encode_once, score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.model import SentenceEncoder
+from isosent.numeric.moments import Moments
 from isosent.selection.candidates import Candidate
+from isosent.transforms.base import known_rows
 
-RAW, WHITENING, HALF, PROJECTION, AUTO_ROW, BEST = (
+RAW, WHITENING, HALF, PROJECTION, SPECTRUM, AUTO_ROW, BEST = (
     "as they are",
     "whitening",
-    "whitening, half the dimensions",
+    "whitening to half",
     "mean projection",
+    "auto without texts",
     "auto",
     "best in hindsight",
 )
-ROWS = (RAW, WHITENING, HALF, PROJECTION, AUTO_ROW, BEST)
+ROWS = (RAW, WHITENING, HALF, PROJECTION, SPECTRUM, AUTO_ROW, BEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class AutoCell:
     task : str
         The task.
     scores : mapping of str to float
-        Spearman (``all``) of each of `ROWS`.
+        Spearman (``all``) of each of `ROWS`; "auto without texts" looks at the spectrum alone.
     chosen, best : str
         What "auto" chose, and the candidate that the labels would have chosen.
     """
@@ -99,10 +103,12 @@ def study_auto(
 def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Callable[..., Any]) -> AutoCell:
     targets = task.target_texts
     vectors = encoded(targets)
+    moments = Moments.from_rows(vectors[known_rows(vectors)])
 
+    @cache
     def score(candidate: Candidate) -> float:
         transform = candidate.transform()
-        fitted = model if transform is None else model.fit(targets, transform=transform, encoded=vectors)
+        fitted = model if transform is None else model.fit_moments(moments, transform=transform)
         return score_task(task, fitted, encoded).spearman["all"]
 
     automatic = model.fit(targets, transform="auto", encoded=vectors, source=TARGET)
@@ -110,7 +116,7 @@ def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Calla
     by_auto = [Candidate(seen["name"], seen["strength"], seen["n_components"]) for seen in choice["candidates"]]
     widest = max(candidate.n_components or 0 for candidate in by_auto) if len(by_auto) > 2 else None
     rows = {
-        RAW: Candidate("none"),
+        RAW: Candidate(),
         WHITENING: Candidate("whitening", 1.0, widest),
         HALF: Candidate("whitening", 1.0, max(1, model.dim // 2)),
         PROJECTION: Candidate("mean_projection"),
@@ -118,7 +124,9 @@ def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Calla
     scores = {row: score(candidate) for row, candidate in rows.items()}
     weighed = {str(candidate): score(candidate) for candidate in (*by_auto, *rows.values())}
     best = max(weighed, key=weighed.__getitem__)
-    scores[AUTO_ROW] = score_task(task, automatic, encoded).spearman["all"]
+    without_texts = model.fit_moments(moments, transform="auto")
+    for row, fitted in ((SPECTRUM, without_texts), (AUTO_ROW, automatic)):
+        scores[row] = score_task(task, fitted, encoded).spearman["all"]
     scores[BEST] = weighed[best]
     return AutoCell(name, task.name, scores, str(choice["chosen"]), best)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import FileFormatError
+from isosent import _check
+from isosent.errors import FileFormatError, InputError
 from isosent.files.number_types import NumberType
 from isosent.files.space import FileIdentity, Space
 
@@ -112,10 +112,7 @@ class VectorSource:
         FileFormatError
             If there is one; the message names its row in the file.
         """
-        bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
-        if bad.size:
-            value = "NaN" if np.isnan(block[bad[0]]).any() else "infinity"
-            raise FileFormatError(
-                f"{self.path}: vectors must be finite; got {value} in row {start_row + bad[0]}, counted from 0. "
-                "Drop or repair such rows."
-            )
+        try:
+            _check.finite_rows(str(self.path), "vectors", block, start_row)
+        except InputError as error:
+            raise FileFormatError(str(error)) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from isosent.calibration import FEWEST_PAIRS
 from isosent.inspection.effect import Change, Effect
-from isosent.inspection.labels import label_of
 from isosent.inspection.survey import RowCounts
 from isosent.selection.candidates import LEAVE, AutoChoice
 
@@ -47,7 +46,7 @@ def _nothing(counts: RowCounts, kind: str) -> str:
 
 
 def _verdict(choice: AutoChoice, effect: Effect | None) -> str:
-    label, leave = label_of(choice.chosen), "Leave these vectors alone"
+    label, leave = str(choice.chosen), "Leave these vectors alone"
     if choice.chosen.name == LEAVE:
         if effect is None:
             return f"{leave}: auto sees nothing to gain"

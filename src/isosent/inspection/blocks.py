@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 _BLOCK_ROWS = 8192
@@ -31,8 +30,8 @@ class VectorBlocks(Protocol):
         ...
 
     @property
-    def eps(self) -> float:
-        """Relative rounding of that type; 0 for integers."""
+    def eps(self) -> float | None:
+        """Relative rounding of that type, 0 for integers; None for that of the arrays' own type."""
         ...
 
     def blocks(self) -> Iterator[NDArray[Any]]:
@@ -68,9 +67,9 @@ class ArrayBlocks:
         return self.rows.dtype.name
 
     @property
-    def eps(self) -> float:
-        """Relative rounding of that type; 0 for integers."""
-        return float(np.finfo(self.rows.dtype).eps) if self.rows.dtype.kind == "f" else 0.0
+    def eps(self) -> None:
+        """The rounding of the array's own type."""
+        return None
 
     def blocks(self) -> Iterator[NDArray[Any]]:
         """Read them in their order.

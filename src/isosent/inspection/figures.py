@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from isosent.inspection.labels import label_of
 from isosent.inspection.plot import Axis, Frame, percent, plain
 from isosent.inspection.result import Inspection, Stage
 from isosent.selection.candidates import LEAVE, AutoChoice, Candidate
@@ -153,12 +152,10 @@ def score_figure(choice: AutoChoice, score: str) -> str:
     str
         An ``svg`` element.
     """
-    scored = {
-        c.candidate: (getattr(c, score), f"{label_of(c.candidate)}: {getattr(c, score):.4g}") for c in choice.candidates
-    }
+    scored = {c.candidate: (getattr(c, score), f"{c.candidate}: {getattr(c, score):.4g}") for c in choice.candidates}
     lines = _lines(scored)
     flat = [
-        (scored[c][0], f"{'chosen: ' if c == choice.chosen else ''}{label_of(c)}")
+        (scored[c][0], f"{'chosen: ' if c == choice.chosen else ''}{c}")
         for c in scored
         if c.strength is None and (c == choice.chosen or c.name == LEAVE)
     ]

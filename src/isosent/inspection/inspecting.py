@@ -17,7 +17,6 @@ from isosent.errors import InputError, RankWarning, TruncationWarning
 from isosent.inspection.advice import advise
 from isosent.inspection.blocks import ArrayBlocks, VectorBlocks
 from isosent.inspection.effect import HELD_OUT_TEXTS, Effect, drop_words, paired_change, rank_copies
-from isosent.inspection.labels import label_of
 from isosent.inspection.result import Inspection, Stage
 from isosent.inspection.survey import Survey, survey
 from isosent.model import SentenceEncoder
@@ -87,7 +86,7 @@ def inspect_texts(
     seen = survey(ArrayBlocks(encoded), seed=seed, n_duplicate_texts=n_duplicates)
     choice, effect = None, None
     if _varies(seen):
-        choice = choose_from_texts(model.encode, texts, encoded, seed=seed)
+        choice = choose_from_texts(model.encode, texts, seen.moments, seed=seed)
         effect = _effect(model, encoded, _halves(texts, encoded, seed), _compared(choice), texts, seed)
     note = _TOO_FEW if effect is None else _MEASURED
     reference = f"{model.encoder.reference}{''.join(f' -> {fit.transform}' for fit in model.fits)}"
@@ -140,7 +139,7 @@ def _compared(choice: AutoChoice) -> tuple[str, LinearTransform]:
     chosen = choice.chosen.transform()
     if chosen is None:
         return "full whitening", make_transform("whitening")
-    return label_of(choice.chosen), chosen
+    return str(choice.chosen), chosen
 
 
 def _fit(transform: LinearTransform, moments: Moments) -> Map:

@@ -14,7 +14,6 @@ from isosent.inspection.figures import (
     score_figure,
     spectrum_figure,
 )
-from isosent.inspection.labels import label_of
 from isosent.inspection.result import Inspection
 from isosent.inspection.rows import (
     CANDIDATE_COLUMNS,
@@ -146,7 +145,7 @@ def _after_note(inspection: Inspection) -> str:
         return ""
     if inspection.choice.chosen.name == LEAVE:
         return "After: behind a full whitening, for comparison; auto would leave the vectors alone."
-    return f"After: behind what auto would choose, {escape(label_of(inspection.choice.chosen))}."
+    return f"After: behind what auto would choose, {escape(str(inspection.choice.chosen))}."
 
 
 def _table(columns: Sequence[str], rows: Iterable[Row], *, wide: bool = False) -> str:

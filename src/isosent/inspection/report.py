@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from rich.table import Table
 
-from isosent.inspection.labels import label_of
 from isosent.inspection.result import Inspection
 from isosent.inspection.rows import (
     CANDIDATE_COLUMNS,
@@ -42,7 +41,7 @@ def inspection_tables(inspection: Inspection) -> list[Table]:
     if inspection.choice is not None:
         columns = ("cosine", "before", "after", "")
         tables.append(_table("share of random pairs below a cosine", columns, percentile_rows(inspection)))
-        title = f"auto would choose: {label_of(inspection.choice.chosen)}"
+        title = f"auto would choose: {inspection.choice.chosen}"
         rows = candidate_rows(inspection, _CANDIDATES)
         tables.append(_table(title, CANDIDATE_COLUMNS, rows, inspection.choice.reason))
     if inspection.effect is not None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from isosent.inspection.effect import Change
-from isosent.inspection.labels import label_of
 from isosent.inspection.result import Inspection
 from isosent.inspection.survey import RowCounts, SpaceFigures
 from isosent.selection.candidates import LEAVE
@@ -185,7 +184,7 @@ def candidate_rows(inspection: Inspection, at_most: int) -> list[Row]:
     kept = ranked[:at_most] + [one for one in ranked[at_most:] if one.candidate.name == LEAVE]
     return [
         Row(
-            label_of(one.candidate),
+            str(one.candidate),
             _figure(one.score),
             _figure(one.separation),
             CHOSEN if one.candidate == chosen else "",

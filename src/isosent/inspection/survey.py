@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.inspection.blocks import VectorBlocks
-from isosent.numeric.isotropy import effective_rank, isoscore, participation_ratio, uniformity
+from isosent.numeric.isotropy import (
+    effective_rank,
+    isoscore,
+    mean_cosine_of_sum,
+    participation_ratio,
+    uniformity,
+)
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import random_cosines, unit_rows
 from isosent.numeric.spectrum import spectrum
@@ -177,13 +183,13 @@ class Survey:
         SpaceFigures
             The figures.
         """
-        n, moments, nan = self.counts.n_used, self.moments, float("nan")
+        moments, nan = self.moments, float("nan")
         some = eigenvalues[0] > 0
         low, middle, high = np.quantile(cosines, [0.05, 0.5, 0.95]) if len(cosines) else (nan, nan, nan)
         return SpaceFigures(
             dim=moments.dim,
             relative_mean_norm=float(np.linalg.norm(moments.mean / self.mean_norm)) if self.mean_norm else nan,
-            mean_cosine=float((self.unit_sum @ self.unit_sum - n) / (n * (n - 1))) if n > 1 else nan,
+            mean_cosine=mean_cosine_of_sum(self.unit_sum, self.counts.n_used),
             cosine_sd=float(cosines.std()) if len(cosines) else nan,
             cosine_p05=float(low),
             cosine_p50=float(middle),
@@ -244,7 +250,7 @@ def survey(
         start += len(block)
         rows = block if used.all() else block[used]
         hashes.append(_row_hashes(rows))
-        moments += Moments.from_rows(rows, eps=vectors.eps)
+        moments += Moments.from_rows(rows, eps=vectors.eps, n_rows_total=n_rows)
         directions, lengths = _directions(rows)
         unit_sum += directions
         norms += lengths

@@ -90,11 +90,27 @@ def mean_cosine(rows: NDArray[np.floating]) -> float:
     >>> mean_cosine(np.array([[1.0, 0.0], [0.0, 1.0]]))
     0.0
     """
-    n = len(rows)
-    if n < 2:
+    return mean_cosine_of_sum(unit_rows(rows.astype(np.float64)).sum(axis=0), len(rows))
+
+
+def mean_cosine_of_sum(unit_sum: NDArray[np.float64], n_rows: int) -> float:
+    """Mean cosine over all pairs of two different rows, from the sum of their directions.
+
+    Parameters
+    ----------
+    unit_sum : ndarray of shape (dim,), float64
+        Sum of the rows at length 1.
+    n_rows : int
+        Rows, none of them zero.
+
+    Returns
+    -------
+    float
+        As `mean_cosine`.
+    """
+    if n_rows < 2:
         return float("nan")
-    total = unit_rows(rows.astype(np.float64)).sum(axis=0)
-    return float((total @ total - n) / (n * (n - 1)))
+    return float((unit_sum @ unit_sum - n_rows) / (n_rows * (n_rows - 1)))
 
 
 def effective_rank(eigenvalues: NDArray[np.float64]) -> float:

@@ -29,7 +29,7 @@ class Candidate:
     Examples
     --------
     >>> str(Candidate("whitening", 0.5, 128)), str(Candidate("none"))
-    ('whitening(strength=0.5, n_components=128)', 'leave the vectors alone')
+    ('whitening (strength 0.5, 128 dimensions)', 'leave the vectors alone')
     """
 
     name: str = LEAVE
@@ -39,13 +39,10 @@ class Candidate:
     def __str__(self) -> str:
         if self.name == LEAVE:
             return "leave the vectors alone"
-        settings = ", ".join(f"{name}={value}" for name, value in self._settings.items())
-        return f"{self.name}({settings})" if settings else self.name
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        given = {"strength": self.strength, "n_components": self.n_components}
-        return {name: value for name, value in given.items() if value is not None}
+        strength = [] if self.strength is None else [f"strength {self.strength:g}"]
+        width = [] if self.n_components is None else [f"{self.n_components} dimensions"]
+        name = self.name.replace("_", " ")
+        return f"{name} ({', '.join(strength + width)})" if strength or width else name
 
     def transform(self) -> LinearTransform | None:
         """Make the transform.
@@ -55,7 +52,10 @@ class Candidate:
         LinearTransform or None
             Unfitted; None for leaving the vectors alone.
         """
-        return None if self.name == LEAVE else make_transform(self.name, settings=self._settings)
+        if self.name == LEAVE:
+            return None
+        given = {"strength": self.strength, "n_components": self.n_components}
+        return make_transform(self.name, settings={name: value for name, value in given.items() if value is not None})
 
 
 def half_whitening(dim: int, rank: int) -> Candidate:

@@ -22,7 +22,7 @@ FEWEST_TEXTS = 100
 def choose_from_texts(
     encode: Callable[[Sequence[str]], NDArray[np.float32]],
     texts: Sequence[str],
-    vectors: NDArray[np.floating],
+    moments: Moments,
     *,
     seed: int = 0,
 ) -> AutoChoice:
@@ -34,8 +34,8 @@ def choose_from_texts(
         From texts to vectors; a text without a vector has a zero row.
     texts : sequence of str
         The texts to fit on; their order does not matter.
-    vectors : ndarray of shape (n_texts, dim), float
-        Their vectors.
+    moments : Moments
+        Of their vectors, zero rows left out.
     seed : int, default 0
         Of the sample and its copies.
 
@@ -63,7 +63,6 @@ def choose_from_texts(
 
     With fewer than 100 usable texts (of four words or more, known to the encoder) `choose_from_moments` decides.
     """
-    moments = Moments.from_rows(vectors[known_rows(vectors)])
     found = spectrum(moments.covariance, noise=moments.rounding_variance)
     parts = _sample_vectors(encode, texts, seed) if found.rank else {}
     n_texts = len(parts["text"]) if parts else 0

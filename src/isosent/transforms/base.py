@@ -33,10 +33,6 @@ class LinearTransform(Protocol):
         """Whether `fit_moments` needs moments with their radial part."""
         ...
 
-    def fit(self, X: NDArray[np.floating]) -> Self:
-        """Fit on vectors of shape (n_rows, dim)."""
-        ...
-
     def fit_moments(self, moments: Moments) -> Self:
         """Fit on the moments of vectors."""
         ...

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from isosent import _check
 from isosent.errors import InputError
 from isosent.transforms.base import LinearTransform
 
@@ -92,5 +91,6 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
 
 
 def _kind(name: str) -> TransformKind:
-    _check.one_of("fit", "transform", name, ("auto alone", *TRANSFORMS))
+    if name not in TRANSFORMS:
+        raise InputError(f"fit: transform must be auto, alone, or among {', '.join(TRANSFORMS)}; got {name!r}.")
     return TRANSFORMS[name]

@@ -106,7 +106,9 @@ def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) ->
     there and the identity elsewhere, and Q a matrix of orthonormal rows: the identity for PCA, :math:`U_k^\top` for
     ZCA, and for Cholesky the one that makes the map lower triangular.
     """
-    seen, moments = moments, moments if settings.center else moments.about_zero()
+    strength = spectral_strength(moments) if isinstance(settings.strength, str) else float(settings.strength)
+    if not settings.center:
+        moments = moments.about_zero()
     shrinkage, covariance = _shrinkage(moments, settings.shrinkage), moments.covariance
     if shrinkage:
         level = np.trace(covariance) / moments.dim
@@ -121,7 +123,6 @@ def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) ->
             f"{name}: the rows must vary; got rank 0, as with n_samples = 1 or rows that are all equal. "
             "Fit on more texts."
         )
-    strength = spectral_strength(seen) if isinstance(settings.strength, str) else float(settings.strength)
     n_axes = _n_axes(name, moments, found, settings.n_components, strength)
     axes, roots = found.vectors[:, :n_axes], (found.values[:n_axes] + settings.eps) ** (strength / 2)
     weight = _turned(settings.method, scale[:, None] * axes / roots, axes)
