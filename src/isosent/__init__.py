@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from isosent.calibration import Calibration
     from isosent.demo.run import demo_texts
     from isosent.encoders.base import Encoder
+    from isosent.encoders.gem_weighting import GEM
+    from isosent.encoders.weighting import SIF, USIF, Average, PowerMean
+    from isosent.encoders.zipfian_weighting import ZipfianWhitening
     from isosent.errors import (
         FileFormatError,
         InputError,
@@ -47,10 +50,12 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AllButTheTop": "isosent.transforms.components",
+    "Average": "isosent.encoders.weighting",
     "Calibration": "isosent.calibration",
     "CommonComponentRemoval": "isosent.transforms.components",
     "Encoder": "isosent.encoders.base",
     "FileFormatError": "isosent.errors",
+    "GEM": "isosent.encoders.gem_weighting",
     "InputError": "isosent.errors",
     "InputFileError": "isosent.errors",
     "InputTypeError": "isosent.errors",
@@ -65,11 +70,15 @@ _HOME = {
     "ModelReferenceError": "isosent.errors",
     "Moments": "isosent.numeric.moments",
     "OutputError": "isosent.errors",
+    "PowerMean": "isosent.encoders.weighting",
     "PrincipalComponents": "isosent.transforms.whitening",
+    "SIF": "isosent.encoders.weighting",
     "SentenceEncoder": "isosent.model",
     "Standardize": "isosent.transforms.components",
     "Truncate": "isosent.transforms.components",
+    "USIF": "isosent.encoders.weighting",
     "Whitening": "isosent.transforms.whitening",
+    "ZipfianWhitening": "isosent.encoders.zipfian_weighting",
     "chain": "isosent.transforms.chain",
     "demo_texts": "isosent.demo.run",
     "evaluate_sts": "isosent.evaluation.sts",
@@ -80,7 +89,11 @@ _HOME = {
 }
 
 __all__ = [
+    "GEM",
+    "SIF",
+    "USIF",
     "AllButTheTop",
+    "Average",
     "Calibration",
     "CommonComponentRemoval",
     "Encoder",
@@ -99,11 +112,13 @@ __all__ = [
     "ModelReferenceError",
     "Moments",
     "OutputError",
+    "PowerMean",
     "PrincipalComponents",
     "SentenceEncoder",
     "Standardize",
     "Truncate",
     "Whitening",
+    "ZipfianWhitening",
     "chain",
     "demo_texts",
     "evaluate_sts",

@@ -140,6 +140,12 @@ def not_negative(where: str, name: str, value: object) -> None:
         raise InputError(f"{where}: {name} must be a finite number >= 0; got {value!r}.")
 
 
+def above_zero(where: str, name: str, value: object) -> None:
+    """Refuse what is not a finite number > 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < float(value) < np.inf:
+        raise InputError(f"{where}: {name} must be a finite number > 0; got {value!r}.")
+
+
 def whole_number(where: str, name: str, value: object, least: int) -> None:
     """Refuse what is not a whole number from `least` on."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

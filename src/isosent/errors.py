@@ -17,6 +17,10 @@ file raises the built-in class beside it too, so `except ValueError` and `except
     ├── RankWarning                      fewer components than asked for, or than the vectors have dimensions
     ├── TruncationWarning                texts longer than the encoder's maximum were cut
     ├── DuplicateWordWarning             a word-vector file lists a word more than once
+    ├── FrequencyWarning                 many tokens have no frequency
+    ├── UnknownWordsWarning              many tokens are unknown to the encoder
+    ├── UndecodableWordWarning           a word-vector file holds words that are not UTF-8
+    ├── CacheWarning                     a cache could not be written; the work is done again next time
     └── EvaluationWarning                a score that is undefined, or a task read in part
 """
 
@@ -71,6 +75,22 @@ class TruncationWarning(IsosentWarning):
 
 class DuplicateWordWarning(IsosentWarning):
     """A word-vector file lists a word more than once."""
+
+
+class FrequencyWarning(IsosentWarning):
+    """Many tokens have no frequency."""
+
+
+class UnknownWordsWarning(IsosentWarning):
+    """Many tokens are unknown to the encoder."""
+
+
+class UndecodableWordWarning(IsosentWarning):
+    """A word-vector file holds words that are not UTF-8."""
+
+
+class CacheWarning(IsosentWarning):
+    """A cache could not be written; the work is done again next time."""
 
 
 class EvaluationWarning(IsosentWarning):

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from isosent.encoders.corpus import Corpus
 from isosent.encoders.given import GIVEN, GivenVectors
 from isosent.encoders.opening import open_encoder
+from isosent.encoders.options import FUNCTION
 from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, escape, parse_reference, unescape
+from isosent.encoders.static import FILE_OPTIONS
+from isosent.encoders.static_opening import Given, SplitFunction
+from isosent.encoders.weighting import Weighting
+from isosent.encoders.weighting_options import options_of
 from isosent.errors import InputError, InputTypeError, ModelFolderError
 from isosent.model import SentenceEncoder
 from isosent.model_folder import read_model
@@ -16,7 +23,11 @@ from isosent.model_record import ModelRecord
 
 
 def load(
-    reference: str | os.PathLike[str] = DEFAULT_REFERENCE, *, options: Mapping[str, str] | None = None
+    reference: str | os.PathLike[str] = DEFAULT_REFERENCE,
+    *,
+    options: Mapping[str, str] | None = None,
+    weighting: Weighting | None = None,
+    tokenizer: SplitFunction | None = None,
 ) -> SentenceEncoder:
     """Open a model.
 
@@ -28,6 +39,11 @@ def load(
         ``hf:DIR?layers=1,-1&pooling=mean``.
     options : mapping of str to str, optional
         Further options; they win over those in `reference`.
+    weighting : Weighting, optional
+        How words make a text, such as ``GEM(window=6)``; the same as the options of that name.
+    tokenizer : callable, optional
+        From a text to its words, for word vectors of a language that is written without spaces. It is not saved: a
+        folder of such a model is opened with the same function again, which its fingerprint checks on samples.
 
     Returns
     -------
@@ -40,6 +56,8 @@ def load(
         If the reference or an option is outside the grammar, which the message lists.
     ModelFolderError
         If a saved folder is damaged, or its encoder is no longer the one it was fitted on.
+    InputTypeError
+        If the weighting is none.
     MissingExtraError
         If ``hf:`` is asked for without the extra ``plm``.
 
@@ -48,10 +66,15 @@ def load(
     >>> load("wordllama")
     <SentenceEncoder wordllama, 256 dimensions>
     """
-    parsed = _parse(reference, options)
+    if weighting is not None and not isinstance(weighting, Weighting):
+        raise InputTypeError(f"load: weighting must be a Weighting, such as GEM(); got {type(weighting).__name__}.")
+    written = dict(options or {}) | ({} if weighting is None else options_of(weighting))
+    parsed = _parse(reference, written)
     if parsed.scheme == "folder":
-        return _load_folder(parsed)
-    return SentenceEncoder(open_encoder(parsed))
+        return _load_folder(parsed, tokenizer)
+    if tokenizer is not None:
+        parsed = replace(parsed, options={**parsed.options, "tokenizer": FUNCTION})
+    return SentenceEncoder(open_encoder(parsed, Given(tokenizer)))
 
 
 def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ModelRecord:
@@ -89,14 +112,15 @@ def _parse(reference: str | os.PathLike[str], options: Mapping[str, str] | None)
     return parse_reference(escape(str(Path(reference).absolute())), options)
 
 
-def _load_folder(parsed: Reference) -> SentenceEncoder:
+def _load_folder(parsed: Reference, tokenizer: SplitFunction | None) -> SentenceEncoder:
     folder = unescape(parsed.location)
     record = read_model(folder)
     located = parsed.options.get("encoder", record.reference)
     if located == GIVEN == record.reference:
         return SentenceEncoder.from_record(GivenVectors(record.encoder_dim, record.options), record)
     try:
-        encoder = open_encoder(_encoder_reference(located, record))
+        corpus = Corpus.from_tensors(record.corpus) if record.corpus else None
+        encoder = open_encoder(_encoder_reference(located, record), Given(tokenizer, corpus))
     except InputError as error:
         raise ModelFolderError(
             f"{folder}: its encoder, {located}, could not be opened: {error}\n"
@@ -120,6 +144,6 @@ def _encoder_reference(located: str, record: ModelRecord) -> Reference:
         return parsed
     if parsed.scheme != parse_reference(record.reference, in_use=True).scheme:
         raise InputError(f"it is another kind of model than {record.reference}.")
-    if parsed.options:
-        raise InputError("it must be written without options; those of the folder hold.")
-    return parse_reference(located, record.options, in_use=True)
+    if set(parsed.options) - set(FILE_OPTIONS):
+        raise InputError("it must be written without options, but for files that were moved; those of the folder hold.")
+    return parse_reference(located, {**record.options, **parsed.options}, in_use=True)

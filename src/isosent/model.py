@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Literal
 
@@ -17,14 +15,15 @@ from isosent.behind import NOTHING, Behind
 from isosent.calibration import Calibration
 from isosent.encoders.base import Encoder, Progress
 from isosent.errors import InputError
+from isosent.fitting import fit_behind, fit_encoder, moments_of_known
 from isosent.model_folder import write_model
 from isosent.model_record import FitRecord, ModelRecord
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix
 from isosent.selection.candidates import AutoChoice
-from isosent.selection.choice import choose_from_moments, choose_from_texts
-from isosent.transforms.base import AUTO, LinearTransform, known_rows, settings_of, transform_name
+from isosent.selection.choice import choose_from_texts
+from isosent.transforms.base import AUTO, LinearTransform
 
 
 class SentenceEncoder:
@@ -60,7 +59,7 @@ class SentenceEncoder:
 
     @classmethod
     def from_record(cls, encoder: Encoder, record: ModelRecord) -> SentenceEncoder:
-        """Put a model together from its opened encoder and what its folder holds."""
+        """Put a model together from its opened encoder and the record of the rest."""
         return cls(encoder, record.behind, record.fits, record.calibration)
 
     @property
@@ -200,7 +199,7 @@ class SentenceEncoder:
         self,
         texts: Sequence[str],
         *,
-        transform: LinearTransform | Literal["auto"],
+        transform: LinearTransform | Literal["auto"] | None,
         queries: Sequence[str] | None = None,
         encoded: NDArray[np.float32] | None = None,
         source: str = "texts in memory",
@@ -212,9 +211,10 @@ class SentenceEncoder:
         ----------
         texts : sequence of str
             Texts like those to be compared later; the documents, where there are queries.
-        transform : LinearTransform or "auto"
+        transform : LinearTransform, "auto" or None
             An unfitted transform such as ``Whitening(n_components=128)``, which is copied, not changed; or "auto",
-            which chooses one, or none, see `choose_from_texts`.
+            which chooses one, or none, see `choose_from_texts`. None, where the encoder itself is to be fitted, leaves
+            it at that.
         queries : sequence of str, optional
             Texts to search with. They get a mean of their own: `encode_query` shifts it onto that of the documents,
             and the map is fitted on the scatter of both, each about its own mean.
@@ -233,28 +233,40 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If no text has a vector, or the transform refuses them.
+            If no text has a vector, the transform refuses them, or there is none for the queries.
+
+        Notes
+        -----
+        An encoder that `needs_corpus`, such as GEM, is fitted on the texts first.
         """
-        self._behind.check_fit(transform)
         listed = _check.some_texts("fit", texts)
         listed_queries = None if queries is None else _check.some_texts("fit", queries)
+        if transform is None and queries is not None:
+            raise InputError("fit: queries must come with a transform; got None. Leave them out.")
+        if self._encoder.needs_corpus:
+            encoder, behind, record = fit_encoder(self._encoder, listed, source=source, progress=progress)
+            fitted = SentenceEncoder(encoder, behind, (record,))
+            if transform is None:
+                return fitted
+            return fitted.fit(listed, transform=transform, queries=queries, source=source, progress=progress)
+        if transform is None:
+            raise InputError("fit: transform must name what to fit, because the encoder needs no fitting; got None.")
+        self._behind.check_fit(transform)
         if encoded is None:
             encoded = self._encoder.encode(listed, progress=progress)
         _check.same_count("fit", "encoded", len(encoded), len(listed))
-        known = _known(encoded)
         radial = not isinstance(transform, str) and transform.uses_radial_moments
+        moments = moments_of_known(encoded, radial=radial)
         query_moments = None
         if listed_queries is not None:
-            known_queries = _known(self._encoder.encode(listed_queries, progress=progress))
-            query_moments = Moments.from_rows(known_queries, radial=radial)
-        moments = Moments.from_rows(known, radial=radial)
+            query_moments = moments_of_known(self._encoder.encode(listed_queries, progress=progress), radial=radial)
         choice = choose_from_texts(self.encode, listed, self._behind.moments(moments)) if transform == AUTO else None
         return self.fit_moments(
             moments,
             transform=transform,
             query_moments=query_moments,
             choice=choice,
-            n_zero_rows=len(encoded) - len(known),
+            n_zero_rows=len(encoded) - round(moments.weight),
             source=source,
         )
 
@@ -293,24 +305,18 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If the transform refuses the moments, or this model ends with scaling to length 1.
+            If the transform refuses the moments, the encoder is not fitted, or this model ends with length 1.
         """
-        self._behind.check_fit(transform)
-        if isinstance(transform, str):
-            choice = choice or choose_from_moments(self._behind.moments(moments))
-            chosen = choice.chosen.transform()
-        else:
-            chosen = copy.deepcopy(transform)
-        record = FitRecord(
-            transform="none" if chosen is None else transform_name(chosen),
-            parameters={} if chosen is None else settings_of(chosen),
-            n_texts=round(moments.weight),
+        self._encoder.require_fitted("fit_moments")
+        behind, record = fit_behind(
+            self._behind,
+            transform,
+            moments,
+            query_moments,
+            choice=choice,
             n_zero_rows=n_zero_rows,
             source=source,
-            fitted_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            choice=None if choice is None else choice.to_json(),
         )
-        behind = self._behind.fitted(chosen, moments, query_moments)
         return SentenceEncoder(self._encoder, behind, (*self._fits, record))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -340,11 +346,5 @@ class SentenceEncoder:
             self._behind,
             self._fits,
             self._calibration,
+            encoder.corpus_tensors(),
         )
-
-
-def _known(encoded: NDArray[np.float32]) -> NDArray[np.float32]:
-    known = encoded[known_rows(encoded)]
-    if not len(known):
-        raise InputError(f"fit: texts must hold words that the encoder knows; got {len(encoded)} texts without any.")
-    return known

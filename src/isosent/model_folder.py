@@ -1,7 +1,7 @@
-"""The model folder: ``model.json`` and, where there is a map, one safetensors file that it names.
+"""The model folder: ``model.json``, and a safetensors file each for a map and for what the encoder knows of a corpus.
 
-``model.json`` is renamed into place last. The file of the map carries its own hash in its name, so a run that is killed
-anywhere leaves either the old model or the new one, whole.
+``model.json`` names the others and is renamed into place last. They carry their own hash in their names, so a run that
+is killed anywhere leaves either the old model or the new one, whole.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from isosent.behind import Behind
@@ -24,15 +26,16 @@ from isosent.calibration import Calibration
 from isosent.encoders.reference import MODEL_FILE
 from isosent.errors import InputError, ModelFolderError, OutputError
 from isosent.files.atomic import check_parent, replacing
-from isosent.model_record import FitRecord, ModelRecord, map_bytes, maps_of_bytes
+from isosent.model_record import FitRecord, ModelRecord, corpus_bytes, corpus_of_bytes, map_bytes, maps_of_bytes
 
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
 
 _HASH = "[0-9a-f]{16}"
+_MAP, _CORPUS = "linear_map", "corpus"
 _OWN_FILE = re.compile(
-    rf"model\.json|linear_map-{_HASH}\.safetensors"
-    rf"|\.model-[0-9a-f]{{8}}\.tmp\.json|\.linear_map-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
+    rf"model\.json|({_MAP}|{_CORPUS})-{_HASH}\.safetensors"
+    rf"|\.model-[0-9a-f]{{8}}\.tmp\.json|\.({_MAP}|{_CORPUS})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
 )
 
 Field = TypeVar("Field")
@@ -90,11 +93,12 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _write_files(folder: Path, record: ModelRecord) -> None:
-    map_file = None
-    if content := map_bytes(record.behind):
-        map_file = _map_name(content)
-        with replacing(folder / map_file) as temporary:
-            temporary.write_bytes(content)
+    contents = {_MAP: map_bytes(record.behind), _CORPUS: corpus_bytes(record.corpus)}
+    names = {kind: _file_name(kind, content) if content else None for kind, content in contents.items()}
+    for kind, name in names.items():
+        if name is not None:
+            with replacing(folder / name) as temporary:
+                temporary.write_bytes(contents[kind])
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -105,7 +109,7 @@ def _write_files(folder: Path, record: ModelRecord) -> None:
             "dim": record.encoder_dim,
             "fingerprint": record.encoder_fingerprint,
         },
-        "linear_map": map_file,
+        **names,
         "normalize": record.behind.normalize,
         "calibration": None if record.calibration is None else record.calibration.to_json(),
         "fits": [asdict(fit) for fit in record.fits],
@@ -144,10 +148,12 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def _is_own_file(path: Path) -> bool:
-    """Whether a file is a part of a model or what a killed run left of one: by name and, for a map, by its hash."""
+    """Whether a file is a part of a model or what a killed run left of one: by name and, where it has one, its hash."""
     if not (path.is_file() and _OWN_FILE.fullmatch(path.name)):
         return False
-    return path.name.startswith(".") or path.name == MODEL_FILE or _map_name(path.read_bytes()) == path.name
+    if path.name.startswith(".") or path.name == MODEL_FILE:
+        return True
+    return _file_name(path.name.partition("-")[0], path.read_bytes()) == path.name
 
 
 def _is_ours(document: Any) -> bool:
@@ -155,11 +161,12 @@ def _is_ours(document: Any) -> bool:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what the model does not name: maps of older models, and what failed or killed runs left."""
+    """Remove what the model does not name: files of older models, and what failed or killed runs left."""
     with suppress(OSError, ValueError):
         named = {MODEL_FILE}
         if (folder / MODEL_FILE).exists():
-            named.add(json.loads((folder / MODEL_FILE).read_text("utf-8")).get("linear_map"))
+            document = json.loads((folder / MODEL_FILE).read_text("utf-8"))
+            named |= {document.get(_MAP), document.get(_CORPUS)}
         for path in list(folder.iterdir()):
             if path.name not in named and _is_own_file(path):
                 path.unlink()
@@ -194,6 +201,7 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
         behind=_read_behind(folder, document),
         fits=tuple(_read_fit(folder, fit) for fit in _field(folder, document, "fits", list)),
         calibration=_read_calibration(folder, document.get("calibration")),
+        corpus=_read_corpus(folder, document),
     )
     linear_map = record.behind.linear_map
     if linear_map is not None and linear_map.dim != record.encoder_dim:
@@ -242,22 +250,44 @@ def _read_fit(folder: Path, fit: Any) -> FitRecord:
 
 def _read_behind(folder: Path, document: Mapping[str, Any]) -> Behind:
     normalize = _field(folder, {"normalize": False, **document}, "normalize", bool)
-    if document.get("linear_map") is None:
+    content = _read_named(folder, document, _MAP)
+    if content is None:
         return Behind(normalize=normalize)
-    name = str(document["linear_map"])
-    path = folder / name
-    if path.parent != folder:
-        raise ModelFolderError(f"{folder / MODEL_FILE}: linear_map must name a file in the folder; got {name!r}.")
     try:
-        return maps_of_bytes(path.read_bytes(), normalize=normalize)
-    except FileNotFoundError:
-        raise ModelFolderError(f"{folder} must hold {name}; it is missing. Copy the whole folder.") from None
-    except (SafetensorError, OSError) as error:
-        raise ModelFolderError(f"{path} must be a safetensors file; it is damaged or truncated: {error}.") from None
+        return maps_of_bytes(content, normalize=normalize)
     except (KeyError, InputError) as error:
         raise ModelFolderError(
-            f"{path} must hold weight (dim, n_components) and bias (n_components,): {error}"
+            f"{folder / str(document[_MAP])} must hold weight (dim, n_components) and bias (n_components,): {error}"
         ) from None
+    except SafetensorError as error:
+        raise _damaged(folder / str(document[_MAP]), error) from None
+
+
+def _read_corpus(folder: Path, document: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
+    content = _read_named(folder, document, _CORPUS)
+    try:
+        return {} if content is None else corpus_of_bytes(content)
+    except SafetensorError as error:
+        raise _damaged(folder / str(document[_CORPUS]), error) from None
+
+
+def _read_named(folder: Path, document: Mapping[str, Any], kind: str) -> bytes | None:
+    """Content of the file that the document names, or None where it names none."""
+    if document.get(kind) is None:
+        return None
+    path = folder / str(document[kind])
+    if path.parent != folder:
+        raise ModelFolderError(f"{folder / MODEL_FILE}: {kind} must name a file in the folder; got {document[kind]!r}.")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise ModelFolderError(f"{folder} must hold {path.name}; it is missing. Copy the whole folder.") from None
+    except OSError as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> ModelFolderError:
+    return ModelFolderError(f"{path} must be a safetensors file; it is damaged or truncated: {error}.")
 
 
 def _read_calibration(folder: Path, document: Any) -> Calibration | None:
@@ -267,5 +297,5 @@ def _read_calibration(folder: Path, document: Any) -> Calibration | None:
         raise ModelFolderError(f"{folder / MODEL_FILE}: calibration is malformed: {error}") from None
 
 
-def _map_name(content: bytes) -> str:
-    return f"linear_map-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+def _file_name(kind: str, content: bytes) -> str:
+    return f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
 from isosent.behind import Behind
@@ -66,6 +67,8 @@ class ModelRecord:
         What that was fitted on, step by step.
     calibration : Calibration, optional
         What a cosine of the space means.
+    corpus : mapping of str to ndarray, optional
+        What the encoder knows of the texts it was fitted on; empty where it was not.
     """
 
     reference: str
@@ -75,6 +78,7 @@ class ModelRecord:
     behind: Behind
     fits: tuple[FitRecord, ...] = ()
     calibration: Calibration | None = None
+    corpus: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -178,3 +182,40 @@ def maps_of_bytes(content: bytes, *, normalize: bool) -> Behind:
     query_bias = tensors.get("query_bias")
     query_map = None if query_bias is None else LinearMap(linear_map.weight, query_bias)
     return Behind(linear_map, query_map, normalize)
+
+
+def corpus_bytes(corpus: Mapping[str, NDArray[np.float64]]) -> bytes:
+    """What an encoder knows of its corpus in the format of safetensors.
+
+    Parameters
+    ----------
+    corpus : mapping of str to ndarray
+        Named arrays.
+
+    Returns
+    -------
+    bytes
+        All of them; nothing where there are none.
+    """
+    return save({name: np.ascontiguousarray(array) for name, array in corpus.items()}) if corpus else b""
+
+
+def corpus_of_bytes(content: bytes) -> dict[str, NDArray[np.float64]]:
+    """The inverse of `corpus_bytes`.
+
+    Parameters
+    ----------
+    content : bytes
+        What `corpus_bytes` returned.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Named arrays.
+
+    Raises
+    ------
+    SafetensorError
+        If the content is damaged.
+    """
+    return {name: array.astype(np.float64) for name, array in load(content).items()}

@@ -468,3 +468,10 @@ def test_a_vector_where_the_model_has_none_does_not_agree():
     for tiny in (np.full((1, 2), 1e-9), np.ones((1, 2))):
         assert compare(np.zeros((1, 2)), tiny).largest_difference == np.inf
         assert compare(tiny, np.zeros((1, 2))).largest_difference == np.inf
+
+
+def test_a_tokenizer_of_words_leaves_punctuation_and_stop_words_out(tmp_path):
+    (tmp_path / "glove.txt").write_text("the 1\n. 2\nman 3\n!! 4\ncat 5\n, 6\n", "utf-8")
+    encoder = isosent.load(f"words:{tmp_path}/glove.txt?punctuation=drop&stop_words=english").encoder
+    text = "The man, a cat!! ox."
+    assert static_tokenizer(encoder).encode(text).ids == encoder.tokenize([text]).ids.tolist() == [2, 4]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from isosent.drawing import Axis, steps
 from isosent.errors import InputError
 from isosent.inspection import inspecting
 from isosent.inspection import survey as survey_module
@@ -16,7 +17,6 @@ from isosent.inspection.blocks import ArrayBlocks
 from isosent.inspection.effect import Change, Effect, drop_words, paired_change, rank_copies
 from isosent.inspection.inspecting import inspect_texts, inspect_vectors
 from isosent.inspection.page import html_page
-from isosent.inspection.plot import Axis, steps
 from isosent.inspection.report import inspection_tables
 from isosent.inspection.survey import RowCounts, survey
 from isosent.numeric.isotropy import mean_cosine

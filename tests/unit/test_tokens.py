@@ -1,32 +1,15 @@
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from isosent import FileFormatError
-from isosent.text.tokens import SubwordTokenizer, TokenIds, WordTokenizer, wordpunct
+from isosent import InputError, InputTypeError
+from isosent.text.token_filter import TokenFilter, read_stop_words
+from isosent.text.tokens import TokenIds
+from isosent.text.vocabulary import Vocabulary
+from isosent.text.word_tokenizer import CallableTokenizer, WordTokenizer
 
 
 def as_lists(tokens):
     return [ids.tolist() for ids in np.split(tokens.ids, tokens.offsets[1:-1])] if len(tokens.lengths) else []
-
-
-@pytest.fixture
-def word_level(tmp_path):
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "b": 2, "[CLS]": 3}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 3)])
-    tokenizer.enable_padding(pad_id=0, length=5)
-    tokenizer.enable_truncation(2)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    return tmp_path / "tokenizer.json"
-
-
-@pytest.fixture
-def unigram(tmp_path):
-    tokenizer = Tokenizer(models.Unigram([("▁a", -1.0), ("▁b", -2.0), ("<unk>", 0.0)], unk_id=2))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    return tmp_path / "tokenizer.json"
 
 
 def test_token_ids_join_lists():
@@ -74,84 +57,125 @@ def test_padded_keeps_an_id_that_equals_the_padding():
     assert (input_ids.tolist(), attention_mask.tolist()) == ([[0, 0], [0, 0]], [[1, 1], [1, 0]])
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", []),
-        ("  \t\n", []),
-        ("Don't stop -- it's 3.5 km!", ["Don", "'", "t", "stop", "--", "it", "'", "s", "3", ".", "5", "km", "!"]),
-        ("naïve café_1", ["naïve", "café_1"]),
-        ("...?!", ["...?!"]),
-        ("你好 мир", ["你好", "мир"]),
-    ],
-)
-def test_wordpunct_splits_runs_of_word_characters_and_of_punctuation(text, words):
-    assert wordpunct(text) == words
+def test_tokens_are_as_many_as_ids_unless_some_were_left_out():
+    assert (TokenIds.from_lists([[1, 2]]).n_tokens, TokenIds.from_lists([[1, 2]]).n_unknown) == (2, 0)
+
+
+def test_take_keeps_the_unknown_words():
+    tokens = WordTokenizer(Vocabulary.from_words(["a"]), unknown="keep")(["a b", "c"]).take(np.array([1]))
+    assert (tokens.ids.tolist(), tokens.unknown) == ([2], ("b", "c"))
 
 
 def test_the_word_tokenizer_lower_cases_before_it_looks_up():
-    tokenizer = WordTokenizer({"the": 0, "man": 1, "straße": 2}, split="wordpunct", lowercase=True)
+    tokenizer = WordTokenizer(Vocabulary.from_words(["the", "man", "straße"]))
     assert as_lists(tokenizer(["The MAN", "STRAßE"])) == [[0, 1], [2]]
 
 
 def test_the_word_tokenizer_can_tell_case_apart():
-    tokenizer = WordTokenizer({"the": 0, "The": 1}, split="wordpunct", lowercase=False)
+    tokenizer = WordTokenizer(Vocabulary.from_words(["the", "The"]), lowercase=False)
     assert as_lists(tokenizer(["The the THE"])) == [[1, 0]]
 
 
-def test_the_word_tokenizer_skips_unknown_words():
-    tokenizer = WordTokenizer({"the": 0, ".": 1}, split="wordpunct", lowercase=True)
-    assert as_lists(tokenizer(["the zebra.", "zebra", ""])) == [[0, 1], [], []]
+def test_the_word_tokenizer_skips_and_counts_unknown_words():
+    tokens = WordTokenizer(Vocabulary.from_words(["the", "."]))(["the zebra.", "zebra", ""])
+    assert (as_lists(tokens), tokens.n_unknown, tokens.n_tokens, tokens.unknown) == ([[0, 1], [], []], 2, 4, ())
+
+
+def test_unknown_words_that_are_kept_get_ids_behind_the_vocabulary_as_they_appear():
+    tokens = WordTokenizer(Vocabulary.from_words(["the", "."]), unknown="keep")(["the zebra.", "ox Zebra", ""])
+    assert (as_lists(tokens), tokens.unknown) == ([[0, 2, 1], [3, 2], []], ("zebra", "ox"))
+    assert (tokens.n_unknown, tokens.n_tokens, tokens.ids.dtype) == (3, 5, np.int32)
 
 
 def test_the_word_tokenizer_can_split_at_white_space_only():
-    tokenizer = WordTokenizer({"it's": 0, "here.": 1}, split="whitespace", lowercase=True)
+    tokenizer = WordTokenizer(Vocabulary.from_words(["it's", "here."]), split="whitespace")
     assert as_lists(tokenizer(["It's  here."])) == [[0, 1]]
 
 
 def test_the_vocabulary_of_the_word_tokenizer_is_in_the_order_of_the_ids():
-    assert list(WordTokenizer({"b": 0, "a": 1}, split="wordpunct", lowercase=True).vocabulary()) == ["b", "a"]
+    assert list(WordTokenizer(Vocabulary.from_words(["b", "a"])).vocabulary()) == ["b", "a"]
 
 
-def test_the_subword_tokenizer_adds_no_special_tokens_no_padding_and_no_limit_of_the_file(word_level):
-    assert as_lists(SubwordTokenizer(word_level)(["a b a b", "b"])) == [[1, 2, 1, 2], [2]]
+WITH_PUNCTUATION = 'He said: "no!" -- it\'s 3.5 @ home... , _ ؟'
 
 
-def test_the_subword_tokenizer_skips_the_unknown_token(word_level):
-    assert as_lists(SubwordTokenizer(word_level)(["a zebra b", "zebra", ""])) == [[1, 2], [], []]
+@pytest.mark.parametrize(
+    ("split", "punctuation", "left"),
+    [
+        ("wordpunct", "keep", 'he said : " no !" -- it \' s 3 . 5 @ home ... , _ ؟'),
+        ("wordpunct", "drop", "he said no it s 3 5 home _"),
+        ("wordpunct", "gem", 'he said no !" -- it s 3 5 home ... , _ ؟'),
+        ("whitespace", "drop", 'he said: "no!" it\'s 3.5 home... _'),
+        ("whitespace", "gem", 'he said: "no!" -- it\'s 3.5 home... , _ ؟'),
+    ],
+)
+def test_punctuation_is_left_out_as_told(split, punctuation, left):
+    tokens = WordTokenizer(Vocabulary.from_words([]), split=split, punctuation=punctuation, unknown="keep")(
+        [WITH_PUNCTUATION]
+    )
+    assert [tokens.unknown[i] for i in tokens.ids] == left.split(" ")
 
 
-def test_the_subword_tokenizer_skips_the_unknown_token_of_a_unigram_model(unigram):
-    assert as_lists(SubwordTokenizer(unigram)(["a zebra b", "zebra", ""])) == [[0, 1], [], []]
+def test_what_is_left_out_counts_neither_as_token_nor_as_unknown():
+    tokenizer = WordTokenizer(Vocabulary.from_words(["man"]), punctuation="drop", stop_words=["the", "man"])
+    tokens = tokenizer(["The man, a zebra."])
+    assert (tokens.ids.tolist(), tokens.n_tokens, tokens.n_unknown) == ([], 2, 2)
 
 
-def test_the_subword_tokenizer_cuts_and_counts(word_level):
-    tokens = SubwordTokenizer(word_level, max_length=2)(["a b a", "a b", "b b b b"])
-    assert (as_lists(tokens), tokens.n_cut) == ([[1, 2], [1, 2], [2, 2]], 2)
+def test_stop_words_are_looked_up_after_lower_casing():
+    words = Vocabulary.from_words(["the", "man"])
+    assert WordTokenizer(words, stop_words=["the"])(["THE man"]).ids.tolist() == [1]
+    assert WordTokenizer(words, stop_words=["The"])(["THE man"]).ids.tolist() == [0, 1]
 
 
-def test_unknown_tokens_count_towards_the_maximum(word_level):
-    tokens = SubwordTokenizer(word_level, max_length=2)(["a zebra b"])
-    assert (as_lists(tokens), tokens.n_cut) == ([[1]], 1)
+@pytest.mark.parametrize("options", [{"split": "words"}, {"punctuation": "no"}, {"unknown": "random"}])
+def test_options_outside_the_list_are_refused(options):
+    with pytest.raises(InputError, match=f"tokenizer: {next(iter(options))} must be one of "):
+        WordTokenizer(Vocabulary.from_words(["a"]), **options)
 
 
-def test_the_subword_tokenizer_takes_no_texts(word_level):
-    assert as_lists(SubwordTokenizer(word_level)([])) == []
+def test_a_function_can_split_texts_without_spaces():
+    tokenizer = CallableTokenizer(list, Vocabulary.from_words(["你", "好", "世"]))
+    tokens = tokenizer(["你好世界", "", "好"])
+    assert (as_lists(tokens), tokens.n_unknown, tokens.n_tokens) == ([[0, 1, 2], [], [1]], 1, 5)
 
 
-def test_the_vocabulary_of_the_subword_tokenizer_is_in_the_order_of_the_ids(word_level):
-    tokenizer = SubwordTokenizer(word_level)
-    assert (tokenizer.largest_id, list(tokenizer.vocabulary())) == (3, ["[UNK]", "a", "b", "[CLS]"])
+def test_words_of_a_function_can_be_kept_when_they_are_unknown():
+    tokens = CallableTokenizer(str.split, Vocabulary.from_words(["세계"]), unknown="keep")(["안녕 세계 안녕", "말"])
+    assert (as_lists(tokens), tokens.unknown) == ([[1, 0, 1], [2]], ("안녕", "말"))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"model": {"type": "none such"}}'])
-def test_a_damaged_tokenizer_file_is_refused(tmp_path, content):
-    (tmp_path / "tokenizer.json").write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"tokenizer\.json must be a tokenizer\.json; got: "):
-        SubwordTokenizer(tmp_path / "tokenizer.json")
+def test_words_of_a_function_are_left_out_as_those_of_a_regular_expression_are():
+    tokenizer = CallableTokenizer(
+        str.split, Vocabulary.from_words("abc"), lowercase=True, punctuation="drop", stop_words=["b"]
+    )
+    tokens = tokenizer(["A , B c ?!"])
+    assert (tokens.ids.tolist(), tokens.n_tokens) == ([0, 2], 2)
 
 
-def test_a_truncated_tokenizer_file_is_refused(word_level):
-    word_level.write_bytes(word_level.read_bytes()[:-30])
-    with pytest.raises(FileFormatError, match=r"must be a tokenizer\.json; got: EOF"):
-        SubwordTokenizer(word_level)
+@pytest.mark.parametrize("function", [lambda text: text, lambda text: [1], lambda text: None, lambda text: [b"a"]])
+def test_a_function_that_returns_no_words_is_refused(function):
+    with pytest.raises(InputTypeError, match="tokenizer: the function must return a sequence of strings; got "):
+        CallableTokenizer(function, Vocabulary.from_words(["a"]))(["a b"])
+
+
+def test_english_stop_words_are_those_of_scikit_learn():
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    assert read_stop_words("english") == ENGLISH_STOP_WORDS
+
+
+def test_no_stop_words_are_the_default():
+    assert read_stop_words("keep") == TokenFilter().stop_words == frozenset()
+
+
+def test_stop_words_come_from_a_file_of_one_word_a_line(tmp_path):
+    (tmp_path / "words.txt").write_bytes("\ufeffder\r\n\n die \n는".encode())
+    assert read_stop_words(str(tmp_path / "words.txt")) == {"der", "die", "는"}
+
+
+@pytest.mark.parametrize(("content", "message"), [(b"a\nb c\n", "line 2 must hold one word"), (b"\xff", "UTF-8")])
+def test_a_damaged_file_of_stop_words_is_refused(tmp_path, content, message):
+    (tmp_path / "words.txt").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_stop_words(str(tmp_path / "words.txt"))

@@ -1,12 +1,14 @@
 import gzip
+import io
 import re
+import zipfile
 
 import numpy as np
 import pytest
 
 from isosent import FileFormatError, InputFileError
-from isosent.errors import DuplicateWordWarning
-from isosent.text import word_vectors
+from isosent.errors import DuplicateWordWarning, InputError, UndecodableWordWarning
+from isosent.text import byte_stream
 from isosent.text.word_vectors import read_word_vectors
 
 WORDS = ("the", "of", "naïve")
@@ -26,19 +28,18 @@ def binary(words=WORDS, vectors=VECTORS, *, n_rows=None, after=b"\n"):
 
 @pytest.fixture
 def read(tmp_path):
-    def read(*contents):
+    def read(*contents, **options):
         paths = []
         for number, content in enumerate(contents):
             paths.append(tmp_path / f"vectors{number}")
             paths[-1].write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_word_vectors(paths)
+        return read_word_vectors(paths, **options)
 
     return read
 
 
 def assert_is(read_back, words=WORDS, vectors=VECTORS):
-    assert list(read_back.index) == list(words)
-    assert list(read_back.index.values()) == list(range(len(words)))
+    assert list(read_back.vocabulary) == list(words)
     assert read_back.vectors.dtype == np.float32
     np.testing.assert_array_equal(read_back.vectors, vectors)
 
@@ -79,15 +80,22 @@ def test_a_binary_vector_may_hold_the_bytes_of_a_space_and_a_line_feed(read):
     assert_is(read(binary(vectors=vectors)), vectors=vectors)
 
 
-def test_blocks_of_lines_change_nothing(read, monkeypatch):
-    monkeypatch.setattr(word_vectors, "_BLOCK_BYTES", 1)
-    assert_is(read(text_rows()))
+@pytest.fixture
+def tiny_blocks(monkeypatch):
+    monkeypatch.setattr(byte_stream, "_HEAD_BYTES", 24)
+    monkeypatch.setattr(byte_stream, "_BLOCK_BYTES", 3)
 
 
-def test_a_later_block_counts_its_lines_from_the_start_of_the_file(read, monkeypatch):
-    monkeypatch.setattr(word_vectors, "_BLOCK_BYTES", 1)
-    with pytest.raises(FileFormatError, match=r"line 3 must hold"):
-        read("a 1 2\nb 3 4\nc 5\n")
+@pytest.mark.parametrize("content", [text_rows(), "3 3\n" + text_rows(), text_rows() + " \n\n", binary()])
+@pytest.mark.usefixtures("tiny_blocks")
+def test_blocks_change_nothing(read, content):
+    assert_is(read(content))
+
+
+@pytest.mark.usefixtures("tiny_blocks")
+def test_a_later_block_counts_its_lines_from_the_start_of_the_file(read):
+    with pytest.raises(FileFormatError, match=r"line 12 must hold"):
+        read("a 1 2\nb 3 4\n" + 9 * "b 3 4\n" + "c 5\n")
 
 
 def test_numbers_are_those_that_numpy_parses(read):
@@ -162,7 +170,7 @@ def test_a_row_that_is_not_numeric_names_its_line(read, value):
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999"])
 def test_a_row_that_is_not_finite_names_its_line(read, value):
-    with pytest.raises(FileFormatError, match=r"line 2 must be finite; got NaN or infinity"):
+    with pytest.raises(FileFormatError, match=r"line 2 must be finite; got NaN or infinity for the word 'b'\."):
         read(f"a 1 2\nb 3 {value}\nc 4 5\n")
 
 
@@ -171,11 +179,10 @@ def test_a_row_that_is_not_finite_names_its_line(read, value):
     [
         ("a 1 2\n\nb 3 4\n", 2),
         ("a 1 2\r\n \t \r\nb 3 4\r\n", 2),
-        ("a 1 2\nb 3 4\n\n", 3),
         ("3 2\na 1 2\n\nb 3 4\n", 3),
         ("2 2\n\na 1 2\nb 3 4\n", 2),
     ],
-    ids=["between rows", "of white space", "at the end", "behind a header", "first behind a header"],
+    ids=["between rows", "of white space", "behind a header", "first behind a header"],
 )
 def test_a_blank_line_names_its_line(read, content, line):
     words = rf"line {line} must hold a word and 2 numbers, as the file begins; got a blank line\."
@@ -183,10 +190,15 @@ def test_a_blank_line_names_its_line(read, content, line):
         read(content)
 
 
-def test_a_binary_row_that_is_not_finite_is_malformed_and_named(read):
+@pytest.mark.parametrize("end", ["\n", "\n\n \r\n", " \t"])
+def test_blank_lines_at_the_end_are_no_rows(read, end):
+    assert_is(read("2 2\na 1 2\nb 3 4" + end), ("a", "b"), [[1, 2], [3, 4]])
+
+
+def test_a_binary_row_that_is_not_finite_is_malformed_and_its_word_named(read):
     vectors = VECTORS.copy()
     vectors[1, 0] = np.nan
-    with pytest.raises(FileFormatError, match=r"vector 2 must be finite; got NaN or infinity\."):
+    with pytest.raises(FileFormatError, match=r"vector 2 must be finite; got NaN or infinity for the word 'of'\."):
         read(binary(vectors=vectors))
 
 
@@ -246,24 +258,42 @@ def test_a_damaged_gzip_file_is_refused(read, place):
         read(bytes(zipped))
 
 
-def test_an_undecodable_word_names_its_line(read):
-    with pytest.raises(FileFormatError, match=r"line 2 must start with a word in UTF-8; got b'caf\\xe9'"):
-        read(b"a 1 2\ncaf\xe9 3 4\n")
+@pytest.mark.parametrize(
+    "content",
+    [
+        text_rows().encode().replace("naïve".encode(), b"na\xefve"),
+        ("3 3\n" + text_rows()).encode().replace("naïve".encode(), b"na\xc3"),
+        binary().replace("naïve".encode(), b"na\xefve"),
+    ],
+    ids=["text", "with header", "binary"],
+)
+def test_words_that_are_not_utf8_are_left_out_and_counted(read, content):
+    with pytest.warns(UndecodableWordWarning, match=r"holds words that are not UTF-8: rows left out: 1\."):
+        assert_is(read(content), WORDS[:2], VECTORS[:2])
 
 
-def test_an_undecodable_word_of_a_binary_file_names_its_vector(read):
-    content = binary().replace("naïve".encode(), b"na\xefve")
-    with pytest.raises(FileFormatError, match=r"vector 3 must start with a word in UTF-8"):
-        read(content)
+def test_halves_of_a_character_in_two_words_are_not_one(read):
+    with pytest.warns(UndecodableWordWarning, match=r"left out: 2"):
+        assert_is(read(b"a 1 2\n\xc3 3 4\n\xa9 5 6\n"), ("a",), [[1, 2]])
 
 
-@pytest.mark.parametrize("content", ["0 3\n", gzip.compress(b"")], ids=["header of none", "gzip of nothing"])
+def test_a_file_of_undecodable_words_alone_is_refused(read):
+    with (
+        pytest.warns(UndecodableWordWarning, match=r"left out: 1"),
+        pytest.raises(InputError, match=r"must hold a word in UTF-8; got none\."),
+    ):
+        read(b"\xe9 1 2\n")
+
+
+@pytest.mark.parametrize(
+    "content", ["0 3\n", gzip.compress(b""), "\n"], ids=["header of none", "gzip of nothing", "blank line"]
+)
 def test_a_file_without_any_vector_is_refused(read, content):
     with pytest.raises(FileFormatError, match=r"must hold at least one word vector; got none"):
         read(content)
 
 
-@pytest.mark.parametrize("content", ["\n", "word\n", "a text, not vectors\n", "word,1,2\n"])
+@pytest.mark.parametrize("content", ["\n \na 1\n", "word\n", "a text, not vectors\n", "word,1,2\n"])
 def test_a_file_that_holds_no_vectors_at_all_names_its_first_line(read, content):
     with pytest.raises(FileFormatError, match=r"line 1 must hold"):
         read(content)
@@ -282,3 +312,168 @@ def test_a_missing_file_is_refused(tmp_path):
 def test_a_directory_is_refused(tmp_path):
     with pytest.raises(InputFileError, match=r"must be a file; got a directory"):
         read_word_vectors([tmp_path])
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "0.1",
+        "-0.000012345678",
+        "123456789012345678901234567890e-25",
+        "0.30000001192092896",
+        "1.00000005960464477539",
+        "16777217",
+        "3.4028235e38",
+        "1.4e-45",
+        "7e-46",
+        "-0",
+        "00012.5000",
+        ".5e+1",
+        "5.E-1",
+        "1e-320",
+        "99999999999999999999",
+    ],
+)
+def test_each_number_is_rounded_as_python_rounds_it(read, number):
+    expected = np.float32(float(number))
+    assert (
+        read(f"a {number} 1\nb 1 {number}\n").vectors.tobytes()
+        == np.array([[expected, 1], [1, expected]], dtype=np.float32).tobytes()
+    )
+
+
+def test_random_numbers_of_any_length_are_rounded_as_python_rounds_them(read):
+    random = np.random.default_rng(0)
+    numbers = [
+        f"{value:.{digits}{kind}}"
+        for value, digits, kind in zip(
+            random.normal(size=6000) * 10.0 ** random.integers(-30, 30, size=6000),
+            random.integers(1, 20, size=6000),
+            random.choice(list("eg"), size=6000),
+            strict=True,
+        )
+    ]
+    rows = "".join(f"w{i} {' '.join(numbers[i : i + 6])}\n" for i in range(0, 6000, 6))
+    expected = np.array(list(map(float, numbers)), dtype=np.float32)
+    np.testing.assert_array_equal(read(rows).vectors.ravel(), expected)
+
+
+def zipped(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("content", [text_rows(), "3 3\n" + text_rows(), binary()])
+def test_the_only_member_of_a_zip_archive_is_read(read, content):
+    assert_is(read(zipped(vectors=content)))
+
+
+def test_a_member_of_a_zip_archive_is_named_behind_an_exclamation_mark(tmp_path):
+    (tmp_path / "v!.zip").write_bytes(zipped(small="a 1\n", large=text_rows()))
+    assert_is(read_word_vectors([f"{tmp_path}/v!.zip!large"]))
+
+
+def test_a_zip_archive_of_several_members_lists_them(read):
+    with pytest.raises(InputFileError, match=r"must hold one file; it holds: a, b\. Name one: .*vectors0!a$"):
+        read(zipped(a="a 1\n", b="b 2\n"))
+
+
+def test_a_member_that_is_not_there_is_refused(tmp_path):
+    (tmp_path / "v.zip").write_bytes(zipped(small="a 1\n"))
+    with pytest.raises(InputFileError, match=r"has no member large; it has: small\."):
+        read_word_vectors([tmp_path / "v.zip!large"])
+
+
+def test_a_member_of_what_is_no_zip_archive_is_refused(tmp_path):
+    (tmp_path / "v.txt").write_text(text_rows())
+    with pytest.raises(FileFormatError, match=r"must be a zip archive; it starts otherwise"):
+        read_word_vectors([tmp_path / "v.txt!large"])
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6])
+def test_a_damaged_zip_archive_is_refused(read, place):
+    content = bytearray(zipped(vectors=long_text()))
+    start = int(len(content) * place)
+    content[start : start + 4] = bytes(255 - byte for byte in content[start : start + 4])
+    with pytest.raises(FileFormatError, match=r"is not a whole zip archive"):
+        read(bytes(content))
+
+
+def test_a_truncated_zip_archive_is_refused(read):
+    with pytest.raises(FileFormatError, match=r"is not a whole zip archive"):
+        read(zipped(vectors=long_text())[:5000])
+
+
+def test_progress_is_told_all_bytes_of_the_file(read):
+    told, content = [], long_text()
+    read(content, progress=told.append)
+    assert sum(told) == len(content)
+
+
+def test_a_binary_header_beyond_the_file_is_refused_before_it_is_read(read):
+    content = binary().replace(b"3 3\n", b"3 999999999999\n")
+    with pytest.raises(
+        FileFormatError, match=r"must hold 3 vectors of 999999999999 floats, as its header says; it ends"
+    ):
+        read(content)
+
+
+@pytest.mark.parametrize("content", [text_rows(), "3 3\n" + text_rows(), binary()])
+def test_a_vocabulary_keeps_its_words_in_the_order_of_the_file(read, content):
+    assert_is(read(content, vocabulary=["naïve", "cat", "the", "the"]), ("the", "naïve"), VECTORS[[0, 2]])
+
+
+def test_numbers_of_words_outside_the_vocabulary_are_not_read(read):
+    assert_is(read("a 1 2\nb x y\nc nan 4\n", vocabulary=["a"]), ("a",), [[1, 2]])
+
+
+def test_a_vocabulary_finds_words_with_spaces(read):
+    assert_is(read("a 1 2\n. . 3 4\n", vocabulary=[". ."]), (". .",), [[3, 4]])
+
+
+def test_rows_of_another_width_are_refused_outside_the_vocabulary_too(read):
+    with pytest.raises(FileFormatError, match=r"line 2 must hold a word and 2 numbers"):
+        read("a 1 2\nb 3\n", vocabulary=["a"])
+
+
+@pytest.mark.parametrize("content", ["the\nnaïve\n", "the 30\nnaïve 2\n", "\ufeffthe\t3e-2\r\n\r\nnaïve\r\n"])
+def test_a_vocabulary_may_be_a_file_with_counts_or_without(read, tmp_path, content):
+    (tmp_path / "words.txt").write_bytes(content.encode())
+    assert_is(read(text_rows(), vocabulary=tmp_path / "words.txt"), ("the", "naïve"), VECTORS[[0, 2]])
+
+
+def test_a_vocabulary_that_is_not_utf8_names_its_line(read, tmp_path):
+    (tmp_path / "words.txt").write_bytes(b"a\ncaf\xe9\n")
+    with pytest.raises(FileFormatError, match=r"words\.txt: line 2 must be UTF-8"):
+        read(text_rows(), vocabulary=tmp_path / "words.txt")
+
+
+@pytest.mark.parametrize("vocabulary", [["cat"], []])
+def test_a_vocabulary_that_leaves_no_word_is_refused(read, vocabulary):
+    with pytest.raises(InputError, match=r"must hold a word of the vocabulary; got none\."):
+        read(text_rows(), vocabulary=vocabulary)
+
+
+def test_one_of_several_files_may_hold_no_word_of_the_vocabulary(read):
+    both = read("a 1 2\nb 3 4\n", "c 5\n", vocabulary=["c", "b"])
+    assert_is(both, ("b", "c"), [[3, 4, 0], [0, 0, 5]])
+
+
+def test_rows_are_taken_out_by_id(read):
+    words = read(text_rows())
+    np.testing.assert_array_equal(words.rows(words.vocabulary.ids_of(["naïve", "the"])), VECTORS[[2, 0]])
+
+
+def test_the_same_content_has_the_same_hash_in_any_format(read):
+    assert len({read(content).content_hash for content in (text_rows(), "3 3\n" + text_rows(), binary())}) == 1
+
+
+def test_other_content_has_another_hash(read):
+    hashes = {
+        read(content).content_hash
+        for content in ("a 1 2\nb 3 4\n", "a 1 2\nb 3 5\n", "a 1 2\nc 3 4\n", "ab 1 2\nb 3 4\n")
+    }
+    assert len(hashes) == 4

@@ -103,6 +103,9 @@ def fit(
 ) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
+    Encoders that learn from a corpus (--weighting sif, usif, p_mean or gem) are fitted on the texts first, and get no
+    transform behind them unless one is named.
+
     Vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet) and moments (see "isosent moments") may come from anywhere;
     the model then takes vectors with "isosent transform". With -m, they come from the encoder of that model.
 
@@ -117,18 +120,27 @@ def fit(
         raise InputError(f"--space and --checkpoint go with vectors; {', '.join(inputs)} holds texts. Leave them out.")
     listed = [text for path in inputs for text in read_texts(path, column=column)]
     listed_queries = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
-    before = model.open()
-    chosen = transform.make(before.dim)
+    before, source = model.open(), ", ".join(inputs)
+    learns = before.encoder.needs_corpus
+    if listed_queries is not None and learns and not transform.is_named:
+        raise InputError(
+            "--queries goes with --transform, where the encoder itself is fitted. Name one, or leave it out."
+        )
     with progress_bar("encoding") as bar:
+        if learns:
+            before = before.fit(listed, transform=None, source=source, progress=bar(len(listed)))
         encoded = before.encoder.encode(listed, progress=bar(len(listed)))
-    after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=", ".join(inputs))
+    after = before
+    if transform.is_named or not learns:
+        chosen = transform.make(before.dim)
+        after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
     after.save(output)
     if after.fits[-1].choice:
         out.print(choice_table(after.fits[-1].choice))
     out.print(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
     record = after.fits[-1]
     out.print(f"{output}: texts fitted on: {record.n_texts}; left out for want of a vector: {record.n_zero_rows}")
-    if len(after.fits) > 1:
+    if len(after.fits) > 1 and not learns:
         out.print(f"{model.reference} was fitted before; the new map stands behind the old one.")
 
 

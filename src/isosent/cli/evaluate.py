@@ -50,12 +50,12 @@ def sts(
     pairs (Sentence-BERT, SimCSE, MTEB), "mean" the mean over subsets (WhiteningBERT), "wmean" the same weighted by
     pairs (BERT-whitening). Published scores of the same model stand beside the measured ones.
     """
-    if transform is None and fit is not None:
-        raise InputError("--fit must come with a transform to fit. Add --transform whitening.")
     to_standard_output = json_output == Path("-")
     if json_output is not None and not to_standard_output:
         check_destination(json_output)
     opened = model.open()
+    if transform is None and fit is not None and not opened.encoder.needs_corpus:
+        raise InputError("--fit must come with a transform to fit. Add --transform whitening.")
     chosen = None if transform is None else transform.make(opened.dim)
     with progress_bar("encoding") as bar:
         result = evaluate_sts(

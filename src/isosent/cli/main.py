@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli import commands, evaluate, export, inspect, study, vectors
+from isosent.cli import commands, evaluate, export, inspect, study, vectors, words
 from isosent.cli.terminal import err
 from isosent.encoders.reference import GRAMMAR
 from isosent.errors import IsosentError, IsosentWarning
@@ -46,6 +46,7 @@ app.command()(inspect.calibrate)
 app.command()(export.export)
 app.command()(vectors.moments)
 app.command()(vectors.transform)
+app.add_typer(words.app, name="words")
 
 
 def _print_version(wanted: bool) -> None:

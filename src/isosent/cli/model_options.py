@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from isosent.cli.flags import flag, with_flags
-from isosent.encoders.reference import DEFAULT_REFERENCE, OPTIONS
+from isosent.encoders.options import OPTIONS
+from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.loading import load, read_record
 from isosent.model import SentenceEncoder
 from isosent.model_record import ModelRecord
-
-_PANEL = "Model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ def _flag(name: str) -> inspect.Parameter:
     is_switch = option.values == "true|false"
     names = f"--{dashed}/--no-{dashed}" if is_switch else f"--{dashed}"
     metavar = None if is_switch else option.values.upper() if option.values.isalpha() else option.values
-    info = typer.Option(names, help=option.summary, metavar=metavar, show_default=False, rich_help_panel=_PANEL)
+    info = typer.Option(names, help=option.summary, metavar=metavar, show_default=False, rich_help_panel=option.panel)
     return flag(name, Annotated[(bool if is_switch else str) | None, info], None)
 
 

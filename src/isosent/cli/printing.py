@@ -1,5 +1,6 @@
 """Results as people read them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from isosent.cli.terminal import out
 from isosent.demo.run import DEMO_STRENGTH, DemoReport
 from isosent.encoders.given import GIVEN
 from isosent.evaluation.auto_study import ROWS, AutoCell, AutoVerdict
+from isosent.evaluation.gem_study import GemCell
 from isosent.numeric.isotropy import SpaceReport
 
 _SPACE_ROWS: tuple[tuple[str, Callable[[SpaceReport], str]], ...] = (
@@ -111,6 +113,39 @@ def print_study(cells: Sequence[AutoCell], verdict: AutoVerdict) -> None:
         f"best in hindsight minus auto, mean over {len(cells)} cells: {100 * verdict.mean_regret:.2f}\n"
         f"most lost against leaving the vectors alone: {100 * max(0.0, verdict.worst_loss):.2f}"
     )
+
+
+def print_gem_study(cells: Sequence[GemCell]) -> None:
+    """Print a study of GEM: a table a model, Pearson and Spearman x100 of each task side by side.
+
+    Parameters
+    ----------
+    cells : sequence of GemCell
+        Its cells.
+    """
+    by_place = {(cell.model, cell.study, cell.condition, cell.task): cell for cell in cells}
+    for model in dict.fromkeys(cell.model for cell in cells):
+        rows = dict.fromkeys((cell.study, cell.condition) for cell in cells if cell.model == model)
+        tasks = dict.fromkeys(cell.task for cell in cells if cell.model == model)
+        table = Table(title=model, title_justify="left", caption="r: Pearson, rho: Spearman", caption_justify="left")
+        for name in ("study", "condition"):
+            table.add_column(name)
+        for task in tasks:
+            for name in (f"{task} r", "rho", "zero rows"):
+                table.add_column(name, justify="right")
+        last = ""
+        for study, condition in rows:
+            if study != last:
+                table.add_section()
+            found = [by_place[model, study, condition, task] for task in tasks]
+            figures = [[_x100(cell.pearson), _x100(cell.spearman), str(cell.n_zero_rows)] for cell in found]
+            table.add_row("" if study == last else study, condition, *(text for three in figures for text in three))
+            last = study
+        out.print(table)
+
+
+def _x100(score: float) -> str:
+    return "undefined" if math.isnan(score) else f"{100 * score:.2f}"
 
 
 def print_demo(report: DemoReport) -> None:

@@ -25,10 +25,13 @@ class TransformChoice:
         "auto", or names of `TRANSFORMS` with commas between them.
     settings : dict of str to object
         What the flags say.
+    is_named : bool
+        Whether the command line says anything of it.
     """
 
     names: str
     settings: dict[str, Any]
+    is_named: bool
 
     def make(self, dim: int) -> LinearTransform | Literal["auto"]:
         """Make the transform.
@@ -72,13 +75,23 @@ def with_transform_flags(default: str | None) -> Callable[[Callable[..., None]],
         A decorator for a command with a parameter ``transform`` of type TransformChoice; None where there is no default
         and none is named.
     """
-    flags = [_flag("transform", "NAMES", f"{_NAMES} [default: {default or 'none'}]", default), *_SETTINGS]
-    return with_flags("transform", flags, _build)
+
+    def build(values: Mapping[str, Any]) -> TransformChoice | None:
+        given = {setting: _number(values[name]) for setting, name in _FLAG_OF.items() if values[name] is not None}
+        names = values["transform"] or default
+        if names is not None:
+            return TransformChoice(names, given, is_named=values["transform"] is not None or bool(given))
+        if given:
+            raise InputError(f"{_flags(given)} must come with a transform to set. Add --transform whitening.")
+        return None
+
+    flags = [_flag("transform", "NAMES", f"{_NAMES} [default: {default or 'none'}]"), *_SETTINGS]
+    return with_flags("transform", flags, build)
 
 
-def _flag(name: str, metavar: str, summary: str, default: str | None = None) -> Any:
+def _flag(name: str, metavar: str, summary: str) -> Any:
     option = typer.Option(f"--{name}", metavar=metavar, help=summary, show_default=False, rich_help_panel=_PANEL)
-    return flag(name, Annotated[str | None, option], default)
+    return flag(name, Annotated[str | None, option], None)
 
 
 _SETTINGS = [
@@ -94,15 +107,6 @@ _SETTINGS = [
     _flag("eps", "E", "Whitening: added to the variances (Soft-ZCA). [default: 0]"),
 ]
 _FLAG_OF = {"n_components": "dims", "strength": "strength", "method": "method", "shrinkage": "shrinkage", "eps": "eps"}
-
-
-def _build(values: Mapping[str, Any]) -> TransformChoice | None:
-    given = {setting: _number(values[name]) for setting, name in _FLAG_OF.items() if values[name] is not None}
-    if values["transform"] is not None:
-        return TransformChoice(values["transform"], given)
-    if given:
-        raise InputError(f"{_flags(given)} must come with a transform to set. Add --transform whitening.")
-    return None
 
 
 def _flags(settings: Mapping[str, Any]) -> str:

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import TruncationWarning
+from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning
 from isosent.text.tokens import TokenIds
+from isosent.transforms.base import LinearTransform
 
-_WINDOW = 8192
+WINDOW = 8192
+_MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
 _PROBES = ("The quick brown fox, it's 3.5 km away!", "ÉCOLE Straße naïve", "你好 мир 안녕 🙂", "  \tnew\nline  ")
 
 Progress = Callable[[int], None]
@@ -40,7 +42,7 @@ class Encoder(ABC):
     Special tokens such as [CLS] do not count.
     """
 
-    batch_tokens: int = 1 << 20
+    batch_tokens: int | None = None
     n_special_tokens: int = 0
     equal_lengths: bool = False
 
@@ -55,7 +57,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
-        """Return the vectors, shape (n_texts, dim), of texts that all have tokens."""
+        """Return the vectors, shape (n_texts, dim); with `batch_tokens`, of texts that all have tokens."""
 
     @abstractmethod
     def parameters(self) -> Iterator[NDArray[np.generic]]:
@@ -65,10 +67,49 @@ class Encoder(ABC):
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
 
+    @property
+    def needs_corpus(self) -> bool:
+        """Whether it has to be fitted on texts before it can encode."""
+        return False
+
+    @property
+    def corpus_size(self) -> int:
+        """Texts with a known word that it was fitted on; 0 where it needs none."""
+        return 0
+
+    def on_corpus(self, texts: Sequence[str], *, progress: Progress | None = None) -> Encoder:
+        """Return this encoder fitted on texts, where it needs them; itself otherwise."""
+        return self
+
+    def require_fitted(self, where: str) -> None:
+        """Refuse to go on where it still has to be fitted on texts; `where` begins the message."""
+        if self.needs_corpus:
+            raise InputError(
+                f"{where}: {self.reference} with {', '.join(f'{k}={v}' for k, v in self.settings().items())} must be "
+                "fitted on texts first; it is not. Call model.fit(texts, transform=None), on the command line "
+                "isosent fit TEXTS -m REFERENCE -o FOLDER."
+            )
+
+    def own_transform(self) -> LinearTransform | None:
+        """Return the linear step that belongs to the encoder, to be fitted behind it on the same texts."""
+        return None
+
+    def settings(self) -> dict[str, str]:
+        """Return what sets apart what was fitted on a corpus, for the record of that."""
+        return {}
+
+    def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
+        """Return what it knows of the texts it was fitted on, as named arrays."""
+        return {}
+
+    def fingerprint_facts(self) -> dict[str, str]:
+        """Return the options that the vectors depend on; paths of files are not among them."""
+        return self.options
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of all that the vectors depend on: options, parameters, vocabulary, and how sample texts are split."""
-        digest = hashlib.sha256(json.dumps(self.options, sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps(self.fingerprint_facts(), sort_keys=True).encode())
         for array in self.parameters():
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
@@ -95,33 +136,38 @@ class Encoder(ABC):
         ------
         InputTypeError
             If `texts` is a bare string or holds something that is not a string.
+        InputError
+            If it has to be fitted on a corpus first, see `needs_corpus`.
 
         Warns
         -----
         TruncationWarning
             Once a call, with the number of texts that were cut at the encoder's maximum.
+        UnknownWordsWarning
+            Once a call, if more than 30 % of at least 100 tokens are unknown.
 
         Notes
         -----
-        Texts are tokenized in windows of 8,192, and batched longest first so that texts of like length share a batch of
-        at most `batch_tokens` tokens, padding counted; encoders that see the padding (`equal_lengths`) get none. How
-        texts are batched moves a vector by float32 rounding only.
+        Texts are tokenized in windows of 8,192. With `batch_tokens`, they are batched longest first so that texts of
+        like length share a batch of at most that many tokens, padding counted; encoders that see the padding
+        (`equal_lengths`) get none. How texts are batched moves a vector by float32 rounding only.
         """
         texts = _check.text_list("encode", texts)
+        self.require_fitted("encode")
         vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
-        n_cut = 0
-        for start in range(0, len(texts), _WINDOW):
-            tokens = self.tokenize(texts[start : start + _WINDOW])
+        n_cut = n_tokens = n_unknown = 0
+        for start in range(0, len(texts), WINDOW):
+            tokens = self.tokenize(texts[start : start + WINDOW])
             n_cut += tokens.n_cut
-            lengths = tokens.lengths
-            known = np.flatnonzero(lengths > self.n_special_tokens)
-            longest_first = known[np.argsort(-lengths[known], kind="stable")]
-            for rows in _batches(longest_first, lengths, self.batch_tokens, equal_lengths=self.equal_lengths):
-                vectors[start + rows] = self.embed(tokens.take(rows))
-                if progress:
-                    progress(len(rows))
-            if progress:
-                progress(len(lengths) - len(known))
+            n_tokens += tokens.n_tokens
+            n_unknown += tokens.n_unknown
+            self._embed_window(tokens, vectors[start : start + WINDOW], progress)
+        if n_tokens >= _ENOUGH_TOKENS and n_unknown > _MANY_UNKNOWN * n_tokens:
+            warnings.warn(
+                f"{n_unknown} of {n_tokens} tokens ({n_unknown / n_tokens:.0%}) are unknown to {self.reference}.",
+                UnknownWordsWarning,
+                stacklevel=2,
+            )
         if n_cut:
             maximum = self.options["max_length"]
             warnings.warn(
@@ -130,6 +176,23 @@ class Encoder(ABC):
                 stacklevel=2,
             )
         return vectors
+
+    def _embed_window(self, tokens: TokenIds, vectors: NDArray[np.float32], progress: Progress | None) -> None:
+        """Fill the vectors of the texts of one window; they are zero before."""
+        lengths = tokens.lengths
+        if self.batch_tokens is None:
+            vectors[:] = self.embed(tokens)
+            if progress:
+                progress(len(lengths))
+            return
+        known = np.flatnonzero(lengths > self.n_special_tokens)
+        longest_first = known[np.argsort(-lengths[known], kind="stable")]
+        for rows in _batches(longest_first, lengths, self.batch_tokens, equal_lengths=self.equal_lengths):
+            vectors[rows] = self.embed(tokens.take(rows))
+            if progress:
+                progress(len(rows))
+        if progress:
+            progress(len(lengths) - len(known))
 
 
 def _batches(

@@ -1,41 +1,20 @@
 """The one grammar of model references, for ``isosent.load`` and the ``-m`` of every command."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from isosent.encoders.options import MODEL, OPTIONS, WORD_PANELS, options_under
 from isosent.errors import ModelReferenceError
-from isosent.numeric.pooling import POOLINGS
-from isosent.text.tokens import SPLITTERS
+
+WEIGHTING_OPTIONS = (
+    *("weighting", "zipfian", "frequencies", "a", "n_components", "powers", "z_norm"),
+    *("window", "n_candidates", "n_removed", "power", "removal", "scores", "significance", "ranking", "uniqueness"),
+)
 
 DEFAULT_REFERENCE = "wordllama"
 MODEL_FILE = "model.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """Something a reference can be followed by.
-
-    Parameters
-    ----------
-    name : str
-        As written behind the ``?``; the flag of the command line has dashes in place of underscores.
-    values : str
-        What may stand there, in short.
-    rule : str
-        What must stand there, the end of a sentence.
-    summary : str
-        What it does, for people.
-    parse : callable
-        From what was written to the one spelling that is stored; raises ValueError on anything else.
-    """
-
-    name: str
-    values: str
-    rule: str
-    summary: str
-    parse: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,95 +39,27 @@ class Scheme:
     options: tuple[str, ...]
 
 
-def _yes_or_no(value: str) -> str:
-    if value.lower() not in ("true", "false"):
-        raise ValueError(value)
-    return value.lower()
-
-
-def _whole_number_or_none(value: str) -> str:
-    if value.lower() == "none":
-        return "none"
-    if int(value) < 1:
-        raise ValueError(value)
-    return str(int(value))
-
-
-def _layer_list(value: str) -> str:
-    layers = [int(layer) for layer in value.split(",")]
-    if len(set(layers)) < len(layers):
-        raise ValueError(value)
-    return ",".join(map(str, layers))
-
-
-def _pooling_list(value: str) -> str:
-    if any(name not in POOLINGS for name in value.split(",")):
-        raise ValueError(value)
-    return value
-
-
-def _splitter(value: str) -> str:
-    if value not in SPLITTERS:
-        raise ValueError(value)
-    return value
-
-
-_YES_OR_NO = ("true|false", "be true or false")
-
-OPTIONS = {
-    option.name: option
-    for option in (
-        Option("lowercase", *_YES_OR_NO, "words: lower-case texts before look-up (default true)", _yes_or_no),
-        Option(
-            "tokenizer",
-            "NAME",
-            f"be {' or '.join(SPLITTERS)}",
-            f"words: {'|'.join(SPLITTERS)} splits texts (default wordpunct)",
-            _splitter,
-        ),
-        Option(
-            "layers",
-            "1,-1",
-            "be whole numbers, none of them twice, with commas between them, as in 1,-1",
-            "hf: layers to average, 0 the embedding layer, -1 the last (default -1)",
-            _layer_list,
-        ),
-        Option(
-            "pooling",
-            "mean,...",
-            f"be among {', '.join(POOLINGS)}, or several of these with commas between them",
-            f"hf: {'|'.join(POOLINGS)}; several are concatenated",
-            _pooling_list,
-        ),
-        Option("dense", *_YES_OR_NO, "hf: apply the folder's Dense and LayerNorm modules (default true)", _yes_or_no),
-        Option("normalize", *_YES_OR_NO, "hf, static: scale to length 1 (default: as the folder says)", _yes_or_no),
-        Option(
-            "max_length",
-            "N|none",
-            "be a whole number above 0, or none",
-            "hf, static: cut texts at N tokens (default: as the folder says)",
-            _whole_number_or_none,
-        ),
-        Option("encoder", "REFERENCE", "name an encoder", "FOLDER: where its encoder lies now, if it was moved", str),
-    )
-}
-
 SCHEMES = {
     scheme.name: scheme
     for scheme in (
-        Scheme("wordllama", "wordllama", "32,000 x 256 static token vectors that come with isosent (the default)", ()),
+        Scheme(
+            "wordllama",
+            "wordllama",
+            "32,000 x 256 static token vectors that come with isosent (the default)",
+            WEIGHTING_OPTIONS,
+        ),
         Scheme(
             "words",
             "words:FILE[,FILE...]",
-            "word vectors, GloVe or word2vec, text or binary",
-            ("lowercase", "tokenizer"),
+            "word vectors: GloVe, word2vec, fastText, text or binary",
+            ("lowercase", "tokenizer", "punctuation", "stop_words", "unknown", "vocabulary", *WEIGHTING_OPTIONS),
         ),
-        Scheme("static", "static:DIR", "a Model2Vec folder", ("normalize", "max_length")),
+        Scheme("static", "static:DIR", "a Model2Vec folder", ("normalize", "max_length", *WEIGHTING_OPTIONS)),
         Scheme(
             "hf",
             "hf:ID-OR-DIR",
             "a transformers encoder or sentence-transformers model, from the hub (ID[@REVISION]) or a folder",
-            ("layers", "pooling", "dense", "normalize", "max_length"),
+            ("layers", "pooling", "dense", "normalize", "max_length", "static", *WEIGHTING_OPTIONS),
         ),
         Scheme("folder", "FOLDER", "a model saved by isosent", ("encoder",)),
     )
@@ -159,8 +70,9 @@ GRAMMAR = "\n".join(
         "A model reference is one of:",
         *(f"  {scheme.syntax:<22} {scheme.summary}" for scheme in SCHEMES.values()),
         "Options may follow, as in hf:DIR?layers=1,-1&pooling=mean:",
-        *(f"  {f'{option.name}={option.values}':<22} {option.summary}" for option in OPTIONS.values()),
-        "In a path, %2C, %3F and %25 stand for a comma, a question mark and a percent sign.",
+        *(f"  {f'{option.name}={option.values}':<22} {option.summary}" for option in options_under(MODEL)),
+        *(f"  {panel}: {', '.join(option.name for option in options_under(panel))}" for panel in WORD_PANELS),
+        "In a path, %2C, %3F, %26 and %25 stand for a comma, a question mark, an ampersand and a percent sign.",
     ]
 )
 
@@ -245,14 +157,14 @@ def escape(path: str) -> str:
     Returns
     -------
     str
-        The same with ``%``, ``?`` and ``,`` escaped.
+        The same with ``%``, ``?``, ``,`` and ``&`` escaped.
 
     Examples
     --------
     >>> escape("what, why?.txt"), unescape("what%2C why%3F.txt")
     ('what%2C why%3F.txt', 'what, why?.txt')
     """
-    return path.replace("%", "%25").replace("?", "%3F").replace(",", "%2C")
+    return path.replace("%", "%25").replace("?", "%3F").replace(",", "%2C").replace("&", "%26")
 
 
 def unescape(location: str) -> str:
@@ -268,7 +180,7 @@ def unescape(location: str) -> str:
     str
         The path.
     """
-    return location.replace("%2C", ",").replace("%3F", "?").replace("%25", "%")
+    return location.replace("%2C", ",").replace("%3F", "?").replace("%26", "&").replace("%25", "%")
 
 
 def _scheme_of(text: str, body: str) -> tuple[str, str]:

@@ -1,33 +1,37 @@
-"""Encoders without context: a text is the mean of its tokens' vectors."""
+"""Encoders without context: what a weighting makes of the vectors of a text's words."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from scipy.sparse import csr_array
 
 from isosent import _check
-from isosent.encoders.base import Encoder
-from isosent.encoders.reference import escape, unescape
-from isosent.errors import FileFormatError, InputFileError
+from isosent.encoders.base import WINDOW, Encoder, Progress
+from isosent.encoders.corpus import Corpus
+from isosent.encoders.row_table import RowTable
+from isosent.encoders.weighting import Average, Weighting, Words
+from isosent.encoders.weighting_options import options_of
+from isosent.errors import InputError
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.text.tokens import SubwordTokenizer, TokenIds, Tokenizing, WordTokenizer
-from isosent.text.word_vectors import read_word_vectors
+from isosent.text.frequencies import Frequencies, count_tokens, frequencies_of_counts, warn_if_many_without
+from isosent.text.stored_numbers import Numbers, Scales, decoded
+from isosent.text.tokens import TokenIds, Tokenizing
+from isosent.text.word_vectors import Subwords, WordVectors
+from isosent.transforms.base import LinearTransform
+from isosent.transforms.choice import make_transform
 
-_MODEL2VEC_MAX_LENGTH = 512
-Document = TypeVar("Document", dict[str, Any], list[Any])
+FILE_OPTIONS = ("frequencies", "stop_words", "tokenizer", "vocabulary")
+_BLOCK = 1 << 16
 
 
 class StaticEncoder(Encoder):
-    """Mean of token vectors.
+    """Word vectors, and a weighting that makes one vector of those of a text.
 
     Parameters
     ----------
@@ -36,16 +40,22 @@ class StaticEncoder(Encoder):
     options : mapping of str to str
         Every option with the value in force.
     tokenizer : Tokenizing
-        Turns texts into rows of `token_vectors`.
-    token_vectors : ndarray of shape (vocab_size, dim), float32
+        Turns texts into rows of the vectors.
+    vectors : ndarray of shape (vocab_size, dim), float32, or WordVectors
         One vector a token.
+    weighting : Weighting, default Average()
+        How they are combined.
+    frequencies : Frequencies, optional
+        Of the tokens, where the weighting asks for them; where left out, those of the corpus that it is fitted on.
+    corpus : Corpus, optional
+        What is known from a fit before.
     normalize : bool, default False
-        Whether the mean is scaled to length 1.
+        Whether the result is scaled to length 1.
 
     Raises
     ------
     InputError
-        If a vector holds NaN or infinity (the message names the row).
+        If a vector holds NaN or infinity (the message names the row), or the weighting does not fit the dimensions.
     """
 
     def __init__(
@@ -53,202 +63,262 @@ class StaticEncoder(Encoder):
         reference: str,
         options: Mapping[str, str],
         tokenizer: Tokenizing,
-        token_vectors: NDArray[np.float32],
+        vectors: NDArray[np.float32] | WordVectors,
         *,
+        weighting: Weighting = Average(),  # noqa: B008 - frozen
+        frequencies: Frequencies | None = None,
+        corpus: Corpus | None = None,
         normalize: bool = False,
     ) -> None:
-        _check.finite_rows(reference, "token vectors", token_vectors)
-        super().__init__(reference, options, token_vectors.shape[1])
+        self._numbers: Numbers = vectors.vectors if isinstance(vectors, WordVectors) else vectors
+        self._scales: Scales | None = vectors.scales if isinstance(vectors, WordVectors) else None
+        self._subwords: Subwords | None = vectors.subwords if isinstance(vectors, WordVectors) else None
+        if not isinstance(vectors, WordVectors):
+            _check.finite_rows(reference, "token vectors", vectors)
+        weighting.check(self._numbers.shape[1])
+        self.vectors = vectors
         self.tokenizer = tokenizer
-        self.token_vectors = token_vectors
+        self.weighting = weighting
+        self.frequencies = frequencies
         self.normalize = normalize
+        if corpus is None and not weighting.learns and (frequencies is not None or not weighting.uses_frequencies):
+            corpus = self._corpus(frequencies)
+        self.corpus = corpus
+        known = Corpus() if corpus is None else corpus
+        self._table = RowTable(self._numbers, self._scales, self._subwords, known.word_map, known.principal)
+        word_dim = self._numbers.shape[1] if known.word_map is None else known.word_map.n_components
+        super().__init__(reference, options, weighting.dim(word_dim))
+
+    @property
+    def needs_corpus(self) -> bool:
+        """Whether it has to be fitted on texts before it can encode."""
+        return self.corpus is None
+
+    @property
+    def corpus_size(self) -> int:
+        """Texts with a known word that it was fitted on."""
+        return 0 if self.corpus is None else self.corpus.n_texts
+
+    def on_corpus(self, texts: Sequence[str], *, progress: Progress | None = None) -> StaticEncoder:
+        """Fit the weighting on texts, if it needs them.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            The corpus.
+        progress : callable, optional
+            Called with the number of texts finished since the last call.
+
+        Returns
+        -------
+        StaticEncoder
+            A fitted one; itself where nothing is to be fitted.
+
+        Raises
+        ------
+        InputError
+            If no text holds a word that it knows.
+
+        Warns
+        -----
+        FrequencyWarning
+            If a large share of the tokens has no frequency.
+        """
+        if not self.needs_corpus:
+            return self
+        windows = [self.tokenize(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
+        n_texts = sum(int(np.count_nonzero(window.lengths)) for window in windows)
+        if not n_texts:
+            raise InputError(f"fit: texts must hold words that the encoder knows; got {len(texts)} texts without any.")
+        frequencies = self.frequencies
+        if self.weighting.uses_frequencies:
+            counts = np.zeros(len(self._numbers), dtype=np.int64)
+            for window in windows:
+                counts += count_tokens(window, len(counts))
+            if frequencies is None:
+                frequencies = frequencies_of_counts(counts)
+            else:
+                share = counts[frequencies.probabilities == 0].sum() / max(counts.sum(), 1)
+                warn_if_many_without(float(share), self.options.get("frequencies", "frequencies"))
+        known = self._with(self._corpus(frequencies, n_texts, sum(len(window.ids) for window in windows) / n_texts))
+        if not self.weighting.has_principal:
+            return known
+        total = Moments.empty(known._table.dim)
+        for window in windows:
+            total = total + known._coarse_moments(window)
+            if progress:
+                progress(len(window.lengths))
+        return known.on_moments(total)
+
+    def corpus_moments(self, texts: Sequence[str]) -> Moments:
+        """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; parts may be added.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            A part of a corpus.
+
+        Returns
+        -------
+        Moments
+            For `on_moments`. Texts without a known word are left out.
+
+        Raises
+        ------
+        InputError
+            If the weighting takes no principal vectors, or whitens words by the frequencies of a corpus still to come.
+        """
+        self._require_principal("corpus_moments")
+        if self.weighting.whitens_words and self.frequencies is None:
+            raise InputError("corpus_moments: frequencies must be given before words are whitened; got none.")
+        known = self._with(self.corpus or self._corpus(self.frequencies))
+        moments = Moments.empty(known._table.dim)
+        for start in range(0, len(texts), WINDOW):
+            moments = moments + known._coarse_moments(known.tokenize(texts[start : start + WINDOW]))
+        return moments
+
+    def on_moments(self, moments: Moments) -> StaticEncoder:
+        """Fit GEM on what `corpus_moments` returned.
+
+        Parameters
+        ----------
+        moments : Moments
+            Of the coarse vectors of a corpus, or the sum of those of its parts.
+
+        Returns
+        -------
+        StaticEncoder
+            A fitted one.
+
+        Raises
+        ------
+        InputError
+            If the weighting takes no principal vectors, or the moments have another width, or are those of no text.
+        """
+        self._require_principal("on_moments")
+        corpus = self.corpus or self._corpus(self.frequencies)
+        _check.same_dim("on_moments", "moments", moments.dim, self._with(corpus)._table.dim)
+        if not moments.weight:
+            raise InputError("on_moments: moments must be those of at least one text; got none.")
+        n_texts = corpus.n_texts or round(moments.weight)
+        return self._with(replace(corpus, n_texts=n_texts, principal=self.weighting.principal(moments)))
+
+    def own_transform(self) -> LinearTransform | None:
+        """Return the linear step of the weighting."""
+        return self.weighting.transform()
+
+    def settings(self) -> dict[str, str]:
+        """Return weighting, its settings, and where frequencies come from."""
+        source = {"frequencies": self.options["frequencies"]} if "frequencies" in self.options else {}
+        return options_of(self.weighting) | source
+
+    def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
+        """Return what it knows of its corpus."""
+        return self.corpus.tensors() if self.corpus is not None and self.corpus_size else {}
 
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
         """Return the token ids of texts."""
         return self.tokenizer(texts)
 
     def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
-        """Return the mean vectors, each summed in the order of its text, so that batches change nothing."""
-        shape = (len(tokens.lengths), len(self.token_vectors))
-        ones = np.ones(len(tokens.ids), dtype=np.float32)
-        sums = csr_array((ones, tokens.ids, tokens.offsets), shape=shape) @ self.token_vectors
-        means: NDArray[Any] = sums / tokens.lengths[:, None].astype(np.float32)
-        return unit_rows(means).astype(np.float32, copy=False) if self.normalize else means
+        """Return the vectors of texts, which depend on nothing but their own words; zero for a text without any."""
+        corpus = self.corpus or Corpus()
+        with self._table.lock:
+            vectors = self.weighting.combine(self._words(tokens), corpus)
+        return unit_rows(vectors).astype(np.float32, copy=False) if self.normalize else vectors
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
-        """Yield the token vectors."""
-        yield self.token_vectors
+        """Yield the vectors, or their hash, and what it knows of its corpus."""
+        if isinstance(self.vectors, WordVectors):
+            yield np.frombuffer(self.vectors.content_hash.encode(), dtype=np.uint8)
+        else:
+            yield self.vectors
+        tensors = {} if self.corpus is None else self.corpus.tensors()
+        yield from (tensors[name] for name in sorted(tensors))
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
         return self.tokenizer.vocabulary()
 
+    def fingerprint_facts(self) -> dict[str, str]:
+        """Return the options, with the names of files in place of their paths, and the stop words themselves."""
+        facts = {
+            name: value.rpartition("/")[2] if name in FILE_OPTIONS else value for name, value in self.options.items()
+        }
+        token_filter = getattr(self.tokenizer, "token_filter", None)
+        stop_words = " ".join(sorted(token_filter.stop_words)) if token_filter else ""
+        return facts | {"stop_words": stop_words} if stop_words else facts
 
-def open_wordllama() -> StaticEncoder:
-    """Open the vectors and the tokenizer that the package ``wordllama`` carries, without importing it.
+    @cached_property
+    def token_vectors(self) -> NDArray[np.float32]:
+        """One vector a token, of which a text's vector is the mean, for exports; shape (vocab_size, dim).
 
-    Returns
-    -------
-    StaticEncoder
-        32,000 sub-word tokens, 256 dimensions.
-
-    Raises
-    ------
-    InputFileError
-        If the installed package lacks the files.
-    """
-    spec = importlib.util.find_spec("wordllama")
-    if spec is None or not spec.submodule_search_locations:
-        raise InputFileError("wordllama: the package must be installed; it is not. Run: pip install wordllama")
-    folder = Path(spec.submodule_search_locations[0])
-    tensors = _read_tensors(folder / "weights" / "l2_supercat_256.safetensors")
-    tokenizer = SubwordTokenizer(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
-    return StaticEncoder("wordllama", {}, tokenizer, tensors["embedding.weight"].astype(np.float32))
-
-
-def open_words(location: str, options: Mapping[str, str]) -> StaticEncoder:
-    """Open word vectors.
-
-    Parameters
-    ----------
-    location : str
-        One file or several with commas between them, see `read_word_vectors`.
-    options : mapping of str to str
-        ``lowercase`` and ``tokenizer``.
-
-    Returns
-    -------
-    StaticEncoder
-        Mean of the vectors of the known words.
-    """
-    options = {"lowercase": "true", "tokenizer": "wordpunct"} | dict(options)
-    paths = [Path(unescape(part)).expanduser().resolve() for part in location.split(",")]
-    words = read_word_vectors(paths)
-    tokenizer = WordTokenizer(words.index, split=options["tokenizer"], lowercase=options["lowercase"] == "true")
-    return StaticEncoder(f"words:{','.join(escape(str(path)) for path in paths)}", options, tokenizer, words.vectors)
-
-
-def open_static_folder(location: str, options: Mapping[str, str]) -> StaticEncoder:
-    """Open a Model2Vec folder, or a sentence-transformers one that holds a StaticEmbedding.
-
-    Parameters
-    ----------
-    location : str
-        Folder with ``tokenizer.json`` and ``model.safetensors``, which holds vectors in int8, float16 or float32 and
-        may hold a weight a token and a mapping from tokens to shared vectors.
-    options : mapping of str to str
-        ``normalize`` and ``max_length``; left out, those of the folder's ``config.json``.
-
-    Returns
-    -------
-    StaticEncoder
-        Mean of the weighted token vectors.
-
-    Raises
-    ------
-    InputFileError
-        If the folder or one of the files is missing.
-    FileFormatError
-        If a file is damaged, or the vectors do not fit the tokenizer.
-    """
-    folder = _check.input_folder(Path(unescape(location)).expanduser().resolve())
-    layout = _read_layout(folder)
-    options = {"normalize": str(layout.normalize).lower(), "max_length": str(layout.max_length).lower()} | dict(options)
-    tokenizer = SubwordTokenizer(
-        _check.input_file(layout.inner / "tokenizer.json"),
-        max_length=None if options["max_length"] == "none" else int(options["max_length"]),
-        cut_characters=layout.is_model2vec,
-        skip_unknown=layout.is_model2vec,
-    )
-    tensors = _read_tensors(_check.input_file(layout.inner / "model.safetensors"))
-    token_vectors = _token_vectors(layout.inner, tensors)
-    if len(token_vectors) <= tokenizer.largest_id:
-        raise FileFormatError(
-            f"{folder}: every token must have a vector; got {len(token_vectors)} vectors and the token "
-            f"{tokenizer.largest_id}."
-        )
-    normalize = options["normalize"] == "true"
-    return StaticEncoder(f"static:{escape(str(folder))}", options, tokenizer, token_vectors, normalize=normalize)
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Where a static model's files lie, and what its settings say."""
-
-    inner: Path
-    normalize: bool
-    max_length: int | None
-    is_model2vec: bool
-
-
-def _read_layout(folder: Path) -> _Layout:
-    """Model2Vec's config; without one, the modules of a sentence-transformers folder."""
-    config = _read_json(folder / "config.json", dict)
-    if config is not None:
-        normalize, max_length = config.get("normalize", False), config.get("max_length", _MODEL2VEC_MAX_LENGTH)
-        if not isinstance(normalize, bool):
-            raise FileFormatError(f"{folder}/config.json: normalize must be true or false; got {normalize!r}.")
-        if max_length is not None and (type(max_length) is not int or max_length < 1):
-            raise FileFormatError(
-                f"{folder}/config.json: max_length must be a whole number above 0; got {max_length!r}."
+        Raises
+        ------
+        InputError
+            If it is not fitted, the weighting is no mean of token vectors, or unknown words have a vector too.
+        """
+        self.require_fitted("export")
+        if not self.weighting.is_linear or getattr(self.tokenizer, "unknown", "skip") != "skip":
+            got = f"unknown={self.options['unknown']}" if self.weighting.is_linear else self.weighting.name
+            raise InputError(
+                f"export: a text must be the mean of its known words, plain or weighted; got {got}. "
+                "Use isosent itself for it, or export the map behind it to faiss or numpy."
             )
-        return _Layout(folder, normalize, max_length, is_model2vec=True)
-    modules = _read_json(folder / "modules.json", list)
-    if modules is None:
-        return _Layout(folder, False, _MODEL2VEC_MAX_LENGTH, is_model2vec=True)
-    kinds = [str(module.get("type", "")).rpartition(".")[2] if isinstance(module, dict) else "" for module in modules]
-    if kinds not in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"]):
-        raise FileFormatError(
-            f"{folder}/modules.json must list a StaticEmbedding, and at most a Normalize behind it; "
-            f"got {', '.join(kinds)}."
+        corpus = self.corpus or Corpus()
+        rows = decoded(self._numbers, self._scales, slice(None))
+        if corpus.word_map is not None:
+            rows = corpus.word_map.apply(rows).astype(np.float32, copy=False)
+        return rows if self._weights is None else rows * self._weights[:-1, None]
+
+    @cached_property
+    def _weights(self) -> NDArray[np.float32] | None:
+        """Weight of each word, and of any unknown one behind them."""
+        weights = self.weighting.word_weights(self.corpus or Corpus())
+        return None if weights is None else weights.astype(np.float32)
+
+    def _words(self, tokens: TokenIds) -> Words:
+        rows, products, ids = self._table.look_up(tokens)
+        weights = self._weights
+        of_tokens = None if weights is None else weights[np.minimum(tokens.ids, len(weights) - 1)]
+        return Words(rows, products, ids, tokens.offsets, of_tokens)
+
+    def _coarse_moments(self, tokens: TokenIds) -> Moments:
+        with self._table.lock:
+            vectors = self.weighting.coarse(self._words(tokens))
+        return Moments.from_rows(vectors[tokens.lengths > 0])
+
+    def _require_principal(self, where: str) -> None:
+        if not self.weighting.has_principal:
+            raise InputError(f"{where}: weighting must be gem, with principal vectors; got {self.weighting.name}.")
+
+    def _with(self, corpus: Corpus) -> StaticEncoder:
+        return StaticEncoder(
+            self.reference,
+            self.options,
+            self.tokenizer,
+            self.vectors,
+            weighting=self.weighting,
+            frequencies=self.frequencies,
+            corpus=corpus,
+            normalize=self.normalize,
         )
-    return _Layout(folder / str(modules[0].get("path", "")), len(kinds) == 2, None, is_model2vec=False)
 
+    def _corpus(self, frequencies: Frequencies | None, n_texts: int = 0, mean_length: float = 0.0) -> Corpus:
+        """What frequencies and counts tell, ahead of principal vectors."""
+        if not self.weighting.uses_frequencies or frequencies is None:
+            return Corpus(n_texts, mean_length)
+        probabilities = frequencies.probabilities
+        word_map = self._zipfian_map(probabilities) if self.weighting.whitens_words else None
+        return Corpus(n_texts, mean_length, probabilities, word_map)
 
-def _read_json(path: Path, kind: type[Document]) -> Document | None:
-    if not path.exists():
-        return None
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
-    if not isinstance(document, kind):
-        raise FileFormatError(f"{path} must hold a JSON {kind.__name__}; got {type(document).__name__}.")
-    return document
-
-
-def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDArray[np.float32]:
-    """One float32 vector a token: mapping and weights of Model2Vec folded in."""
-    vectors = tensors.get("embeddings", tensors.get("embedding.weight"))
-    if vectors is None or vectors.ndim != 2:
-        raise FileFormatError(
-            f"{folder}/model.safetensors must hold a matrix 'embeddings'; it holds "
-            f"{', '.join(list(tensors)[:3])}{' and others' if len(tensors) > 3 else ''}. "
-            "A transformer is written hf:DIR."
-        )
-    table = vectors.astype(np.float32)
-    if "mapping" in tensors:
-        mapping = tensors["mapping"].astype(np.int64)
-        if mapping.min(initial=0) < 0 or mapping.max(initial=0) >= len(table):
-            raise FileFormatError(
-                f"{folder}/model.safetensors: mapping must point to {len(table)} vectors; it points beyond."
-            )
-        table = table[mapping]
-    if "weights" in tensors:
-        weights = tensors["weights"].astype(np.float32)
-        if weights.shape != (len(table),):
-            raise FileFormatError(
-                f"{folder}/model.safetensors: weights must have shape ({len(table)},); got {weights.shape}."
-            )
-        table = table * weights[:, None]
-    return table
-
-
-def _read_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
-    try:
-        with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
-    except FileNotFoundError:
-        raise InputFileError(f"{path} must exist; got no such file.") from None
-    except (SafetensorError, TypeError) as error:
-        raise FileFormatError(f"{path} must be a safetensors file of int8, float16 or float32; got: {error}.") from None
+    def _zipfian_map(self, probabilities: NDArray[np.float64]) -> LinearMap:
+        """Whitening of the word vectors, each counted by its probability."""
+        frequent = np.flatnonzero(probabilities)
+        if not len(frequent):
+            raise InputError("zipfian: frequencies must be those of at least one known word; got none.")
+        moments = Moments.empty(self._numbers.shape[1])
+        for start in range(0, len(frequent), _BLOCK):
+            ids = frequent[start : start + _BLOCK]
+            moments = moments + Moments.from_rows(decoded(self._numbers, self._scales, ids), probabilities[ids])
+        return make_transform("whitening").fit_moments(moments).linear_map_

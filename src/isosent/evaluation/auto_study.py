@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from isosent.encoders.base import Progress
-from isosent.evaluation.sts import TARGET, encode_once, score_task
+from isosent.evaluation.sts import TARGET, Lookup, encode_tasks, score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -96,11 +96,11 @@ def study_auto(
     the labels, and so bounds what any choice among these can reach.
     """
     found = read_sts(folder, tasks=tasks)
-    encoded = encode_once(model, found, with_targets=True, progress=progress)
-    return [_study_task(model, name, task, encoded) for task in found]
+    encoded = encode_tasks(model, found, with_targets=True, progress=progress)
+    return [_study_task(fitted, name, task, lookup) for task, (fitted, lookup) in zip(found, encoded, strict=True)]
 
 
-def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Callable[..., Any]) -> AutoCell:
+def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Lookup) -> AutoCell:
     targets = task.target_texts
     vectors = encoded(targets)
     moments = Moments.from_rows(vectors[known_rows(vectors)])

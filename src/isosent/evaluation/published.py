@@ -21,13 +21,13 @@ class PublishedRow:
     reference : str
         Regular expression that the model's reference matches in lower case.
     options : mapping of str to str
-        Options that the model must have been opened with.
+        Regular expressions that options of the model must match as a whole; one that it lacks is empty.
     sickr : {"full", "test"}
         Pairs that the score of SICK-R is over.
     transform : str or None
         Transform that is required; None for none.
     fit : str or None
-        What it was fitted on: "target", or None for anything else.
+        What the transform was fitted on.
     n_components : int or None
         Width that is required behind a transform; None for the full one.
     """
@@ -45,6 +45,9 @@ class PublishedRow:
 
 _BERT_BASE = r"^hf:(.*/)?bert-base-uncased(@.*)?$"
 _FIRST_LAST = {"layers": "1,12", "pooling": "mean"}
+_GLOVE = r"^words:[^,]*glove\.840b[^,]*$"
+_WORDS = {"lowercase": "true", "tokenizer": "wordpunct", "stop_words": "keep"}
+_COUNTS_OF_WIKIPEDIA = {"frequencies": r".*enwiki[^/]*"}
 
 PUBLISHED: Sequence[PublishedRow] = (
     PublishedRow(
@@ -59,8 +62,26 @@ PUBLISHED: Sequence[PublishedRow] = (
         "GloVe 840B mean, Yokoi et al. 2024",
         "all",
         (56.46, 50.41, 51.13, 58.60, 49.03, 46.17, 57.01),
-        r"^words:[^,]*glove\.840b[^,]*$",
-        options={"lowercase": "true", "tokenizer": "wordpunct"},
+        _GLOVE,
+        options=_WORDS | {"weighting": "mean", "zipfian": "(false)?"},
+        sickr="full",
+    ),
+    PublishedRow(
+        "GloVe 840B SIF with removal, Yokoi et al. 2024",
+        "all",
+        (60.23, 68.78, 62.39, 67.26, 61.85, 58.70, 56.91),
+        _GLOVE,
+        options=_WORDS
+        | _COUNTS_OF_WIKIPEDIA
+        | {"weighting": "sif", "a": "0.001", "n_components": "1", "zipfian": "(false)?"},
+        sickr="full",
+    ),
+    PublishedRow(
+        "GloVe 840B Zipfian whitening, Yokoi et al. 2024",
+        "all",
+        (57.76, 72.22, 67.04, 76.80, 71.72, 66.92, 61.80),
+        _GLOVE,
+        options=_WORDS | _COUNTS_OF_WIKIPEDIA | {"weighting": "mean", "zipfian": "true"},
         sickr="full",
     ),
     PublishedRow(
@@ -110,7 +131,7 @@ def published_rows(model: Mapping[str, Any], protocol: Mapping[str, Any]) -> lis
 
     Examples
     --------
-    >>> options = {"lowercase": "true", "tokenizer": "wordpunct"}
+    >>> options = {"lowercase": "true", "tokenizer": "wordpunct", "stop_words": "keep", "weighting": "mean"}
     >>> model = {"reference": "words:glove.840B.300d.txt", "options": options, "fits": []}
     >>> protocol = {"transform": None, "fit": None, "parameters": {}, "missing_subsets": {}}
     >>> [row.label for row in published_rows(model, protocol)]
@@ -123,8 +144,8 @@ def published_rows(model: Mapping[str, Any], protocol: Mapping[str, Any]) -> lis
         row
         for row in PUBLISHED
         if re.search(row.reference, reference)
-        and row.options.items() <= model["options"].items()
+        and all(re.fullmatch(pattern, model["options"].get(name, "")) for name, pattern in row.options.items())
         and row.transform == protocol["transform"]
-        and row.fit == protocol["fit"]
+        and (row.transform is None or row.fit == protocol["fit"])
         and row.n_components == protocol["parameters"].get("n_components")
     ]

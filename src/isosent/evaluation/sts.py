@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -134,8 +134,8 @@ def evaluate_sts(
     transform : LinearTransform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
-        What the transform is fitted on: all sentences of the task under evaluation, without its scores, or the texts of
-        a file.
+        What the transform, and an encoder that needs a corpus, is fitted on: all sentences of the task under
+        evaluation, without its scores, or the texts of a file.
     sickr : {"full", "test"}, default "full"
         All 9,927 pairs of SICK-R, or the 4,927 of the test part.
     progress : callable, optional
@@ -165,20 +165,20 @@ def evaluate_sts(
         raise InputTypeError(f"evaluate_sts: model must be what isosent.load returns; got {type(model).__name__}.")
     found = read_sts(folder, tasks=tasks, sickr=sickr)
     on_target = fit == TARGET
-    fitted = model
-    if transform is not None and not on_target:
-        fitted = model.fit(read_texts(fit), transform=transform, source=Path(fit).name)
-    encoded = encode_once(model, found, with_targets=transform is not None and on_target, progress=progress)
+    learns = transform is not None or model.encoder.needs_corpus
+    if learns and not on_target:
+        model = model.fit(read_texts(fit), transform=transform, source=Path(fit).name)
+    encoded = encode_tasks(model, found, with_targets=learns and on_target, progress=progress)
     results = {}
-    for task in found:
+    for task, (fitted, vectors) in zip(found, encoded, strict=True):
         if transform is not None and on_target:
             targets = task.target_texts
-            fitted = model.fit(targets, transform=transform, encoded=encoded(targets), source=TARGET)
-        choice = None if transform is None else fitted.fits[-1].choice
-        results[task.name] = replace(score_task(task, fitted, encoded), choice=choice)
+            fitted = fitted.fit(targets, transform=transform, encoded=vectors(targets), source=TARGET)
+        choice = fitted.fits[-1].choice if learns else None
+        results[task.name] = replace(score_task(task, fitted, vectors), choice=choice)
     return STSResult(
         model=model.record.facts(),
-        protocol=_describe_protocol(transform, fit, sickr, found),
+        protocol=_describe_protocol(transform, fit if learns else None, sickr, found),
         tasks=results,
         average={
             metric: {how: float(np.mean([getattr(r, metric)[how] for r in results.values()])) for how in AGGREGATIONS}
@@ -187,14 +187,17 @@ def evaluate_sts(
     )
 
 
-def encode_once(
+Lookup = Callable[[Sequence[str]], NDArray[np.float32]]
+
+
+def encode_tasks(
     model: SentenceEncoder,
     tasks: Sequence[STSTask],
     *,
     with_targets: bool,
     progress: Callable[[int], Progress] | None,
-) -> Callable[[Sequence[str]], NDArray[np.float32]]:
-    """Encode every distinct sentence of some tasks once.
+) -> Iterator[tuple[SentenceEncoder, Lookup]]:
+    """Encode every distinct sentence of some tasks once; of each task alone, where the encoder is fitted on it.
 
     Parameters
     ----------
@@ -207,11 +210,29 @@ def encode_once(
     progress : callable or None
         As for `evaluate_sts`.
 
-    Returns
-    -------
-    callable
-        From sentences among these to the encoder's vectors.
+    Yields
+    ------
+    model : SentenceEncoder
+        For each task, the model; if it needs a corpus, fitted on the sentences of the task.
+    lookup : callable
+        From sentences of the task to the encoder's vectors.
     """
+    if model.encoder.needs_corpus:
+        for task in tasks:
+            fitted = model.fit(task.target_texts, transform=None, source=TARGET)
+            yield fitted, _encode_once(fitted, [task], with_targets, progress)
+        return
+    lookup = _encode_once(model, tasks, with_targets, progress)
+    for _ in tasks:
+        yield model, lookup
+
+
+def _encode_once(
+    model: SentenceEncoder,
+    tasks: Sequence[STSTask],
+    with_targets: bool,
+    progress: Callable[[int], Progress] | None,
+) -> Lookup:
     rows: dict[str, int] = {}
     for task in tasks:
         pairs = (texts for subset in task.subsets for texts in (subset.first, subset.second))
@@ -222,9 +243,7 @@ def encode_once(
     return lambda texts: encoded[[rows[text] for text in texts]]
 
 
-def score_task(
-    task: STSTask, model: SentenceEncoder, encoded: Callable[[Sequence[str]], NDArray[np.float32]]
-) -> STSTaskResult:
+def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTaskResult:
     """Score a model on one task.
 
     Parameters
@@ -234,7 +253,7 @@ def score_task(
     model : SentenceEncoder
         The model.
     encoded : callable
-        What `encode_once` returned.
+        What `encode_tasks` gave for it.
 
     Returns
     -------
@@ -284,7 +303,7 @@ def _aggregate(
 
 def _describe_protocol(
     transform: LinearTransform | Literal["auto"] | None,
-    fit: str | os.PathLike[str],
+    fit: str | os.PathLike[str] | None,
     sickr: str,
     tasks: Sequence[STSTask],
 ) -> dict[str, Any]:
@@ -292,7 +311,7 @@ def _describe_protocol(
         "similarity": "cosine",
         "transform": transform if transform is None or isinstance(transform, str) else transform_name(transform),
         "parameters": {} if transform is None or isinstance(transform, str) else settings_of(transform),
-        "fit": None if transform is None else str(fit),
+        "fit": None if fit is None else str(fit),
         "sickr": sickr,
         "missing_subsets": {task.name: list(task.missing_subsets) for task in tasks if task.missing_subsets},
         "isosent_version": version("isosent"),

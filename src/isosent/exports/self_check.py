@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,10 @@ from isosent.demo.run import demo_texts
 from isosent.encoders.base import Encoder
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
-from isosent.errors import OutputError, TruncationWarning
+from isosent.errors import IsosentWarning, OutputError, UnknownWordsWarning
 from isosent.model import SentenceEncoder
-from isosent.text.tokens import SubwordTokenizer
+from isosent.text.subword_tokenizer import SubwordTokenizer
+from isosent.text.word_tokenizer import WordTokenizer
 
 LARGEST_DIFFERENCE = 1e-3
 LOWEST_COSINE = 1 - 1e-5
@@ -78,10 +80,12 @@ def sample_texts(encoder: Encoder) -> list[str]:
     -------
     list of str
         One long text, beyond the encoder's maximum length unless that is above `LONGEST_LIMIT`; 32 of the shipped
-        sample; some in other scripts, with an unknown word, or with special tokens written out; one empty, one blank.
+        sample; some in other scripts, with an unknown word, or with special tokens written out; for word vectors, one
+        of the first words that they have; one empty, one blank.
     """
     ordinary = demo_texts()
-    return [_long_text(encoder, ordinary), *ordinary[::_EVERY], *_UNUSUAL, *_special_texts(encoder), "", "   "]
+    beside = (*_UNUSUAL, *_known_words(encoder), *_special_texts(encoder))
+    return [_long_text(encoder, ordinary), *ordinary[::_EVERY], *beside, "", "   "]
 
 
 def _long_text(encoder: Encoder, ordinary: Sequence[str]) -> str:
@@ -90,6 +94,13 @@ def _long_text(encoder: Encoder, ordinary: Sequence[str]) -> str:
     limit = 0 if maximum == "none" or int(maximum) > LONGEST_LIMIT else int(maximum)
     joined = " ".join(ordinary[:_N_JOINED])
     return " ".join([joined] * max(1, math.ceil(1.5 * limit / len(joined.split()))))
+
+
+def _known_words(encoder: Encoder) -> list[str]:
+    """A text of words that the encoder knows, whatever its language."""
+    if isinstance(encoder, StaticEncoder) and isinstance(encoder.tokenizer, WordTokenizer):
+        return [" ".join(islice(encoder.vocabulary(), _N_JOINED))]
+    return []
 
 
 def _special_texts(encoder: Encoder) -> list[str]:
@@ -125,11 +136,12 @@ def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool,
     """
     texts = sample_texts(model.encoder)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TruncationWarning)
+        warnings.simplefilter("ignore", IsosentWarning)
+        warnings.simplefilter("ignore", UnknownWordsWarning)
         ours = model.encode_query(texts) if queries else model.encode(texts)
     kept = np.flatnonzero(ours.any(axis=1) | zero_rows)
-    alone, together = ([texts[row] for row in rows] for rows in (kept[:1], kept[1:]))  # the long one pads no others
-    return compare(ours[kept], np.concatenate([theirs(alone), theirs(together)]))
+    parts = [[texts[row] for row in rows] for rows in (kept[:1], kept[1:]) if len(rows)]  # the long one pads no others
+    return compare(ours[kept], np.concatenate([theirs(part) for part in parts]) if parts else np.empty(0))
 
 
 def compare(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Agreement:

@@ -16,7 +16,8 @@ from tokenizers.processors import TemplateProcessing
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
-from isosent.text.tokens import SubwordTokenizer, WordTokenizer
+from isosent.text.subword_tokenizer import SubwordTokenizer
+from isosent.text.word_tokenizer import WordTokenizer
 
 _MARK = "\ue000"
 _LETTER, _SPACE = r"\p{L}\p{N}_", r"\s\x{1c}-\x{1f}"
@@ -151,7 +152,8 @@ def _word_tokenizer(words: WordTokenizer) -> Tokenizer:
     where every other model of the library insists on an unknown token. A mark in front of each word keeps the letters
     of an unknown word from being looked up as words themselves.
     """
-    vocabulary = {_MARK + word: i for word, i in words.index.items()}
+    known = enumerate(words.vocabulary())
+    vocabulary = {_MARK + word: i for i, word in known if not words.token_filter.drops(word)}
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     if words.lowercase:
         tokenizer.normalizer = Sequence([_FINAL_SIGMA, Lowercase()])

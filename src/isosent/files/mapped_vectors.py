@@ -181,7 +181,7 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     InputError
         If several tensors are 2-D and none is named, or the named one is not there.
     """
-    tensors, metadata, data_start = _safetensors_header(path)
+    tensors, metadata, data_start = safetensors_header(path)
     if metadata.get("format", "").startswith(_OWN_FORMATS):
         raise FileFormatError(f"{path} must hold vectors; it holds {metadata['format']}.")
     name = _choose_tensor(path, tensors, column)
@@ -223,10 +223,31 @@ def safetensors_metadata(path: Path) -> dict[str, str]:
     FileFormatError
         If the header is damaged.
     """
-    return _safetensors_header(path)[1]
+    return safetensors_header(path)[1]
 
 
-def _safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
+def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
+    """Read the header of a .safetensors file.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    tensors : dict of str to dict
+        What the header says of each tensor.
+    metadata : dict of str to str
+        Its metadata.
+    data_start : int
+        Byte that the offsets of the tensors count from.
+
+    Raises
+    ------
+    FileFormatError
+        If the header is damaged.
+    """
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))

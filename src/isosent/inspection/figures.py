@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from isosent.inspection.plot import Axis, Frame, percent, plain
+from isosent.drawing import Axis, Frame, percent, plain
 from isosent.inspection.result import Inspection, Stage
 from isosent.selection.candidates import LEAVE, AutoChoice, Candidate
 

@@ -81,6 +81,8 @@ def inspect_texts(
     needs. The choice is made on all texts; for the effect its map is fitted on one half and measured on the other.
     """
     texts = _check.some_texts("inspect_texts", texts)
+    if model.encoder.needs_corpus:
+        model = model.fit(texts, transform=None)
     encoded = model.encode(texts, progress=None if progress is None else progress(len(texts)))
     n_duplicates = len(texts) - len(set(texts))
     seen = survey(ArrayBlocks(encoded), seed=seed, n_duplicate_texts=n_duplicates)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
-from isosent.errors import FileFormatError
-
-_WORDPUNCT = re.compile(r"\w+|[^\w\s]+")
+SPLITTERS = ("wordpunct", "whitespace")
+UNKNOWN_RULES = ("skip", "keep")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,11 +26,24 @@ class TokenIds:
         Text i has ``ids[offsets[i]:offsets[i + 1]]``.
     n_cut : int, default 0
         Texts that lost tokens because they were longer than the tokenizer's maximum.
+    n_unknown : int, default 0
+        Tokens that the vocabulary lacks.
+    n_tokens : int, default -1
+        All tokens, the unknown ones that were left out included; -1 stands for as many as there are ids.
+    unknown : tuple of str, default ()
+        Distinct unknown words that were kept: they have the ids vocab_size, vocab_size + 1, ...
     """
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
     n_cut: int = 0
+    n_unknown: int = 0
+    n_tokens: int = -1
+    unknown: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.n_tokens < 0:
+            object.__setattr__(self, "n_tokens", len(self.ids))
 
     @classmethod
     def from_lists(cls, lists: Sequence[Sequence[int]], n_cut: int = 0) -> TokenIds:
@@ -59,8 +67,7 @@ class TokenIds:
         >>> tokens.ids, tokens.offsets, tokens.lengths
         (array([5, 6, 7], dtype=int32), array([0, 2, 2, 3]), array([2, 0, 1]))
         """
-        offsets = np.zeros(len(lists) + 1, dtype=np.int64)
-        np.cumsum([len(ids) for ids in lists], out=offsets[1:])
+        offsets = offsets_of([len(ids) for ids in lists])
         ids = np.fromiter(chain.from_iterable(lists), dtype=np.int32, count=offsets[-1])
         return cls(ids, offsets, n_cut)
 
@@ -80,13 +87,12 @@ class TokenIds:
         Returns
         -------
         TokenIds
-            Their tokens.
+            Their tokens, and all of `unknown`. What was cut or left out is not known text by text: it counts as none.
         """
         lengths = self.lengths[rows]
-        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=offsets[1:])
+        offsets = offsets_of(lengths)
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-        return TokenIds(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets)
+        return TokenIds(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets, unknown=self.unknown)
 
     def padded(self, pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Lay the texts out as a rectangle, padded on the right.
@@ -116,130 +122,58 @@ class TokenIds:
         return input_ids, attention_mask.astype(np.int64)
 
 
-def wordpunct(text: str) -> list[str]:
-    r"""Split into runs of word characters and runs of punctuation, NLTK's ``wordpunct`` (``\w+|[^\w\s]+``).
+class Tokenizing(Protocol):
+    """What turns texts into ids: the contract of every tokenizer."""
+
+    def __call__(self, texts: Sequence[str]) -> TokenIds:
+        """Return the ids of the texts."""
+        ...
+
+    def vocabulary(self) -> Iterable[str]:
+        """Yield the tokens in the order of their ids."""
+        ...
+
+
+def offsets_of(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
+    """Where texts begin that lie one behind the other.
 
     Parameters
     ----------
-    text : str
-        A text.
+    lengths : ndarray or sequence of shape (n_texts,), int
+        Length of each.
 
     Returns
     -------
-    list of str
-        Its words.
+    ndarray of shape (n_texts + 1,), int64
+        Beginnings, and the end.
 
     Examples
     --------
-    >>> wordpunct("Don't stop -- it's 3.5 km!")
-    ['Don', "'", 't', 'stop', '--', 'it', "'", 's', '3', '.', '5', 'km', '!']
+    >>> offsets_of([2, 0, 1])
+    array([0, 2, 2, 3])
     """
-    return _WORDPUNCT.findall(text)
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
 
 
-SPLITTERS: dict[str, Callable[[str], list[str]]] = {"wordpunct": wordpunct, "whitespace": str.split}
-
-
-class Tokenizing(Protocol):
-    """What turns texts into ids: the contract of the tokenizers below."""
-
-    def __call__(self, texts: Sequence[str]) -> TokenIds:
-        """Return the ids of the texts."""
-        ...
-
-    def vocabulary(self) -> Iterable[str]:
-        """Yield the tokens in the order of their ids."""
-        ...
-
-
-class WordTokenizer:
-    """Words looked up in a vocabulary; an unknown word is skipped.
+def keep_where(
+    kept: NDArray[np.bool_], ids: NDArray[np.int32], offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Leave tokens out.
 
     Parameters
     ----------
-    index : mapping of str to int
-        Id of each word, 0 ... vocab_size - 1 in order.
-    split : {"wordpunct", "whitespace"}
-        How a text is split into words.
-    lowercase : bool
-        Whether the text is lower-cased before it is split.
+    kept : ndarray of shape (n_tokens,), bool
+        Which stay.
+    ids : ndarray of shape (n_tokens,), int32
+        Ids of all texts.
+    offsets : ndarray of shape (n_texts + 1,), int64
+        Where each text begins, and the end.
+
+    Returns
+    -------
+    ids, offsets : ndarray
+        Of the tokens that stay.
     """
-
-    def __init__(self, index: Mapping[str, int], *, split: str, lowercase: bool) -> None:
-        self.index = index
-        self.split = split
-        self.lowercase = lowercase
-
-    def __call__(self, texts: Sequence[str]) -> TokenIds:
-        """Return the ids of the known words of the texts."""
-        index, split = self.index, SPLITTERS[self.split]
-        if self.lowercase:
-            texts = [text.lower() for text in texts]
-        return TokenIds.from_lists([[index[word] for word in split(text) if word in index] for text in texts])
-
-    def vocabulary(self) -> Iterable[str]:
-        """Yield the words in the order of their ids."""
-        return self.index.keys()
-
-
-class SubwordTokenizer:
-    """A ``tokenizer.json``, without special tokens; the unknown token is skipped.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    max_length : int or None, default None
-        Tokens a text is cut at; None for no limit.
-    cut_characters : bool, default False
-        Whether a text is also cut at `max_length` times the median length of a token, as Model2Vec does first.
-    skip_unknown : bool, default True
-        Whether the unknown token is skipped.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is not a tokenizer.
-    """
-
-    def __init__(
-        self, path: Path, *, max_length: int | None = None, cut_characters: bool = False, skip_unknown: bool = True
-    ) -> None:
-        try:
-            self.tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises bare Exception for every malformed file
-            raise FileFormatError(f"{path} must be a tokenizer.json; got: {error}.") from None
-        self.tokenizer.no_padding()
-        self.tokenizer.no_truncation()
-        self.max_length = max_length
-        self.max_characters = None
-        if cut_characters and max_length is not None:
-            self.max_characters = max_length * int(np.median([len(token) for token in self.vocabulary()]))
-        model = json.loads(self.tokenizer.to_str())["model"]
-        unknown = model.get("unk_token")
-        unknown_id = model.get("unk_id") if unknown is None else self.tokenizer.token_to_id(unknown)
-        self.unknown_id = unknown_id if skip_unknown else None
-
-    @property
-    def largest_id(self) -> int:
-        """Largest id that a text can get; ids need not be without gaps."""
-        return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-
-    def __call__(self, texts: Sequence[str]) -> TokenIds:
-        """Return the ids of the texts."""
-        shortened = [text[: self.max_characters] for text in texts]
-        encodings = self.tokenizer.encode_batch_fast(shortened, add_special_tokens=False)
-        whole = [encoding.ids for encoding in encodings]
-        lists = [ids[: self.max_length] for ids in whole]
-        n_cut = sum(
-            len(ids) < len(whole_ids) or len(short) < len(text)
-            for ids, whole_ids, short, text in zip(lists, whole, shortened, texts, strict=True)
-        )
-        if self.unknown_id is not None:
-            lists = [[i for i in ids if i != self.unknown_id] for ids in lists]
-        return TokenIds.from_lists(lists, n_cut)
-
-    def vocabulary(self) -> Iterable[str]:
-        """Yield the tokens in the order of their ids."""
-        vocabulary = self.tokenizer.get_vocab()
-        return sorted(vocabulary, key=vocabulary.__getitem__)
+    return ids[kept], offsets_of(kept)[offsets]

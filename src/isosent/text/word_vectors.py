@@ -1,26 +1,40 @@
-"""Word vectors in the formats of GloVe and word2vec."""
+"""Word vectors from files."""
 
 from __future__ import annotations
 
-import gzip
 import os
-import warnings
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import DuplicateWordWarning, FileFormatError
+from isosent.errors import InputError
+from isosent.files.atomic import replacing
+from isosent.text.byte_stream import FilePlace, Progress
+from isosent.text.fasttext import NgramSubwords, NgramTable
+from isosent.text.row_blocks import in_memory
+from isosent.text.stored_numbers import STORED_TYPES, Numbers, Scales, decoded
+from isosent.text.vector_cache import open_cached, write_cached
+from isosent.text.vector_file import StoredVectors, open_vector_file, write_vector_file
+from isosent.text.vector_formats import FileRows, is_safetensors, open_rows
+from isosent.text.vocabulary import Vocabulary, first_rows, take_words
+from isosent.text.wanted_words import read_wanted_words
 
-_BLOCK_BYTES = 8 << 20
-_GZIP_MAGIC = b"\x1f\x8b"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_CACHED_FROM_BYTES = 64 << 20
+_BLOCK_WORDS = 4096
+
+
+class Subwords(Protocol):
+    """What makes vectors of unknown words."""
+
+    def vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of words, shape (n_words, dim)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,228 +43,245 @@ class WordVectors:
 
     Parameters
     ----------
-    index : dict of str to int
-        Row of each word, in the order of the rows.
-    vectors : ndarray of shape (vocab_size, dim), float32
-        One vector a word.
+    vocabulary : Vocabulary
+        The words.
+    vectors : ndarray of shape (vocab_size, dim), float32, float16 or int8
+        What is stored for each word; may lie in a file that is mapped into memory. Finite.
+    scales : ndarray of shape (vocab_size,), float32, or None
+        What a row of int8 is to be multiplied with; None for the others.
+    subwords : Subwords or None
+        What makes vectors of unknown words, where the files can.
+    content_hash : str
+        SHA-256 of words and stored numbers, the same whether they were read from a file or from the cache of it.
     """
 
-    index: dict[str, int]
-    vectors: NDArray[np.float32]
+    vocabulary: Vocabulary
+    vectors: Numbers
+    scales: Scales | None
+    subwords: Subwords | None
+    content_hash: str
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the vectors."""
+        return int(self.vectors.shape[1])
+
+    def rows(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Take vectors out.
+
+        Parameters
+        ----------
+        ids : ndarray of shape (n,), int
+            Ids of words.
+
+        Returns
+        -------
+        ndarray of shape (n, dim), float32
+            Their vectors.
+        """
+        return decoded(self.vectors, self.scales, ids)
 
 
-def read_word_vectors(paths: Sequence[str | os.PathLike[str]]) -> WordVectors:
+def read_word_vectors(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    vocabulary: Iterable[str] | str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    cache: bool = True,
+) -> WordVectors:
     """Read word vectors from one file, or concatenate those of several word by word.
 
     Parameters
     ----------
     paths : sequence of path-like
-        GloVe or word2vec text, with or without the header ``vocab_size dim``, or word2vec binary; each may be gzipped.
-        The format is read off the content. In text, a word may hold spaces: the last `dim` fields are its vector.
+        Text as GloVe, word2vec and fastText write it, with or without the header ``vocab_size dim``, or word2vec
+        binary, each plain, gzipped, or a member of a zip archive (``FILE.zip`` with one member, or
+        ``FILE.zip!MEMBER``); a fastText ``.bin``; what ``isosent words convert`` wrote. The format is read off the
+        content. In text, a word may hold spaces: the last `dim` fields are its vector.
+    vocabulary : iterable of str, path-like or None, default None
+        Words to keep, or a file of them, see `read_wanted_words`; numbers of other words are not read. None keeps all.
+    progress : callable or None, default None
+        Told the bytes of the files that were read since the last call.
+    cache : bool, default True
+        Whether a file of at least 64 MB is converted once, to open from a memory map afterwards. The folder is
+        ``isosent/word_vectors`` in that of ISOSENT_CACHE, XDG_CACHE_HOME or ``~/.cache``. With `vocabulary`, a
+        converted file is used and none is written.
 
     Returns
     -------
     WordVectors
         The words of all files, in the order of the first that has them. With several files the width is the sum of
-        theirs, and a file that lacks a word contributes zeros.
+        theirs; a file that lacks a word contributes the vector of its sub-words if it has any, else zeros.
 
     Raises
     ------
     InputFileError
         If a file is missing, empty or a directory.
     FileFormatError
-        If a row is short, not numeric, not finite or not UTF-8 (the message gives its line), or the header promises
-        another number of rows.
+        If a row is short, not numeric or not finite (the message gives its line), the header promises another number of
+        rows, or a file is truncated.
+    InputError
+        If no word is left.
 
     Warns
     -----
     DuplicateWordWarning
         If a file lists words more than once: the first row of each is kept.
+    UndecodableWordWarning
+        If words are not UTF-8: their rows are left out.
+    CacheWarning
+        If the cache cannot be written.
     """
-    parts = [_read_file(_check.input_file(path)) for path in paths]
-    return parts[0] if len(parts) == 1 else _concatenate(parts)
+    places = [FilePlace.of(path) for path in paths]
+    wanted = None if vocabulary is None else read_wanted_words(vocabulary)
+    stored, content_hash = _read_all(places, wanted, progress, cache)
+    _check_some(len(stored.vocabulary), places, wanted)
+    return WordVectors(
+        stored.vocabulary,
+        stored.vectors,
+        stored.scales,
+        NgramSubwords(stored.tables, stored.vectors.shape[1]) if stored.tables else None,
+        content_hash or stored.content_hash(),
+    )
 
 
-def _concatenate(parts: list[WordVectors]) -> WordVectors:
-    words = dict.fromkeys(word for part in parts for word in part.index)
-    index = {word: row for row, word in enumerate(words)}
-    bounds = np.cumsum([0, *(part.vectors.shape[1] for part in parts)])
-    vectors = np.zeros((len(index), bounds[-1]), dtype=np.float32)
-    for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
-        vectors[[index[word] for word in part.index], first:last] = part.vectors
-    return WordVectors(index, vectors)
+def convert_word_vectors(
+    paths: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    dtype: str = "float32",
+    vocabulary: Iterable[str] | str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> WordVectors:
+    """Write word vectors as a file that opens at once, through a memory map.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        See `read_word_vectors`. One file is converted block by block, in little memory; several are read first.
+    output : path-like
+        The ``.safetensors`` file to write.
+    dtype : {"float32", "float16", "int8"}, default "float32"
+        How to store a number. int8 comes with a float32 scale a row.
+    vocabulary : iterable of str, path-like or None, default None
+        Words to keep, see `read_word_vectors`.
+    progress : callable or None, default None
+        Told the bytes of the files that were read since the last call.
+
+    Returns
+    -------
+    WordVectors
+        What was written.
+
+    Raises
+    ------
+    InputError
+        If no word is left, or a number is beyond those of float16.
+    InputFileError
+        As `read_word_vectors` does.
+    OutputError
+        If the file cannot be written.
+    """
+    _check.one_of("word vectors", "dtype", dtype, STORED_TYPES)
+    places = [FilePlace.of(path) for path in paths]
+    wanted = None if vocabulary is None else read_wanted_words(vocabulary)
+    where = ", ".join(map(str, places))
+    with replacing(output) as temporary:
+        if len(places) == 1 and not is_safetensors(places[0]):
+            with open_rows(places[0], wanted, progress) as rows:
+                n_words = write_vector_file(temporary, where, rows, dtype)
+        else:
+            stored = _read_all(places, wanted, progress, cache=True)[0]
+            rows = FileRows("isosent safetensors", stored.blocks(), stored.tables)
+            n_words = write_vector_file(temporary, where, rows, dtype)
+        _check_some(n_words, places, wanted)
+    return read_word_vectors([output])
 
 
-def _read_file(path: Path) -> WordVectors:
-    try:
-        with _open(path) as file:
-            mark = len(_BYTE_ORDER_MARK) if file.read(len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK else 0
-            file.seek(mark)
-            header = _header(file.readline())
-            if header is not None and _continues_in_binary(file, header[1]):
-                words, vectors = _read_binary(path, file, header)
-            else:
-                if header is None:
-                    file.seek(mark)
-                words, vectors = _read_text(path, file, header)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise FileFormatError(f"{path} is not a whole gzip file: {error}.") from None
-    if not words:
-        raise FileFormatError(f"{path} must hold at least one word vector; got none.")
-    return _first_of_each(path, words, vectors)
+def _check_some(n_words: int, places: Sequence[FilePlace], wanted: Vocabulary | None) -> None:
+    if not n_words:
+        words = "a word in UTF-8" if wanted is None else "a word of the vocabulary"
+        raise InputError(f"{', '.join(map(str, places))} must hold {words}; got none.")
 
 
-def _open(path: Path) -> BinaryIO:
-    with path.open("rb") as file:
-        zipped = file.read(2) == _GZIP_MAGIC
-    return cast("BinaryIO", gzip.open(path, "rb")) if zipped else path.open("rb")
+def _read_all(
+    places: Sequence[FilePlace], wanted: Vocabulary | None, progress: Progress | None, cache: bool
+) -> tuple[StoredVectors, str]:
+    """What the files hold together and, if that is known, its hash."""
+    parts = [_read(place, wanted, progress, cache) for place in places]
+    return parts[0] if len(parts) == 1 else (_concatenated([part for part, _ in parts]), "")
 
 
-def _header(line: bytes) -> tuple[int, int] | None:
-    """Rows and dimensions, if the line is a header of word2vec."""
-    fields = line.split()
-    if len(fields) == 2 and all(field.isdigit() for field in fields):
-        return int(fields[0]), int(fields[1])
-    return None
+def _read(
+    place: FilePlace, wanted: Vocabulary | None, progress: Progress | None, cache: bool
+) -> tuple[StoredVectors, str]:
+    """What a file holds and, if that is known, its hash."""
+    if is_safetensors(place):
+        stored, content_hash = open_vector_file(place.path)
+        _tell_all(place, progress)
+    else:
+        cached = _read_cached(place, wanted, progress) if cache else None
+        if cached is None:
+            with open_rows(place, wanted, progress) as rows:
+                return StoredVectors(*in_memory(str(place), rows.blocks), None, rows.tables), ""
+        stored, content_hash = cached
+    return (stored, content_hash) if wanted is None else (_only(stored, wanted), "")
 
 
-def _continues_in_binary(file: BinaryIO, dim: int) -> bool:
-    """Whether the rows after the header hold raw floats: no row of numbers, but control characters; does not move."""
-    start = file.tell()
-    first_row = file.readline(_BLOCK_BYTES).split()
-    file.seek(start)
-    rows = file.read(1024 + 4 * dim)
-    file.seek(start)
-    if len(first_row) > dim and _parse_numbers(b" ".join(first_row[-dim:])) is not None:
-        return False
-    return any(byte < 32 and byte not in b"\t\n\r" for byte in rows)
-
-
-def _read_binary(path: Path, file: BinaryIO, header: tuple[int, int]) -> tuple[list[str], NDArray[np.float32]]:
-    n_rows, dim = header
-    content = file.read()
-    n_bytes = 4 * dim
-    if len(content) < n_rows * (n_bytes + 2):
-        raise FileFormatError(f"{path} must hold {n_rows} vectors of {dim} floats, as its header says; it ends before.")
-    vectors = np.empty((n_rows, dim), dtype=np.float32)
-    words = []
-    position = 0
-    for row in range(n_rows):
-        space = content.find(b" ", position)
-        if space < 0 or space + 1 + n_bytes > len(content):
-            raise FileFormatError(
-                f"{path} must hold {n_rows} vectors, as its header says; it ends in vector {row + 1}."
-            )
-        words.append(_decode(path, f"vector {row + 1}", content[position:space].lstrip(b"\n")))
-        vectors[row] = np.frombuffer(content, dtype="<f4", count=dim, offset=space + 1)
-        position = space + 1 + n_bytes
-    if content[position:].strip(b"\n"):
-        raise FileFormatError(f"{path} must hold {n_rows} vectors, as its header says; it goes on behind them.")
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if bad.size:
-        raise FileFormatError(f"{path}: vector {bad[0] + 1} must be finite; got NaN or infinity.")
-    return words, vectors
-
-
-def _read_text(path: Path, file: BinaryIO, header: tuple[int, int] | None) -> tuple[list[str], NDArray[np.float32]]:
-    dim = None if header is None else header[1]
-    line_number = 1 if header is None else 2
-    words: list[str] = []
-    blocks: list[NDArray[np.float32]] = []
-    for lines in _line_blocks(file):
-        if dim is None:
-            dim = len(lines[0].split()) - 1
-        if dim < 1:
-            raise FileFormatError(
-                f"{path}: line {line_number} must hold a word and its vector; got {_shown(lines[0])}."
-            )
-        block_words, vectors = _parse_lines(path, lines, line_number, dim)
-        words += block_words
-        blocks.append(vectors)
-        line_number += len(lines)
-    if header is not None and len(words) != header[0]:
-        raise FileFormatError(f"{path} must hold {header[0]} rows, as its header says; got {len(words)}.")
-    return words, np.concatenate(blocks) if blocks else np.empty((0, 0), dtype=np.float32)
-
-
-def _line_blocks(file: BinaryIO) -> Iterator[list[bytes]]:
-    while lines := file.readlines(_BLOCK_BYTES):
-        yield [line.rstrip(b" \r\n").replace(b"\t", b" ") for line in lines]
-
-
-def _parse_lines(path: Path, lines: list[bytes], first_number: int, dim: int) -> tuple[list[str], NDArray[np.float32]]:
-    """Words and vectors of some lines: all numbers in one call, line by line only where that fails."""
-    words, numbers = [], []
-    for number, line in enumerate(lines, start=first_number):
-        word, values = _split_row(path, number, line, dim)
-        words.append(_decode(path, f"line {number}", word))
-        numbers.append(values)
-    parsed = _parse_numbers(b" ".join(numbers))
-    if parsed is None or parsed.size != len(lines) * dim:
-        parsed = np.concatenate([_parse_row(path, n, values, dim) for n, values in enumerate(numbers, first_number)])
-    vectors = parsed.reshape(len(lines), dim)
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if bad.size:
-        raise FileFormatError(f"{path}: line {first_number + bad[0]} must be finite; got NaN or infinity.")
-    return words, vectors
-
-
-def _parse_row(path: Path, number: int, values: bytes, dim: int) -> NDArray[np.float32]:
-    parsed = _parse_numbers(values)
-    if parsed is None or parsed.size != dim:
-        raise FileFormatError(f"{path}: line {number} must hold {dim} numbers; got {_shown(values)}.")
-    return parsed
-
-
-def _split_row(path: Path, number: int, line: bytes, dim: int) -> tuple[bytes, bytes]:
-    """The word and the numbers of a row; a word may hold spaces, as some of GloVe's do."""
-    if line.count(b" ") == dim and not line.startswith(b" "):
-        word, _, values = line.partition(b" ")
-        return word, values
-    fields = line.split()
-    word_parts, value_fields = fields[:-dim], fields[-dim:]
-    surplus = word_parts[1:]
-    if not word_parts or (surplus and all(_parse_numbers(field) is not None for field in surplus)):
-        got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
-        raise FileFormatError(
-            f"{path}: line {number} must hold a word and {dim} numbers, as the file begins; got {got}."
-        )
-    return b" ".join(word_parts), b" ".join(value_fields)
-
-
-def _parse_numbers(values: bytes) -> NDArray[np.float32] | None:
-    """Numbers between spaces, or None where something else stands there."""
-    if not values:
+def _read_cached(
+    place: FilePlace, wanted: Vocabulary | None, progress: Progress | None
+) -> tuple[StoredVectors, str] | None:
+    """What a large file holds, from the cache, or None; all of it is converted where that was not done yet."""
+    if place.path.stat().st_size < _CACHED_FROM_BYTES:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            return np.fromstring(values, dtype=np.float32, sep=" ")
-        except (DeprecationWarning, ValueError):
-            return None
+    cached = open_cached(place)
+    if cached is not None:
+        _tell_all(place, progress)
+    elif wanted is None:
+
+        def write(path: Path) -> None:
+            with open_rows(place, None, progress) as rows:
+                write_vector_file(path, str(place), rows)
+
+        write_cached(place, write)
+        cached = open_cached(place)
+    return cached
 
 
-def _decode(path: Path, place: str, word: bytes) -> str:
-    try:
-        return word.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path}: {place} must start with a word in UTF-8; got {word!r}.") from None
+def _tell_all(place: FilePlace, progress: Progress | None) -> None:
+    if progress is not None:
+        progress(place.path.stat().st_size)
 
 
-def _shown(line: bytes) -> str:
-    return repr(line[:60].decode("utf-8", "replace"))
+def _only(stored: StoredVectors, wanted: Vocabulary) -> StoredVectors:
+    """The words that are wanted, in memory."""
+    characters, offsets, _ = stored.vocabulary.arrays
+    rows = np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
+    scales = None if stored.scales is None else stored.scales[rows]
+    return StoredVectors(stored.vocabulary.take(rows), stored.vectors[rows], scales, stored.tables)
 
 
-def _first_of_each(path: Path, words: list[str], vectors: NDArray[np.float32]) -> WordVectors:
-    first: dict[str, int] = {}
-    for row, word in enumerate(words):
-        first.setdefault(word, row)
-    n_repeated = len(words) - len(first)
-    if n_repeated:
-        warnings.warn(
-            f"{path} repeats words: rows left out: {n_repeated}; the first row of each word is kept.",
-            DuplicateWordWarning,
-            stacklevel=2,
-        )
-        vectors = vectors[list(first.values())]
-    return WordVectors({word: row for row, word in enumerate(first)}, vectors)
+def _concatenated(parts: Sequence[StoredVectors]) -> StoredVectors:
+    vocabulary = _union([part.vocabulary for part in parts])
+    bounds = np.cumsum([0, *(part.vectors.shape[1] for part in parts)]).tolist()
+    vectors = np.zeros((len(vocabulary), bounds[-1]), dtype=np.float32)
+    tables: list[NgramTable] = []
+    for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
+        characters, offsets, _ = part.vocabulary.arrays
+        ids = vocabulary.ids_of_spans(characters, offsets[:-1], offsets[1:])
+        vectors[ids, first:last] = decoded(part.vectors, part.scales, slice(None))
+        if part.tables:
+            subwords = NgramSubwords(part.tables, last - first)
+            lacking = np.setdiff1d(np.arange(len(vocabulary)), ids)
+            for rows in np.array_split(lacking, len(lacking) // _BLOCK_WORDS + 1):
+                vectors[rows, first:last] = subwords.vectors([vocabulary[row] for row in rows])
+        tables += [replace(table, first_column=first + table.first_column) for table in part.tables]
+    return StoredVectors(vocabulary, vectors, None, tuple(tables))
+
+
+def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
+    """All words, in the order of the first that has them."""
+    characters = np.concatenate([vocabulary.characters for vocabulary in vocabularies])
+    lengths = np.concatenate([np.diff(vocabulary.offsets) for vocabulary in vocabularies])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return Vocabulary.from_bytes(*take_words(characters, offsets, first_rows(characters, offsets)))

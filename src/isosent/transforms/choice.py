@@ -41,7 +41,10 @@ TRANSFORMS = {
         _COMPONENTS, "AllButTheTop", ("n_components",), "subtract the mean, remove the top components"
     ),
     "common_component_removal": TransformKind(
-        _COMPONENTS, "CommonComponentRemoval", ("n_components",), "remove the top components, uncentred (SIF)"
+        _COMPONENTS,
+        "CommonComponentRemoval",
+        ("n_components", "by_share"),
+        "remove the top components, uncentred (SIF)",
     ),
     "standardize": TransformKind(_COMPONENTS, "Standardize", (), "centre and scale each dimension"),
     "truncate": TransformKind(_COMPONENTS, "Truncate", ("n_components",), "keep the first dimensions"),

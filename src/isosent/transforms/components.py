@@ -91,12 +91,16 @@ class CommonComponentRemoval(MomentTransform):
     ----------
     n_components : int, default 1
         Directions removed, below the dimensions.
+    by_share : bool, default False
+        Whether a direction is removed only by its share of the second moment of all that are removed (Ethayarajh 2018).
 
     Notes
     -----
     :math:`y = x (I - U_D U_D^\top)` with U the singular vectors of the rows, that is, the eigenvectors of their
     uncentred second moment; Arora, Liang & Ma 2017, *A Simple but Tough-to-Beat Baseline for Sentence Embeddings*,
-    algorithm 1.
+    algorithm 1. By share, :math:`y = x (I - U_D \Lambda U_D^\top)` with
+    :math:`\lambda_i = \sigma_i^2 / \sum_{j \le D} \sigma_j^2`; Ethayarajh 2018, *Unsupervised Random Walk Sentence
+    Embeddings*, section 3.3.
 
     Examples
     --------
@@ -106,11 +110,12 @@ class CommonComponentRemoval(MomentTransform):
            [ 0., -1.]])
     """
 
-    def __init__(self, n_components: int = 1) -> None:
+    def __init__(self, n_components: int = 1, by_share: bool = False) -> None:
         self.n_components = n_components
+        self.by_share = by_share
 
     def _solve(self, moments: Moments) -> Solution:
-        return Solution(_without_strongest(moments.second_moment, moments, self.n_components))
+        return Solution(_without_strongest(moments.second_moment, moments, self.n_components, by_share=self.by_share))
 
     def _check_settings(self, dim: int) -> None:
         _check_removed(self._name, self.n_components, dim)
@@ -166,7 +171,11 @@ class Truncate(MomentTransform):
         _check.component_count(self._name, self.n_components, dim)
 
 
-def without_directions(directions: NDArray[np.float64], offset: NDArray[np.float64] | None = None) -> LinearMap:
+def without_directions(
+    directions: NDArray[np.float64],
+    offset: NDArray[np.float64] | None = None,
+    shares: NDArray[np.float64] | float = 1.0,
+) -> LinearMap:
     """Projection onto what is orthogonal to some directions.
 
     Parameters
@@ -175,22 +184,31 @@ def without_directions(directions: NDArray[np.float64], offset: NDArray[np.float
         Orthonormal columns; a column of zeros removes nothing.
     offset : ndarray of shape (dim,), float64, optional
         Subtracted first.
+    shares : ndarray of shape (n_directions,) or float, default 1.0
+        How much of each direction is removed, in [0, 1].
 
     Returns
     -------
     LinearMap
         From dim to dim dimensions.
     """
-    weight = np.eye(len(directions)) - directions @ directions.T
+    weight = np.eye(len(directions)) - (directions * shares) @ directions.T
     return LinearMap(weight, np.zeros(len(directions)) if offset is None else -offset @ weight)
 
 
 def _without_strongest(
-    matrix: NDArray[np.float64], moments: Moments, n_removed: int, *, offset: NDArray[np.float64] | None = None
+    matrix: NDArray[np.float64],
+    moments: Moments,
+    n_removed: int,
+    *,
+    offset: NDArray[np.float64] | None = None,
+    by_share: bool = False,
 ) -> LinearMap:
     """Projection away from the strongest eigenvectors, those of noise left alone."""
     found = spectrum(matrix, noise=moments.rounding_variance)
-    return without_directions(found.vectors[:, : min(n_removed, found.rank)], offset)
+    kept = slice(min(n_removed, found.rank))
+    shares = found.values[kept] / found.values[kept].sum() if by_share else 1.0
+    return without_directions(found.vectors[:, kept], offset, shares)
 
 
 def _check_removed(where: str, value: object, dim: int) -> None:

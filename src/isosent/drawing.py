@@ -1,4 +1,4 @@
-"""Axes and marks of a small SVG figure; colours and type come from the page's style sheet."""
+"""Axes and marks of a small SVG figure; colours and type come from the style sheet of what it stands in."""
 
 from __future__ import annotations
 
@@ -217,6 +217,23 @@ class Frame:
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-t {name}-d">'
             f"{heading}{self._grid()}{''.join(marks)}</svg>"
         )
+
+    def panel(self, left: float, top: float, marks: Iterable[str]) -> str:
+        """Return grid, axes and marks, for one of several figures in one drawing.
+
+        Parameters
+        ----------
+        left, top : float
+            Where its corner stands, in pixels.
+        marks : iterable of str
+            What the other methods gave.
+
+        Returns
+        -------
+        str
+            A ``g`` element, `WIDTH` by `HEIGHT` pixels.
+        """
+        return f'<g transform="translate({left:g} {top:g})">{self._grid()}{"".join(marks)}</g>'
 
     def _grid(self) -> str:
         left, bottom = self.at(self.x.low, self.y.low)

@@ -1,0 +1,279 @@
+"""Opening encoders without context: word vectors, static models, and the token embeddings of transformers."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isosent import _check
+from isosent.encoders.corpus import Corpus
+from isosent.encoders.options import FUNCTION
+from isosent.encoders.reference import escape, unescape
+from isosent.encoders.static import FILE_OPTIONS, StaticEncoder
+from isosent.encoders.static_folder import read_layout, read_tensors, token_vectors
+from isosent.encoders.weighting import Weighting
+from isosent.encoders.weighting_options import options_of, weighting_of
+from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.text.embedding_matrix import model_folder, read_embedding_matrix
+from isosent.text.frequencies import Frequencies, read_frequencies, zipf_probabilities
+from isosent.text.subword_tokenizer import SubwordTokenizer, TokenLookup
+from isosent.text.token_filter import TokenFilter, read_stop_words
+from isosent.text.tokens import SPLITTERS, Tokenizing
+from isosent.text.vocabulary import Vocabulary
+from isosent.text.word_tokenizer import CallableTokenizer, WordTokenizer
+from isosent.text.word_vectors import WordVectors, read_word_vectors
+
+SplitFunction = Callable[[str], Sequence[str]]
+_KEYWORDS = {"keep", "english", "corpus", "rank", FUNCTION, *SPLITTERS}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """What an encoder is opened with that a reference cannot say.
+
+    Parameters
+    ----------
+    split : callable, optional
+        From a text to its words, for ``tokenizer=function``.
+    corpus : Corpus, optional
+        What a saved model knows of the texts it was fitted on.
+    """
+
+    split: SplitFunction | None = None
+    corpus: Corpus | None = None
+
+
+def open_wordllama(options: Mapping[str, str], given: Given) -> StaticEncoder:
+    """Open the vectors and the tokenizer that the package ``wordllama`` carries, without importing it.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        Those of the weighting.
+    given : Given
+        What a reference cannot say.
+
+    Returns
+    -------
+    StaticEncoder
+        32,000 sub-word tokens, 256 dimensions.
+
+    Raises
+    ------
+    InputFileError
+        If the installed package lacks the files.
+    """
+    spec = importlib.util.find_spec("wordllama")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputFileError("wordllama: the package must be installed; it is not. Run: pip install wordllama")
+    folder = Path(spec.submodule_search_locations[0])
+    tensors = read_tensors(folder / "weights" / "l2_supercat_256.safetensors")
+    tokenizer = SubwordTokenizer(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
+    vectors = tensors["embedding.weight"].astype("float32")
+    return _assemble("wordllama", options, tokenizer, vectors, given)
+
+
+def open_words(location: str, options: Mapping[str, str], given: Given) -> StaticEncoder:
+    """Open word vectors.
+
+    Parameters
+    ----------
+    location : str
+        One file or several with commas between them, see `read_word_vectors`.
+    options : mapping of str to str
+        Of the words of a text, and of the weighting.
+    given : Given
+        What a reference cannot say.
+
+    Returns
+    -------
+    StaticEncoder
+        A weighting of the vectors of the words.
+
+    Raises
+    ------
+    InputError
+        If a file is missing or malformed, or an option does not fit.
+    """
+    paths = [Path(unescape(part)).expanduser().resolve() for part in location.split(",")]
+    options = {"lowercase": "true", "tokenizer": "wordpunct", "punctuation": "keep", "stop_words": "keep"} | dict(
+        options
+    )
+    options = _with_whole_paths(options)
+    wanted = unescape(options["vocabulary"]) if "vocabulary" in options else None
+    words = read_word_vectors(paths, vocabulary=wanted)
+    options.setdefault("unknown", "skip" if words.subwords is None else "subwords")
+    if options["unknown"] == "subwords" and words.subwords is None:
+        raise InputError(f"{location}: unknown=subwords must come with vectors of sub-words; the file has none.")
+    tokenizer = _word_tokenizer(words.vocabulary, options, given.split)
+    reference = f"words:{','.join(escape(str(path)) for path in paths)}"
+    return _assemble(reference, options, tokenizer, words, given)
+
+
+def open_static_folder(location: str, options: Mapping[str, str], given: Given) -> StaticEncoder:
+    """Open a Model2Vec folder, or a sentence-transformers one that holds a StaticEmbedding.
+
+    Parameters
+    ----------
+    location : str
+        Folder with ``tokenizer.json`` and ``model.safetensors``, which holds vectors in int8, float16 or float32 and
+        may hold a weight a token and a mapping from tokens to shared vectors.
+    options : mapping of str to str
+        ``normalize`` and ``max_length``, where left out those of the folder's ``config.json``, and the weighting.
+    given : Given
+        What a reference cannot say.
+
+    Returns
+    -------
+    StaticEncoder
+        A weighting of the token vectors.
+
+    Raises
+    ------
+    InputFileError
+        If the folder or one of the files is missing.
+    FileFormatError
+        If a file is damaged, or the vectors do not fit the tokenizer.
+    """
+    folder = _check.input_folder(Path(unescape(location)).expanduser().resolve())
+    layout = read_layout(folder)
+    options = {"normalize": str(layout.normalize).lower(), "max_length": str(layout.max_length).lower()} | dict(options)
+    tokenizer = SubwordTokenizer(
+        _check.input_file(layout.inner / "tokenizer.json"),
+        max_length=None if options["max_length"] == "none" else int(options["max_length"]),
+        cut_characters=layout.is_model2vec,
+        skip_unknown=layout.is_model2vec,
+    )
+    vectors = token_vectors(layout.inner, read_tensors(_check.input_file(layout.inner / "model.safetensors")))
+    _check_fit(folder, vectors, tokenizer)
+    return _assemble(f"static:{escape(str(folder))}", options, tokenizer, vectors, given)
+
+
+def open_token_embeddings(location: str, options: Mapping[str, str], given: Given) -> StaticEncoder:
+    """Open the input embeddings of a transformer, and its tokenizer, without its layers.
+
+    Parameters
+    ----------
+    location : str
+        A folder, or an id on the hub.
+    options : mapping of str to str
+        ``static``, ``normalize`` (default false), ``max_length`` (default none), and the weighting.
+    given : Given
+        What a reference cannot say.
+
+    Returns
+    -------
+    StaticEncoder
+        A weighting of the token embeddings.
+
+    Raises
+    ------
+    InputFileError
+        If a file is missing.
+    FileFormatError
+        If a file is damaged, or the embeddings do not fit the tokenizer.
+    """
+    for name in ("layers", "pooling", "dense"):
+        if name in options:
+            raise InputError(f"hf:{location}: static=true takes no {name}; it leaves the layers out.")
+    options = {"normalize": "false", "max_length": "none"} | dict(options)
+    folder = model_folder(unescape(location))
+    max_length = None if options["max_length"] == "none" else int(options["max_length"])
+    tokenizer = SubwordTokenizer(_check.input_file(folder / "tokenizer.json"), max_length=max_length)
+    vectors = read_embedding_matrix(folder)
+    _check_fit(folder, vectors, tokenizer)
+    reference = str(folder) if Path(unescape(location)).expanduser().is_dir() else unescape(location)
+    return _assemble(f"hf:{escape(reference)}", options, tokenizer, vectors, given)
+
+
+def _assemble(
+    reference: str, options: Mapping[str, str], tokenizer: Tokenizing, vectors: Any, given: Given
+) -> StaticEncoder:
+    """Put an encoder together, with the weighting that the options name and every option in force."""
+    weighting = weighting_of(options)
+    options = {name: value for name, value in options.items() if (name, value) != ("zipfian", "false")}
+    options |= options_of(weighting)
+    if weighting.uses_frequencies:
+        options.setdefault("frequencies", "corpus")
+    elif "frequencies" in options:
+        raise InputError(f"frequencies must come with sif, usif or zipfian=true; got weighting={weighting.name}.")
+    options = _with_whole_paths(options)
+    frequencies = None if given.corpus is not None else _frequencies(options, weighting, tokenizer, len(_rows(vectors)))
+    return StaticEncoder(
+        reference,
+        options,
+        tokenizer,
+        vectors,
+        weighting=weighting,
+        frequencies=frequencies,
+        corpus=given.corpus,
+        normalize=options.get("normalize") == "true",
+    )
+
+
+def _frequencies(
+    options: Mapping[str, str], weighting: Weighting, tokenizer: Tokenizing, vocab_size: int
+) -> Frequencies | None:
+    source = options.get("frequencies", "corpus")
+    if source == "corpus" or not weighting.uses_frequencies:
+        return None
+    if source == "rank":
+        return Frequencies(zipf_probabilities(vocab_size))
+    words = getattr(tokenizer, "words", None)
+    return read_frequencies(unescape(source), Vocabulary.from_words(tokenizer.vocabulary()) if words is None else words)
+
+
+def _word_tokenizer(words: Vocabulary, options: Mapping[str, str], split: SplitFunction | None) -> Tokenizing:
+    unknown = "skip" if options["unknown"] == "skip" else "keep"
+    lowercase = options["lowercase"] == "true"
+    stop_words = read_stop_words(unescape(options["stop_words"]))
+    name = options["tokenizer"]
+    if (name == FUNCTION) != (split is not None):
+        got = "one" if split is not None else "none"
+        raise InputError(f"tokenizer={name}: load must get a function exactly for tokenizer={FUNCTION}; got {got}.")
+    if name in SPLITTERS:
+        return WordTokenizer(
+            words,
+            split=name,
+            lowercase=lowercase,
+            punctuation=options["punctuation"],
+            stop_words=stop_words,
+            unknown=unknown,
+        )
+    if split is not None:
+        return CallableTokenizer(
+            split,
+            words,
+            lowercase=lowercase,
+            punctuation=options["punctuation"],
+            stop_words=stop_words,
+            unknown=unknown,
+        )
+    subwords = SubwordTokenizer(_check.input_file(unescape(name)), skip_unknown=False)
+    token_filter = TokenFilter(options["punctuation"], stop_words)
+    return TokenLookup(subwords, words, lowercase=lowercase, token_filter=token_filter, unknown=unknown)
+
+
+def _with_whole_paths(options: Mapping[str, str]) -> dict[str, str]:
+    """Options with the paths in them made absolute, so that a saved model finds its files from anywhere."""
+    return {
+        name: escape(str(Path(unescape(value)).expanduser().resolve()))
+        if name in FILE_OPTIONS and value not in _KEYWORDS
+        else value
+        for name, value in options.items()
+    }
+
+
+def _rows(vectors: Any) -> Any:
+    return vectors.vectors if isinstance(vectors, WordVectors) else vectors
+
+
+def _check_fit(folder: Path, vectors: Any, tokenizer: SubwordTokenizer) -> None:
+    if len(vectors) <= tokenizer.largest_id:
+        raise FileFormatError(
+            f"{folder}: every token must have a vector; got {len(vectors)} vectors and the token "
+            f"{tokenizer.largest_id}."
+        )

@@ -1,0 +1,171 @@
+"""The input token embeddings of a transformers folder, read without its library."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import FileFormatError, InputFileError
+from isosent.files.number_types import NUMBER_TYPES
+from isosent.text.mapped_tensors import MappedTensor, map_tensors
+
+# Modules that hold the embeddings of tokens, by the names that architectures give them; an earlier name wins.
+_MODULES = (
+    "word_embeddings",
+    "tok_embeddings",
+    "shared",
+    "embed_tokens",
+    "wte",
+    "token_embedding",
+    "token_embeddings",
+    "word_embedding",
+    "embed_in",
+    "embeddings",
+)
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_SHOWN = 12
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
+_HUB_FILES = ["config.json", "model*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab*", "merges.txt"]
+
+
+def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]:
+    """Read the input token embeddings of a Hugging Face transformers model.
+
+    Parameters
+    ----------
+    folder : path-like
+        Folder with ``config.json`` and ``model.safetensors``, or its shards and their index.
+
+    Returns
+    -------
+    ndarray of shape (vocab_size, dim), float32
+        The matrix; where it is stored in float32, a read-only view of the file.
+
+    Raises
+    ------
+    InputFileError
+        If the folder or a shard is missing.
+    FileFormatError
+        If there are no weights in safetensors (pickles are not loaded), a file is damaged, or no tensor is one of
+        embeddings; the message lists those that there are.
+
+    Notes
+    -----
+    The tensor is the weight of a module named ``word_embeddings`` (BERT and its kin), ``tok_embeddings`` (ModernBERT),
+    ``shared`` (T5), ``embed_tokens`` (Llama), ``wte`` (GPT-2), ``token_embedding``, ``token_embeddings``,
+    ``word_embedding`` (XLNet), ``embed_in`` (GPT-NeoX) or ``embeddings``, in this order. Where several tensors fit,
+    those with as many rows as ``vocab_size`` of ``config.json`` are preferred, then the earlier name, then the
+    shorter path.
+    """
+    folder = _check.input_folder(folder)
+    files = _files_of_tensors(folder)
+    candidates = [name for name in files if _module(name) in _MODULES]
+    tensors = _open(folder, {files[name] for name in candidates})
+    matrices = {name: tensors[name] for name in candidates if _is_matrix(tensors.get(name))}
+    if not matrices:
+        listed = ", ".join(list(files)[:_SHOWN]) + (" and others" if len(files) > _SHOWN else "")
+        raise FileFormatError(f"{folder} must hold the embeddings of its tokens; it holds: {listed or 'no tensor'}.")
+    vocab_size = _vocab_size(folder)
+    of_that_size = [name for name, tensor in matrices.items() if len(tensor.array) == vocab_size]
+    chosen = min(of_that_size or matrices, key=lambda name: (_MODULES.index(_module(name)), name.count("."), name))
+    numbers = matrices[chosen].array
+    if matrices[chosen].kind == "BF16":
+        numbers = NUMBER_TYPES["bfloat16"].decoded(numbers)
+    matrix: NDArray[np.float32] = numbers.astype(np.float32, copy=False)
+    _check.finite_rows(str(folder), chosen, matrix)
+    return matrix
+
+
+def model_folder(location: str) -> Path:
+    """Find the folder of a model, downloading its weights and tokenizer if it is on the hub.
+
+    Parameters
+    ----------
+    location : str
+        A local folder, or an id on the hub, ``owner/name`` or ``owner/name@revision``; what is a folder here is not
+        looked for on the hub.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    InputFileError
+        If it is neither, or the hub does not give the model.
+    """
+    path = Path(location).expanduser()
+    if path.is_dir():
+        return path.resolve()
+    if path.exists() or not _HUB_ID.fullmatch(location) or location.startswith("."):
+        got = "a file" if path.exists() else "no such folder"
+        raise InputFileError(f"{location} must be a folder or an id on the hub; got {got}.")
+    name, _, revision = location.partition("@")
+    try:
+        return Path(huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=_HUB_FILES))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise InputFileError(
+            f"{location} is no folder here, and the hub did not give a model of that name: {reason}. "
+            "Check the spelling and the network, or name a local folder."
+        ) from error
+
+
+def _files_of_tensors(folder: Path) -> dict[str, str]:
+    """File of each tensor, by the index where there is one."""
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        files = _json(index).get("weight_map")
+        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+            raise FileFormatError(f"{index} must map tensors to files; its weight_map does not.")
+        return files
+    single = folder / "model.safetensors"
+    if not single.exists():
+        pickles = [path.name for path in sorted(folder.glob("*.bin"))]
+        got = f"{pickles[0]}, a pickle, which is not loaded" if pickles else "none"
+        raise FileFormatError(f"{folder} must hold its weights in model.safetensors; got {got}.")
+    return dict.fromkeys(map_tensors(single)[0], single.name)
+
+
+def _open(folder: Path, files: Iterable[str]) -> dict[str, MappedTensor]:
+    tensors: dict[str, MappedTensor] = {}
+    for file in files:
+        tensors |= map_tensors(_check.input_file(folder / file))[0]
+    return tensors
+
+
+def _module(name: str) -> str:
+    """Name of the module that a weight belongs to; empty for other tensors."""
+    path, _, kind = name.rpartition(".")
+    return path.rpartition(".")[2] if kind == "weight" else ""
+
+
+def _is_matrix(tensor: MappedTensor | None) -> bool:
+    return tensor is not None and tensor.kind in _FLOATS and tensor.array.ndim == 2
+
+
+def _vocab_size(folder: Path) -> int | None:
+    config = _json(folder / "config.json") if (folder / "config.json").exists() else {}
+    text_config = config.get("text_config")
+    nested = text_config.get("vocab_size") if isinstance(text_config, dict) else None
+    return config.get("vocab_size", nested)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
+    if not isinstance(document, dict):
+        raise FileFormatError(f"{path} must hold a JSON dict; got {type(document).__name__}.")
+    return document

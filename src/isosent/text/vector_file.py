@@ -1,0 +1,236 @@
+"""Word vectors in one .safetensors file, which opens through a memory map."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.errors import FileFormatError, InputError
+from isosent.text.fasttext import NgramTable
+from isosent.text.mapped_tensors import TENSOR_TYPES, map_tensors
+from isosent.text.row_blocks import RowBlock, WordCollector
+from isosent.text.stored_numbers import Numbers, Scales, decoded, encoded
+from isosent.text.vector_formats import FileRows
+from isosent.text.vocabulary import Vocabulary
+
+FORMAT = "isosent-word-vectors"
+VERSION = "1"
+_HEADER_BYTES = 4096
+_HEADER_BYTES_OF_A_TABLE = 512
+_BLOCK_ROWS = 1 << 14
+_OF_WORDS = ("characters", "offsets", "slots")
+_KINDS = {np.dtype(dtype): kind for kind, dtype in TENSOR_TYPES.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredVectors:
+    """Words, what is stored for each, and for the n-grams of others.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+        The words.
+    vectors : ndarray of shape (vocab_size, dim), float32, float16 or int8
+        What is stored for each.
+    scales : ndarray of shape (vocab_size,), float32, or None
+        Those of int8.
+    tables : tuple of NgramTable
+        Vectors of n-grams; empty where there are none.
+    """
+
+    vocabulary: Vocabulary
+    vectors: Numbers
+    scales: Scales | None
+    tables: tuple[NgramTable, ...]
+
+    def content_hash(self) -> str:
+        """Hash words and stored numbers.
+
+        Returns
+        -------
+        str
+            SHA-256 in hexadecimal, the same for the same content wherever it was read from.
+        """
+        digest = hashlib.sha256(json.dumps(_settings(self.tables)).encode())
+        tables = chain.from_iterable((table.numbers, table.scales) for table in self.tables)
+        for array in (self.vocabulary.characters, self.vocabulary.offsets, self.vectors, self.scales, *tables):
+            if array is not None:
+                little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+                digest.update(f"{little.dtype.str} {little.shape}".encode())
+                digest.update(little.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def blocks(self) -> Iterable[RowBlock]:
+        """Yield the rows as they come from a file.
+
+        Yields
+        ------
+        RowBlock
+            Some words and their vectors.
+        """
+        characters, offsets = self.vocabulary.characters, self.vocabulary.offsets
+        for start in range(0, len(self.vocabulary), _BLOCK_ROWS):
+            bounds = offsets[start : start + _BLOCK_ROWS + 1]
+            text = characters[bounds[0] : bounds[-1]].tobytes()
+            ends = (bounds - bounds[0]).tolist()
+            words = [text[first:last] for first, last in pairwise(ends)]
+            yield RowBlock(words, decoded(self.vectors, self.scales, slice(start, start + _BLOCK_ROWS)))
+
+
+def write_vector_file(path: Path, where: str, rows: FileRows, dtype: str = "float32") -> int:
+    """Write word vectors, block by block.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write, directly.
+    where : str
+        Where the vectors come from, for messages.
+    rows : FileRows
+        The vectors.
+    dtype : {"float32", "float16", "int8"}, default "float32"
+        How to store a number.
+
+    Returns
+    -------
+    int
+        Words written.
+
+    Raises
+    ------
+    InputError
+        If a number is beyond those of `dtype`.
+    """
+    words = WordCollector(where)
+    all_scales: dict[str, list[Scales]] = {}
+    with path.open("w+b") as file:
+        tensors = _TensorWriter(file, _HEADER_BYTES + _HEADER_BYTES_OF_A_TABLE * len(rows.tables))
+
+        def append(name: str, vectors: NDArray[np.float32]) -> None:
+            numbers, scales = encoded(where, vectors, dtype)
+            tensors.append(name, numbers)
+            if scales is not None:
+                all_scales.setdefault(f"{name}.scales", []).append(scales)
+
+        for block in rows.blocks:
+            words.add(block)
+            append("vectors", block.vectors)
+        vocabulary, kept = words.finish()
+        if kept is not None:
+            tensors.keep_rows("vectors", kept)
+        for number, table in enumerate(rows.tables):
+            for start in range(0, len(table.numbers), _BLOCK_ROWS):
+                append(f"ngrams.{number}", decoded(table.numbers, table.scales, slice(start, start + _BLOCK_ROWS)))
+        for name, parts in all_scales.items():
+            scales = np.concatenate(parts)
+            tensors.append(name, scales[kept] if name == "vectors.scales" and kept is not None else scales)
+        for name in _OF_WORDS:
+            tensors.append(name, getattr(vocabulary, name))
+        metadata = {"format": FORMAT, "version": VERSION, "ngrams": json.dumps(_settings(rows.tables))}
+        tensors.write_header(metadata)
+        metadata["content_hash"] = _stored(path, metadata).content_hash()
+        tensors.write_header(metadata)
+    return len(vocabulary)
+
+
+def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
+    """Open what `write_vector_file` wrote; nothing is read but the header and the words' places.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    stored : StoredVectors
+        Views of one memory map.
+    content_hash : str
+        Their hash, as it was when they were written.
+
+    Raises
+    ------
+    FileFormatError
+        If it is damaged, truncated, of another version, or another .safetensors file.
+    """
+    metadata = map_tensors(path)[1]
+    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+        raise FileFormatError(
+            f"{path} must be word vectors that isosent words convert wrote, version {VERSION}; it is another "
+            ".safetensors file. A folder of Model2Vec is written static:DIR, a transformer hf:DIR."
+        )
+    return _stored(path, metadata), metadata.get("content_hash", "")
+
+
+def _settings(tables: tuple[NgramTable, ...]) -> list[list[int]]:
+    return [[*table.lengths, table.first_column] for table in tables]
+
+
+def _stored(path: Path, metadata: dict[str, str]) -> StoredVectors:
+    tensors = {name: tensor.array for name, tensor in map_tensors(path)[0].items()}
+    try:
+        vocabulary = Vocabulary(*(np.require(tensors[name], requirements="A") for name in _OF_WORDS))
+        tables = tuple(
+            NgramTable(tensors[f"ngrams.{number}"], tensors.get(f"ngrams.{number}.scales"), (shortest, longest), column)
+            for number, (shortest, longest, column) in enumerate(json.loads(metadata["ngrams"]))
+        )
+        stored = StoredVectors(vocabulary, tensors["vectors"], tensors.get("vectors.scales"), tables)
+    except (KeyError, TypeError, ValueError, InputError) as error:
+        raise FileFormatError(f"{path} is damaged: {error}. Convert the vectors again.") from None
+    n_words, needs_scales = len(vocabulary), stored.vectors.dtype == np.int8
+    if stored.vectors.ndim != 2 or len(stored.vectors) != n_words or needs_scales != (stored.scales is not None):
+        raise FileFormatError(f"{path} is damaged: vectors must be those of {n_words} words. Convert them again.")
+    return stored
+
+
+class _TensorWriter:
+    """A .safetensors file that is written front to back, its header last."""
+
+    def __init__(self, file: BinaryIO, header_bytes: int) -> None:
+        self._file = file
+        self._header_bytes = header_bytes
+        self._entries: dict[str, dict[str, Any]] = {}
+        file.seek(header_bytes)
+
+    def append(self, name: str, rows: NDArray[Any]) -> None:
+        """Add rows to a tensor, the last one or a new one."""
+        at = self._file.tell() - self._header_bytes
+        fresh = {"dtype": _KINDS[rows.dtype], "shape": [0, *rows.shape[1:]], "data_offsets": [at, at]}
+        entry = self._entries.setdefault(name, fresh)
+        self._file.write(np.ascontiguousarray(rows, dtype=TENSOR_TYPES[entry["dtype"]]).data)
+        entry["shape"][0] += len(rows)
+        entry["data_offsets"][1] += rows.nbytes
+
+    def keep_rows(self, name: str, rows: NDArray[np.int64]) -> None:
+        """Leave out all but some rows, rising, of the last tensor."""
+        self._file.flush()
+        entry = self._entries[name]
+        dtype, shape = np.dtype(TENSOR_TYPES[entry["dtype"]]), tuple(entry["shape"])
+        start = self._header_bytes + entry["data_offsets"][0]
+        with mmap.mmap(self._file.fileno(), 0) as mapped:
+            stored: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=start)
+            for first in range(0, len(rows), _BLOCK_ROWS):
+                block = stored[rows[first : first + _BLOCK_ROWS]]
+                stored[first : first + len(block)] = block
+            row_bytes = stored[:1].nbytes
+            del stored
+        entry["shape"][0] = len(rows)
+        entry["data_offsets"][1] = entry["data_offsets"][0] + len(rows) * row_bytes
+        self._file.seek(self._header_bytes + entry["data_offsets"][1])
+        self._file.truncate()
+
+    def write_header(self, metadata: dict[str, str]) -> None:
+        header = json.dumps({"__metadata__": metadata, **self._entries}).encode()
+        length = self._header_bytes - 8
+        self._file.seek(0)
+        self._file.write(length.to_bytes(8, "little") + header.ljust(length))
+        self._file.flush()

@@ -1,0 +1,282 @@
+import os
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from isosent import FileFormatError
+from isosent.errors import CacheWarning, DuplicateWordWarning, InputError
+from isosent.text import vector_file, word_vectors
+from isosent.text.word_vectors import convert_word_vectors, read_word_vectors
+
+FASTTEXT = Path(__file__).parents[1] / "golden" / "fasttext_tiny.bin"
+VECTORS = np.random.default_rng(0).normal(size=(50, 5)).astype(np.float32)
+WORDS = [f"w{row}" for row in range(50)]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(word_vectors, "_CACHED_FROM_BYTES", 1)
+    monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "isosent" / "word_vectors"
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text(
+        "".join(f"{word} {' '.join(map(repr, row))}\n" for word, row in zip(WORDS, VECTORS.tolist(), strict=True))
+    )
+    return path
+
+
+def assert_same(words, others):
+    assert list(words.vocabulary) == list(others.vocabulary)
+    np.testing.assert_array_equal(words.vectors, others.vectors)
+    assert words.content_hash == others.content_hash
+
+
+def lies_in_a_file(array):
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return isinstance(array, memoryview) or type(array).__name__ == "mmap"
+
+
+def test_a_large_file_is_converted_and_opens_from_a_memory_map(text, cache):
+    words = read_word_vectors([text])
+    assert len(list(cache.iterdir())) == 1
+    assert type(words.vectors) is np.ndarray
+    assert lies_in_a_file(words.vectors)
+    assert lies_in_a_file(words.vocabulary.characters)
+    assert_same(words, read_word_vectors([text], cache=False))
+
+
+def test_a_converted_file_is_not_read_again(text, cache):
+    first = read_word_vectors([text])
+    state = text.stat()
+    text.write_bytes(b"?" * state.st_size)
+    os.utime(text, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert_same(read_word_vectors([text]), first)
+
+
+def test_a_file_that_changed_is_converted_again_in_place_of_the_old(text, cache):
+    read_word_vectors([text])
+    text.write_text("a 1 2\n")
+    assert list(read_word_vectors([text]).vocabulary) == ["a"]
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_members_of_an_archive_are_converted_apart(tmp_path, text, cache):
+    shutil.make_archive(tmp_path / "v", "zip", tmp_path, text.name)
+    archive = f"{tmp_path}/v.zip!{text.name}"
+    read_word_vectors([text])
+    assert_same(read_word_vectors([archive]), read_word_vectors([text]))
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_a_small_file_is_not_converted(text, cache, monkeypatch):
+    monkeypatch.setattr(word_vectors, "_CACHED_FROM_BYTES", text.stat().st_size + 1)
+    read_word_vectors([text])
+    assert not cache.exists()
+
+
+def test_nothing_is_converted_where_the_cache_is_not_wanted(text, cache):
+    read_word_vectors([text], cache=False)
+    assert not cache.exists()
+
+
+def test_a_vocabulary_uses_a_converted_file_and_writes_none(text, cache):
+    read = read_word_vectors([text], vocabulary=["w7", "w3"])
+    assert not cache.exists()
+    read_word_vectors([text])
+    assert_same(read_word_vectors([text], vocabulary=["w7", "w3"]), read)
+
+
+@pytest.mark.parametrize("content", [b"", b"damaged", None], ids=["empty", "other", "truncated"])
+def test_a_damaged_cache_is_made_again(text, cache, content):
+    first = read_word_vectors([text])
+    (file,) = cache.iterdir()
+    whole = file.read_bytes()
+    file.unlink()  # what is mapped stays whole
+    file.write_bytes(whole[:-20] if content is None else content)
+    assert_same(read_word_vectors([text]), first)
+    assert len(file.read_bytes()) > 1000
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(text, cache, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path / "file"))
+    with pytest.warns(CacheWarning, match=r"is read whole each time, .* Set ISOSENT_CACHE to another folder\."):
+        words = read_word_vectors([text])
+    assert_same(words, read_word_vectors([text], cache=False))
+
+
+def test_a_malformed_file_is_refused_and_leaves_no_cache(text, cache):
+    text.write_text("a 1 2\nb 3\n")
+    with pytest.raises(FileFormatError, match=r"line 2 must hold"):
+        read_word_vectors([text])
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize("variables", [("XDG_CACHE_HOME",), ("HOME",)])
+def test_the_cache_lies_where_the_system_keeps_caches(text, cache, monkeypatch, tmp_path, variables):
+    monkeypatch.delenv("ISOSENT_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for variable in variables:
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    read_word_vectors([text])
+    root = tmp_path / variables[0] / ("" if variables[0] == "XDG_CACHE_HOME" else ".cache")
+    assert len(list((root / "isosent" / "word_vectors").iterdir())) == 1
+
+
+def test_rows_of_repeated_words_do_not_reach_the_converted_file(text, cache, monkeypatch):
+    monkeypatch.setattr(vector_file, "_BLOCK_ROWS", 3)
+    lines = text.read_text().splitlines(keepends=True)
+    text.write_text("".join(lines[:5] + lines[:2] + lines[5:20] + lines[7:8] + lines[20:]))
+    with pytest.warns(DuplicateWordWarning, match=r"rows left out: 3;"):
+        words = read_word_vectors([text])
+    assert list(words.vocabulary) == WORDS
+    np.testing.assert_array_equal(words.vectors, VECTORS)
+
+
+def test_a_repeated_word_is_told_of_once(text, cache):
+    text.write_text("a 1 2\na 3 4\n")
+    with pytest.warns(DuplicateWordWarning):
+        read_word_vectors([text])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_word_vectors([text])
+
+
+def test_a_fasttext_model_keeps_its_subwords_in_the_cache(cache):
+    cached, read = read_word_vectors([FASTTEXT]), read_word_vectors([FASTTEXT], cache=False)
+    assert lies_in_a_file(cached.subwords.tables[0].numbers)
+    np.testing.assert_array_equal(cached.subwords.vectors(["foxes"]), read.subwords.vectors(["foxes"]))
+    assert_same(cached, read)
+
+
+def test_the_safetensors_package_reads_what_is_written(text, tmp_path):
+    convert_word_vectors([text], tmp_path / "out.safetensors")
+    tensors = load_file(tmp_path / "out.safetensors")
+    np.testing.assert_array_equal(tensors["vectors"], VECTORS)
+    assert tensors["characters"].tobytes() == "".join(WORDS).encode()
+    assert np.diff(tensors["offsets"]).tolist() == list(map(len, WORDS))
+
+
+def test_a_converted_file_is_read_as_any_other(text, tmp_path):
+    written = convert_word_vectors([text], tmp_path / "out.safetensors")
+    assert_same(read_word_vectors([tmp_path / "out.safetensors"]), written)
+    assert_same(written, read_word_vectors([text]))
+
+
+def test_float16_is_numpys(text, tmp_path):
+    words = convert_word_vectors([text], tmp_path / "out.safetensors", dtype="float16")
+    np.testing.assert_array_equal(words.vectors, VECTORS.astype(np.float16))
+    assert words.rows(np.array([3, 1])).dtype == np.float32
+    np.testing.assert_array_equal(words.rows(np.array([3, 1])), VECTORS.astype(np.float16)[[3, 1]])
+
+
+def test_int8_is_off_by_half_a_step_of_its_row_at_most(text, tmp_path):
+    words = convert_word_vectors([text], tmp_path / "out.safetensors", dtype="int8")
+    assert words.vectors.dtype == np.int8
+    steps = np.abs(VECTORS).max(axis=1, keepdims=True) / 127
+    assert (np.abs(words.rows(np.arange(50)) - VECTORS) <= 0.5001 * steps).all()
+    np.testing.assert_allclose(np.abs(words.rows(np.arange(50))).max(axis=1), 127 * steps[:, 0], rtol=1e-6)
+
+
+def test_a_zero_row_stays_zero_in_int8(tmp_path):
+    (tmp_path / "v.txt").write_text("a 0 0\nb 1 -2\n")
+    words = convert_word_vectors([tmp_path / "v.txt"], tmp_path / "out.safetensors", dtype="int8")
+    assert words.rows(np.array([0])).tolist() == [[0, 0]]
+
+
+def test_scales_of_repeated_words_are_left_out_with_their_rows(tmp_path):
+    (tmp_path / "v.txt").write_text("a 1 1\na 5 5\nb 127 127\n")
+    with pytest.warns(DuplicateWordWarning):
+        words = convert_word_vectors([tmp_path / "v.txt"], tmp_path / "out.safetensors", dtype="int8")
+    assert words.rows(np.array([0, 1])).tolist() == [[1, 1], [127, 127]]
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [("float16", 1e-3), ("int8", 2e-2)])
+def test_subwords_are_stored_in_the_same_type(tmp_path, dtype, rtol):
+    words, exact = (
+        convert_word_vectors([FASTTEXT], tmp_path / "out.safetensors", dtype=dtype),
+        read_word_vectors([FASTTEXT]),
+    )
+    assert words.subwords.tables[0].numbers.dtype == dtype
+    np.testing.assert_allclose(
+        words.subwords.vectors(["foxes", "a"]), exact.subwords.vectors(["foxes", "a"]), atol=rtol
+    )
+
+
+def test_a_converted_file_can_be_converted_on(text, tmp_path):
+    convert_word_vectors([text], tmp_path / "one.safetensors")
+    words = convert_word_vectors([tmp_path / "one.safetensors"], tmp_path / "two.safetensors", dtype="float16")
+    np.testing.assert_array_equal(words.vectors, VECTORS.astype(np.float16))
+
+
+def test_several_files_are_converted_into_one(text, tmp_path):
+    words = convert_word_vectors([text, FASTTEXT], tmp_path / "out.safetensors", vocabulary=["w1", "fox"])
+    assert_same(words, read_word_vectors([text, FASTTEXT], vocabulary=["w1", "fox"]))
+    np.testing.assert_array_equal(
+        words.subwords.vectors(["foxes"])[0],
+        [*np.zeros(5), *read_word_vectors([FASTTEXT]).subwords.vectors(["foxes"])[0]],
+    )
+
+
+def test_a_number_beyond_float16_is_refused_and_nothing_written(tmp_path):
+    (tmp_path / "v.txt").write_text("a 1 2\nb 65520 2\n")
+    with pytest.raises(InputError, match=r"numbers must be at most 65504 for float16; got 65520\."):
+        convert_word_vectors([tmp_path / "v.txt"], tmp_path / "out.safetensors", dtype="float16")
+    assert [path.name for path in tmp_path.iterdir()] == ["v.txt"]
+
+
+def test_another_type_is_refused(text, tmp_path):
+    with pytest.raises(InputError, match=r"dtype must be one of float32, float16, int8; got 'int4'"):
+        convert_word_vectors([text], tmp_path / "out.safetensors", dtype="int4")
+
+
+def test_a_vocabulary_that_leaves_no_word_writes_nothing(text, tmp_path):
+    with pytest.raises(InputError, match=r"must hold a word of the vocabulary; got none"):
+        convert_word_vectors([text], tmp_path / "out.safetensors", vocabulary=["x"])
+    assert [path.name for path in tmp_path.iterdir()] == ["vectors.txt"]
+
+
+def test_another_safetensors_file_is_refused(tmp_path):
+    save_file({"embeddings": VECTORS}, tmp_path / "model.safetensors")
+    with pytest.raises(FileFormatError, match=r"must be word vectors that isosent words convert wrote"):
+        read_word_vectors([tmp_path / "model.safetensors"])
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
+def test_a_truncated_converted_file_is_refused(text, tmp_path, kept):
+    file = tmp_path / "out.safetensors"
+    convert_word_vectors([text], file)
+    content = file.read_bytes()
+    file.write_bytes(content[: max(4200, int(kept * len(content)))])
+    with pytest.raises(FileFormatError, match=r"must be a whole safetensors file; it is damaged"):
+        read_word_vectors([file])
+
+
+def test_a_converted_file_of_other_tensors_is_refused(text, tmp_path):
+    file = tmp_path / "out.safetensors"
+    convert_word_vectors([text], file)
+    tensors = load_file(file)
+    metadata = {"format": vector_file.FORMAT, "version": vector_file.VERSION, "ngrams": "[]"}
+    save_file({**tensors, "vectors": tensors["vectors"][1:]}, file, metadata)
+    with pytest.raises(FileFormatError, match=r"is damaged: vectors must be those of 50 words"):
+        read_word_vectors([file])
+    del tensors["slots"]
+    save_file(tensors, file, metadata)
+    with pytest.raises(FileFormatError, match=r"is damaged: 'slots'"):
+        read_word_vectors([file])
+
+
+def test_a_converted_file_opens_from_places_that_are_not_aligned(tmp_path):
+    (tmp_path / "v.txt").write_text("a 1 2 3\nb 4 5 6\nc 7 8 9\n")
+    words = convert_word_vectors([tmp_path / "v.txt"], tmp_path / "out.safetensors", dtype="int8")
+    assert words.vocabulary.ids_of(["c", "a", "x"]).tolist() == [2, 0, -1]
+    np.testing.assert_allclose(words.rows(np.arange(3)), [[1, 2, 3], [4, 5, 6], [7, 8, 9]], atol=0.05)
