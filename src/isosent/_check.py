@@ -20,6 +20,8 @@ def text_list(where: str, texts: Iterable[str]) -> list[str]:
     if not isinstance(texts, Iterable):
         raise InputTypeError(f"{where}: texts must be a sequence of strings; got {type(texts).__name__}.")
     listed = list(texts)
+    if _are_unicode(listed):
+        return listed
     for i, text in enumerate(listed):
         if not isinstance(text, str):
             raise InputTypeError(
@@ -29,6 +31,14 @@ def text_list(where: str, texts: Iterable[str]) -> list[str]:
         if not is_unicode(text):
             raise InputError(f"{where}: texts must be valid Unicode; got a lone surrogate in row {i}.")
     return listed
+
+
+def _are_unicode(texts: list[Any]) -> bool:
+    """Whether all are strings that can be written as UTF-8: all at once, for there may be millions."""
+    try:
+        return is_unicode("".join(texts))
+    except TypeError:
+        return False
 
 
 def is_unicode(text: str) -> bool:

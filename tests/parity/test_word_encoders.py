@@ -67,7 +67,7 @@ def made():
     """Word vectors, sentences of them, and the principal vectors of these."""
     rng = np.random.default_rng(0)
     rows = word_vectors(rng, 500, 128)
-    sentences = zipfian(rng, len(rows), 1200, 20)
+    sentences = zipfian(rng, len(rows), 800, 20)
     return rows, sentences, principal_of(rows, sentences)
 
 
@@ -141,12 +141,13 @@ def test_gem_of_random_sentences(made):
 )
 def test_gem_with_every_setting(made, settings):
     rows, sentences, principal = made
-    assert gap(*both_gem(rows, sentences[:60], principal, **settings)) < TOLERANCE
+    assert gap(*both_gem(rows, sentences[:50], principal, **settings)) < TOLERANCE
 
 
 @pytest.mark.parametrize("removal", ["sdr", "sir", "none"])
 def test_gem_of_repeated_collinear_and_zero_words(made, removal):
-    rows, _, principal = made
+    rows, others, _ = made
+    principal = principal_of(np.roll(rows, 250, axis=0), others[:200])  # its own frequent words it would nearly empty
     sentences = [[7], [30], [7, 7], [7, 7, 7, 8], [0, 10], [0, 20, 10, 40], [0, 5, 25], [30, 7, 30], [7] * 40]
     sentences += [[0, 5, 10, 15, 20, 25, 30] * 4, [1, 1, 2, 11, 2, 26, 6, 1] * 3]
     assert gap(*both_gem(rows, sentences, principal, removal=removal)) < TOLERANCE
@@ -204,7 +205,7 @@ def test_a_text_without_words_has_the_zero_vector(made):
 @pytest.mark.data
 def test_gem_of_real_sentences(glove):
     rows, sentences = glove
-    assert gap(*both_gem(rows, sentences[:1000], principal_of(rows, sentences[:1000]))) < TOLERANCE
+    assert gap(*both_gem(rows, sentences[:700], principal_of(rows, sentences[:700]))) < TOLERANCE
 
 
 @pytest.mark.data
@@ -304,8 +305,8 @@ def words_file(made, tmp_path_factory):
     path = tmp_path_factory.mktemp("words") / "words.txt"
     lines = [f"w{word} " + " ".join(f"{number:.4f}" for number in row) for word, row in enumerate(rows)]
     path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    texts = [" ".join(f"w{word}" for word in words) for words in sentences[:400]]
-    return path, texts, np.array([line.split(" ")[1:] for line in lines], np.float32), sentences[:400]
+    texts = [" ".join(f"w{word}" for word in words) for words in sentences[:250]]
+    return path, texts, np.array([line.split(" ")[1:] for line in lines], np.float32), sentences[:250]
 
 
 def encoded(words_file, options):

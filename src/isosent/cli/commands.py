@@ -126,13 +126,13 @@ def fit(
         raise InputError(
             "--queries goes with --transform, where the encoder itself is fitted. Name one, or leave it out."
         )
+    chosen = transform.make(before.dim) if transform.is_named or not learns else None
     with progress_bar("encoding") as bar:
         if learns:
             before = before.fit(listed, transform=None, source=source, progress=bar(len(listed)))
         encoded = before.encoder.encode(listed, progress=bar(len(listed)))
     after = before
-    if transform.is_named or not learns:
-        chosen = transform.make(before.dim)
+    if chosen is not None:
         after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
     after.save(output)
     if after.fits[-1].choice:

@@ -28,6 +28,7 @@ from isosent.transforms.choice import make_transform
 
 FILE_OPTIONS = ("frequencies", "stop_words", "tokenizer", "vocabulary")
 _BLOCK = 1 << 16
+_WINDOWS_AT_ONCE = 8
 
 
 class StaticEncoder(Encoder):
@@ -143,12 +144,7 @@ class StaticEncoder(Encoder):
         known = self._with(self._corpus(frequencies, n_texts, sum(len(window.ids) for window in windows) / n_texts))
         if not self.weighting.has_principal:
             return known
-        total = Moments.empty(known._table.dim)
-        for window in windows:
-            total = total + known._coarse_moments(window)
-            if progress:
-                progress(len(window.lengths))
-        return known.on_moments(total)
+        return known.on_moments(known._coarse_moments(windows, progress))
 
     def corpus_moments(self, texts: Sequence[str]) -> Moments:
         """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; parts may be added.
@@ -172,10 +168,8 @@ class StaticEncoder(Encoder):
         if self.weighting.whitens_words and self.frequencies is None:
             raise InputError("corpus_moments: frequencies must be given before words are whitened; got none.")
         known = self._with(self.corpus or self._corpus(self.frequencies))
-        moments = Moments.empty(known._table.dim)
-        for start in range(0, len(texts), WINDOW):
-            moments = moments + known._coarse_moments(known.tokenize(texts[start : start + WINDOW]))
-        return moments
+        windows = (known.tokenize(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW))
+        return known._coarse_moments(windows)
 
     def on_moments(self, moments: Moments) -> StaticEncoder:
         """Fit GEM on what `corpus_moments` returned.
@@ -283,10 +277,18 @@ class StaticEncoder(Encoder):
         of_tokens = None if weights is None else weights[np.minimum(tokens.ids, len(weights) - 1)]
         return Words(rows, products, ids, tokens.offsets, of_tokens)
 
-    def _coarse_moments(self, tokens: TokenIds) -> Moments:
-        with self._table.lock:
-            vectors = self.weighting.coarse(self._words(tokens))
-        return Moments.from_rows(vectors[tokens.lengths > 0])
+    def _coarse_moments(self, windows: Iterable[TokenIds], progress: Progress | None = None) -> Moments:
+        """Moments of several windows at a time: the threads of both kinds of work get in each other's way."""
+        moments, collected = Moments.empty(self._table.dim), []
+        for tokens in windows:
+            with self._table.lock:
+                vectors = self.weighting.coarse(self._words(tokens))
+            collected.append(vectors[tokens.lengths > 0])
+            if len(collected) == _WINDOWS_AT_ONCE:
+                moments, collected = moments + Moments.from_rows(np.concatenate(collected)), []
+            if progress:
+                progress(len(tokens.lengths))
+        return moments + Moments.from_rows(np.concatenate(collected)) if collected else moments
 
     def _require_principal(self, where: str) -> None:
         if not self.weighting.has_principal:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError
-from isosent.numeric.gem_kernel import coarse_kernel, gem_kernel
+from isosent.numeric.coarse_kernel import coarse_kernel
+from isosent.numeric.gem_kernel import gem_kernel
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.workers import over_chunks
@@ -214,9 +215,12 @@ def gem_vectors(
     Rank: a word with a residual of at most 1e-6 of its length has r = 0, q = 0 and so the weight 2, a repeated word for
     one; it adds no direction for others either. The window is clipped at the ends of the text.
 
-    Nothing but products of words is needed: elimination on the Gram matrix of the words within reach, beside the
-    identity and the products with D, yields every residual of windows that share a side. Products of words are float32;
-    a text with a residual below a tenth of its word is done again in float64. Time grows linearly with the words of a
+    With ``uniqueness="scaled"``, :math:`\alpha_u = \exp(-\lVert (\sigma_d / \sigma_1) \odot D^\top q \rVert)`:
+    between 1/e and 1, where the published score is 0 or 1 for nearly every word.
+
+    Nothing but products of words is needed: the inverse of the Gram matrix of a window tells every residual, and
+    changes by one bordering and one elimination from word to word. Products of words are float32 there; a text with a
+    residual below a sixth of its word is done again by Gram-Schmidt in float64. Time grows linearly with the words of a
     text, and with the square of the window.
 
     References
@@ -226,8 +230,7 @@ def gem_vectors(
     sigma = principal.singular_values
     strengths = sigma if settings.ranking == "weighted" else np.ones_like(sigma)
     n_chosen = min(settings.n_removed, len(sigma))
-    if settings.uniqueness == "scaled" and len(sigma):
-        sigma = sigma * (n_chosen / sigma[0])  # the kernel divides by n_chosen
+    in_score = sigma / sigma[:1] if settings.uniqueness == "scaled" else sigma / max(n_chosen, 1)
     options = (
         settings.window,
         n_chosen,
@@ -236,8 +239,8 @@ def gem_vectors(
         0 if settings.significance == "columns" else 2 * settings.window + 1,
         settings.removal != "none",
     )
-    words = (rows, products, ids, offsets)
-    corpus = (principal.vectors.astype(np.float32), sigma)
+    texts = (rows, products, ids, offsets)
+    corpus = (principal.vectors, principal.vectors.astype(np.float32), in_score)
     vectors = np.empty((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
-    over_chunks(lambda *chunk: gem_kernel(words, corpus, options, chunk, vectors), offsets)
+    over_chunks(lambda *chunk: gem_kernel(texts, corpus, options, chunk, vectors), offsets)
     return vectors

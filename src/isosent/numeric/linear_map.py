@@ -66,8 +66,33 @@ class LinearMap:
         return int(self.weight.shape[1])
 
     @cached_property
+    def _diagonal(self) -> NDArray[np.float64] | None:
+        """Factor of each dimension, where the map does nothing else but shift."""
+        diagonal = self.weight.diagonal()
+        is_diagonal = self.dim == self.n_components and np.count_nonzero(self.weight) == np.count_nonzero(diagonal)
+        return diagonal.copy() if is_diagonal else None
+
+    @cached_property
+    def _change(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Two factors of ``weight - identity``, where its rank is so low that applying these is faster."""
+        most = self.dim // 16
+        if self.dim != self.n_components or not most:
+            return None
+        change = self.weight - np.eye(self.dim)
+        sample = change @ np.random.default_rng(0).standard_normal((self.dim, most + 1))
+        basis, values, _ = np.linalg.svd(sample, full_matrices=False)
+        basis = np.ascontiguousarray(basis[:, values > values[0] * 1e-10])
+        right = basis.T @ change
+        if basis.shape[1] > most or np.abs(basis @ right - change).max() > 1e-12 * np.abs(change).max():
+            return None
+        return basis, right
+
+    @cached_property
     def _single(self) -> LinearMap:
-        return LinearMap(self.weight.astype(np.float32), self.bias.astype(np.float32))
+        single = LinearMap(self.weight.astype(np.float32), self.bias.astype(np.float32))
+        change = None if self._change is None else tuple(factor.astype(np.float32) for factor in self._change)
+        single.__dict__["_change"] = change  # rounded weights have no low rank to find
+        return single
 
     def apply(self, rows: ArrayLike, *, out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
         """Map rows, block by block: beside the result, no copy of the rows is held.
@@ -105,13 +130,25 @@ class LinearMap:
             block = array[start : start + _BLOCK_ROWS]
             mapped = out[start : start + _BLOCK_ROWS]
             with np.errstate(over="ignore", invalid="ignore"):
-                np.matmul(block.astype(dtype, copy=False), used.weight, out=mapped)
+                used._multiply(block.astype(dtype, copy=False), mapped)
                 finite = np.isfinite(mapped[:, 0]).all()  # NaN or infinity in a row spoils every component of it
             if not finite:
                 _check.finite_rows(where, "rows", block, start)
                 raise InputError(f"{where}: rows must map to values within {dtype}; those behind row {start} do not.")
             mapped += used.bias
         return out
+
+    def _multiply(self, rows: NDArray[np.floating], out: NDArray[np.floating]) -> None:
+        """Write ``rows @ weight``, the short way where there is one."""
+        if self._diagonal is not None:
+            np.multiply(rows, self._diagonal, out=out)
+            out[~np.isfinite(out).all(axis=1)] = np.nan
+        elif self._change is not None:
+            left, right = self._change
+            np.matmul(rows @ left, right, out=out)
+            out += rows
+        else:
+            np.matmul(rows, self.weight, out=out)
 
     def then(self, after: LinearMap) -> LinearMap:
         """Fold two maps into one.

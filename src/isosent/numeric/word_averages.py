@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -11,7 +10,13 @@ from numpy.typing import NDArray
 
 from isosent.numeric.workers import over_chunks
 
-_SKIP: Any = np.empty(0, dtype=np.float32)
+Single = NDArray[np.float32]
+Double = NDArray[np.float64]
+
+Ids = NDArray[np.int32]
+Bounds = NDArray[np.int64]
+_FAST = {"contract", "nsz"}
+_SKIP: Single = np.empty(0, dtype=np.float32)
 
 
 def weighted_means(
@@ -118,90 +123,115 @@ def power_means(
     array([[1.    , 2.    , 2.4101, 3.    ]], dtype=float32)
     """
     exponents = np.array(powers, dtype=np.float64)
-    means = np.zeros((len(offsets) - 1, len(exponents) * rows.shape[1]), dtype=np.float32)
+    means = np.zeros((len(offsets) - 1, len(exponents), rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: _power_kernel(rows, ids, offsets, chunk, exponents, means), offsets)
-    return means
+    return means.reshape(len(means), -1)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
-def _mean_kernel(rows, ids, offsets, chunk, weights, means):  # type: ignore[no-untyped-def]
-    dim = rows.shape[1]
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _mean_kernel(
+    rows: Single, ids: Ids, offsets: Bounds, chunk: tuple[int, int], weights: Single, means: Single
+) -> None:
+    # rows are addressed by two indices, four at a time: views are counted references
+    one = np.float32(1)
     for text in range(chunk[0], chunk[1]):
         first, last = offsets[text], offsets[text + 1]
-        total = means[text]
-        for token in range(first, last):
-            row = rows[ids[token]]
-            weight = weights[token] if len(weights) else np.float32(1)
-            for k in range(dim):
-                total[k] += weight * row[k]
-        for k in range(dim):
-            total[k] /= np.float32(max(1, last - first))
+        in_fours = first + (last - first) // 4 * 4
+        for i in range(first, in_fours, 4):
+            a, b, c, d = ids[i], ids[i + 1], ids[i + 2], ids[i + 3]
+            p, q, r, s = one, one, one, one
+            if len(weights):
+                p, q, r, s = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+            for k in range(rows.shape[1]):
+                means[text, k] = (((means[text, k] + p * rows[a, k]) + q * rows[b, k]) + r * rows[c, k]) + s * rows[
+                    d, k
+                ]
+        for i in range(in_fours, last):
+            a = ids[i]
+            p = weights[i] if len(weights) else one
+            for k in range(rows.shape[1]):
+                means[text, k] += p * rows[a, k]
+        scale = one / np.float32(max(1, last - first))
+        for k in range(rows.shape[1]):
+            means[text, k] *= scale
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
-def _balanced_kernel(rows, ids, offsets, chunk, weights, means):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _balanced_kernel(
+    rows: Single, ids: Ids, offsets: Bounds, chunk: tuple[int, int], weights: Single, means: Single
+) -> None:
     dim = rows.shape[1]
     squares = np.empty(dim, dtype=np.float32)
     for text in range(chunk[0], chunk[1]):
         first, last = offsets[text], offsets[text + 1]
-        total = means[text]
         for k in range(dim):
             squares[k] = 0
-        for token in range(first, last):
-            row = rows[ids[token]]
-            weight = weights[token]
+        for i in range(first, last):
+            word, weight = ids[i], weights[i]
             for k in range(dim):
-                total[k] += weight * row[k]
-                squares[k] += row[k] * row[k]
+                means[text, k] += weight * rows[word, k]
+                squares[k] += rows[word, k] * rows[word, k]
         for k in range(dim):
             if squares[k] > 0:
-                total[k] /= np.float32(last - first) * np.sqrt(squares[k])
+                means[text, k] /= np.float32(last - first) * np.sqrt(squares[k])
 
 
-@njit(cache=True, nogil=True)
-def _power_kernel(rows, ids, offsets, chunk, powers, means):  # type: ignore[no-untyped-def]
-    dim = rows.shape[1]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _power_kernel(
+    rows: Single, ids: Ids, offsets: Bounds, chunk: tuple[int, int], powers: Double, means: Single
+) -> None:
     for text in range(chunk[0], chunk[1]):
-        words = ids[offsets[text] : offsets[text + 1]]
-        if len(words) == 0:
+        first, last = offsets[text], offsets[text + 1]
+        if first == last:
             continue
         for p in range(len(powers)):
-            part = means[text, p * dim : (p + 1) * dim]
-            if np.isinf(powers[p]):
-                _extreme(rows, words, powers[p] > 0, part)
-            elif powers[p] == 1:
-                for word in words:
-                    row = rows[word]
-                    for k in range(dim):
-                        part[k] += row[k]
-                for k in range(dim):
-                    part[k] /= np.float32(len(words))
+            if powers[p] == 1:
+                _add_mean(rows, ids, (first, last), (text, p), means)
+            elif np.isinf(powers[p]):
+                _take_extreme(rows, ids, (first, last), (text, p), powers[p] > 0, means)
             else:
-                _power_mean(rows, words, powers[p], part)
+                _add_power_mean(rows, ids, (first, last), (text, p), powers[p], means)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _add_mean(rows: Single, ids: Ids, words: tuple[int, int], place: tuple[int, int], means: Single) -> None:
+    (first, last), (text, p) = words, place
+    for i in range(first, last):
+        word = ids[i]
+        for k in range(rows.shape[1]):
+            means[text, p, k] += rows[word, k]
+    scale = np.float32(1) / np.float32(last - first)
+    for k in range(rows.shape[1]):
+        means[text, p, k] *= scale
 
 
 @njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
-def _extreme(rows, words, upper, part):  # type: ignore[no-untyped-def]
-    part[:] = rows[words[0]]
-    for i in range(1, len(words)):
-        row = rows[words[i]]
-        if upper:
-            for k in range(len(part)):
-                part[k] = max(part[k], row[k])
-        else:
-            for k in range(len(part)):
-                part[k] = min(part[k], row[k])
+def _take_extreme(
+    rows: Single, ids: Ids, words: tuple[int, int], place: tuple[int, int], upper: bool, means: Single
+) -> None:
+    (first, last), (text, p) = words, place
+    word = ids[first]
+    for k in range(rows.shape[1]):
+        means[text, p, k] = rows[word, k]
+    for i in range(first + 1, last):
+        word = ids[i]
+        for k in range(rows.shape[1]):
+            here, there = means[text, p, k], rows[word, k]
+            means[text, p, k] = there if (there > here) == upper else here
 
 
-@njit(cache=True, nogil=True)
-def _power_mean(rows, words, power, part):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _add_power_mean(
+    rows: Single, ids: Ids, words: tuple[int, int], place: tuple[int, int], power: float, means: Single
+) -> None:
+    (first, last), (text, p) = words, place
     turn = np.exp(1j * np.pi * power)
     if power == np.round(power):
         turn = complex(1 - 2 * (power % 2), 0)
-    for k in range(len(part)):
+    for k in range(rows.shape[1]):
         total = 0j
-        for word in words:
-            size = np.float64(abs(rows[word, k])) ** power
-            total += size * turn if rows[word, k] < 0 else complex(size, 0)
-        mean = total / len(words)
-        part[k] = abs(mean) ** (1 / power) * np.cos(np.arctan2(mean.imag, mean.real) / power)
+        for i in range(first, last):
+            x = np.float64(rows[ids[i], k])
+            total += abs(x) ** power * turn if x < 0 else complex(x**power, 0)
+        mean = total / (last - first)
+        means[text, p, k] = abs(mean) ** (1 / power) * np.cos(np.arctan2(mean.imag, mean.real) / power)

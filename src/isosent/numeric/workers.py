@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LEAST_TOKENS = 4096
+_CHUNKS_A_WORKER = 4  # texts of as many tokens take unlike times
 
 
 def n_workers() -> int:
@@ -25,7 +26,7 @@ def n_workers() -> int:
 
 
 def over_chunks(run: Callable[[int, int], None], offsets: NDArray[np.int64]) -> None:
-    """Run a kernel over all texts, in as many threads as there are processors.
+    """Run a kernel over all texts, in as many threads as `n_workers` says.
 
     Parameters
     ----------
@@ -34,13 +35,13 @@ def over_chunks(run: Callable[[int, int], None], offsets: NDArray[np.int64]) -> 
     offsets : ndarray of shape (n_texts + 1,), int64
         Where the tokens (or characters) of each text begin; chunks have about equally many.
     """
-    n_texts = len(offsets) - 1
-    n_chunks = min(n_workers(), n_texts, int(offsets[-1] - offsets[0]) // _LEAST_TOKENS + 1)
-    if n_chunks <= 1:
+    n_texts, n_threads = len(offsets) - 1, n_workers()
+    n_chunks = min(n_threads * _CHUNKS_A_WORKER, n_texts, int(offsets[-1] - offsets[0]) // _LEAST_TOKENS + 1)
+    if min(n_chunks, n_threads) <= 1:
         if n_texts:
             run(0, n_texts)
         return
     shares = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, n_chunks) // n_chunks
     bounds = [0, *np.searchsorted(offsets, shares), n_texts]
-    with ThreadPoolExecutor(n_chunks) as pool:
+    with ThreadPoolExecutor(min(n_threads, n_chunks)) as pool:
         list(pool.map(run, bounds[:-1], bounds[1:]))
