@@ -46,7 +46,7 @@ def test_the_demo_runs_reports_and_keeps_its_model_where_it_is_told(isosent_, he
 def test_encode_writes_an_array_with_row_i_for_text_i(isosent_, here):
     finished = isosent_(*encode())
     assert (finished.code, finished.err) == (0, "")
-    assert finished.out == "v.npy: 5 x 3 float32; texts without a vector: 1\n"
+    assert finished.out == "v.npy: 5 x 3 float32; texts without a vector: 1\ntokens: 12; unknown: 6 (50.0%)\n"
     vectors = np.load(here / "v.npy")
     assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, [[1, 2, 3], [2, 1, 5], [0, 0, 0], [1.5, -0.5, 3.5], [2, 0.5, 1.5]])
@@ -99,7 +99,8 @@ def test_flags_of_the_model_win_over_what_is_written_behind_it(isosent_, here):
 def test_texts_of_unknown_words_only_give_zero_rows(isosent_, here):
     (here / "texts.txt").write_text("zebra\nunicorn\n")
     finished = isosent_(*encode())
-    assert (finished.code, finished.out) == (0, "v.npy: 2 x 3 float32; texts without a vector: 2\n")
+    printed = "v.npy: 2 x 3 float32; texts without a vector: 2\ntokens: 2; unknown: 2 (100.0%)\n"
+    assert (finished.code, finished.out) == (0, printed)
     assert not np.load(here / "v.npy").any()
 
 
@@ -113,7 +114,14 @@ def test_fit_encode_and_info_agree(isosent_, here):
     assert (finished.code, finished.err) == (0, "")
     assert (facts["dim"], facts["encoder_dim"]) == (2, 3)
     assert facts["reference"] == f"words:{here / 'glove.txt'}"
-    assert facts["options"] == {"lowercase": "true", "tokenizer": "wordpunct"}
+    assert facts["options"] == {
+        "lowercase": "true",
+        "tokenizer": "wordpunct",
+        "punctuation": "keep",
+        "stop_words": "keep",
+        "unknown": "skip",
+        "weighting": "mean",
+    }
     (record,) = facts["fits"]
     settings = isosent.Whitening(2, strength=0.5).get_params()
     assert (record["transform"], record["parameters"]) == ("whitening", settings)
@@ -182,7 +190,10 @@ def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write
     score = isosent.evaluate_sts(isosent.load(), here / "sts").tasks["STSB"].spearman["all"]
     (row,) = [line for line in finished.out.splitlines() if "spearman all" in line]
     assert f"{100 * score:.2f}" in row
-    assert "model: wordllama\ndimensions: 256\nsentences without a vector: 0" in strip_lines(finished.out)
+    told = strip_lines(finished.out)
+    assert (
+        "model: wordllama?weighting=mean\ndimensions: 256\nsentences without a vector: 0\nunknown tokens: 0 of " in told
+    )
 
 
 def test_evaluate_sts_names_what_a_model_was_fitted_on(isosent_, here, write_stsb):
@@ -440,7 +451,12 @@ def test_an_unknown_reference_of_info_is_refused_with_the_grammar(isosent_, refu
 
 
 def test_an_option_for_another_kind_of_model_is_refused_with_the_grammar(isosent_, refuses):
-    refuses(isosent_(*encode("--layers", "1")), "words:FILE[,FILE...] takes lowercase, tokenizer; got layers.", GRAMMAR)
+    refuses(
+        isosent_(*encode("--layers", "1")),
+        "words:FILE[,FILE...] takes lowercase, tokenizer, ",
+        "; got layers.",
+        GRAMMAR,
+    )
 
 
 def test_a_folder_that_is_no_model_is_refused(isosent_, here, refuses):
@@ -529,7 +545,7 @@ def process(*arguments, **settings):
 def test_the_installed_command_encodes_standard_input(here):
     finished = process("encode", "-", "-m", "words:glove.txt", "-o", "v.npy", input=b"dog\nman\n")
     assert (finished.returncode, finished.stderr) == (0, b"")
-    assert finished.stdout == b"v.npy: 2 x 3 float32; texts without a vector: 0\n"
+    assert finished.stdout.startswith(b"v.npy: 2 x 3 float32; texts without a vector: 0\n")
     np.testing.assert_array_equal(np.load(here / "v.npy"), [[2, 1, 5], [1, 2, 3]])
 
 

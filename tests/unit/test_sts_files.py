@@ -386,7 +386,8 @@ def test_the_result_as_json_has_its_keys(wordllama, tmp_path, write_stsb):
         "isosent_version": version("isosent"),
     }
     task = result["tasks"]["STSB"]
-    assert set(task) == {"n_pairs", "n_zero_rows", "dim", "spearman", "pearson", "subsets", "choice"}
+    counts = {"n_pairs", "n_zero_rows", "n_tokens", "n_unknown", "dim"}
+    assert set(task) == counts | {"spearman", "pearson", "subsets", "choice"}
     assert set(task["spearman"]) == {"all", "mean", "wmean"}
     assert set(task["subsets"]["stsb"]) == {"n_pairs", "spearman", "pearson"}
     assert set(result["average"]) == {"spearman", "pearson"}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from isosent.cli.model_options import ModelChoice, with_model_flags
-from isosent.cli.printing import change_table, choice_table, facts_table, print_demo
+from isosent.cli.printing import change_table, choice_table, facts_table, print_demo, print_unknown
 from isosent.cli.terminal import out, progress_bar
 from isosent.cli.transform_options import TransformChoice, with_transform_flags
 from isosent.cli.vectors import CheckpointFile, VectorFit, are_vectors, fit_on_vectors
@@ -87,6 +87,7 @@ def encode(
     write_vectors(output, vectors, listed, Space(encoder.fingerprint, encoder.record.name))
     n_zero_rows = int((~vectors.any(axis=1)).sum())
     out.print(f"{output}: {len(vectors)} x {vectors.shape[1]} {vectors.dtype}; texts without a vector: {n_zero_rows}")
+    print_unknown(encoder.encoder.coverage(listed))
 
 
 @with_model_flags()
@@ -137,9 +138,11 @@ def fit(
     after.save(output)
     if after.fits[-1].choice:
         out.print(choice_table(after.fits[-1].choice))
-    out.print(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
+    if chosen is not None:
+        out.print(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
     record = after.fits[-1]
     out.print(f"{output}: texts fitted on: {record.n_texts}; left out for want of a vector: {record.n_zero_rows}")
+    print_unknown(before.encoder.coverage(listed))
     if len(after.fits) > 1 and not learns:
         out.print(f"{model.reference} was fitted before; the new map stands behind the old one.")
 

@@ -178,3 +178,16 @@ def _plain(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={_plain(inner)}" for name, inner in value.items()) or "none"
     return str(value)
+
+
+def print_unknown(coverage: tuple[int, int]) -> None:
+    """Print how many tokens an encoder did not know, if any could be.
+
+    Parameters
+    ----------
+    coverage : tuple of two int
+        Tokens, and unknown ones among them, see `Encoder.coverage`.
+    """
+    n_tokens, n_unknown = coverage
+    if n_tokens:
+        out.print(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%})")

@@ -45,6 +45,7 @@ class Encoder(ABC):
     batch_tokens: int | None = None
     n_special_tokens: int = 0
     equal_lengths: bool = False
+    skips_unknown: bool = False
 
     def __init__(self, reference: str, options: Mapping[str, str], dim: int) -> None:
         self.reference = reference
@@ -116,6 +117,25 @@ class Encoder(ABC):
         digest.update("\n".join(self.vocabulary()).encode("utf-8", "surrogatepass"))
         digest.update(self.tokenize(_PROBES).ids.tobytes())
         return digest.hexdigest()
+
+    def coverage(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Count tokens and, among them, unknown ones.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            Any number of texts.
+
+        Returns
+        -------
+        n_tokens, n_unknown : int
+            Those that were dropped on purpose, such as stop words, do not count; nothing does where no token can be
+            unknown.
+        """
+        if not self.skips_unknown:
+            return 0, 0
+        windows = [self.tokenize(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
+        return sum(window.n_tokens for window in windows), sum(window.n_unknown for window in windows)
 
     def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
         """Encode texts.

@@ -59,6 +59,8 @@ class StaticEncoder(Encoder):
         If a vector holds NaN or infinity (the message names the row), or the weighting does not fit the dimensions.
     """
 
+    skips_unknown = True
+
     def __init__(
         self,
         reference: str,

@@ -190,7 +190,7 @@ def study_gem(
 def _study_task(
     encoder: StaticEncoder, name: str, task: STSTask, listed: Sequence[Condition], tell: Progress | None
 ) -> list[GemCell]:
-    texts = dict.fromkeys(text for subset in task.subsets for side in (subset.first, subset.second) for text in side)
+    texts = dict.fromkeys(task.texts)
     rows = {text: row for row, text in enumerate(texts)}
     tokens = encoder.tokenize(list(texts))
 

@@ -93,12 +93,17 @@ def _caption(result: STSResult) -> str:
         lines.append(f"  -> auto, on {protocol['fit']}")
     elif protocol["transform"]:
         lines.append(f"  -> {_call(protocol['transform'], protocol['parameters'])} fitted on {protocol['fit']}")
+    elif protocol["fit"]:
+        lines.append(f"  -> the encoder fitted on {protocol['fit']}")
     lines += [f"  auto chose for {name}: {task.choice['chosen']}" for name, task in result.tasks.items() if task.choice]
     dims = sorted({task.dim for task in result.tasks.values()})
     lines.append(f"dimensions: {', '.join(map(str, dims))}")
     if "SICKR" in result.tasks:
         lines.append(f"SICKR: {result.tasks['SICKR'].n_pairs} pairs ({protocol['sickr']})")
     lines.append(f"sentences without a vector: {sum(task.n_zero_rows for task in result.tasks.values())}")
+    if n_tokens := sum(task.n_tokens for task in result.tasks.values()):
+        n_unknown = sum(task.n_unknown for task in result.tasks.values())
+        lines.append(f"unknown tokens: {n_unknown:,} of {n_tokens:,} ({n_unknown / n_tokens:.1%})")
     return "\n".join(lines)
 
 

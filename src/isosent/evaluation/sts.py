@@ -67,6 +67,8 @@ class STSTaskResult:
         Every subset.
     choice : mapping, optional
         What "auto" weighed and chose for the task, where it did.
+    n_tokens, n_unknown : int
+        Tokens of the sentences, and those among them that the encoder does not know; 0 where none can be unknown.
     """
 
     n_pairs: int
@@ -76,6 +78,8 @@ class STSTaskResult:
     pearson: Mapping[str, float]
     subsets: Mapping[str, SubsetResult]
     choice: Mapping[str, Any] | None = None
+    n_tokens: int = 0
+    n_unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,10 @@ def evaluate_sts(
             targets = task.target_texts
             fitted = fitted.fit(targets, transform=transform, encoded=vectors(targets), source=TARGET)
         choice = fitted.fits[-1].choice if learns else None
-        results[task.name] = replace(score_task(task, fitted, vectors), choice=choice)
+        n_tokens, n_unknown = fitted.encoder.coverage(task.texts)
+        results[task.name] = replace(
+            score_task(task, fitted, vectors), choice=choice, n_tokens=n_tokens, n_unknown=n_unknown
+        )
     return STSResult(
         model=model.record.facts(),
         protocol=_describe_protocol(transform, fit if learns else None, sickr, found),
@@ -235,8 +242,7 @@ def _encode_once(
 ) -> Lookup:
     rows: dict[str, int] = {}
     for task in tasks:
-        pairs = (texts for subset in task.subsets for texts in (subset.first, subset.second))
-        for texts in (*pairs, task.target_texts if with_targets else ()):
+        for texts in (task.texts, task.target_texts if with_targets else ()):
             for text in texts:
                 rows.setdefault(text, len(rows))
     encoded = model.encoder.encode(list(rows), progress=None if progress is None else progress(len(rows)))

@@ -75,6 +75,11 @@ class STSTask:
     target_texts: tuple[str, ...]
     missing_subsets: tuple[str, ...] = ()
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All sentences of the scored pairs, as often as they occur."""
+        return _sentences(self.subsets)
+
 
 def read_sts(
     folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None, sickr: str = "full"
