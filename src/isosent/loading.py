@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from isosent.encoders.base import Progress
 from isosent.encoders.corpus import Corpus
 from isosent.encoders.given import GIVEN, GivenVectors
 from isosent.encoders.opening import open_encoder
@@ -28,6 +29,7 @@ def load(
     options: Mapping[str, str] | None = None,
     weighting: Weighting | None = None,
     tokenizer: SplitFunction | None = None,
+    progress: Callable[[int], Progress] | None = None,
 ) -> SentenceEncoder:
     """Open a model.
 
@@ -44,6 +46,8 @@ def load(
     tokenizer : callable, optional
         From a text to its words, for word vectors of a language that is written without spaces. It is not saved: a
         folder of such a model is opened with the same function again, which its fingerprint checks on samples.
+    progress : callable, optional
+        Called once with the bytes of the files of word vectors; returns what is called with the bytes read.
 
     Returns
     -------
@@ -71,10 +75,10 @@ def load(
     written = dict(options or {}) | ({} if weighting is None else options_of(weighting))
     parsed = _parse(reference, written)
     if parsed.scheme == "folder":
-        return _load_folder(parsed, tokenizer)
+        return _load_folder(parsed, tokenizer, progress)
     if tokenizer is not None:
         parsed = replace(parsed, options={**parsed.options, "tokenizer": FUNCTION})
-    return SentenceEncoder(open_encoder(parsed, Given(tokenizer)))
+    return SentenceEncoder(open_encoder(parsed, Given(tokenizer, progress=progress)))
 
 
 def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ModelRecord:
@@ -112,7 +116,9 @@ def _parse(reference: str | os.PathLike[str], options: Mapping[str, str] | None)
     return parse_reference(escape(str(Path(reference).absolute())), options)
 
 
-def _load_folder(parsed: Reference, tokenizer: SplitFunction | None) -> SentenceEncoder:
+def _load_folder(
+    parsed: Reference, tokenizer: SplitFunction | None, progress: Callable[[int], Progress] | None
+) -> SentenceEncoder:
     folder = unescape(parsed.location)
     record = read_model(folder)
     located = parsed.options.get("encoder", record.reference)
@@ -120,7 +126,7 @@ def _load_folder(parsed: Reference, tokenizer: SplitFunction | None) -> Sentence
         return SentenceEncoder.from_record(GivenVectors(record.encoder_dim, record.options), record)
     try:
         corpus = Corpus.from_tensors(record.corpus) if record.corpus else None
-        encoder = open_encoder(_encoder_reference(located, record), Given(tokenizer, corpus))
+        encoder = open_encoder(_encoder_reference(located, record), Given(tokenizer, corpus, progress))
     except InputError as error:
         raise ModelFolderError(
             f"{folder}: its encoder, {located}, could not be opened: {error}\n"

@@ -248,7 +248,7 @@ class SentenceEncoder:
             fitted = SentenceEncoder(encoder, behind, (record,))
             if transform is None:
                 return fitted
-            return fitted.fit(listed, transform=transform, queries=queries, source=source, progress=progress)
+            return fitted.fit(listed, transform=transform, queries=listed_queries, source=source, progress=progress)
         if transform is None:
             raise InputError("fit: transform must name what to fit, because the encoder needs no fitting; got None.")
         self._behind.check_fit(transform)

@@ -101,3 +101,29 @@ def test_the_result_goes_where_it_is_wanted(linear_map, many_rows, tmp_path):
 def test_a_place_of_another_shape_or_dtype_is_refused(linear_map, many_rows, shape, dtype):
     with pytest.raises(InputError, match=r"out must have shape \(9000, 3\) and dtype float32"):
         linear_map.apply(many_rows, out=np.empty(shape, dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_map_that_removes_few_directions_gives_what_its_weight_does(dtype):
+    rng = np.random.default_rng(0)
+    directions = np.linalg.qr(rng.standard_normal((64, 2)))[0]
+    linear_map = LinearMap(np.eye(64) - directions @ directions.T, rng.standard_normal(64))
+    rows = rng.standard_normal((50, 64)).astype(dtype)
+    expected = rows.astype(np.float64) @ linear_map.weight + linear_map.bias
+    np.testing.assert_allclose(linear_map.apply(rows), expected, atol=1e-12 if dtype == np.float64 else 2e-6)
+
+
+def test_a_map_that_scales_dimensions_gives_what_its_weight_does():
+    rng = np.random.default_rng(0)
+    linear_map = LinearMap(np.diag(rng.random(40)), rng.standard_normal(40))
+    rows = rng.standard_normal((50, 40))
+    np.testing.assert_allclose(linear_map.apply(rows), rows @ linear_map.weight + linear_map.bias, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [np.eye(40), np.eye(40) - np.eye(40, k=0) * ([1] + [0] * 39), np.ones((40, 40))])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_every_kind_of_map_refuses_a_row_that_is_not_finite(weight, value):
+    rows = np.ones((5, 40))
+    rows[3, 7] = value
+    with pytest.raises(InputError, match="row 3"):
+        LinearMap(weight, np.zeros(40)).apply(rows)

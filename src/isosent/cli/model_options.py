@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from isosent.cli.flags import flag, with_flags
+from isosent.cli.terminal import progress_bar
 from isosent.encoders.options import OPTIONS
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.loading import load, read_record
@@ -41,7 +42,8 @@ class ModelChoice:
         SentenceEncoder
             The model.
         """
-        return load(self.reference, options=self.options)
+        with progress_bar("reading word vectors", "bytes") as bar:
+            return load(self.reference, options=self.options, progress=bar)
 
     def read_record(self) -> ModelRecord:
         """Read what the model is, without opening the encoder of a saved folder.

@@ -12,7 +12,7 @@ from isosent.errors import InputError
 from isosent.text.byte_stream import FilePlace
 from isosent.text.stored_numbers import STORED_TYPES
 from isosent.text.vector_formats import format_of
-from isosent.text.word_vectors import WordVectors, convert_word_vectors, read_word_vectors
+from isosent.text.word_vectors import WordVectors, convert_word_vectors, read_word_vectors, size_of_files
 
 _FIRST_WORDS = 8
 
@@ -46,7 +46,7 @@ def convert(
         raise InputError(f"{output} must be another file than those that are read. Choose another name.")
     with progress_bar("converting", "bytes") as bar:
         words = convert_word_vectors(
-            files, output, dtype=dtype, vocabulary=vocabulary, progress=bar(_size_bytes(places))
+            files, output, dtype=dtype, vocabulary=vocabulary, progress=bar(size_of_files(files))
         )
     out.print(f"{output}: {len(words.vocabulary)} x {words.dim} {words.vectors.dtype}; sub-words: {_subwords(words)}")
 
@@ -59,7 +59,7 @@ def info(file: Annotated[str, typer.Argument(metavar="FILE", help="A file of wor
     """
     place = FilePlace.of(file)
     with progress_bar("reading", "bytes") as bar:
-        words = read_word_vectors([file], progress=bar(_size_bytes([place])))
+        words = read_word_vectors([file], progress=bar(size_of_files([file])))
     table = Table(show_header=False, box=None)
     table.add_row("format", format_of(place))
     table.add_row("rows", f"{len(words.vocabulary)}")
@@ -69,10 +69,6 @@ def info(file: Annotated[str, typer.Argument(metavar="FILE", help="A file of wor
     table.add_row("first words", " ".join(islice(words.vocabulary, _FIRST_WORDS)))
     table.add_row("content hash", words.content_hash)
     out.print(table)
-
-
-def _size_bytes(places: list[FilePlace]) -> int:
-    return sum(place.path.stat().st_size for place in places)
 
 
 def _subwords(words: WordVectors) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from isosent import _check
+from isosent.encoders.base import Progress
 from isosent.encoders.corpus import Corpus
 from isosent.encoders.options import FUNCTION
 from isosent.encoders.reference import escape, unescape
@@ -24,7 +25,7 @@ from isosent.text.token_filter import TokenFilter, read_stop_words
 from isosent.text.tokens import SPLITTERS, Tokenizing
 from isosent.text.vocabulary import Vocabulary
 from isosent.text.word_tokenizer import CallableTokenizer, WordTokenizer
-from isosent.text.word_vectors import WordVectors, read_word_vectors
+from isosent.text.word_vectors import WordVectors, read_word_vectors, size_of_files
 
 SplitFunction = Callable[[str], Sequence[str]]
 _KEYWORDS = {"keep", "english", "corpus", "rank", FUNCTION, *SPLITTERS}
@@ -40,10 +41,13 @@ class Given:
         From a text to its words, for ``tokenizer=function``.
     corpus : Corpus, optional
         What a saved model knows of the texts it was fitted on.
+    progress : callable, optional
+        Called with the bytes of the files of word vectors; returns what is called with the bytes read.
     """
 
     split: SplitFunction | None = None
     corpus: Corpus | None = None
+    progress: Callable[[int], Progress] | None = None
 
 
 def open_wordllama(options: Mapping[str, str], given: Given) -> StaticEncoder:
@@ -104,7 +108,8 @@ def open_words(location: str, options: Mapping[str, str], given: Given) -> Stati
     )
     options = _with_whole_paths(options)
     wanted = unescape(options["vocabulary"]) if "vocabulary" in options else None
-    words = read_word_vectors(paths, vocabulary=wanted)
+    progress = None if given.progress is None else given.progress(size_of_files(paths))
+    words = read_word_vectors(paths, vocabulary=wanted, progress=progress)
     options.setdefault("unknown", "skip" if words.subwords is None else "subwords")
     if options["unknown"] == "subwords" and words.subwords is None:
         raise InputError(f"{location}: unknown=subwords must come with vectors of sub-words; the file has none.")

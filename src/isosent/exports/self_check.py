@@ -15,7 +15,7 @@ from isosent.demo.run import demo_texts
 from isosent.encoders.base import Encoder
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
-from isosent.errors import IsosentWarning, OutputError, UnknownWordsWarning
+from isosent.errors import IsosentWarning, OutputError
 from isosent.model import SentenceEncoder
 from isosent.text.subword_tokenizer import SubwordTokenizer
 from isosent.text.word_tokenizer import WordTokenizer
@@ -137,7 +137,6 @@ def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool,
     texts = sample_texts(model.encoder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IsosentWarning)
-        warnings.simplefilter("ignore", UnknownWordsWarning)
         ours = model.encode_query(texts) if queries else model.encode(texts)
     kept = np.flatnonzero(ours.any(axis=1) | zero_rows)
     parts = [[texts[row] for row in rows] for rows in (kept[:1], kept[1:]) if len(rows)]  # the long one pads no others

@@ -145,8 +145,7 @@ class LinearMap:
             out[~np.isfinite(out).all(axis=1)] = np.nan
         elif self._change is not None:
             left, right = self._change
-            np.matmul(rows @ left, right, out=out)
-            out += rows
+            np.add(rows, (rows @ left) @ right, out=out)  # `out` may be the rows themselves
         else:
             np.matmul(rows, self.weight, out=out)
 

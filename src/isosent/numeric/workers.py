@@ -42,6 +42,6 @@ def over_chunks(run: Callable[[int, int], None], offsets: NDArray[np.int64]) -> 
             run(0, n_texts)
         return
     shares = offsets[0] + (offsets[-1] - offsets[0]) * np.arange(1, n_chunks) // n_chunks
-    bounds = [0, *np.searchsorted(offsets, shares), n_texts]
+    bounds = sorted({0, *np.searchsorted(offsets, shares).tolist(), n_texts})  # a long text fills several shares
     with ThreadPoolExecutor(min(n_threads, n_chunks)) as pool:
         list(pool.map(run, bounds[:-1], bounds[1:]))

@@ -145,6 +145,27 @@ def read_word_vectors(
     )
 
 
+def size_of_files(paths: Sequence[str | os.PathLike[str]]) -> int:
+    """Bytes of files of word vectors on the disk, what the progress of reading adds up to.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        As for `read_word_vectors`.
+
+    Returns
+    -------
+    int
+        Their sum.
+
+    Raises
+    ------
+    InputFileError
+        If a file is missing, empty or a directory.
+    """
+    return sum(FilePlace.of(path).path.stat().st_size for path in paths)
+
+
 def convert_word_vectors(
     paths: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
