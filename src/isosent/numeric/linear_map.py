@@ -130,24 +130,24 @@ class LinearMap:
             block = array[start : start + _BLOCK_ROWS]
             mapped = out[start : start + _BLOCK_ROWS]
             with np.errstate(over="ignore", invalid="ignore"):
-                used._multiply(block.astype(dtype, copy=False), mapped)
-                finite = np.isfinite(mapped[:, 0]).all()  # NaN or infinity in a row spoils every component of it
-            if not finite:
+                is_finite = used._multiply(block.astype(dtype, copy=False), mapped)
+            if not is_finite:
                 _check.finite_rows(where, "rows", block, start)
                 raise InputError(f"{where}: rows must map to values within {dtype}; those behind row {start} do not.")
             mapped += used.bias
         return out
 
-    def _multiply(self, rows: NDArray[np.floating], out: NDArray[np.floating]) -> None:
-        """Write ``rows @ weight``, the short way where there is one."""
+    def _multiply(self, rows: NDArray[np.floating], out: NDArray[np.floating]) -> bool:
+        """Write ``rows @ weight``, the short way where there is one; tell whether all of it is finite."""
         if self._diagonal is not None:
             np.multiply(rows, self._diagonal, out=out)
-            out[~np.isfinite(out).all(axis=1)] = np.nan
-        elif self._change is not None:
+            return bool(np.isfinite(out.sum(dtype=np.float64)))
+        if self._change is not None:
             left, right = self._change
             np.add(rows, (rows @ left) @ right, out=out)  # `out` may be the rows themselves
         else:
             np.matmul(rows, self.weight, out=out)
+        return bool(np.isfinite(out[:, 0]).all())  # NaN or infinity in a row spoils every component of it
 
     def then(self, after: LinearMap) -> LinearMap:
         """Fold two maps into one.
