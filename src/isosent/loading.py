@@ -61,7 +61,7 @@ def load(
     ModelFolderError
         If a saved folder is damaged, or its encoder is no longer the one it was fitted on.
     InputTypeError
-        If the weighting is none.
+        If the weighting is none, or the tokenizer no function.
     MissingExtraError
         If ``hf:`` is asked for without the extra ``plm``.
 
@@ -72,6 +72,11 @@ def load(
     """
     if weighting is not None and not isinstance(weighting, Weighting):
         raise InputTypeError(f"load: weighting must be a Weighting, such as GEM(); got {type(weighting).__name__}.")
+    if tokenizer is not None and not callable(tokenizer):
+        raise InputTypeError(
+            f"load: tokenizer must be a function from a text to its words; got {type(tokenizer).__name__}. "
+            "A tokenizer with a name is an option, as in words:FILE?tokenizer=whitespace."
+        )
     written = dict(options or {}) | ({} if weighting is None else options_of(weighting))
     parsed = _parse(reference, written)
     if parsed.scheme == "folder":
@@ -130,7 +135,8 @@ def _load_folder(
     except InputError as error:
         raise ModelFolderError(
             f"{folder}: its encoder, {located}, could not be opened: {error}\n"
-            "If it was moved, name it: FOLDER?encoder=REFERENCE, or --encoder REFERENCE."
+            "If it was moved, name it: FOLDER?encoder=REFERENCE, or --encoder REFERENCE; other files that were moved "
+            "as its options, as in FOLDER?encoder=words:FILE?stop_words=FILE."
         ) from error
     if encoder.fingerprint != record.encoder_fingerprint:
         raise ModelFolderError(

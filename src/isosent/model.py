@@ -213,8 +213,8 @@ class SentenceEncoder:
             Texts like those to be compared later; the documents, where there are queries.
         transform : LinearTransform, "auto" or None
             An unfitted transform such as ``Whitening(n_components=128)``, which is copied, not changed; or "auto",
-            which chooses one, or none, see `choose_from_texts`. None, where the encoder itself is to be fitted, leaves
-            it at that.
+            which chooses one, or none, see `choose_from_texts`. None fits the encoder alone, where it learns from
+            texts.
         queries : sequence of str, optional
             Texts to search with. They get a mean of their own: `encode_query` shifts it onto that of the documents,
             and the map is fitted on the scatter of both, each about its own mean.
@@ -250,7 +250,7 @@ class SentenceEncoder:
                 return fitted
             return fitted.fit(listed, transform=transform, queries=listed_queries, source=source, progress=progress)
         if transform is None:
-            raise InputError("fit: transform must name what to fit, because the encoder needs no fitting; got None.")
+            return self
         self._behind.check_fit(transform)
         if encoded is None:
             encoded = self._encoder.encode(listed, progress=progress)

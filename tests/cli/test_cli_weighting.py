@@ -138,7 +138,7 @@ def test_vectors_of_an_unfitted_encoder_are_refused(isosent_, refuses, here):
 def test_what_is_no_mean_is_not_exported(isosent_, refuses, here):
     isosent_("fit", "texts.txt", "-m", "words:words.txt", *SMALL, "-o", "model")
     finished = isosent_("export", "model", "--to", "onnx", "-o", "out")
-    refuses(finished, "must be the mean of its known words", "got gem", "Use isosent itself")
+    refuses(finished, "must be the mean of its known words", "got gem", "Take isosent itself")
     assert not (here / "out").exists()
 
 

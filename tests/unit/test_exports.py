@@ -225,7 +225,9 @@ def test_the_arrays_carry_the_fingerprint_and_the_bias_of_queries(wordllama, tex
 
 @pytest.mark.parametrize("target", ["faiss", "numpy"])
 def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_path):
-    with pytest.raises(isosent.InputError, match=f"{target} holds the fitted map; this model has none"):
+    with pytest.raises(
+        isosent.InputError, match=f"{target} holds the map behind the encoder, not the encoder; this model has none"
+    ):
         export(wordllama, target, tmp_path / "out")
 
 

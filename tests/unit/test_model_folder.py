@@ -400,7 +400,7 @@ def test_a_model_whose_word_vectors_are_gone_says_how_to_name_them(saved, glove)
     refuses(
         saved,
         r"model: its encoder, words:.*glove\.txt, could not be opened: .*glove\.txt must exist; got no such file\.\n"
-        r"If it was moved, name it: FOLDER\?encoder=REFERENCE, or --encoder REFERENCE\.$",
+        r"If it was moved, name it: FOLDER\?encoder=REFERENCE, or --encoder REFERENCE; other files .*\.$",
     )
 
 
@@ -427,7 +427,7 @@ def test_an_encoder_of_another_kind_is_refused_for_a_model(saved):
     refuses(
         f"{saved}?encoder=wordllama",
         r"its encoder, wordllama, could not be opened: it is another kind of model than words:.*glove\.txt\.\n"
-        r"If it was moved, name it: FOLDER\?encoder=REFERENCE, or --encoder REFERENCE\.$",
+        r"If it was moved, name it: FOLDER\?encoder=REFERENCE, or --encoder REFERENCE; other files .*\.$",
     )
 
 

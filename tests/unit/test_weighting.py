@@ -625,7 +625,7 @@ def test_a_model_with_a_function_is_opened_with_the_function_only(words_file, tm
     model = isosent.load(f"words:{words_file}", weighting=GEM_SMALL, tokenizer=by_dashes).fit(TEXTS, transform=None)
     model.save(tmp_path / "model")
     refuses(
-        tmp_path / "model", r"tokenizer=function: load must get a function exactly for tokenizer=function; got none"
+        tmp_path / "model", r"load: tokenizer must be the function that the model was made with; got none\. Pass it"
     )
     loaded = isosent.load(tmp_path / "model", tokenizer=by_dashes)
     np.testing.assert_array_equal(loaded.encode(["w1-w2"]), model.encode(["w1-w2"]))
@@ -641,7 +641,9 @@ def test_another_function_that_splits_samples_otherwise_is_refused(tmp_path):
 
 def test_a_model_without_a_function_takes_none(fit, tmp_path):
     fit(SIF()).save(tmp_path / "model")
-    with pytest.raises(ModelFolderError, match=r"load must get a function exactly for tokenizer=function; got one"):
+    with pytest.raises(
+        ModelFolderError, match=r"the model was made with tokenizer=wordpunct; got a function\. Leave it out"
+    ):
         isosent.load(tmp_path / "model", tokenizer=by_dashes)
 
 
@@ -779,9 +781,7 @@ def test_the_removal_of_sif_is_exported_as_arrays(fit, tmp_path):
 @pytest.mark.parametrize("target", ["onnx", "sentence-transformers"])
 def test_what_is_no_mean_of_words_cannot_be_exported(fit, weighting, target, tmp_path):
     model = fit(weighting)
-    words = (
-        rf"export: a text must be the mean of .*; got {weighting.name}\. Use isosent itself for it, or export the map"
-    )
+    words = rf"export: a text must be the mean of .*; got {weighting.name}\. Take isosent itself along for it"
     with pytest.raises(InputError, match=words):
         export(model, target, tmp_path / "out")
     assert not (tmp_path / "out").exists()

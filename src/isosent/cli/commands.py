@@ -10,7 +10,7 @@ import typer
 from isosent.cli.model_options import ModelChoice, with_model_flags
 from isosent.cli.printing import change_table, choice_table, facts_table, print_demo, print_unknown
 from isosent.cli.terminal import out, progress_bar
-from isosent.cli.transform_options import TransformChoice, with_transform_flags
+from isosent.cli.transform_options import NO_TRANSFORM, TransformChoice, with_transform_flags
 from isosent.cli.vectors import CheckpointFile, VectorFit, are_vectors, fit_on_vectors
 from isosent.demo.run import run_demo
 from isosent.errors import InputError
@@ -104,8 +104,8 @@ def fit(
 ) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
-    Encoders that learn from a corpus (--weighting sif, usif, p_mean or gem) are fitted on the texts first, and get no
-    transform behind them unless one is named.
+    Encoders that learn from a corpus (--weighting sif, usif, p_mean or gem) are fitted on the texts first. Behind these
+    and --zipfian there is no transform unless one is named; --transform none leaves any encoder as it is.
 
     Vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet) and moments (see "isosent moments") may come from anywhere;
     the model then takes vectors with "isosent transform". With -m, they come from the encoder of that model.
@@ -123,11 +123,12 @@ def fit(
     listed_queries = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     before, source = model.open(), ", ".join(inputs)
     learns = before.encoder.needs_corpus
-    if listed_queries is not None and learns and not transform.is_named:
+    is_wanted = transform.is_named or before.encoder.is_plain
+    if listed_queries is not None and not is_wanted:
         raise InputError(
             "--queries goes with --transform, where the encoder itself is fitted. Name one, or leave it out."
         )
-    chosen = transform.make(before.dim) if transform.is_named or not learns else None
+    chosen = transform.make(before.dim) if is_wanted and transform.names != NO_TRANSFORM else None
     with progress_bar("encoding") as bar:
         if learns:
             before = before.fit(listed, transform=None, source=source, progress=bar(len(listed)))
@@ -136,12 +137,15 @@ def fit(
     if chosen is not None:
         after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
     after.save(output)
-    if after.fits[-1].choice:
+    if chosen is not None and after.fits[-1].choice:
         out.print(choice_table(after.fits[-1].choice))
     if chosen is not None:
         out.print(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
-    record = after.fits[-1]
-    out.print(f"{output}: texts fitted on: {record.n_texts}; left out for want of a vector: {record.n_zero_rows}")
+    if learns or chosen is not None:
+        record = after.fits[-1]
+        out.print(f"{output}: texts fitted on: {record.n_texts}; left out for want of a vector: {record.n_zero_rows}")
+    else:
+        out.print(f"{output}: nothing was to be fitted; the encoder is saved as it is")
     print_unknown(before.encoder.coverage(listed))
     if len(after.fits) > 1 and not learns:
         out.print(f"{model.reference} was fitted before; the new map stands behind the old one.")

@@ -12,6 +12,7 @@ from isosent.transforms.base import AUTO, LinearTransform
 from isosent.transforms.choice import TRANSFORMS, make_transform
 
 _PANEL = "Transform"
+NO_TRANSFORM = "none"
 _NAMES = f"auto, or one or more, with commas between them, of {', '.join(TRANSFORMS)}."
 
 

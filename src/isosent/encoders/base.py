@@ -74,6 +74,11 @@ class Encoder(ABC):
         return False
 
     @property
+    def is_plain(self) -> bool:
+        """Whether its vectors are left as a model or word vectors gave them, so that a whitening behind may pay."""
+        return True
+
+    @property
     def corpus_size(self) -> int:
         """Texts with a known word that it was fitted on; 0 where it needs none."""
         return 0

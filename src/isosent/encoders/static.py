@@ -98,6 +98,11 @@ class StaticEncoder(Encoder):
         return self.corpus is None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether the words are plainly averaged."""
+        return isinstance(self.weighting, Average)
+
+    @property
     def corpus_size(self) -> int:
         """Texts with a known word that it was fitted on."""
         return 0 if self.corpus is None else self.corpus.n_texts
@@ -259,7 +264,7 @@ class StaticEncoder(Encoder):
             got = f"unknown={self.options['unknown']}" if self.weighting.is_linear else self.weighting.name
             raise InputError(
                 f"export: a text must be the mean of its known words, plain or weighted; got {got}. "
-                "Use isosent itself for it, or export the map behind it to faiss or numpy."
+                "Take isosent itself along for it."
             )
         corpus = self.corpus or Corpus()
         rows = decoded(self._numbers, self._scales, slice(None))

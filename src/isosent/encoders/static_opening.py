@@ -237,8 +237,9 @@ def _word_tokenizer(words: Vocabulary, options: Mapping[str, str], split: SplitF
     stop_words = read_stop_words(unescape(options["stop_words"]))
     name = options["tokenizer"]
     if (name == FUNCTION) != (split is not None):
-        got = "one" if split is not None else "none"
-        raise InputError(f"tokenizer={name}: load must get a function exactly for tokenizer={FUNCTION}; got {got}.")
+        if split is None:
+            raise InputError("load: tokenizer must be the function that the model was made with; got none. Pass it.")
+        raise InputError(f"load: the model was made with tokenizer={name}; got a function. Leave it out.")
     if name in SPLITTERS:
         return WordTokenizer(
             words,

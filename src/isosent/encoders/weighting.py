@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -215,7 +215,8 @@ class PowerMean(Weighting):
     z_norm: bool = True
 
     def __post_init__(self) -> None:
-        fit = [not math.isnan(p) and (p > 0 or p == -math.inf) for p in self.powers]
+        powers = self.powers if isinstance(self.powers, Iterable) else ()
+        fit = [isinstance(p, (int, float, np.number)) and (p > 0 or p == -math.inf) for p in powers]
         if not fit or not all(fit):
             raise InputError(f"PowerMean: powers must be numbers above 0, inf or -inf; got {self.powers!r}.")
 

@@ -93,7 +93,7 @@ def _caption(result: STSResult) -> str:
         lines.append(f"  -> auto, on {protocol['fit']}")
     elif protocol["transform"]:
         lines.append(f"  -> {_call(protocol['transform'], protocol['parameters'])} fitted on {protocol['fit']}")
-    elif protocol["fit"]:
+    elif protocol["fit"] and not model["fits"]:
         lines.append(f"  -> the encoder fitted on {protocol['fit']}")
     lines += [f"  auto chose for {name}: {task.choice['chosen']}" for name, task in result.tasks.items() if task.choice]
     dims = sorted({task.dim for task in result.tasks.values()})

@@ -44,8 +44,8 @@ def required_map(target: str, model: SentenceEncoder) -> LinearMap:
     """
     if model.linear_map is None:
         raise InputError(
-            f"export: {target} holds the fitted map; this model has none (auto may have left its "
-            "vectors alone). Fit one: isosent fit TEXTS --transform whitening."
+            f"export: {target} holds the map behind the encoder, not the encoder; this model has none (auto may have "
+            "left its vectors alone, or its encoder does all). Fit one: isosent fit TEXTS -m MODEL --transform NAME."
         )
     return model.linear_map
 

@@ -78,6 +78,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         _flush_to_disk(temporary)
         if path.exists():
             shutil.copymode(path, temporary)
+        else:
+            temporary.chmod(0o666 & ~_umask())  # some libraries write for their owner alone
         temporary.replace(path)
     except OSError as error:
         if isinstance(error, IsosentError):
@@ -86,6 +88,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OutputError(f"{path} could not be written: {error.strerror or error}{kept}.") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _flush_to_disk(path: Path) -> None:

@@ -206,7 +206,7 @@ def warn_if_many_without(share: float, source: str) -> None:
     if share > LARGE_SHARE:
         warnings.warn(
             f"{source} has no frequency for {share:.1%} of the tokens, which weigh as much as the rarest words. "
-            "Its words may be of another case or language, or know no punctuation.",
+            "Its words may be of another case or language; if they know no punctuation, use punctuation=drop.",
             FrequencyWarning,
             stacklevel=3,
         )
