@@ -789,7 +789,7 @@ def test_what_is_no_mean_of_words_cannot_be_exported(fit, weighting, target, tmp
 
 
 def test_unknown_words_with_a_vector_cannot_be_exported(fit, tmp_path):
-    with pytest.raises(InputError, match=r"export: .*; got unknown=mean\. Use isosent itself for it"):
+    with pytest.raises(InputError, match=r"export: .*; got unknown=mean\. Take isosent itself along"):
         export(fit(Average(), query="?unknown=mean"), "onnx", tmp_path / "out")
 
 
