@@ -243,15 +243,14 @@ class SentenceEncoder:
         listed_queries = None if queries is None else _check.some_texts("fit", queries)
         if transform is None and queries is not None:
             raise InputError("fit: queries must come with a transform; got None. Leave them out.")
+        if transform is not None:
+            self._behind.check_fit(transform)
         if self._encoder.needs_corpus:
             encoder, behind, record = fit_encoder(self._encoder, listed, source=source, progress=progress)
             fitted = SentenceEncoder(encoder, behind, (record,))
-            if transform is None:
-                return fitted
             return fitted.fit(listed, transform=transform, queries=listed_queries, source=source, progress=progress)
         if transform is None:
             return self
-        self._behind.check_fit(transform)
         if encoded is None:
             encoded = self._encoder.encode(listed, progress=progress)
         _check.same_count("fit", "encoded", len(encoded), len(listed))

@@ -127,3 +127,11 @@ def test_every_kind_of_map_refuses_a_row_that_is_not_finite(weight, value):
     rows[3, 7] = value
     with pytest.raises(InputError, match="row 3"):
         LinearMap(weight, np.zeros(40)).apply(rows)
+
+
+def test_a_map_that_removes_few_directions_may_write_over_its_rows():
+    directions = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 2)))[0]
+    linear_map = LinearMap(np.eye(64) - directions @ directions.T, np.zeros(64))
+    rows = np.random.default_rng(1).standard_normal((50, 64))
+    expected = linear_map.apply(rows.copy())
+    np.testing.assert_array_equal(linear_map.apply(rows, out=rows), expected)

@@ -75,7 +75,7 @@ plain = st.one_of(
     st.builds(PowerMean, powers=st.lists(orders, min_size=1, max_size=4).map(tuple), z_norm=st.booleans()),
     st.builds(
         GEM,
-        window=st.integers(1, 99),
+        window=st.integers(1, 64),
         n_candidates=st.integers(20, 99),
         n_removed=st.integers(1, 20),
         power=st.floats(0, 99),

@@ -24,7 +24,7 @@ class GEM(Weighting):
     Parameters
     ----------
     window : int, default 7
-        Words on each side that a word is compared with, m.
+        Words on each side that a word is compared with, m; at most 64.
     n_candidates : int, default 45
         Principal vectors of the corpus, K; at most the dimensions.
     n_removed : int, default 17

@@ -134,6 +134,7 @@ class StaticEncoder(Encoder):
         """
         if not self.needs_corpus:
             return self
+        texts = _check.text_list("on_corpus", texts)
         windows = [self.tokenize(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
         n_texts = sum(int(np.count_nonzero(window.lengths)) for window in windows)
         if not n_texts:
@@ -146,8 +147,7 @@ class StaticEncoder(Encoder):
             if frequencies is None:
                 frequencies = frequencies_of_counts(counts)
             else:
-                share = counts[frequencies.probabilities == 0].sum() / max(counts.sum(), 1)
-                warn_if_many_without(float(share), self.options.get("frequencies", "frequencies"))
+                warn_if_many_without(frequencies.share_without(counts), self.options.get("frequencies", "frequencies"))
         known = self._with(self._corpus(frequencies, n_texts, sum(len(window.ids) for window in windows) / n_texts))
         if not self.weighting.has_principal:
             return known
@@ -175,6 +175,7 @@ class StaticEncoder(Encoder):
         if self.weighting.whitens_words and self.frequencies is None:
             raise InputError("corpus_moments: frequencies must be given before words are whitened; got none.")
         known = self._with(self.corpus or self._corpus(self.frequencies))
+        texts = _check.text_list("corpus_moments", texts)
         windows = (known.tokenize(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW))
         return known._coarse_moments(windows)
 
@@ -210,8 +211,8 @@ class StaticEncoder(Encoder):
 
     def settings(self) -> dict[str, str]:
         """Return weighting, its settings, and where frequencies come from."""
-        source = {"frequencies": self.options["frequencies"]} if "frequencies" in self.options else {}
-        return options_of(self.weighting) | source
+        facts = self.fingerprint_facts()
+        return options_of(self.weighting) | {name: facts[name] for name in ("frequencies",) if name in facts}
 
     def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
         """Return what it knows of its corpus."""

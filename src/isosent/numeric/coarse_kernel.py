@@ -91,7 +91,7 @@ def _right_combination(band: Double, n: int, power: float, shares: Double, room:
     _turn(reflectors, scales, n, shares, False)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _add_left_vectors(rows: Single, words: Ids, power: float, total: Double, room: Room) -> None:
     """Coarse vector of a long text: eigenvectors of the dim x dim second moments are left singular vectors."""
     (matrix, reflectors, vectors), (values, beside, scales, image), left = room

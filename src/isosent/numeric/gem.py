@@ -21,6 +21,7 @@ REMOVALS = ("sdr", "sir", "none")
 SIGNIFICANCES = ("columns", "window")
 RANKINGS = ("weighted", "unweighted")
 UNIQUENESSES = ("published", "scaled")
+WIDEST_WINDOW = 64  # what is done for a word grows with the square of its window
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class GemSettings:
     Parameters
     ----------
     window : int, default 7
-        Words on each side that a word is compared with, m; at least 1.
+        Words on each side that a word is compared with, m; in 1 ... 64.
     n_removed : int, default 17
         Principal vectors of the corpus that count for a text, h; at least 1.
     removal : {"sdr", "sir", "none"}, default "sdr"
@@ -62,6 +63,8 @@ class GemSettings:
 
     def __post_init__(self) -> None:
         _check.whole_number("GEM", "window", self.window, 1)
+        if self.window > WIDEST_WINDOW:
+            raise InputError(f"GEM: window must be at most {WIDEST_WINDOW}; got {self.window}.")
         _check.whole_number("GEM", "n_removed", self.n_removed, 1)
         _check.one_of("GEM", "removal", self.removal, REMOVALS)
         _check.one_of("GEM", "significance", self.significance, SIGNIFICANCES)

@@ -125,7 +125,7 @@ def power_means(
     exponents = np.array(powers, dtype=np.float64)
     means = np.zeros((len(offsets) - 1, len(exponents), rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: _power_kernel(rows, ids, offsets, chunk, exponents, means), offsets)
-    return means.reshape(len(means), -1)
+    return means.reshape(len(means), len(exponents) * rows.shape[1])
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)

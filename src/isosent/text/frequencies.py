@@ -30,25 +30,19 @@ class Frequencies:
 
     probabilities: NDArray[np.float64]
 
-    @property
-    def n_without(self) -> int:
-        """Words whose probability is not known."""
-        return len(self.probabilities) - int(np.count_nonzero(self.probabilities))
-
-    def share_without(self, tokens: TokenIds) -> float:
-        """Share of the known tokens of some texts whose probability is not known.
+    def share_without(self, counts: NDArray[np.int64]) -> float:
+        """Share of the tokens of some texts whose probability is not known.
 
         Parameters
         ----------
-        tokens : TokenIds
-            The texts. Tokens outside the vocabulary do not count.
+        counts : ndarray of shape (vocab_size,), int64
+            Occurrences of each word in the texts, see `count_tokens`.
 
         Returns
         -------
         float
             In [0, 1]; 0 without any token.
         """
-        counts = count_tokens(tokens, len(self.probabilities))
         return float(counts[self.probabilities == 0].sum() / max(counts.sum(), 1))
 
 
@@ -82,8 +76,8 @@ def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Fr
     ...     path = pathlib.Path(folder, "counts.txt")
     ...     n_characters = path.write_text("the 6\nman 3\nof 1\n")
     ...     frequencies = read_frequencies(path, Vocabulary.from_words(["man", "the", "cat"]))
-    >>> frequencies.probabilities, frequencies.n_without
-    (array([0.3, 0.6, 0. ]), 1)
+    >>> frequencies.probabilities
+    array([0.3, 0.6, 0. ])
     """
     path = _check.input_file(path)
     lines = path.read_bytes().removeprefix(_BYTE_ORDER_MARK).split(b"\n")
