@@ -128,7 +128,7 @@ def power_means(
     return means.reshape(len(means), len(exponents) * rows.shape[1])
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _mean_kernel(
     rows: Single, ids: Ids, offsets: Bounds, chunk: tuple[int, int], weights: Single, means: Single
 ) -> None:
@@ -151,9 +151,9 @@ def _mean_kernel(
             p = weights[i] if len(weights) else one
             for k in range(rows.shape[1]):
                 means[text, k] += p * rows[a, k]
-        scale = one / np.float32(max(1, last - first))
+        n_words = np.float32(max(1, last - first))
         for k in range(rows.shape[1]):
-            means[text, k] *= scale
+            means[text, k] /= n_words
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
