@@ -12,14 +12,17 @@ import re
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import isosent
+from isosent import Moments
 from isosent.encoders.static import StaticEncoder
 from isosent.evaluation.sts_files import read_sts
+from isosent.numeric.gem import GemSettings, coarse_vectors, gem_vectors
 from isosent.text.vocabulary import Vocabulary
 from isosent.text.word_tokenizer import WordTokenizer
 from whitening_fit import conditions
@@ -88,11 +91,25 @@ def word_ways(texts, corpus):
     for name, model in fitted.items():
         ways[f"{name}, plain text in"] = (lambda model=model: model.encode(texts), len(texts))
         ways[f"{name}, word ids in"] = (lambda model=model: model.transform(model.encoder.embed(tokens)), len(texts))
+    ways |= kernel_ways(encoders["GEM"], corpus)
     gem = isosent.SentenceEncoder(encoders["GEM"])
     ways["GEM, fit and encode, plain text in"] = (lambda: gem.fit(texts, transform=None).encode(texts), len(texts))
     few = texts[:500]
     ways["plain GEM: QR and SVD, fit and encode"] = (lambda: plain_gem(encoders["GEM"], few), len(few))
     return ways
+
+
+def kernel_ways(encoder, texts):
+    """The two kernels of GEM, without anything around them."""
+    tokens, rows, weighting = encoder.tokenize(texts), encoder.vectors, encoder.weighting
+    where = (tokens.ids, tokens.offsets)
+    principal = weighting.principal(Moments.from_rows(coarse_vectors(rows, *where)))
+    products = principal.products(rows)
+    gem = partial(gem_vectors, rows, products, *where, principal=principal, settings=GemSettings())
+    return {
+        "GEM, kernel alone": (gem, len(texts)),
+        "GEM, kernel of coarse vectors alone": (lambda: coarse_vectors(rows, *where), len(texts)),
+    }
 
 
 def subword_ways(texts, folder):

@@ -132,10 +132,10 @@ def fit(
     with progress_bar("encoding") as bar:
         if learns:
             before = before.fit(listed, transform=None, source=source, progress=bar(len(listed)))
-        encoded = before.encoder.encode(listed, progress=bar(len(listed)))
-    after = before
-    if chosen is not None:
-        after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
+        after = before
+        if chosen is not None:
+            encoded = before.encoder.encode(listed, progress=bar(len(listed)))
+            after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
     after.save(output)
     if chosen is not None and after.fits[-1].choice:
         out.print(choice_table(after.fits[-1].choice))

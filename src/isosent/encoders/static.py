@@ -211,8 +211,8 @@ class StaticEncoder(Encoder):
 
     def settings(self) -> dict[str, str]:
         """Return weighting, its settings, and where frequencies come from."""
-        facts = self.fingerprint_facts()
-        return options_of(self.weighting) | {name: facts[name] for name in ("frequencies",) if name in facts}
+        settings, facts = options_of(self.weighting), self.fingerprint_facts()
+        return settings | {"frequencies": facts["frequencies"]} if "frequencies" in facts else settings
 
     def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
         """Return what it knows of its corpus."""
