@@ -59,3 +59,33 @@ def write_stsb(sts_lines):
         return folder
 
     return write_stsb
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """Folder of a tiny random transformer by its name in `tiny_models.CONFIGS`, or "labse"; made once."""
+    import tiny_models
+
+    made = {}
+
+    def tiny_model(name, **how):
+        key = (name, *sorted(how.items()))
+        if key not in made:
+            folder = tmp_path_factory.mktemp(name)
+            made[key] = (
+                tiny_models.save_labse(folder) if name == "labse" else tiny_models.save_model(folder, name, **how)
+            )
+        return made[key]
+
+    return tiny_model
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Tiny networks by one thread of torch: on a busy machine several of them mostly wait for each other."""
+    import torch
+
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(n_threads)

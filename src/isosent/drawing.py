@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 440, 290
+SECOND_AXIS = 52
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 30, 44
 
 _LINE = 14
@@ -234,6 +235,32 @@ class Frame:
             A ``g`` element, `WIDTH` by `HEIGHT` pixels.
         """
         return f'<g transform="translate({left:g} {top:g})">{self._grid()}{"".join(marks)}</g>'
+
+    def right_axis(self) -> str:
+        """Draw the y axis to the right of the marks: a second one, for lines of a frame with the same x axis."""
+        parts = []
+        right, _ = self.at(self.x.high, self.y.low)
+        for tick in self.y.ticks:
+            _, py = self.at(self.x.high, tick)
+            parts.append(f'<line class="axis" x1="{right}" x2="{right + 4}" y1="{py:.1f}" y2="{py:.1f}"/>')
+            parts.append(f'<text class="tick" x="{right + 8}" y="{py + 4:.1f}">{self.y.write(tick)}</text>')
+        label = f'<text class="label" x="{right + SECOND_AXIS}" y="12" text-anchor="end">{escape(self.y.label)}</text>'
+        return "".join([*parts, label])
+
+    def top_axis(self) -> str:
+        """Draw the x axis above the marks: a second one, for another unit of the same places."""
+        parts = []
+        (left, top), (right, _) = self.at(self.x.low, self.y.high), self.at(self.x.high, self.y.high)
+        for tick in self.x.ticks:
+            px, _ = self.at(tick, self.y.high)
+            parts.append(f'<line class="axis" x1="{px:.1f}" x2="{px:.1f}" y1="{top - 4}" y2="{top}"/>')
+            parts.append(
+                f'<text class="tick" x="{px:.1f}" y="{top - 6}" text-anchor="middle">{self.x.write(tick)}</text>'
+            )
+        parts.append(f'<line class="axis" x1="{left}" x2="{right}" y1="{top}" y2="{top}"/>')
+        middle = (left + right) / 2
+        label = f'<text class="label" x="{middle:.0f}" y="12" text-anchor="middle">{escape(self.x.label)}</text>'
+        return "".join([*parts, label])
 
     def _grid(self) -> str:
         left, bottom = self.at(self.x.low, self.y.low)

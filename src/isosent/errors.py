@@ -21,6 +21,8 @@ file raises the built-in class beside it too, so `except ValueError` and `except
     ├── UnknownWordsWarning              many tokens are unknown to the encoder
     ├── UndecodableWordWarning           a word-vector file holds words that are not UTF-8
     ├── CacheWarning                     a cache could not be written; the work is done again next time
+    ├── MemoryWarning                    a batch did not fit into memory and was halved
+    ├── PaddingWarning                   a tokenizer has no padding token; another id stands for it, unseen
     └── EvaluationWarning                a score that is undefined, or a task read in part
 """
 
@@ -91,6 +93,14 @@ class UndecodableWordWarning(IsosentWarning):
 
 class CacheWarning(IsosentWarning):
     """A cache could not be written; the work is done again next time."""
+
+
+class MemoryWarning(IsosentWarning):
+    """A batch did not fit into memory and was halved; the vectors are the same."""
+
+
+class PaddingWarning(IsosentWarning):
+    """A tokenizer has no padding token; another id stands for it, which the network does not see."""
 
 
 class EvaluationWarning(IsosentWarning):

@@ -11,7 +11,8 @@ from isosent.encoders.base import Progress
 from isosent.encoders.corpus import Corpus
 from isosent.encoders.given import GIVEN, GivenVectors
 from isosent.encoders.opening import open_encoder
-from isosent.encoders.options import FUNCTION
+from isosent.encoders.option_rules import FUNCTION
+from isosent.encoders.options import RUNTIME_OPTIONS
 from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, escape, parse_reference, unescape
 from isosent.encoders.static import FILE_OPTIONS
 from isosent.encoders.static_opening import Given, SplitFunction
@@ -131,7 +132,8 @@ def _load_folder(
         return SentenceEncoder.from_record(GivenVectors(record.encoder_dim, record.options), record)
     try:
         corpus = Corpus.from_tensors(record.corpus) if record.corpus else None
-        encoder = open_encoder(_encoder_reference(located, record), Given(tokenizer, corpus, progress))
+        runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
+        encoder = open_encoder(_encoder_reference(located, record, runtime), Given(tokenizer, corpus, progress))
     except InputError as error:
         raise ModelFolderError(
             f"{folder}: its encoder, {located}, could not be opened: {error}\n"
@@ -147,8 +149,8 @@ def _load_folder(
     return SentenceEncoder.from_record(encoder, record)
 
 
-def _encoder_reference(located: str, record: ModelRecord) -> Reference:
-    """Where the encoder of a saved model lies, with the options in force."""
+def _encoder_reference(located: str, record: ModelRecord, runtime: Mapping[str, str]) -> Reference:
+    """Where the encoder of a saved model lies, with the options in force and how to compute."""
     parsed = parse_reference(located, in_use=True)
     if record.reference == GIVEN:  # the encoder that made the vectors; its fingerprint tells
         if parsed.scheme == "folder":
@@ -156,6 +158,6 @@ def _encoder_reference(located: str, record: ModelRecord) -> Reference:
         return parsed
     if parsed.scheme != parse_reference(record.reference, in_use=True).scheme:
         raise InputError(f"it is another kind of model than {record.reference}.")
-    if set(parsed.options) - set(FILE_OPTIONS):
+    if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
         raise InputError("it must be written without options, but for files that were moved; those of the folder hold.")
-    return parse_reference(located, {**record.options, **parsed.options}, in_use=True)
+    return parse_reference(located, {**record.options, **parsed.options, **runtime}, in_use=True)

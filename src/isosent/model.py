@@ -134,12 +134,12 @@ class SentenceEncoder:
         return self.transform(self._encoder.encode(texts, progress=progress))
 
     def encode_document(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Encode texts to be found; the same as `encode`."""
-        return self.encode(texts, progress=progress)
+        """Encode texts to be found: as `encode`, but with the encoder's prompt of documents where it has one."""
+        return self.transform(self._encoder.for_documents().encode(texts, progress=progress))
 
     def encode_query(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Encode texts to search with: as `encode`, but with their own mean where there was one to fit on."""
-        return self.transform(self._encoder.encode(texts, progress=progress), queries=True)
+        """Encode texts to search with: as `encode`, but with their own prompt, and mean where there was one to fit."""
+        return self.transform(self._encoder.for_queries().encode(texts, progress=progress), queries=True)
 
     def transform(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
         """Take vectors that this model's bare encoder gave through what follows it.
@@ -219,7 +219,7 @@ class SentenceEncoder:
             Texts to search with. They get a mean of their own: `encode_query` shifts it onto that of the documents,
             and the map is fitted on the scatter of both, each about its own mean.
         encoded : ndarray of shape (n_texts, encoder.dim), float32, optional
-            What ``model.encoder.encode(texts)`` returned, if that was done before.
+            What ``model.encoder.encode(texts)`` returned, that of ``encoder.for_documents()`` with queries.
         source : str, optional
             Where the texts come from, for the record.
         progress : callable, optional
@@ -252,13 +252,14 @@ class SentenceEncoder:
         if transform is None:
             return self
         if encoded is None:
-            encoded = self._encoder.encode(listed, progress=progress)
+            documents = self._encoder if queries is None else self._encoder.for_documents()
+            encoded = documents.encode(listed, progress=progress)
         _check.same_count("fit", "encoded", len(encoded), len(listed))
         radial = not isinstance(transform, str) and transform.uses_radial_moments
         moments = moments_of_known(encoded, radial=radial)
         query_moments = None
         if listed_queries is not None:
-            query_moments = moments_of_known(self._encoder.encode(listed_queries, progress=progress), radial=radial)
+            query_moments = moments_of_known(self._encoder.for_queries().encode(listed_queries), radial=radial)
         choice = choose_from_texts(self.encode, listed, self._behind.moments(moments)) if transform == AUTO else None
         return self.fit_moments(
             moments,

@@ -10,8 +10,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,7 @@ from isosent.behind import Behind
 from isosent.calibration import Calibration
 from isosent.encoders.reference import MODEL_FILE
 from isosent.errors import InputError, ModelFolderError, OutputError
-from isosent.files.atomic import check_parent, replacing
+from isosent.files.atomic import check_parent, locked, replacing
 from isosent.model_record import FitRecord, ModelRecord, corpus_bytes, corpus_of_bytes, map_bytes, maps_of_bytes
 
 FORMAT = "isosent-model"
@@ -62,7 +62,7 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
             check_model_folder(folder)
         is_new = not folder.exists()
         folder.mkdir(exist_ok=True)
-        with _locked(folder):
+        with locked(folder):
             check_model_folder(folder)
             try:
                 _write_files(folder, record)
@@ -74,22 +74,6 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
         raise
     except OSError as error:
         raise OutputError(f"{folder} could not be written: {error.strerror}.") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time write and sweep, where the system has such locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _write_files(folder: Path, record: ModelRecord) -> None:

@@ -464,7 +464,7 @@ def test_a_folder_that_is_no_model_is_refused(isosent_, here, refuses):
     refuses(isosent_(*encode(model="folder")), "folder is no model saved by isosent: it has no model.json.")
 
 
-@pytest.mark.parametrize("output", ["v.txt", "v", "v.npz"])
+@pytest.mark.parametrize("output", ["v.txt", "v.npz"])
 def test_another_output_ending_is_refused_before_anything_is_read(isosent_, output, refuses):
     refuses(isosent_(*encode(texts="nowhere.txt", output=output)), f"{output} must end in .npy, .fvecs or .parquet")
 
@@ -520,17 +520,17 @@ def test_an_interrupted_run_says_so_and_exits_with_130(isosent_, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("isosent.cli.commands.read_texts", interrupt)
+    monkeypatch.setattr("isosent.cli.encode.open_texts", interrupt)
     finished = isosent_(*encode())
     assert (finished.code, finished.out) == (130, "")
-    assert "interrupted; no result was written" in finished.err
+    assert "interrupted; nothing unfinished was kept" in finished.err
 
 
 def test_a_fault_of_ours_exits_with_1_and_asks_for_a_report(isosent_, monkeypatch):
     def fail(*_, **__):
         raise ZeroDivisionError("mine")
 
-    monkeypatch.setattr("isosent.cli.commands.read_texts", fail)
+    monkeypatch.setattr("isosent.cli.encode.open_texts", fail)
     finished = isosent_(*encode())
     assert (finished.code, finished.out) == (1, "")
     assert "ZeroDivisionError: mine" in finished.err

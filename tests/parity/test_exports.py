@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +22,7 @@ from tokenizers.processors import TemplateProcessing
 import isosent
 from isosent.compat.sentence_transformers import SentenceTransformerLike
 from isosent.encoders.given import GivenVectors
-from isosent.exports import sentence_transformers_modules
+from isosent.exports import sentence_transformers_folder, sentence_transformers_modules
 from isosent.exports.targets import export
 from isosent.exports.tokenizer_files import transformer_tokenizer
 from isosent.model import SentenceEncoder
@@ -84,6 +85,22 @@ def plain(small):
     return small("plain")
 
 
+@pytest.fixture(scope="module")
+def prompted(transformer, tmp_path_factory):
+    """Folders with prompts for queries and documents, whose tokens are pooled or not."""
+
+    @cache
+    def prompted(name):
+        folder = tmp_path_factory.mktemp(name)
+        pooling = modules.Pooling(24, include_prompt=name == "pooled")
+        model = SentenceTransformer(modules=[modules.Transformer(str(transformer)), pooling], device="cpu")
+        model.prompts = {"query": "ask: ", "document": "found: ", "other": "something else: "}
+        model.save(str(folder), create_model_card=False)
+        return folder
+
+    return prompted
+
+
 def fit(reference, texts, *behind, **how):
     return isosent.load(reference).fit(texts, transform=chain(isosent.Whitening(8, strength=0.5), *behind), **how)
 
@@ -126,7 +143,17 @@ def test_modules_keep_their_order(small, texts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", ["layers=0", "layers=1", "layers=1,2", "layers=0,1&pooling=cls", "pooling=max,mean", "normalize=true"]
+    "options",
+    [
+        "layers=0",
+        "layers=1",
+        "layers=1,2",
+        "layers=0.3*0,0.7*2",
+        "layers=0,1&pooling=cls",
+        "layers=0.2*1,0.8*2&pooling=weighted_mean,mean_sqrt_len",
+        "pooling=max,last_token",
+        "normalize=true",
+    ],
 )
 def test_layers_and_poolings(plain, texts, tmp_path, options):
     model = fit(f"hf:{plain}?{options}", texts)
@@ -144,6 +171,77 @@ def test_the_mean_of_layers_cannot_stand_before_the_maximum(plain, texts, tmp_pa
         export(fit(f"hf:{plain}?layers=1,2&pooling=max", texts), "sentence-transformers", tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["p_mean", "sbert_wk"])
+def test_a_pooling_that_the_library_does_not_know_is_refused(plain, tmp_path, name):
+    model = isosent.load(f"hf:{plain}?layers=1,2&pooling=mean,{name}")
+    with pytest.raises(isosent.InputError, match=f"pooling must be among mean, cls, .* got {name}. Export to onnx"):
+        export(model, "sentence-transformers", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["sentence-transformers", "onnx"])
+def test_windows_of_long_texts_are_refused(plain, tmp_path, target):
+    with pytest.raises(isosent.InputError, match="Open its encoder with long=truncate and fit again"):
+        export(isosent.load(f"hf:{plain}?long=windows"), target, tmp_path / "out")
+
+
+@pytest.mark.parametrize("target", ["faiss", "numpy"])
+def test_the_map_behind_windows_of_long_texts_is_exported(plain, texts, tmp_path, target):
+    model = fit(f"hf:{plain}?long=windows&max_length=32", texts[:40])
+    assert export(model, target, tmp_path / "out").agreement.holds
+
+
+def test_how_a_model_is_run_is_no_part_of_its_export(plain, texts, tmp_path):
+    model = fit(f"hf:{plain}?dtype=bfloat16&batch_tokens=100", texts)
+    written = export(model, "sentence-transformers", tmp_path / "out")
+    assert written.space.fingerprint == model.fingerprint
+    assert loaded(tmp_path / "out")[0].model.dtype == torch.float32
+    for path in (tmp_path / "out").rglob("*.json"):
+        assert not any(word in path.read_text("utf-8") for word in ("bfloat16", "batch_tokens"))
+
+
+def assert_same_in_every_role(model, folder):
+    found = loaded(folder)
+    for ours, theirs in (
+        (model.encode, found.encode),
+        (model.encode_query, found.encode_query),
+        (model.encode_document, found.encode_document),
+    ):
+        np.testing.assert_allclose(theirs(TEXTS), ours(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["pooled", "unpooled"])
+@pytest.mark.parametrize("prompts", ["", "&prompt=tell: &query_prompt=say: &document_prompt=doc, a/b: "])
+def test_prompts_in_force_are_exported(prompted, texts, tmp_path, name, prompts):
+    model = fit(f"hf:{prompted(name)}?max_length=130{prompts}", texts)
+    written = export(model, "sentence-transformers", tmp_path / "out")
+    assert_same_in_every_role(model, tmp_path / "out")
+    assert written.agreement.n_vectors > 3 * 40
+    config = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
+    expected = {"query": "ask: ", "document": "found: "}
+    if prompts:
+        expected = {"query": "say: ", "document": "doc, a/b: ", "default": "tell: "}
+    assert config["prompts"] == expected
+    assert config["default_prompt_name"] == ("default" if prompts else None)
+    options = json.loads((tmp_path / "out" / "isosent.json").read_text())["model"]["options"]
+    assert options["document_prompt"] == expected["document"]
+    assert f"query `{expected['query']}`" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_prompt_of_another_role_is_found(prompted, texts, tmp_path, monkeypatch):
+    model = fit(f"hf:{prompted('pooled')}", texts)
+    exchanged = {"query": "found: ", "document": "ask: "}
+    monkeypatch.setattr(sentence_transformers_folder, "named_prompts", lambda encoder: exchanged)
+    with pytest.raises(isosent.OutputError, match="the vectors of the sentence-transformers export must be those"):
+        export(model, "sentence-transformers", tmp_path / "out")
+
+
+def test_positions_behind_an_unpooled_prompt_are_refused(prompted, tmp_path):
+    model = isosent.load(f"hf:{prompted('unpooled')}?pooling=weighted_mean")
+    with pytest.raises(isosent.InputError, match="counts positions from the prompt on"):
+        export(model, "sentence-transformers", tmp_path / "out")
+
+
 def test_length_case_and_prompts_are_kept(small, texts, tmp_path):
     folder = small("settings", max_seq_length=64)
     config = json.loads((folder / "config_sentence_transformers.json").read_text())
@@ -153,7 +251,8 @@ def test_length_case_and_prompts_are_kept(small, texts, tmp_path):
     model = fit(f"hf:{folder}", [text[:20] for text in texts])
     export(model, "sentence-transformers", tmp_path / "out")
     found = loaded(tmp_path / "out")
-    assert (found.max_seq_length, found.prompts["query"], found.default_prompt_name) == (64, "ask: ", "query")
+    assert (found.max_seq_length, found.prompts["query"]) == (64, "ask: ")
+    assert (found.default_prompt_name, found.prompts["default"]) == ("default", "ask: ")
     with pytest.warns(isosent.IsosentWarning, match="were cut"):
         assert_same(model, tmp_path / "out")
 
@@ -161,10 +260,9 @@ def test_length_case_and_prompts_are_kept(small, texts, tmp_path):
 def test_queries_take_their_own_route(plain, texts, tmp_path):
     model = fit(f"hf:{plain}", texts, queries=texts[:50])
     export(model, "sentence-transformers", tmp_path / "out")
-    assert_same(model, tmp_path / "out")
-    np.testing.assert_allclose(
-        loaded(tmp_path / "out").encode(TEXTS, task="query"), model.encode_query(TEXTS), atol=1e-5
-    )
+    assert_same_in_every_role(model, tmp_path / "out")
+    found = loaded(tmp_path / "out").encode(TEXTS, task="query", prompt="ask: ")
+    np.testing.assert_allclose(found, model.encode_query(TEXTS), atol=1e-5)
 
 
 def test_old_names_for_text_embeddings_inference(plain, texts, tmp_path):
@@ -184,7 +282,8 @@ def test_old_names_for_text_embeddings_inference(plain, texts, tmp_path):
     ("options", "message"),
     [
         ("layers=1,2", "knows one layer; got layers=1,2"),
-        ("pooling=max", "pooling must be one of cls, mean, lasttoken; got max"),
+        ("pooling=max", "pooling must be one of cls, mean, last_token; got max"),
+        ("prompt=say: ", "gets prompts with each request; the model puts 'say: ' before every text"),
         ("normalize=true", "scales to length 1 at the end only"),
     ],
 )
@@ -192,6 +291,14 @@ def test_what_text_embeddings_inference_would_serve_otherwise_is_refused(plain, 
     with pytest.raises(isosent.InputError, match=message):
         export(fit(f"hf:{plain}?{options}", texts), "sentence-transformers", tmp_path / "out", tei=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_text_embeddings_inference_pools_prompts(prompted, texts, tmp_path):
+    export(fit(f"hf:{prompted('pooled')}", texts), "sentence-transformers", tmp_path / "out", tei=True)
+    config = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
+    assert config["prompts"] == {"query": "ask: ", "document": "found: "}
+    with pytest.raises(isosent.InputError, match="the server pools the tokens of prompts; the model does not"):
+        export(isosent.load(f"hf:{prompted('unpooled')}"), "sentence-transformers", tmp_path / "other", tei=True)
 
 
 def test_a_static_encoder_becomes_a_static_embedding(wordllama, texts, tmp_path):
@@ -318,6 +425,46 @@ def test_a_transformer_is_one_graph(small, texts, tmp_path):
         np.testing.assert_allclose(found, model.encode([*TEXTS, ""]), atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        (
+            "pooled",
+            "layers=0.3*1,0.7*2&pooling=p_mean",
+            {
+                "query": ("query_tokenizer.json", "query_model.onnx"),
+                "document": ("document_tokenizer.json", "model.onnx"),
+            },
+        ),
+        (
+            "unpooled",
+            "document_prompt=",
+            {"query": ("query_tokenizer.json", "query_model.onnx"), "document": ("tokenizer.json", "model.onnx")},
+        ),
+    ],
+)
+def test_graphs_and_tokenizers_of_every_role(prompted, texts, tmp_path, name, options, expected):
+    import onnxruntime
+
+    model = isosent.load(f"hf:{prompted(name)}?max_length=130&{options}")
+    if name == "pooled":
+        model = model.fit(texts, transform=isosent.Whitening(8, strength=0.5), queries=texts[:50])
+    export(model, "onnx", tmp_path / "out")
+    files = json.loads((tmp_path / "out" / "isosent.json").read_text())["files"]
+    assert {role: (names["tokenizer"], names["graph"]) for role, names in files.items()} == {
+        "text": ("tokenizer.json", "model.onnx"),
+        **expected,
+    }
+    encode = {"text": model.encode, "query": model.encode_query, "document": model.encode_document}
+    for role, names in files.items():
+        session = onnxruntime.InferenceSession(tmp_path / "out" / names["graph"])
+        batch = Tokenizer.from_file(str(tmp_path / "out" / names["tokenizer"])).encode_batch(TEXTS)
+        inputs = {"input_ids": [e.ids for e in batch], "attention_mask": [e.attention_mask for e in batch]}
+        found = session.run(None, {name: np.array(rows, dtype=np.int64) for name, rows in inputs.items()})[0]
+        np.testing.assert_allclose(found, encode[role](TEXTS), atol=1e-5)
+
+
 @pytest.fixture(scope="module")
 def like(wordllama, texts):
     return SentenceTransformerLike(
@@ -342,8 +489,26 @@ def test_the_wrapper_puts_prompts_before_texts(like):
     np.testing.assert_array_equal(like.encode_query(["what?"]), asked)
     np.testing.assert_array_equal(like.encode(["what?"], prompt_name="query", queries=True), asked)
     np.testing.assert_array_equal(like.encode_document(["what?"]), like.model.encode(["what?"]))
-    with pytest.raises(isosent.InputError, match=r"got 'passage'\. There are: query"):
+    with pytest.raises(isosent.InputError, match=r"got 'passage'\. There are: query, document\."):
         like.encode(["what?"], prompt_name="passage")
+
+
+GIVEN = {"query": "given: ", "default": "any: ", "other": "another: "}
+
+
+@pytest.mark.parametrize("name", ["pooled", "unpooled"])
+@pytest.mark.parametrize("given", [None, GIVEN])
+@pytest.mark.parametrize("default", ["", "tell: "])
+def test_the_wrapper_puts_one_prompt_before_a_text_as_the_library_does(prompted, name, given, default, tmp_path):
+    model = isosent.load(f"hf:{prompted(name)}?prompt={default}")
+    export(model, "sentence-transformers", tmp_path / "out")
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", prompts=given)
+    ours = SentenceTransformerLike(model, prompts=given)
+    assert (ours.prompts, ours.default_prompt_name) == (theirs.prompts, theirs.default_prompt_name)
+    for method in ("encode", "encode_query", "encode_document"):
+        for how in ({}, {"prompt": "so: "}, {"prompt": ""}, {"prompt_name": "document"}):
+            found, expected = (getattr(each, method)(TEXTS, **how) for each in (ours, theirs))
+            np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=f"{method} {how}")
 
 
 @pytest.mark.parametrize("dim", [0, -3])
@@ -377,6 +542,24 @@ def test_the_wrapper_serves_the_search_of_the_library(like, texts):
     assert [hit[0]["corpus_id"] for hit in hits] == [0, 1, 2, 3, 4]
     assert like.similarity(vectors[:2], vectors).shape == (2, 50)
     torch.testing.assert_close(like.similarity_pairwise(vectors, vectors), torch.ones(50))
+
+
+@pytest.mark.slow
+def test_mteb_is_given_the_prompts_of_the_encoder(prompted):
+    pytest.importorskip("mteb")
+    from mteb.types import PromptType
+
+    from isosent.compat.mteb import MTEBEncoder
+
+    model = isosent.load(f"hf:{prompted('pooled')}?prompt=tell: ")
+    encoder, task = MTEBEncoder(model), {"task_metadata": None, "hf_split": "test", "hf_subset": "default"}
+    batches = [{"text": TEXTS[:2]}, {"text": TEXTS[2:]}]
+    for prompt_type, encode in (
+        (None, model.encode),
+        (PromptType.query, model.encode_query),
+        (PromptType.document, model.encode_document),
+    ):
+        np.testing.assert_array_equal(encoder.encode(batches, **task, prompt_type=prompt_type), encode(TEXTS))
 
 
 @pytest.mark.slow

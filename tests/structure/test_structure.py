@@ -13,6 +13,7 @@ FLOORS = [
     {"errors", "_check", "_extras"},
     {"numeric", "files", "drawing"},
     {"text", "transforms", "calibration"},
+    {"network"},
     {"encoders"},
     {"selection", "behind"},
     {"model_record"},

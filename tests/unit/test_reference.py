@@ -137,7 +137,7 @@ def test_an_option_for_another_kind_of_model_is_refused(text, words):
 
 def test_an_option_of_an_encoder_is_refused_for_a_saved_folder(tmp_path):
     (tmp_path / "model").mkdir()
-    refuses("model?lowercase=true", r"'model\?lowercase=true': FOLDER takes encoder; got lowercase\.")
+    refuses("model?lowercase=true", r"'model\?lowercase=true': FOLDER takes encoder, backend, .*; got lowercase\.")
 
 
 def test_a_repeated_option_is_refused():
@@ -158,10 +158,10 @@ def test_options_that_are_not_written_as_name_and_value_are_refused(query):
         ("static:d?max_length=0", r"max_length must be a whole number above 0, or none; got '0'\."),
         ("static:d?max_length=-5", r"max_length must be a whole number above 0, or none; got '-5'\."),
         ("static:d?max_length=long", r"max_length must be a whole number above 0, or none; got 'long'\."),
-        ("hf:d?layers=first", r"layers must be whole numbers, none of them twice, with commas .*; got 'first'\."),
-        ("hf:d?layers=1,1", r"layers must be whole numbers, none of them twice, with commas .*; got '1,1'\."),
-        ("hf:d?layers=", r"layers must be whole numbers, none of them twice, with commas .*; got ''\."),
-        ("hf:d?pooling=sum", r"pooling must be among cls, max, mean, .* or several of these with .*; got 'sum'\."),
+        ("hf:d?layers=first", r"layers must be layers as in 1,-1 or L1\+L12 .* or all; got 'first'\."),
+        ("hf:d?layers=0*1", r"layers must be layers .*; got '0\*1'\."),
+        ("hf:d?layers=", r"layers must be layers .*; got ''\."),
+        ("hf:d?pooling=sum", r"pooling must be among mean, cls, max, .* or several of these with .*; got 'sum'\."),
         ("hf:d?dense=1", r"dense must be true or false; got '1'\."),
     ],
 )

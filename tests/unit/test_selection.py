@@ -7,8 +7,9 @@ from sklearn.metrics import roc_auc_score
 import isosent
 from isosent import InputTypeError, Moments, Whitening
 from isosent.numeric.spectral_rule import mean_share, spectral_strength
+from isosent.numeric.spectrum import spectrum
 from isosent.selection.candidates import candidates
-from isosent.selection.choice import choose_from_moments, choose_from_texts
+from isosent.selection.choice import choose_from_copies, choose_from_moments, choose_from_texts
 from isosent.selection.copies import perturb
 from isosent.selection.criterion import log_odds
 
@@ -101,6 +102,17 @@ def test_every_candidate_is_scored(wordllama, texts):
 def test_the_choice_is_the_same_twice(wordllama, texts):
     moments = Moments.from_rows(wordllama.encode(texts))
     assert choose_from_texts(wordllama.encode, texts, moments) == choose_from_texts(wordllama.encode, texts, moments)
+
+
+@pytest.mark.parametrize("lines", [slice(None), slice(50)])
+def test_copies_that_are_encoded_already_give_the_same_choice(badly_scaled, wordllama, texts, lines):
+    some = texts[lines]
+    sample = perturb(some).lists
+    for encode in (badly_scaled, wordllama.encode):
+        moments = Moments.from_rows(encode(some))
+        parts = {name: encode(copies).astype(np.float64) for name, copies in sample.items()}
+        chosen = choose_from_copies(parts, moments, spectrum(moments.covariance, noise=moments.rounding_variance))
+        assert chosen == choose_from_texts(encode, some, moments).chosen
 
 
 def test_few_texts_leave_the_choice_to_the_spectrum(badly_scaled, texts):

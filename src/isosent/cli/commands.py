@@ -1,4 +1,4 @@
-"""The commands ``demo``, ``encode``, ``fit`` and ``info``."""
+"""The commands ``demo``, ``fit`` and ``info``."""
 
 import json
 import tempfile
@@ -14,19 +14,10 @@ from isosent.cli.transform_options import NO_TRANSFORM, TransformChoice, with_tr
 from isosent.cli.vectors import CheckpointFile, VectorFit, are_vectors, fit_on_vectors
 from isosent.demo.run import run_demo
 from isosent.errors import InputError
-from isosent.files.space import Space
 from isosent.files.texts import is_table, read_texts
-from isosent.files.vectors import check_vector_file, write_vectors
 from isosent.model_folder import check_model_folder
 from isosent.numeric.isotropy import describe_space
 
-Texts = Annotated[
-    str,
-    typer.Argument(
-        metavar="TEXTS", help=".txt (a line a text), .csv, .tsv, .jsonl, .parquet, or - for standard input."
-    ),
-]
-Column = Annotated[str | None, typer.Option(metavar="NAME", help="Column that holds the texts of a table.")]
 Inputs = Annotated[
     list[str], typer.Argument(metavar="TEXTS|VECTORS...", help="Files of texts (- for standard input), or of vectors.")
 ]
@@ -58,36 +49,6 @@ def demo(
         print_demo(run_demo(output or Path(temporary) / "model"))
     if output:
         out.print(f"The model is in {output}. Use it: isosent encode TEXTS -m {output} -o vectors.npy")
-
-
-@with_model_flags()
-def encode(
-    texts: Texts,
-    model: ModelChoice,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="OUT", help="File to write: .npy, .fvecs or .parquet.")
-    ],
-    column: Column = None,
-    queries: Annotated[
-        bool, typer.Option("--queries", help="They are queries, where the model has a mean for these.")
-    ] = False,
-) -> None:
-    """Turn texts into vectors, row i for text i.
-
-    A .npy or .fvecs file holds the float32 vectors, a .parquet file the texts beside them. The fingerprint of the
-    vector space is in the metadata of the .parquet file; beside the others lies OUT.isosent.json with it. The file
-    appears when it is whole; an older one stays until then.
-    """
-    check_vector_file(output)
-    listed = read_texts(texts, column=column)
-    encoder = model.open()
-    with progress_bar("encoding") as bar:
-        encode_texts = encoder.encode_query if queries else encoder.encode
-        vectors = encode_texts(listed, progress=bar(len(listed)))
-    write_vectors(output, vectors, listed, Space(encoder.fingerprint, encoder.record.name))
-    n_zero_rows = int((~vectors.any(axis=1)).sum())
-    out.print(f"{output}: {len(vectors)} x {vectors.shape[1]} {vectors.dtype}; texts without a vector: {n_zero_rows}")
-    print_unknown(encoder.encoder.coverage(listed))
 
 
 @with_model_flags()
@@ -134,7 +95,8 @@ def fit(
             before = before.fit(listed, transform=None, source=source, progress=bar(len(listed)))
         after = before
         if chosen is not None:
-            encoded = before.encoder.encode(listed, progress=bar(len(listed)))
+            of_texts = before.encoder if listed_queries is None else before.encoder.for_documents()
+            encoded = of_texts.encode(listed, progress=bar(len(listed)))
             after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
     after.save(output)
     if chosen is not None and after.fits[-1].choice:

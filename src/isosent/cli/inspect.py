@@ -8,13 +8,14 @@ import numpy as np
 import typer
 
 from isosent.calibration import Calibration
-from isosent.cli.commands import Column
+from isosent.cli.encode import Column
 from isosent.cli.model_options import ModelChoice, with_model_flags
 from isosent.cli.terminal import out, progress_bar
 from isosent.errors import InputError
 from isosent.files.atomic import check_destination, replacing
+from isosent.files.content import STANDARD_INPUT
 from isosent.files.numbers import read_numbers
-from isosent.files.texts import STANDARD_INPUT, read_texts
+from isosent.files.texts import read_texts
 from isosent.files.vector_reading import holds_vectors, open_vectors
 from isosent.inspection.inspecting import inspect_texts, inspect_vectors
 from isosent.inspection.page import html_page

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli import commands, evaluate, export, inspect, study, vectors, words
+from isosent.cli import commands, encode, evaluate, export, inspect, study, vectors, words
 from isosent.cli.terminal import err
 from isosent.encoders.reference import GRAMMAR
 from isosent.errors import IsosentError, IsosentWarning
@@ -36,7 +36,7 @@ Exit code: 0 done, 2 bad input, 130 interrupted, 1 our fault.
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command()(commands.demo)
-app.command()(commands.encode)
+app.command()(encode.encode)
 app.command()(commands.fit)
 app.add_typer(evaluate.app, name="evaluate")
 app.command()(commands.info)
@@ -75,7 +75,7 @@ def main() -> None:
         sys.exit(EXIT_BAD_INPUT)
     except SystemExit as stop:
         if stop.code == EXIT_INTERRUPTED:
-            err.print("interrupted; no result was written")
+            err.print("interrupted; nothing unfinished was kept")
         raise
     except OSError as error:
         err.print(f"error: {error.filename or 'standard output'} could not be used: {error.strerror}.")

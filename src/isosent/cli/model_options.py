@@ -9,7 +9,7 @@ import typer
 
 from isosent.cli.flags import flag, with_flags
 from isosent.cli.terminal import progress_bar
-from isosent.encoders.options import OPTIONS
+from isosent.encoders.options import OPTIONS, RUNTIME_OPTIONS
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.loading import load, read_record
 from isosent.model import SentenceEncoder
@@ -56,26 +56,31 @@ class ModelChoice:
         return read_record(self.reference, options=self.options)
 
 
-def with_model_flags(*, argument: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_model_flags(
+    *, argument: bool = False, computes: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of a model reference in place of its parameter ``model``.
 
     Parameters
     ----------
     argument : bool, default False
         Whether the reference is the command's argument and not ``-m``.
+    computes : bool, default True
+        Whether the command opens the encoder, and so takes the options of how to compute.
 
     Returns
     -------
     callable
         A decorator for a command with a parameter ``model`` of type ModelChoice.
     """
+    names = [name for name in OPTIONS if computes or name not in RUNTIME_OPTIONS]
 
     def build(values: Mapping[str, Any]) -> ModelChoice:
-        flags = {name: _written(values[name]) for name in OPTIONS if values[name] is not None}
+        flags = {name: _written(values[name]) for name in names if values[name] is not None}
         reference = DEFAULT_REFERENCE if values["model"] is None else values["model"]
         return ModelChoice(reference, flags, is_named=values["model"] is not None or bool(flags))
 
-    return with_flags("model", [_reference(argument), *map(_flag, OPTIONS)], build, first=argument)
+    return with_flags("model", [_reference(argument), *map(_flag, names)], build, first=argument)
 
 
 def _reference(argument: bool) -> inspect.Parameter:

@@ -1,6 +1,5 @@
 """Results as people read them."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from isosent.demo.run import DEMO_STRENGTH, DemoReport
 from isosent.encoders.given import GIVEN
 from isosent.evaluation.auto_study import ROWS, AutoCell, AutoVerdict
 from isosent.evaluation.gem_study import GemCell
+from isosent.evaluation.report import x100
 from isosent.numeric.isotropy import SpaceReport
 
 _SPACE_ROWS: tuple[tuple[str, Callable[[SpaceReport], str]], ...] = (
@@ -138,14 +138,10 @@ def print_gem_study(cells: Sequence[GemCell]) -> None:
             if study != last:
                 table.add_section()
             found = [by_place[model, study, condition, task] for task in tasks]
-            figures = [[_x100(cell.pearson), _x100(cell.spearman), str(cell.n_zero_rows)] for cell in found]
+            figures = [[x100(cell.pearson), x100(cell.spearman), str(cell.n_zero_rows)] for cell in found]
             table.add_row("" if study == last else study, condition, *(text for three in figures for text in three))
             last = study
         out.print(table)
-
-
-def _x100(score: float) -> str:
-    return "undefined" if math.isnan(score) else f"{100 * score:.2f}"
 
 
 def print_demo(report: DemoReport) -> None:

@@ -1,33 +1,35 @@
 """The commands ``study ...``."""
 
-import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from isosent.cli.printing import print_gem_study, print_study
+from isosent.cli.study_dims import dims
+from isosent.cli.study_layers import layers, pooling
+from isosent.cli.study_options import (
+    CsvOutput,
+    Data,
+    JsonOutput,
+    Models,
+    Tasks,
+    check_outputs,
+    task_names,
+    write_json,
+    write_text,
+)
 from isosent.cli.terminal import err, progress_bar
 from isosent.encoders.reference import DEFAULT_REFERENCE
-from isosent.errors import InputError
 from isosent.evaluation.auto_study import AutoCell, judge, study_auto
 from isosent.evaluation.gem_figure import gem_figure
 from isosent.evaluation.gem_study import GemCell, study_gem, write_gem_csv
-from isosent.files.atomic import check_destination, replacing
 from isosent.loading import load
 
 app = typer.Typer(no_args_is_help=True, help="Measure isosent itself, as its documentation does.")
-
-Data = Annotated[Path, typer.Option(metavar="DIR", help="Folder with the original STS files, anywhere below it.")]
-Models = Annotated[
-    list[str] | None,
-    typer.Option("--model", "-m", metavar="REFERENCE", help=f"Model; may be repeated. [default: {DEFAULT_REFERENCE}]"),
-]
-Tasks = Annotated[
-    str | None, typer.Option(metavar="NAMES", help="Some tasks, with commas between. [default: all that are found]")
-]
-JsonOutput = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Write all numbers as JSON.")]
+app.command()(dims)
+app.command()(layers)
+app.command()(pooling)
 
 
 @app.command()
@@ -36,14 +38,14 @@ def auto(data: Data, models: Models = None, tasks: Tasks = None, json_output: Js
 
     Each map is fitted on the sentences of the task (target); scores are Spearman x100, one correlation over all pairs.
     """
-    _check_outputs(json_output)
+    check_outputs(json_output)
     cells: list[AutoCell] = []
     for reference in models or [DEFAULT_REFERENCE]:
         with progress_bar(reference) as bar:
-            cells += study_auto(load(reference), data, name=reference, tasks=_names(tasks), progress=bar)
+            cells += study_auto(load(reference), data, name=reference, tasks=task_names(tasks), progress=bar)
         err.print(f"done: {reference}")
     print_study(cells, judge(cells))
-    _write_json(json_output, cells)
+    write_json(json_output, [cell.to_json() for cell in cells])
 
 
 @app.command()
@@ -51,9 +53,7 @@ def gem(
     data: Data,
     models: Models = None,
     tasks: Tasks = None,
-    csv_output: Annotated[
-        Path | None, typer.Option("--csv", metavar="OUT", help="Write all numbers as CSV, a line a measurement.")
-    ] = None,
+    csv_output: CsvOutput = None,
     json_output: JsonOutput = None,
     figure: Annotated[
         Path | None, typer.Option("--figure", metavar="OUT", help="Draw the scores over the settings: .svg.")
@@ -65,35 +65,15 @@ def gem(
     and settings moved one at a time, from those of the model. Principal vectors are fitted on the sentences of the task
     (target); scores are Pearson and Spearman x100, one correlation over all pairs.
     """
-    if figure is not None and figure.suffix != ".svg":
-        raise InputError(f"--figure must end in .svg; got {figure}.")
-    _check_outputs(csv_output, json_output, figure)
+    check_outputs(csv_output, json_output, figure=figure)
     cells: list[GemCell] = []
     for reference in models or [DEFAULT_REFERENCE]:
         with progress_bar(reference, "settings") as bar:
-            cells += study_gem(load(reference), data, name=reference, tasks=_names(tasks), progress=bar)
+            cells += study_gem(load(reference), data, name=reference, tasks=task_names(tasks), progress=bar)
         err.print(f"done: {reference}")
     print_gem_study(cells)
     if csv_output is not None:
         write_gem_csv(csv_output, cells)
-    _write_json(json_output, cells)
+    write_json(json_output, [cell.to_json() for cell in cells])
     if figure is not None:
-        with replacing(figure) as temporary:
-            temporary.write_text(gem_figure(cells), "utf-8")
-
-
-def _names(tasks: str | None) -> list[str] | None:
-    return None if tasks is None else tasks.split(",")
-
-
-def _check_outputs(*paths: Path | None) -> None:
-    for path in paths:
-        if path is not None:
-            check_destination(path)
-
-
-def _write_json(path: Path | None, cells: Iterable[AutoCell | GemCell]) -> None:
-    if path is not None:
-        with replacing(path) as temporary:
-            document = [cell.to_json() for cell in cells]
-            temporary.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        write_text(figure, gem_figure(cells))

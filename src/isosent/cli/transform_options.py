@@ -62,13 +62,17 @@ class TransformChoice:
         return AUTO
 
 
-def with_transform_flags(default: str | None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_transform_flags(
+    default: str | None, *, dims: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command ``--transform`` and the flags of its settings in place of its parameter ``transform``.
 
     Parameters
     ----------
     default : str or None
         The transform where none is named.
+    dims : bool, default True
+        Whether ``--dims`` is among the flags; a command that looks at several widths has its own.
 
     Returns
     -------
@@ -78,7 +82,7 @@ def with_transform_flags(default: str | None) -> Callable[[Callable[..., None]],
     """
 
     def build(values: Mapping[str, Any]) -> TransformChoice | None:
-        given = {setting: _number(values[name]) for setting, name in _FLAG_OF.items() if values[name] is not None}
+        given = {setting: _number(values[name]) for setting, name in _FLAG_OF.items() if values.get(name) is not None}
         names = values["transform"] or default
         if names is not None:
             return TransformChoice(names, given, is_named=values["transform"] is not None or bool(given))
@@ -86,7 +90,8 @@ def with_transform_flags(default: str | None) -> Callable[[Callable[..., None]],
             raise InputError(f"{_flags(given)} must come with a transform to set. Add --transform whitening.")
         return None
 
-    flags = [_flag("transform", "NAMES", f"{_NAMES} [default: {default or 'none'}]"), *_SETTINGS]
+    settings = [setting for setting in _SETTINGS if dims or setting.name != "dims"]
+    flags = [_flag("transform", "NAMES", f"{_NAMES} [default: {default or 'none'}]"), *settings]
     return with_flags("transform", flags, build)
 
 

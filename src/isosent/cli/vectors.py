@@ -15,9 +15,9 @@ from isosent.cli.terminal import err, out, progress_bar
 from isosent.cli.transform_options import TransformChoice
 from isosent.encoders.given import GivenVectors
 from isosent.errors import InputError
+from isosent.files.number_types import DTYPES
 from isosent.files.vector_reading import holds_vectors, open_vectors
 from isosent.files.vector_source import VectorSource
-from isosent.files.vectors import DTYPES
 from isosent.model import SentenceEncoder
 from isosent.numeric.isotropy import describe_space
 from isosent.streaming.file_moments import (
@@ -232,7 +232,7 @@ def moments(
     )
 
 
-@with_model_flags()
+@with_model_flags(computes=False)
 def transform(
     vectors: Annotated[str, typer.Argument(metavar="VECTORS", help=".npy, .fvecs, .bvecs, .safetensors or .parquet.")],
     model: ModelChoice,

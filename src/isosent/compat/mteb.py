@@ -72,7 +72,8 @@ class MTEBEncoder:
         hf_subset : str
             Subset of the task.
         prompt_type : PromptType, optional
-            Queries or documents.
+            Whether these are queries or documents, which have the encoder's own prompts and, queries, their own map;
+            as any text where left out.
         **options
             What MTEB passes on, `batch_size` for one; isosent makes its own batches.
 
@@ -82,7 +83,13 @@ class MTEBEncoder:
             Row i belongs to text i.
         """
         texts = [text for batch in inputs for text in batch["text"]]
-        return self._model.encode_query(texts) if prompt_type == "query" else self._model.encode_document(texts)
+        match prompt_type:
+            case "query":
+                return self._model.encode_query(texts)
+            case "document":
+                return self._model.encode_document(texts)
+            case _:
+                return self._model.encode(texts)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Cosine of each vector with each other one, a tensor of shape (n, m)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from isosent import _check, _extras
+from isosent.encoders.base import Encoder
+from isosent.encoders.prompts import DEFAULT_PROMPT, named_prompts
+from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
@@ -42,8 +45,13 @@ class SentenceTransformerLike:
     model : SentenceEncoder
         The model.
     prompts : mapping of str to str, optional
-        Texts that stand before a text, by name. Those named ``query`` and ``document`` are used by `encode_query` and
-        `encode_document`. The default prompt of an encoder's own folder stands before them all.
+        Texts that stand before a text, by name. They come on top of the encoder's own, which are named ``query``,
+        ``document`` and, for texts of neither role, ``default``, and take the place of those of the same name.
+
+    Notes
+    -----
+    One prompt stands before a text, never two: `prompt`, else the one that `prompt_name` names, else that of the
+    method's role, else the default one; as in the library. An empty one is one, too. The encoder then has no other.
 
     Examples
     --------
@@ -54,11 +62,12 @@ class SentenceTransformerLike:
     """
 
     similarity_fn_name = "cosine"
-    default_prompt_name = None
 
     def __init__(self, model: SentenceEncoder, prompts: Mapping[str, str] | None = None) -> None:
         self.model = model
-        self.prompts = dict(prompts or {})
+        self.prompts = named_prompts(model.encoder)
+        self.default_prompt_name = DEFAULT_PROMPT if DEFAULT_PROMPT in self.prompts else None
+        self.prompts |= prompts or {}
         self.model_card_data = CollectedMetrics()
 
     def encode(
@@ -101,7 +110,7 @@ class SentenceTransformerLike:
         truncate_dim : int, optional
             Leading dimensions that are kept.
         queries : bool, default False
-            Whether the texts are queries.
+            Whether the texts go through the map of queries.
 
         Returns
         -------
@@ -122,14 +131,14 @@ class SentenceTransformerLike:
             )
         if truncate_dim is not None and truncate_dim < 1:
             raise InputError(f"encode: truncate_dim must be 1 or more, or None for all; got {truncate_dim}.")
-        before = self._prompt(prompt_name) if prompt is None else prompt
+        if prompt is None:
+            prompt = self._prompt(self.default_prompt_name if prompt_name is None else prompt_name)
         single = isinstance(sentences, str)
         texts = _check.text_list("encode", [sentences] if isinstance(sentences, str) else sentences)
-        texts = [before + text for text in texts]
-        run = self.model.encode_query if queries else self.model.encode
         with Progress(transient=True, disable=not show_progress_bar) as bar:
             task = bar.add_task("encoding", total=len(texts))
-            vectors = run(texts, progress=lambda done: bar.advance(task, done))[:, :truncate_dim]
+            encoded = _encode_behind(self.model.encoder, prompt, texts, lambda done: bar.advance(task, done))
+        vectors = self.model.transform(encoded, queries=queries)[:, :truncate_dim]
         if normalize_embeddings:
             vectors = unit_rows(vectors).astype(np.float32, copy=False)
         return _converted(vectors[0] if single else vectors, as_array=convert_to_numpy, as_tensor=convert_to_tensor)
@@ -164,8 +173,8 @@ class SentenceTransformerLike:
         limit = self.model.encoder.options.get("max_length", "none")
         return None if limit == "none" else int(limit)
 
-    def _prompt_name(self, task: str, given: str | None) -> str | None:
-        return task if given is None and task in self.prompts else given
+    def _prompt_name(self, role: str, given: str | None) -> str | None:
+        return role if given is None and role in self.prompts else given
 
     def _prompt(self, name: str | None) -> str:
         if name is None:
@@ -174,6 +183,15 @@ class SentenceTransformerLike:
             known = ", ".join(self.prompts) or "none"
             raise InputError(f"encode: prompt_name must be the name of a prompt; got {name!r}. There are: {known}.")
         return self.prompts[name]
+
+
+def _encode_behind(
+    encoder: Encoder, prompt: str, texts: list[str], progress: Callable[[int], None]
+) -> NDArray[np.float32]:
+    """Encode texts behind a prompt, and no other one."""
+    if isinstance(encoder, TransformerEncoder):
+        return encoder.with_prompt(prompt).encode(texts, progress=progress)
+    return encoder.encode([prompt + text for text in texts], progress=progress)
 
 
 def _converted(vectors: NDArray[np.float32], *, as_array: bool, as_tensor: bool) -> Any:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning
+from isosent.encoders.tally import Tally, report
+from isosent.errors import InputError
 from isosent.text.tokens import TokenIds
 from isosent.transforms.base import LinearTransform
 
 WINDOW = 8192
-_MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
 _PROBES = ("The quick brown fox, it's 3.5 km away!", "ÉCOLE Straße naïve", "你好 мир 안녕 🙂", "  \tnew\nline  ")
 
 Progress = Callable[[int], None]
@@ -36,15 +36,20 @@ class Encoder(ABC):
     dim : int
         Dimensions of the vectors.
 
+    Attributes
+    ----------
+    is_costly : bool
+        Whether a vector costs far more than its tokens, so that identical texts are encoded once.
+    skips_unknown : bool
+        Whether it leaves unknown tokens out, so that their share tells something.
+
     Notes
     -----
     A text without a single token (an empty text, or one of unknown words only) has no vector: its row is zero.
     Special tokens such as [CLS] do not count.
     """
 
-    batch_tokens: int | None = None
-    n_special_tokens: int = 0
-    equal_lengths: bool = False
+    is_costly: bool = False
     skips_unknown: bool = False
 
     def __init__(self, reference: str, options: Mapping[str, str], dim: int) -> None:
@@ -57,8 +62,8 @@ class Encoder(ABC):
         """Return the token ids of texts, special tokens included, cut at the encoder's maximum."""
 
     @abstractmethod
-    def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
-        """Return the vectors, shape (n_texts, dim); with `batch_tokens`, of texts that all have tokens."""
+    def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
+        """Return the vectors, shape (n_texts, dim); those of texts without tokens are zero."""
 
     @abstractmethod
     def parameters(self) -> Iterator[NDArray[np.generic]]:
@@ -85,6 +90,14 @@ class Encoder(ABC):
 
     def on_corpus(self, texts: Sequence[str], *, progress: Progress | None = None) -> Encoder:
         """Return this encoder fitted on texts, where it needs them; itself otherwise."""
+        return self
+
+    def for_queries(self) -> Encoder:
+        """Return the encoder of texts to search with; itself where queries are encoded as any text."""
+        return self
+
+    def for_documents(self) -> Encoder:
+        """Return the encoder of texts to be found; itself where documents are encoded as any text."""
         return self
 
     def require_fitted(self, where: str) -> None:
@@ -173,62 +186,68 @@ class Encoder(ABC):
 
         Notes
         -----
-        Texts are tokenized in windows of 8,192. With `batch_tokens`, they are batched longest first so that texts of
-        like length share a batch of at most that many tokens, padding counted; encoders that see the padding
-        (`equal_lengths`) get none. How texts are batched moves a vector by float32 rounding only.
+        Texts are tokenized in windows of 8,192. Where vectors are costly, the next window is tokenized while they are
+        computed, and identical texts are encoded once.
         """
         texts = _check.text_list("encode", texts)
         self.require_fitted("encode")
-        vectors = np.zeros((len(texts), self.dim), dtype=np.float32)
+        return self.over_windows(texts, lambda tokens: [self.embed(tokens, progress)], [self.dim], progress)[0]
+
+    def over_windows(
+        self,
+        texts: list[str],
+        embed: Callable[[TokenIds], Sequence[NDArray[np.float32]]],
+        dims: Sequence[int],
+        progress: Progress | None = None,
+    ) -> list[NDArray[np.float32]]:
+        """Tokenize texts window by window, and put together what is made of the windows: the loop of `encode`.
+
+        Parameters
+        ----------
+        texts : list of str
+            The texts.
+        embed : callable
+            From the tokens of a window to arrays with a row a text.
+        dims : sequence of int
+            Width of each of these arrays.
+        progress : callable, optional
+            Called with the number of texts that needed no work of their own.
+
+        Returns
+        -------
+        list of ndarray of shape (n_texts, dim), float32
+            Row i belongs to text i.
+        """
+        distinct = list(dict.fromkeys(texts)) if self.is_costly else texts
+        outputs = [np.zeros((len(distinct), dim), dtype=np.float32) for dim in dims]
         n_cut = n_tokens = n_unknown = 0
-        for start in range(0, len(texts), WINDOW):
-            tokens = self.tokenize(texts[start : start + WINDOW])
+        for start, tokens in self._tokenized(distinct):
             n_cut += tokens.n_cut
             n_tokens += tokens.n_tokens
             n_unknown += tokens.n_unknown
-            self._embed_window(tokens, vectors[start : start + WINDOW], progress)
-        if n_tokens >= _ENOUGH_TOKENS and n_unknown > _MANY_UNKNOWN * n_tokens:
-            warnings.warn(
-                f"{n_unknown} of {n_tokens} tokens ({n_unknown / n_tokens:.0%}) are unknown to {self.reference}.",
-                UnknownWordsWarning,
-                stacklevel=2,
-            )
-        if n_cut:
-            maximum = self.options["max_length"]
-            warnings.warn(
-                f"{n_cut} of {len(texts)} texts were cut at the encoder's maximum of {maximum} tokens.",
-                TruncationWarning,
-                stacklevel=2,
-            )
-        return vectors
-
-    def _embed_window(self, tokens: TokenIds, vectors: NDArray[np.float32], progress: Progress | None) -> None:
-        """Fill the vectors of the texts of one window; they are zero before."""
-        lengths = tokens.lengths
-        if self.batch_tokens is None:
-            vectors[:] = self.embed(tokens)
+            for output, vectors in zip(outputs, embed(tokens), strict=True):
+                output[start : start + WINDOW] = vectors
+        if len(distinct) < len(texts):
+            n_cut = sum(tokens.n_cut for _, tokens in self._tokenized(texts)) if n_cut else 0
+            row_of = {text: row for row, text in enumerate(distinct)}
+            rows = [row_of[text] for text in texts]
+            outputs = [output[rows] for output in outputs]
             if progress:
-                progress(len(lengths))
+                progress(len(texts) - len(distinct))
+        tally = Tally(len(texts), n_cut, n_tokens, n_unknown)
+        report(tally, self.reference, self.options.get("max_length"), stacklevel=3)
+        return outputs
+
+    def _tokenized(self, texts: list[str]) -> Iterator[tuple[int, TokenIds]]:
+        """Yield the start of each window and its tokens; the next one is under way where vectors are costly."""
+        starts = range(0, len(texts), WINDOW)
+        if len(starts) < 2 or not self.is_costly:
+            yield from ((start, self.tokenize(texts[start : start + WINDOW])) for start in starts)
             return
-        known = np.flatnonzero(lengths > self.n_special_tokens)
-        longest_first = known[np.argsort(-lengths[known], kind="stable")]
-        for rows in _batches(longest_first, lengths, self.batch_tokens, equal_lengths=self.equal_lengths):
-            vectors[rows] = self.embed(tokens.take(rows))
-            if progress:
-                progress(len(rows))
-        if progress:
-            progress(len(lengths) - len(known))
-
-
-def _batches(
-    longest_first: NDArray[np.intp], lengths: NDArray[np.int64], budget: int, *, equal_lengths: bool
-) -> Iterator[NDArray[np.intp]]:
-    """Cut rows, sorted by falling length, so that rows times longest row stays within the budget."""
-    falling = -lengths[longest_first]
-    start = 0
-    while start < len(longest_first):
-        stop = start + max(1, budget // -int(falling[start]))
-        if equal_lengths:
-            stop = min(stop, int(np.searchsorted(falling, falling[start], side="right")))
-        yield longest_first[start:stop]
-        start = stop
+        with ThreadPoolExecutor(1) as beside:
+            ahead = [beside.submit(self.tokenize, texts[:WINDOW])]
+            for start in starts:
+                tokens = ahead.pop().result()
+                if start + WINDOW < len(texts):
+                    ahead.append(beside.submit(self.tokenize, texts[start + WINDOW : start + 2 * WINDOW]))
+                yield start, tokens

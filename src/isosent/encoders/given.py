@@ -91,7 +91,7 @@ class GivenVectors(Encoder):
         """Refuse: what made the vectors is not here."""
         self._refuse()
 
-    def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
+    def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Refuse: what made the vectors is not here."""
         self._refuse()
 

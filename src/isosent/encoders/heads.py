@@ -36,7 +36,7 @@ class Head:
     out_dim: int
 
 
-def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize: bool, device: Any) -> list[Head]:
+def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize: bool) -> list[Head]:
     """Load the modules that are wanted.
 
     Parameters
@@ -49,8 +49,6 @@ def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize:
         Whether Dense and LayerNorm modules are kept.
     normalize : bool
         Whether Normalize modules are kept; where none is the last module, one is put at the end.
-    device : torch device
-        Where the weights go.
 
     Returns
     -------
@@ -67,16 +65,22 @@ def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize:
         wanted.append(ModuleHead("Normalize", Path(), {}))
     loaded = []
     for head in wanted:
-        loaded.append(_LOADERS[head.kind](head, dim, device))
+        loaded.append(_LOADERS[head.kind](head, dim))
         dim = loaded[-1].out_dim
     return loaded
 
 
-def _normalize(head: ModuleHead, dim: int, device: Any) -> Head:
+def _normalize(
+    head: ModuleHead,
+    dim: int,
+) -> Head:
     return Head(head, _extras.require("torch").nn.functional.normalize, {}, dim)
 
 
-def _dense(head: ModuleHead, dim: int, device: Any) -> Head:
+def _dense(
+    head: ModuleHead,
+    dim: int,
+) -> Head:
     torch, config = _extras.require("torch"), head.config
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
         raise FileFormatError(f"{head.folder}/config.json: isosent has no residual Dense and none on other inputs.")
@@ -84,7 +88,7 @@ def _dense(head: ModuleHead, dim: int, device: Any) -> Head:
     activation = getattr(torch.nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
     if not (isinstance(activation, type) and issubclass(activation, torch.nn.Module)):
         raise FileFormatError(f"{head.folder}/config.json: activation_function must be one of torch.nn; got {name}.")
-    tensors = _read_weights(head, device)
+    tensors = _read_weights(head)
     weight, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
     if weight is None or weight.ndim != 2 or weight.shape[1] != dim:
         got = None if weight is None else tuple(weight.shape)
@@ -95,26 +99,29 @@ def _dense(head: ModuleHead, dim: int, device: Any) -> Head:
     return Head(head, lambda x: activate(torch.nn.functional.linear(x, weight, bias)), tensors, len(weight))
 
 
-def _layer_norm(head: ModuleHead, dim: int, device: Any) -> Head:
-    torch, tensors = _extras.require("torch"), _read_weights(head, device)
+def _layer_norm(
+    head: ModuleHead,
+    dim: int,
+) -> Head:
+    torch, tensors = _extras.require("torch"), _read_weights(head)
     weight, bias = tensors.get("norm.weight"), tensors.get("norm.bias")
     if weight is None or tuple(weight.shape) != (dim,):
         raise FileFormatError(f"{head.folder}: norm.weight must have shape ({dim},) for vectors of {dim}.")
     return Head(head, lambda x: torch.nn.functional.layer_norm(x, (dim,), weight, bias), tensors, dim)
 
 
-def _read_weights(head: ModuleHead, device: Any) -> dict[str, Any]:
+def _read_weights(head: ModuleHead) -> dict[str, Any]:
     path = head.folder / "model.safetensors"
     if not path.exists():
         raise FileFormatError(f"{path} must exist; got no such file. Weights in pickles are not loaded.")
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name).float().to(device) for name in file.keys()}  # noqa: SIM118 - no mapping
+            return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 - no mapping
     except SafetensorError as error:
         raise FileFormatError(f"{path} is damaged: {error}.") from None
 
 
-_LOADERS: dict[str, Callable[[ModuleHead, int, Any], Head]] = {
+_LOADERS: dict[str, Callable[[ModuleHead, int], Head]] = {
     "Dense": _dense,
     "LayerNorm": _layer_norm,
     "Normalize": _normalize,

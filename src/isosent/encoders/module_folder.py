@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from isosent.errors import FileFormatError
-from isosent.numeric.pooling import POOLINGS
+from isosent.errors import FileFormatError, ModelReferenceError
+from isosent.network.reading import canonical_pooling
 
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{kind}_config.json"
@@ -23,6 +24,8 @@ _POOLING_FLAGS = {
     "lasttoken": "pooling_mode_lasttoken",
 }
 _HEADS = ("Dense", "LayerNorm", "Normalize")
+ROLES = ("text", "query", "document")
+_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +56,18 @@ class ModuleFolder:
     transformer : Path
         Folder of the transformer and its tokenizer.
     pooling : str
-        Names of `POOLINGS`, with commas between them.
+        Names of poolings, with commas between them.
     heads : tuple of ModuleHead
         Modules behind the pooling, in order.
     max_length : int or None
         Tokens a text is cut at; None where the folder leaves it to the tokenizer.
     lowercase : bool
         Whether texts are lower-cased before the tokenizer sees them.
-    prompt : str
-        What stands before every text by default.
+    prompts : mapping of str to str
+        What stands before a text: ``text``, any text; ``query``, one to search with; ``document``, one to be found.
+        All three are there, possibly empty.
+    pools_prompt : bool
+        Whether the tokens of the prompt are pooled with those of the text.
     """
 
     transformer: Path
@@ -69,7 +75,8 @@ class ModuleFolder:
     heads: tuple[ModuleHead, ...] = ()
     max_length: int | None = None
     lowercase: bool = False
-    prompt: str = ""
+    prompts: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ROLES, ""))
+    pools_prompt: bool = True
 
 
 def read_module_folder(folder: Path) -> ModuleFolder:
@@ -92,16 +99,16 @@ def read_module_folder(folder: Path) -> ModuleFolder:
     """
     if not (folder / "modules.json").exists():
         return ModuleFolder(folder)
-    transformer, pooling, heads = None, "mean", []
-    modules = _read_json(folder / "modules.json")
-    if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
+    transformer, pooling, pools_prompt, heads = None, "mean", True, []
+    modules = _read_json(folder / "modules.json", kind=list)
+    if not all(isinstance(module, dict) for module in modules):
         raise FileFormatError(f"{folder}/modules.json must hold a list of modules.")
     for module in modules:
         kind, path = str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", ""))
         if transformer is None and kind == "Transformer":
             transformer = path
         elif transformer is not None and kind == "Pooling":
-            pooling = _pooling(path)
+            pooling, pools_prompt = _pooling(path)
         elif transformer is not None and kind in _HEADS:
             heads.append(ModuleHead(kind, path, _read_json(path / "config.json", missing={})))
         elif kind != "Dropout":
@@ -121,35 +128,44 @@ def read_module_folder(folder: Path) -> ModuleFolder:
         tuple(heads),
         max_length=config.get("max_seq_length"),
         lowercase=bool(config.get("do_lower_case", False)),
-        prompt=_prompt(folder),
+        prompts=_prompts(folder),
+        pools_prompt=pools_prompt,
     )
 
 
-def _pooling(path: Path) -> str:
+def _pooling(path: Path) -> tuple[str, bool]:
     config = _read_json(path / "config.json", missing={})
-    if not config.get("include_prompt", True):
-        raise FileFormatError(f"{path}/config.json: include_prompt must be true; isosent does not leave prompts out.")
     modes = config.get("pooling_mode", [name for name, flag in _POOLING_FLAGS.items() if config.get(flag)] or "mean")
-    names = [modes] if isinstance(modes, str) else list(modes)
-    if unknown := [name for name in names if name not in POOLINGS]:
-        raise FileFormatError(
-            f"{path}/config.json: pooling_mode must be among {', '.join(POOLINGS)}; got {unknown[0]}."
-        )
-    return ",".join(names)
-
-
-def _prompt(folder: Path) -> str:
-    config = _read_json(folder / "config_sentence_transformers.json", missing={})
-    prompts = config.get("prompts") or {}
-    return str(prompts.get(config.get("default_prompt_name"), ""))
-
-
-def _read_json(path: Path, missing: dict[str, Any] | None = None) -> Any:
     try:
-        return json.loads(path.read_text("utf-8"))
+        pooling = canonical_pooling(",".join([modes] if isinstance(modes, str) else modes))
+    except ModelReferenceError as error:
+        raise FileFormatError(f"{path}/config.json: pooling_mode: {error}") from None
+    return pooling, bool(config.get("include_prompt", True))
+
+
+def _prompts(folder: Path) -> dict[str, str]:
+    """Prompts by role, as sentence-transformers names them; the default one is for texts without a role."""
+    path = folder / "config_sentence_transformers.json"
+    config = _read_json(path, missing={})
+    named = config.get("prompts") or {}
+    if not (isinstance(named, dict) and all(text is None or isinstance(text, str) for text in named.values())):
+        raise FileFormatError(f"{path}: prompts must be texts by their names; got {named!r}.")
+    default = str(named.get(config.get("default_prompt_name")) or "")
+    of_roles = {
+        role: next((str(named[name]) for name in names if named.get(name)), "") for role, names in _PROMPT_NAMES.items()
+    }
+    return {"text": default, **of_roles}
+
+
+def _read_json(path: Path, missing: dict[str, Any] | None = None, kind: type = dict) -> Any:
+    try:
+        content = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         if missing is not None:
             return missing
         raise FileFormatError(f"{path} must exist; got no such file.") from None
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
+    if not isinstance(content, kind):
+        raise FileFormatError(f"{path} must hold a JSON {'list' if kind is list else 'object'}; got {content!r:.60}.")
+    return content

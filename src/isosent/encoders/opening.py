@@ -9,7 +9,7 @@ from isosent.encoders.static_opening import (
     open_wordllama,
     open_words,
 )
-from isosent.encoders.transformer import open_transformer
+from isosent.encoders.transformer_opening import open_transformer
 from isosent.errors import InputError
 
 _NOTHING = Given()

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from isosent.numeric.pooling import POOLINGS
+from isosent.encoders import option_rules as rules
+from isosent.network.reading import LAYER_NAMES, POOLING_NAMES
+from isosent.network.runtime import AUTO, BACKENDS, DTYPES
 from isosent.text.tokens import SPLITTERS
 
-FUNCTION = "function"
-MODEL = "Model"
+MODEL, RUNNING = "Model", "Running"
 _TEXT, _WEIGHTING, _GEM = WORD_PANELS = ("Words of a text", "Weighting of words", "GEM")
 
 
@@ -39,90 +40,8 @@ class Option:
     panel: str = MODEL
 
 
-def _yes_or_no(value: str) -> str:
-    if value.lower() not in ("true", "false"):
-        raise ValueError(value)
-    return value.lower()
-
-
-def _whole_number(value: str, least: int = 1) -> str:
-    if int(value) < least:
-        raise ValueError(value)
-    return str(int(value))
-
-
-def _from_zero(value: str) -> str:
-    return _whole_number(value, 0)
-
-
-def _whole_number_or_none(value: str) -> str:
-    return "none" if value.lower() == "none" else _whole_number(value)
-
-
-def _number(value: str, *, may_be_zero: bool = False) -> str:
-    number = float(value)
-    if not (number > 0 or (may_be_zero and number == 0)) or number == float("inf"):
-        raise ValueError(value)
-    return written_number(number)
-
-
-def _number_from_zero(value: str) -> str:
-    return _number(value, may_be_zero=True)
-
-
-def _powers(value: str) -> str:
-    numbers = [float(power) for power in value.split(",")]
-    if not all(number > 0 or number == -float("inf") for number in numbers):
-        raise ValueError(value)
-    return ",".join(map(written_number, numbers))
-
-
-def _layer_list(value: str) -> str:
-    layers = [int(layer) for layer in value.split(",")]
-    if len(set(layers)) < len(layers):
-        raise ValueError(value)
-    return ",".join(map(str, layers))
-
-
-def _pooling_list(value: str) -> str:
-    if any(name not in POOLINGS for name in value.split(",")):
-        raise ValueError(value)
-    return value
-
-
-def _among(*names: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        if value not in names:
-            raise ValueError(value)
-        return value
-
-    return parse
-
-
-def _some_of(*names: str) -> Callable[[str], str]:
-    def parse(value: str) -> str:
-        chosen = value.split(",")
-        if set(chosen) - set(names) or len(set(chosen)) < len(chosen):
-            raise ValueError(value)
-        return value
-
-    return parse
-
-
-def _tokenizer(value: str) -> str:
-    if value not in (*SPLITTERS, FUNCTION) and not value.endswith(".json"):
-        raise ValueError(value)
-    return value
-
-
-def _file(value: str) -> str:
-    if not value:
-        raise ValueError(value)
-    return value
-
-
 def _choice(name: str, summary: str, *names: str, panel: str) -> Option:
-    return Option(name, "|".join(names), f"be {_or(names)}", summary, _among(*names), panel)
+    return Option(name, "|".join(names), f"be {_or(names)}", summary, rules.among(*names), panel)
 
 
 def _or(names: tuple[str, ...]) -> str:
@@ -135,13 +54,15 @@ _COUNT = ("N", "be a whole number above 0")
 OPTIONS = {
     option.name: option
     for option in (
-        Option("lowercase", *_YES_OR_NO, "words: lower-case texts before look-up (default true)", _yes_or_no, _TEXT),
+        Option(
+            "lowercase", *_YES_OR_NO, "words: lower-case texts before look-up (default true)", rules.yes_or_no, _TEXT
+        ),
         Option(
             "tokenizer",
             "NAME|FILE",
             f"be {', '.join(SPLITTERS)} or a FILE.json",
             f"words: {'|'.join(SPLITTERS)}|FILE.json (a tokenizer.json) splits texts (default wordpunct)",
-            _tokenizer,
+            rules.tokenizer,
             _TEXT,
         ),
         _choice(
@@ -155,7 +76,7 @@ OPTIONS = {
             "keep|english|FILE",
             "be keep, english or a file",
             "words: drop English stop words or those of a file (default keep)",
-            _file,
+            rules.file,
             _TEXT,
         ),
         _choice(
@@ -165,7 +86,7 @@ OPTIONS = {
             *("skip", "subwords", "mean"),
             panel=_TEXT,
         ),
-        Option("vocabulary", "FILE", "be a file", "words: keep only the words of this file", _file, _TEXT),
+        Option("vocabulary", "FILE", "be a file", "words: keep only the words of this file", rules.file, _TEXT),
         _choice(
             "weighting",
             "words, static, wordllama: how words make a text (default mean)",
@@ -176,7 +97,7 @@ OPTIONS = {
             "zipfian",
             *_YES_OR_NO,
             "whiten the word vectors by the frequencies of words first (default false)",
-            _yes_or_no,
+            rules.yes_or_no,
             _WEIGHTING,
         ),
         Option(
@@ -185,16 +106,16 @@ OPTIONS = {
             "be corpus, rank or a file",
             "sif, usif, zipfian: count words in the texts fitted on, estimate from their order (Zipf), or read 'word "
             "count' lines (default corpus)",
-            _file,
+            rules.file,
             _WEIGHTING,
         ),
-        Option("a", "A", "be a number above 0", "sif: smoothing constant (default 0.001)", _number, _WEIGHTING),
+        Option("a", "A", "be a number above 0", "sif: smoothing constant (default 0.001)", rules.number, _WEIGHTING),
         Option(
             "n_components",
             "N",
             "be a whole number, 0 or more",
             "sif, usif: common components removed (default 1, 5)",
-            _from_zero,
+            rules.from_zero,
             _WEIGHTING,
         ),
         Option(
@@ -202,21 +123,27 @@ OPTIONS = {
             "-inf,1,inf",
             "be numbers above 0, -inf or inf, with commas between them",
             "p_mean: powers, concatenated (default -inf,1,inf)",
-            _powers,
+            rules.powers,
             _WEIGHTING,
         ),
         Option(
-            "z_norm", *_YES_OR_NO, "p_mean: standardize over the texts fitted on (default true)", _yes_or_no, _WEIGHTING
+            "z_norm",
+            *_YES_OR_NO,
+            "p_mean: standardize over the texts fitted on (default true)",
+            rules.yes_or_no,
+            _WEIGHTING,
         ),
-        Option("window", *_COUNT, "gem: words on each side (default 7)", _whole_number, _GEM),
-        Option("n_candidates", *_COUNT, "gem: principal vectors of the corpus (default 45)", _whole_number, _GEM),
-        Option("n_removed", *_COUNT, "gem: principal vectors removed from a text (default 17)", _whole_number, _GEM),
+        Option("window", *_COUNT, "gem: words on each side (default 7)", rules.whole_number, _GEM),
+        Option("n_candidates", *_COUNT, "gem: principal vectors of the corpus (default 45)", rules.whole_number, _GEM),
+        Option(
+            "n_removed", *_COUNT, "gem: principal vectors removed from a text (default 17)", rules.whole_number, _GEM
+        ),
         Option(
             "power",
             "T",
             "be a number, 0 or more",
             "gem: power of the singular values in coarse vectors (default 3)",
-            _number_from_zero,
+            rules.number_from_zero,
             _GEM,
         ),
         _choice(
@@ -227,7 +154,7 @@ OPTIONS = {
             "NAMES",
             "be some of novelty, significance, uniqueness, with commas between them",
             "gem: scores that count, of novelty,significance,uniqueness (default all)",
-            _some_of("novelty", "significance", "uniqueness"),
+            rules.some_of("novelty", "significance", "uniqueness"),
             _GEM,
         ),
         _choice(
@@ -250,55 +177,91 @@ OPTIONS = {
             panel=_GEM,
         ),
         Option(
-            "static", *_YES_OR_NO, "hf: the token embeddings alone, no layer of the network (default false)", _yes_or_no
+            "static",
+            *_YES_OR_NO,
+            "hf: the token embeddings alone, no layer of the network (default false)",
+            rules.yes_or_no,
         ),
         Option(
             "layers",
             "1,-1",
-            "be whole numbers, none of them twice, with commas between them, as in 1,-1",
-            "hf: layers to average, 0 the embedding layer, -1 the last (default -1)",
-            _layer_list,
+            f"be layers as in 1,-1 or L1+L12 or 0..4 or 0.3*1,0.7*-1, or {_or(tuple(LAYER_NAMES))}",
+            "hf: layers to average, 0 the embedding layer, -1 the last; first_last_avg is 1,-1, last2 is -2,-1 "
+            "(default -1)",
+            rules.layers,
         ),
         Option(
             "pooling",
             "mean,...",
-            f"be among {', '.join(POOLINGS)}, or several of these with commas between them",
-            f"hf: {'|'.join(POOLINGS)}; several are concatenated",
-            _pooling_list,
+            f"be among {', '.join(POOLING_NAMES)}, or several of these with commas between them, none twice",
+            f"hf: {'|'.join(POOLING_NAMES)}; several are concatenated",
+            rules.poolings,
         ),
-        Option("dense", *_YES_OR_NO, "hf: apply the folder's Dense and LayerNorm modules (default true)", _yes_or_no),
-        Option("normalize", *_YES_OR_NO, "hf, static: scale to length 1 (default: as the folder says)", _yes_or_no),
+        Option(
+            "dense", *_YES_OR_NO, "hf: apply the folder's Dense and LayerNorm modules (default true)", rules.yes_or_no
+        ),
+        Option(
+            "normalize", *_YES_OR_NO, "hf, static: scale to length 1 (default: as the folder says)", rules.yes_or_no
+        ),
         Option(
             "max_length",
             "N|none",
             "be a whole number above 0, or none",
             "hf, static: cut texts at N tokens (default: as the folder says)",
-            _whole_number_or_none,
+            rules.whole_number_or_none,
         ),
+        Option(
+            "long",
+            "truncate|windows",
+            "be truncate or windows",
+            "hf: cut texts at max_length, or take the mean over windows of it (default truncate)",
+            rules.among("truncate", "windows"),
+        ),
+        Option(
+            "overlap",
+            "N",
+            "be a whole number, 0 or more",
+            "hf: tokens that windows share (default: a quarter of max_length)",
+            rules.from_zero,
+        ),
+        Option("prompt", "TEXT", "be a text", "hf: stands before every text (default: as the folder says)", str),
+        Option("query_prompt", "TEXT", "be a text", "hf: the same for queries (default: as the folder says)", str),
+        Option("document_prompt", "TEXT", "be a text", "hf: the same for documents (default: as the folder says)", str),
         Option("encoder", "REFERENCE", "name an encoder", "FOLDER: where its encoder lies now, if it was moved", str),
+        _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
+        _choice("dtype", "hf: numbers that layers are computed in (default float32)", *DTYPES, panel=RUNNING),
+        Option(
+            "devices",
+            "auto|cpu|cuda:0,...",
+            "be auto, or devices as torch writes them, with commas between them",
+            "hf: where to compute; several GPUs share the work (default auto: a GPU if there is one)",
+            rules.devices,
+            RUNNING,
+        ),
+        Option(
+            "batch_tokens",
+            *_COUNT,
+            "hf: tokens of a batch at most, padding counted (default: as suits the device)",
+            rules.whole_number,
+            RUNNING,
+        ),
+        Option(
+            "trust_remote_code",
+            *_YES_OR_NO,
+            "hf: run code that lies in the model's folder (default false)",
+            rules.yes_or_no,
+            RUNNING,
+        ),
+        Option(
+            "pickled_weights",
+            *_YES_OR_NO,
+            "hf: read weights out of pickles where there are no others (default false)",
+            rules.yes_or_no,
+            RUNNING,
+        ),
     )
 }
-
-
-def written_number(number: float) -> str:
-    """Write a number with as few digits as it takes to read the same one.
-
-    Parameters
-    ----------
-    number : float
-        Any.
-
-    Returns
-    -------
-    str
-        As it stands in a model reference.
-
-    Examples
-    --------
-    >>> written_number(3.0), written_number(1e-3), written_number(float("-inf"))
-    ('3', '0.001', '-inf')
-    """
-    return repr(float(number)).removesuffix(".0")
+RUNTIME_OPTIONS = tuple(option.name for option in OPTIONS.values() if option.panel == RUNNING)
 
 
 def options_under(panel: str) -> list[Option]:

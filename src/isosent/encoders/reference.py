@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from isosent.encoders.options import MODEL, OPTIONS, WORD_PANELS, options_under
+from isosent.encoders.options import MODEL, OPTIONS, RUNNING, RUNTIME_OPTIONS, WORD_PANELS, options_under
 from isosent.errors import ModelReferenceError
 
 WEIGHTING_OPTIONS = (
     *("weighting", "zipfian", "frequencies", "a", "n_components", "powers", "z_norm"),
     *("window", "n_candidates", "n_removed", "power", "removal", "scores", "significance", "ranking", "uniqueness"),
 )
+
+PROMPTS = ("prompt", "query_prompt", "document_prompt")
 
 DEFAULT_REFERENCE = "wordllama"
 MODEL_FILE = "model.json"
@@ -59,9 +61,13 @@ SCHEMES = {
             "hf",
             "hf:ID-OR-DIR",
             "a transformers encoder or sentence-transformers model, from the hub (ID[@REVISION]) or a folder",
-            ("layers", "pooling", "dense", "normalize", "max_length", "static", *WEIGHTING_OPTIONS),
+            (
+                *("layers", "pooling", "dense", "normalize", "max_length", "long", "overlap", *PROMPTS, "static"),
+                *WEIGHTING_OPTIONS,
+                *RUNTIME_OPTIONS,
+            ),
         ),
-        Scheme("folder", "FOLDER", "a model saved by isosent", ("encoder",)),
+        Scheme("folder", "FOLDER", "a model saved by isosent", ("encoder", *RUNTIME_OPTIONS)),
     )
 }
 
@@ -71,7 +77,10 @@ GRAMMAR = "\n".join(
         *(f"  {scheme.syntax:<22} {scheme.summary}" for scheme in SCHEMES.values()),
         "Options may follow, as in hf:DIR?layers=1,-1&pooling=mean:",
         *(f"  {f'{option.name}={option.values}':<22} {option.summary}" for option in options_under(MODEL)),
-        *(f"  {panel}: {', '.join(option.name for option in options_under(panel))}" for panel in WORD_PANELS),
+        *(
+            f"  {panel}: {', '.join(option.name for option in options_under(panel))}"
+            for panel in (RUNNING, *WORD_PANELS)
+        ),
         "In a path, %2C, %3F, %26 and %25 stand for a comma, a question mark, an ampersand and a percent sign.",
     ]
 )
@@ -130,7 +139,7 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_u
         for name, value in _split_query(text, query):
             if name in written:
                 raise _outside_grammar(f"{text!r} gives the option {name} twice.")
-            written[name] = value
+            written[name] = unescape(value) if name in PROMPTS else value
     scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(text, body)
     checked = {
         name: _check_option(text, SCHEMES[scheme], name, value)

@@ -222,11 +222,13 @@ class StaticEncoder(Encoder):
         """Return the token ids of texts."""
         return self.tokenizer(texts)
 
-    def embed(self, tokens: TokenIds) -> NDArray[np.float32]:
+    def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors of texts, which depend on nothing but their own words; zero for a text without any."""
         corpus = self.corpus or Corpus()
         with self._table.lock:
             vectors = self.weighting.combine(self._words(tokens), corpus)
+        if progress:
+            progress(len(tokens.lengths))
         return unit_rows(vectors).astype(np.float32, copy=False) if self.normalize else vectors
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:

@@ -11,8 +11,9 @@ from typing import Any
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.encoders.corpus import Corpus
-from isosent.encoders.options import FUNCTION
-from isosent.encoders.reference import escape, unescape
+from isosent.encoders.option_rules import FUNCTION
+from isosent.encoders.options import RUNTIME_OPTIONS
+from isosent.encoders.reference import PROMPTS, escape, unescape
 from isosent.encoders.static import FILE_OPTIONS, StaticEncoder
 from isosent.encoders.static_folder import read_layout, read_tensors, token_vectors
 from isosent.encoders.weighting import Weighting
@@ -181,7 +182,7 @@ def open_token_embeddings(location: str, options: Mapping[str, str], given: Give
     FileFormatError
         If a file is damaged, or the embeddings do not fit the tokenizer.
     """
-    for name in ("layers", "pooling", "dense"):
+    for name in ("layers", "pooling", "dense", "long", "overlap", *PROMPTS, *RUNTIME_OPTIONS):
         if name in options:
             raise InputError(f"hf:{location}: static=true takes no {name}; it leaves the layers out.")
     options = {"normalize": "false", "max_length": "none"} | dict(options)

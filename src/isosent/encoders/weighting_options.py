@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from isosent.encoders.gem_weighting import GEM
-from isosent.encoders.options import written_number
+from isosent.encoders.option_rules import written_number
 from isosent.encoders.weighting import SIF, USIF, Average, PowerMean, Weighting
 from isosent.encoders.zipfian_weighting import ZipfianWhitening
 from isosent.errors import InputError

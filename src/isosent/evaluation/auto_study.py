@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from isosent.encoders.base import Progress
-from isosent.evaluation.sts import TARGET, Lookup, encode_tasks, score_task
+from isosent.evaluation.protocol import TARGET, Lookup, encode_tasks
+from isosent.evaluation.sts import score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import combinations
 from typing import Any
@@ -18,7 +17,7 @@ from isosent.encoders.weighting_options import options_of
 from isosent.errors import InputError
 from isosent.evaluation.sts import score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
-from isosent.files.atomic import replacing
+from isosent.files.csv_table import write_csv
 from isosent.files.plain import without_nan
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
@@ -242,7 +241,4 @@ def write_gem_csv(path: str | os.PathLike[str], cells: Sequence[GemCell]) -> Non
     OutputError
         If the file cannot be written.
     """
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(GemCell)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(cell.to_json() for cell in cells)
+    write_csv(path, [cell.to_json() for cell in cells])

@@ -1,9 +1,11 @@
 """Published STS scores, to stand beside measured ones (Spearman x100)."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from isosent.evaluation.sts_files import TASKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,30 @@ class PublishedRow:
     fit: str | None = None
     n_components: int | None = None
 
+    def scores_of(self, tasks: Iterable[str], sickr: str) -> dict[str, float]:
+        """Return the scores of some tasks, without SICK-R where ours is over other pairs.
+
+        Parameters
+        ----------
+        tasks : iterable of str
+            Among `TASKS`.
+        sickr : {"full", "test"}
+            Pairs of SICK-R that ours is over.
+
+        Returns
+        -------
+        dict of str to float
+            Spearman x100, in the order of `tasks`.
+        """
+        scores = dict(zip(TASKS, self.scores, strict=True))
+        return {task: scores[task] for task in tasks if task != "SICKR" or sickr == self.sickr}
+
 
 _BERT_BASE = r"^hf:(.*/)?bert-base-uncased(@.*)?$"
+_ROBERTA_BASE = r"^hf:(.*/)?roberta-base(@.*)?$"
 _FIRST_LAST = {"layers": "1,12", "pooling": "mean"}
+_EMBEDDINGS_LAST = {"layers": "0,12", "pooling": "mean"}
+_LAST_MEAN, _LAST_CLS = {"layers": "12", "pooling": "mean"}, {"layers": "12", "pooling": "cls"}
 _GLOVE = r"^words:[^,]*glove\.840b[^,]*$"
 _WORDS = {"lowercase": "true", "tokenizer": "wordpunct", "stop_words": "keep"}
 _COUNTS_OF_WIKIPEDIA = {"frequencies": r".*enwiki[^/]*"}
@@ -112,6 +135,72 @@ PUBLISHED: Sequence[PublishedRow] = (
         transform="whitening",
         fit="target",
         n_components=256,
+    ),
+    PublishedRow(
+        "BERT-base [CLS], last layer, list of Awesome-Sentence-Embedding",
+        "all",
+        (21.54, 32.11, 21.28, 37.89, 44.24, 20.30, 42.42),
+        _BERT_BASE,
+        options=_LAST_CLS,
+        sickr="test",
+    ),
+    PublishedRow(
+        "BERT-base [CLS], last layer, BERT-whitening-pytorch",
+        "wmean",
+        (30.62, 26.38, 27.65, 36.05, 51.80, 20.29, 42.42),
+        _BERT_BASE,
+        options=_LAST_CLS,
+        sickr="test",
+    ),
+    PublishedRow(
+        "BERT-base mean, last layer, list of Awesome-Sentence-Embedding",
+        "all",
+        (30.87, 59.89, 47.73, 60.29, 63.73, 47.29, 58.22),
+        _BERT_BASE,
+        options=_LAST_MEAN,
+        sickr="test",
+    ),
+    PublishedRow(
+        "BERT-base embeddings and last layer, Gao et al. 2021 (SimCSE)",
+        "all",
+        (39.70, 59.38, 49.67, 66.03, 66.19, 53.87, 62.06),
+        _BERT_BASE,
+        options=_EMBEDDINGS_LAST,
+        sickr="test",
+    ),
+    PublishedRow(
+        "BERT-base whitening(target), Gao et al. 2021 (SimCSE)",
+        "all",
+        (42.88, 77.77, 66.28, 63.60, 67.58, 71.34, 60.40),
+        _BERT_BASE,
+        options=_FIRST_LAST,
+        sickr="test",
+        transform="whitening",
+        fit="target",
+    ),
+    PublishedRow(
+        "RoBERTa-base [CLS], last layer, list of Awesome-Sentence-Embedding",
+        "all",
+        (16.67, 45.57, 30.36, 55.08, 56.98, 45.41, 61.89),
+        _ROBERTA_BASE,
+        options=_LAST_CLS,
+        sickr="test",
+    ),
+    PublishedRow(
+        "RoBERTa-base mean, last layer, list of Awesome-Sentence-Embedding",
+        "all",
+        (32.11, 56.33, 45.22, 61.34, 61.98, 54.53, 62.03),
+        _ROBERTA_BASE,
+        options=_LAST_MEAN,
+        sickr="test",
+    ),
+    PublishedRow(
+        "RoBERTa-base embeddings and last layer, Gao et al. 2021 (SimCSE)",
+        "all",
+        (40.88, 58.74, 49.07, 65.63, 61.48, 58.55, 61.63),
+        _ROBERTA_BASE,
+        options=_EMBEDDINGS_LAST,
+        sickr="test",
     ),
 )
 

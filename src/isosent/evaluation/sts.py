@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,15 +13,14 @@ from numpy.typing import NDArray
 
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputTypeError
+from isosent.evaluation.protocol import TARGET, Lookup, describe_protocol, fit_tasks
 from isosent.evaluation.sts_files import PairSet, STSTask, read_sts
 from isosent.files.plain import without_nan
-from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.metrics import pearson, spearman
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import LinearTransform, known_rows, settings_of, transform_name
+from isosent.transforms.base import LinearTransform, known_rows
 
-TARGET = "target"
 METRICS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float]] = {
     "spearman": spearman,
     "pearson": pearson,
@@ -168,85 +165,28 @@ def evaluate_sts(
     if not isinstance(model, SentenceEncoder):
         raise InputTypeError(f"evaluate_sts: model must be what isosent.load returns; got {type(model).__name__}.")
     found = read_sts(folder, tasks=tasks, sickr=sickr)
-    on_target = fit == TARGET
-    learns = transform is not None or model.encoder.needs_corpus
-    if learns and not on_target:
-        model = model.fit(read_texts(fit), transform=transform, source=Path(fit).name)
-    encoded = encode_tasks(model, found, with_targets=learns and on_target, progress=progress)
-    results = {}
-    for task, (fitted, vectors) in zip(found, encoded, strict=True):
-        if transform is not None and on_target:
-            targets = task.target_texts
-            fitted = fitted.fit(targets, transform=transform, encoded=vectors(targets), source=TARGET)
-        choice = fitted.fits[-1].choice if learns else None
-        n_tokens, n_unknown = fitted.encoder.coverage(task.texts)
-        results[task.name] = replace(
-            score_task(task, fitted, vectors), choice=choice, n_tokens=n_tokens, n_unknown=n_unknown
-        )
+    results, described = {}, model
+    for task, done in zip(found, fit_tasks(model, found, transform=transform, fit=fit, progress=progress), strict=True):
+        n_tokens, n_unknown = done.fitted.encoder.coverage(task.texts)
+        scores = score_task(task, done.fitted, done.vectors)
+        results[task.name] = replace(scores, choice=done.choice, n_tokens=n_tokens, n_unknown=n_unknown)
+        described = model if fit == TARGET else done.fitted
     return STSResult(
-        model=model.record.facts(),
-        protocol=_describe_protocol(transform, fit if learns else None, sickr, found),
+        model=described.record.facts(),
+        protocol=describe_protocol(
+            transform,
+            fit if transform is not None or model.encoder.needs_corpus else None,
+            {
+                "sickr": sickr,
+                "missing_subsets": {task.name: list(task.missing_subsets) for task in found if task.missing_subsets},
+            },
+        ),
         tasks=results,
         average={
             metric: {how: float(np.mean([getattr(r, metric)[how] for r in results.values()])) for how in AGGREGATIONS}
             for metric in METRICS
         },
     )
-
-
-Lookup = Callable[[Sequence[str]], NDArray[np.float32]]
-
-
-def encode_tasks(
-    model: SentenceEncoder,
-    tasks: Sequence[STSTask],
-    *,
-    with_targets: bool,
-    progress: Callable[[int], Progress] | None,
-) -> Iterator[tuple[SentenceEncoder, Lookup]]:
-    """Encode every distinct sentence of some tasks once; of each task alone, where the encoder is fitted on it.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model; its bare encoder is used.
-    tasks : sequence of STSTask
-        The tasks.
-    with_targets : bool
-        Whether the sentences to fit on are encoded too.
-    progress : callable or None
-        As for `evaluate_sts`.
-
-    Yields
-    ------
-    model : SentenceEncoder
-        For each task, the model; if it needs a corpus, fitted on the sentences of the task.
-    lookup : callable
-        From sentences of the task to the encoder's vectors.
-    """
-    if model.encoder.needs_corpus:
-        for task in tasks:
-            fitted = model.fit(task.target_texts, transform=None, source=TARGET)
-            yield fitted, _encode_once(fitted, [task], with_targets, progress)
-        return
-    lookup = _encode_once(model, tasks, with_targets, progress)
-    for _ in tasks:
-        yield model, lookup
-
-
-def _encode_once(
-    model: SentenceEncoder,
-    tasks: Sequence[STSTask],
-    with_targets: bool,
-    progress: Callable[[int], Progress] | None,
-) -> Lookup:
-    rows: dict[str, int] = {}
-    for task in tasks:
-        for texts in (task.texts, task.target_texts if with_targets else ()):
-            for text in texts:
-                rows.setdefault(text, len(rows))
-    encoded = model.encoder.encode(list(rows), progress=None if progress is None else progress(len(rows)))
-    return lambda texts: encoded[[rows[text] for text in texts]]
 
 
 def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTaskResult:
@@ -274,9 +214,7 @@ def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTas
     cosines, n_zero_rows = [], 0
     for subset in task.subsets:
         first, second = (model.transform(encoded(texts)) for texts in (subset.first, subset.second))
-        scores = pairwise_cosine(first, second)
-        # rounding must not make a ranking of cosines that are all the same
-        cosines.append(scores if np.ptp(scores) > _ROUNDING else np.full_like(scores, scores[0]))
+        cosines.append(pair_scores(first, second))
         n_zero_rows += int((~known_rows(first)).sum() + (~known_rows(second)).sum())
     if flat := [subset.name for subset, scores in zip(task.subsets, cosines, strict=True) if np.ptp(scores) == 0]:
         warnings.warn(
@@ -284,7 +222,7 @@ def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTas
             EvaluationWarning,
             stacklevel=3,
         )
-    aggregates = {metric: _aggregate(correlate, task.subsets, cosines) for metric, correlate in METRICS.items()}
+    aggregates = {metric: aggregate(correlate, task.subsets, cosines) for metric, correlate in METRICS.items()}
     subsets = {
         subset.name: SubsetResult(len(scores), spearman(scores, subset.scores), pearson(scores, subset.scores))
         for subset, scores in zip(task.subsets, cosines, strict=True)
@@ -293,32 +231,48 @@ def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTas
     return STSTaskResult(n_pairs, n_zero_rows, model.dim, aggregates["spearman"], aggregates["pearson"], subsets)
 
 
-def _aggregate(
+def pair_scores(first: NDArray[np.floating], second: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Cosine of each pair, made all the same where only rounding tells them apart: it must not make a ranking.
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (n_pairs, dim), float
+        Vectors of the sentences of each pair.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,), float64
+        Cosines, 0 where a sentence has no vector.
+    """
+    cosines = pairwise_cosine(first, second)
+    return cosines if np.ptp(cosines) > _ROUNDING else np.full_like(cosines, cosines[0])
+
+
+def aggregate(
     correlate: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
     subsets: Sequence[PairSet],
     cosines: Sequence[NDArray[np.float64]],
 ) -> dict[str, float]:
+    """Correlate the cosines of a task with its human scores, in each of `AGGREGATIONS`.
+
+    Parameters
+    ----------
+    correlate : callable
+        One of `METRICS`.
+    subsets : sequence of PairSet
+        The subsets of the task.
+    cosines : sequence of ndarray of shape (n_pairs,), float64
+        What `pair_scores` gave for each.
+
+    Returns
+    -------
+    dict of str to float
+        The score by aggregation; NaN where undefined.
+    """
     each = [correlate(scores, subset.scores) for subset, scores in zip(subsets, cosines, strict=True)]
     sizes = [len(scores) for scores in cosines]
     return {
         "all": correlate(np.concatenate(cosines), np.concatenate([subset.scores for subset in subsets])),
         "mean": float(np.mean(each)),
         "wmean": float(np.average(each, weights=sizes)),
-    }
-
-
-def _describe_protocol(
-    transform: LinearTransform | Literal["auto"] | None,
-    fit: str | os.PathLike[str] | None,
-    sickr: str,
-    tasks: Sequence[STSTask],
-) -> dict[str, Any]:
-    return {
-        "similarity": "cosine",
-        "transform": transform if transform is None or isinstance(transform, str) else transform_name(transform),
-        "parameters": {} if transform is None or isinstance(transform, str) else settings_of(transform),
-        "fit": None if fit is None else str(fit),
-        "sickr": sickr,
-        "missing_subsets": {task.name: list(task.missing_subsets) for task in tasks if task.missing_subsets},
-        "isosent_version": version("isosent"),
     }

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError
-from isosent.files.texts import decode_utf8, split_lines
+from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
 
 YEAR_SUBSETS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -157,12 +157,9 @@ def _task_names(written: Sequence[str]) -> list[str]:
 def _find(root: Path, wanted: Sequence[str]) -> dict[str, Path]:
     """Folder of each task, in the order of `TASKS`; only the wanted ones must be found once."""
     places: dict[str, list[Path]] = {}
-    visited: set[str] = set()
-    for path, folders, files in os.walk(root, followlinks=True):
-        folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
-        visited.update(os.path.realpath(Path(path, folder)) for folder in folders)
-        for task in _tasks_of(Path(path), files):
-            places.setdefault(task, []).append(Path(path))
+    for path, files in folders_below(root):
+        for task in _tasks_of(path, files):
+            places.setdefault(task, []).append(path)
     for task, paths in places.items():
         if len(paths) > 1 and task in wanted:
             raise InputError(f"{task} must lie in one folder; got {', '.join(map(str, paths))}. Name one of them.")
@@ -220,7 +217,7 @@ def _read_year(task: str, folder: Path) -> STSTask:
 
 
 def _read_subset(name: str, inputs: Path, scores: Path) -> PairSet:
-    sentence_lines, score_lines = _lines(inputs), _lines(scores)
+    sentence_lines, score_lines = read_lines(inputs), read_lines(scores)
     if len(sentence_lines) != len(score_lines):
         raise FileFormatError(
             f"{inputs} and {scores.name} must have the same number of lines; got {len(sentence_lines)} and "
@@ -229,7 +226,7 @@ def _read_subset(name: str, inputs: Path, scores: Path) -> PairSet:
     pairs = []
     for number, (line, score) in enumerate(zip(sentence_lines, score_lines, strict=True), start=1):
         if score.strip():
-            fields = _fields(inputs, number, line, 2)
+            fields = split_fields(inputs, number, line, 2)
             pairs.append((fields[0], fields[1], _score(scores, number, score)))
     return _pair_set(inputs, name, pairs)
 
@@ -239,7 +236,7 @@ def _read_stsb(folder: Path) -> STSTask:
     for name in _STSB_FILES:
         path = folder / name
         if path.exists():
-            rows = [_fields(path, number, line, 7) for number, line in enumerate(_lines(path), start=1)]
+            rows = [split_fields(path, number, line, 7) for number, line in enumerate(read_lines(path), start=1)]
             pairs = [(row[5], row[6], _score(path, number, row[4])) for number, row in enumerate(rows, start=1)]
             parts[name] = _pair_set(path, "stsb", pairs)
     return STSTask("STSB", (parts["sts-test.csv"],), _sentences(parts.values()))
@@ -258,7 +255,7 @@ def _read_sick(folder: Path, evaluated: str) -> STSTask:
 
 
 def _read_sick_part(path: Path) -> list[tuple[str, str, float]]:
-    lines = _lines(path)
+    lines = read_lines(path)
     header = lines[0].split("\t") if lines else []
     if absent := [name for name in _SICK_COLUMNS if name not in header]:
         raise FileFormatError(
@@ -267,7 +264,7 @@ def _read_sick_part(path: Path) -> list[tuple[str, str, float]]:
     columns = [header.index(name) for name in _SICK_COLUMNS]
     pairs = []
     for number, line in enumerate(lines[1:], start=2):
-        fields = _fields(path, number, line, max(columns) + 1)
+        fields = split_fields(path, number, line, max(columns) + 1)
         first, second, score = (fields[column] for column in columns)
         pairs.append((first, second, _score(path, number, score)))
     return pairs
@@ -285,19 +282,6 @@ def _pair_set(path: Path, name: str, pairs: Sequence[tuple[str, str, float]]) ->
 
 def _sentences(subsets: Iterable[PairSet]) -> tuple[str, ...]:
     return tuple(text for subset in subsets for texts in (subset.first, subset.second) for text in texts)
-
-
-def _lines(path: Path) -> list[str]:
-    return split_lines(decode_utf8(str(path), _check.input_file(path).read_bytes()))
-
-
-def _fields(path: Path, number: int, line: str, at_least: int) -> list[str]:
-    fields = line.split("\t")
-    if len(fields) < at_least:
-        raise FileFormatError(
-            f"{path}: line {number} must have at least {at_least} fields between tabs; got {len(fields)}."
-        )
-    return fields
 
 
 def _score(path: Path, number: int, written: str) -> float:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from isosent import _check
+from isosent.encoders.prompts import named_prompts
+from isosent.encoders.transformer import PROMPT_OF
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.exports.note import shared_facts, space_of
 from isosent.files.space import Space, same_space
@@ -22,6 +24,9 @@ model = SentenceTransformer("FOLDER")
 vectors = model.encode(["A man is riding a horse.", "Someone rides a horse."])
 print(model.similarity(vectors, vectors))
 ```
+
+Texts to search with go through `encode_query`, texts to be found through `encode_document`: each puts its prompt in
+front, where there is one.
 """
 
 
@@ -46,7 +51,8 @@ def model_card(model: SentenceEncoder, results: Mapping[str, Any] | None = None)
         If the results are those of another vector space, or not what ``to_json()`` gives.
     """
     facts = shared_facts(model)
-    options = ", ".join(f"{name}={value}" for name, value in facts["options"].items())
+    options = ", ".join(f"{k}={v}" for k, v in facts["options"].items() if k not in PROMPT_OF.values())
+    prompts = ", ".join(f"{name} `{prompt}`" for name, prompt in named_prompts(model.encoder).items() if prompt)
     lines = [
         "---",
         "library_name: sentence-transformers",
@@ -57,6 +63,7 @@ def model_card(model: SentenceEncoder, results: Mapping[str, Any] | None = None)
         "# Sentence vectors with a fitted linear map",
         "",
         f"- Encoder: `{facts['reference']}`" + (f" with {options}" if options else ""),
+        *([f"- Prompts: {prompts}"] if prompts else []),
         f"- Dimensions: {facts['dim']}, from {facts['encoder_dim']} of the encoder",
         f"- Scaled to length 1 behind the map: {'yes' if model.normalize else 'no'}",
         f"- Fingerprint of the vector space: `{model.fingerprint}`",

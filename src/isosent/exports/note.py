@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from isosent.encoders.transformer import PROMPT_OF
 from isosent.errors import InputFileError
 from isosent.exports.self_check import Agreement
 from isosent.files.space import Space, note_path
@@ -18,6 +19,8 @@ from isosent.model import SentenceEncoder
 
 NOTE_FILE = "isosent.json"
 FORMAT = "isosent-export"
+
+_PROMPTS = frozenset(PROMPT_OF.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def shared_facts(model: SentenceEncoder) -> dict[str, Any]:
     facts = model.record.facts()
     return facts | {
         "reference": shortened(facts["reference"]),
-        "options": {name: shortened(value) for name, value in facts["options"].items()},
+        "options": {name: value if name in _PROMPTS else shortened(value) for name, value in facts["options"].items()},
         "fits": [fit | {"source": shortened(fit["source"])} for fit in facts["fits"]],
     }
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass
 from itertools import islice
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from isosent.demo.run import demo_texts
 from isosent.encoders.base import Encoder
+from isosent.encoders.prompts import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import IsosentWarning, OutputError
@@ -106,16 +107,14 @@ def _known_words(encoder: Encoder) -> list[str]:
 def _special_texts(encoder: Encoder) -> list[str]:
     """A text with each special token written out; none where exports cannot follow (see docs/export.md)."""
     tokens: list[str] = []
-    if isinstance(encoder, TransformerEncoder) and not (
-        encoder.module_folder.lowercase or encoder.module_folder.prompt
-    ):
+    if isinstance(encoder, TransformerEncoder) and not (encoder.module_folder.lowercase or encoder.prompt):
         tokens = encoder.tokenizer.all_special_tokens
     elif isinstance(encoder, StaticEncoder) and isinstance(encoder.tokenizer, SubwordTokenizer):
         tokens = [token.content for token in encoder.tokenizer.tokenizer.get_added_tokens_decoder().values()]
     return [f"the company said {token} shares{token} rose" for token in tokens[:_MOST_SPECIAL]]
 
 
-def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool, queries: bool = False) -> Agreement:
+def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool, role: str = "text") -> Agreement:
     """Compare an export that takes texts with the model.
 
     Parameters
@@ -126,18 +125,19 @@ def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool,
         From texts to the vectors that the export gives, in the target's own library.
     zero_rows : bool
         Whether the export keeps the zero rows of texts without a token; if not, such texts are left out.
-    queries : bool, default False
-        Whether the texts are encoded as queries.
+    role : {"text", "query", "document"}
+        What the texts are encoded as.
 
     Returns
     -------
     Agreement
         How close both are.
     """
-    texts = sample_texts(model.encoder)
+    texts = sample_texts(encoder_for(model.encoder, role))
+    encode = {"text": model.encode, "query": model.encode_query, "document": model.encode_document}[role]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IsosentWarning)
-        ours = model.encode_query(texts) if queries else model.encode(texts)
+        ours = encode(texts)
     kept = np.flatnonzero(ours.any(axis=1) | zero_rows)
     parts = [[texts[row] for row in rows] for rows in (kept[:1], kept[1:]) if len(rows)]  # the long one pads no others
     return compare(ours[kept], np.concatenate([theirs(part) for part in parts]) if parts else np.empty(0))
@@ -172,6 +172,28 @@ def compare(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Agreeme
     products = lengths * their_lengths
     cosines = np.where(products > 0, (ours * theirs).sum(axis=1) / np.where(products > 0, products, 1), 1.0)
     return Agreement(len(ours), float(differences.max(initial=0)), float(min(cosines.min(initial=1), 1)))
+
+
+def total(agreements: Iterable[Agreement]) -> Agreement:
+    """Put together what was found of several sets of vectors.
+
+    Parameters
+    ----------
+    agreements : iterable of Agreement
+        One at least.
+
+    Returns
+    -------
+    Agreement
+        That of all vectors.
+
+    Examples
+    --------
+    >>> total([Agreement(3, 0.0, 1.0), Agreement(2, 1e-7, 0.99)])
+    Agreement(n_vectors=5, largest_difference=1e-07, lowest_cosine=0.99)
+    """
+    numbers, differences, cosines = zip(*map(astuple, agreements), strict=True)
+    return Agreement(sum(numbers), max(differences), min(cosines))
 
 
 def require_agreement(target: str, agreement: Agreement) -> None:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from huggingface_hub.errors import StrictDataclassError
-from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.encoders.base import Encoder
-from isosent.encoders.transformer import TransformerEncoder, quiet
+from isosent.encoders.module_folder import ROLES
+from isosent.encoders.prompts import DEFAULT_PROMPT, named_prompts
 from isosent.errors import InputError
+from isosent.exports.exportable import exportable
 from isosent.exports.folder import check_folder, replacing_folder
 from isosent.exports.model_card import model_card
 from isosent.exports.note import NOTE_FILE, Export, note_text, space_of
-from isosent.exports.self_check import Agreement, compare_on_texts, require_agreement
+from isosent.exports.self_check import Agreement, compare_on_texts, require_agreement, total
 from isosent.exports.sentence_transformers_modules import modules_of
 from isosent.exports.text_embeddings_inference import check_servable, write_old_names
 from isosent.model import SentenceEncoder
+from isosent.network.loading import quiet
 
 TARGET = "sentence-transformers"
 
@@ -68,11 +71,11 @@ def export_sentence_transformers(
     its special tokens, a static encoder the bias of the map. Such texts are left out of the comparison.
     """
     check_folder(output)
-    library = _extras.require("sentence_transformers")
+    library, model = _extras.require("sentence_transformers"), exportable(model)
     if tei:
         check_servable(model)
     card = model_card(model, results)
-    with replacing_folder(output) as folder, quiet(_extras.require("transformers")):
+    with replacing_folder(output) as folder, _quiet():
         _build(library, model, folder)
         if tei:
             write_old_names(folder, model.encoder)
@@ -80,6 +83,19 @@ def export_sentence_transformers(
         (folder / "README.md").write_text(card, "utf-8")
         (folder / NOTE_FILE).write_text(note_text(TARGET, model, agreement, {"tei": tei}), "utf-8")
     return Export(TARGET, Path(output), space_of(model), agreement)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what the library and transformers say while they load off the terminal."""
+    logger = logging.getLogger("sentence_transformers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with quiet(_extras.require("transformers")):
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _build(library: Any, model: SentenceEncoder, folder: Path) -> None:
@@ -100,31 +116,18 @@ def _build(library: Any, model: SentenceEncoder, folder: Path) -> None:
 
 
 def _prompts(encoder: Encoder) -> dict[str, Any]:
-    """The prompts of the folder that the encoder was opened from."""
-    if not isinstance(encoder, TransformerEncoder):
-        return {}
-    source = encoder.module_folder.transformer
-    for folder in (source, source.parent):
-        path = folder / "config_sentence_transformers.json"
-        if path.exists():
-            config = json.loads(path.read_text("utf-8"))
-            return {name: config[name] for name in ("prompts", "default_prompt_name") if config.get(name)}
-    return {}
+    """The prompts in force, as the library takes them."""
+    prompts = named_prompts(encoder)
+    return {"prompts": prompts, "default_prompt_name": DEFAULT_PROMPT if DEFAULT_PROMPT in prompts else None}
 
 
 def _check(library: Any, model: SentenceEncoder, folder: Path) -> Agreement:
-    """Load the folder as a user would, and compare."""
+    """Load the folder as a user would, and compare what it makes of texts of every role."""
     loaded = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-
-    def encode(task: str | None) -> Any:
-        def encode(texts: Sequence[str]) -> NDArray[np.floating]:
-            vectors: NDArray[np.floating] = loaded.encode(list(texts), show_progress_bar=False, task=task)
-            return vectors
-
-        return encode
-
-    agreement = compare_on_texts(model, encode(None), zero_rows=False)
+    methods = (loaded.encode, loaded.encode_query, loaded.encode_document)
+    agreement = total(
+        compare_on_texts(model, partial(method, show_progress_bar=False), zero_rows=False, role=role)
+        for role, method in zip(ROLES, methods, strict=True)
+    )
     require_agreement(TARGET, agreement)
-    if model.query_map is not None:
-        require_agreement(TARGET, compare_on_texts(model, encode("query"), zero_rows=False, queries=True))
     return agreement

@@ -8,12 +8,22 @@ import numpy as np
 
 from isosent import _extras
 from isosent.encoders.base import Encoder
+from isosent.encoders.prompts import named_prompts
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
-from isosent.exports.tokenizer_files import require_invisible_padding, static_tokenizer, unknown_id, without_literal
+from isosent.exports.tokenizer_files import static_tokenizer, unknown_id, without_literal
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
+
+THEIR_POOLINGS = {
+    "mean": "mean",
+    "cls": "cls",
+    "max": "max",
+    "mean_sqrt_len": "mean_sqrt_len_tokens",
+    "last_token": "lasttoken",
+    "weighted_mean": "weightedmean",
+}
 
 
 def modules_of(model: SentenceEncoder) -> list[Any]:
@@ -81,42 +91,63 @@ def _static_modules(modules: Any, encoder: StaticEncoder) -> list[Any]:
 
 def _transformer_modules(modules: Any, encoder: TransformerEncoder) -> list[Any]:
     """The transformer up to the highest layer in use, the mean of its layers, the poolings, the heads in force."""
-    require_invisible_padding(encoder)
-    layers, poolings = encoder.layers, encoder.options["pooling"].split(",")
-    several = len(layers) > 1
-    if several and "max" in poolings:
+    _check_expressible(encoder)
+    limit, folder = encoder.options["max_length"], encoder.module_folder
+    transformer = modules.Transformer(
+        str(folder.transformer),
+        model_kwargs={"dtype": encoder.model.dtype, "use_safetensors": any(folder.transformer.glob("*.safetensors"))},
+        config_kwargs=_config_of(encoder),
+        max_seq_length=None if limit == "none" else int(limit),
+        do_lower_case=folder.lowercase,
+    )
+    dim = transformer.get_embedding_dimension()
+    names = tuple(THEIR_POOLINGS[name] for name in encoder.own_reading.poolings)
+    pooling = modules.Pooling(dim, pooling_mode=names, include_prompt=folder.pools_prompt)
+    mean = [_mean_of_layers(modules, dim, encoder)] if len(encoder.layers) > 1 else []
+    return [transformer, *mean, pooling, *(_head(modules, head.module) for head in encoder.heads)]
+
+
+def _check_expressible(encoder: TransformerEncoder) -> None:
+    """Refuse what the library has no module for, and what its modules do otherwise."""
+    poolings = encoder.own_reading.poolings
+    if unknown := [name for name in poolings if name not in THEIR_POOLINGS]:
+        raise InputError(
+            f"export: pooling must be among {', '.join(THEIR_POOLINGS)} for sentence-transformers; got {unknown[0]}. "
+            "Export to onnx."
+        )
+    if len(encoder.layers) > 1 and "max" in poolings:
         raise InputError(
             "export: sentence-transformers averages layers before pooling and isosent after it, which is not the same "
             "for pooling=max; use another pooling or one layer, or export to onnx."
         )
-    limit = encoder.options["max_length"]
-    transformer = modules.Transformer(
-        str(encoder.module_folder.transformer),
-        model_kwargs={"dtype": encoder.model.dtype, "use_safetensors": True},
-        config_kwargs=_config_of(encoder),
-        max_seq_length=None if limit == "none" else int(limit),
-        do_lower_case=encoder.module_folder.lowercase,
-    )
-    dim = transformer.get_embedding_dimension()
-    pooling = modules.Pooling(dim, pooling_mode=tuple(poolings))
-    mean = [_mean_of_layers(modules, dim, layers)] if several else []
-    return [transformer, *mean, pooling, *(_head(modules, head.module) for head in encoder.heads)]
+    if "weighted_mean" in poolings and not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values()):
+        raise InputError(
+            "export: for pooling=weighted_mean sentence-transformers counts positions from the prompt on, and isosent, "
+            "where prompts are not pooled, behind it. Use another pooling or export to onnx."
+        )
+    if type(encoder.model).__module__.startswith("transformers_modules."):
+        raise InputError(
+            f"export: {encoder.reference} needs code that comes with it, which is not put into other folders. Export "
+            "to onnx."
+        )
 
 
 def _config_of(encoder: TransformerEncoder) -> dict[str, Any]:
     """Leave out the layers above the highest in use."""
     name = encoder.model.config.attribute_map.get("num_hidden_layers", "num_hidden_layers")
     averaged = {"output_hidden_states": True} if len(encoder.layers) > 1 else {}
-    truncated = {name: max(encoder.layers)} if max(encoder.layers) < encoder.n_layers else {}
+    highest = encoder.own_reading.highest
+    truncated = {name: highest} if highest < encoder.n_layers else {}
     return averaged | truncated
 
 
-def _mean_of_layers(modules: Any, dim: int, layers: list[int]) -> Any:
-    torch = _extras.require("torch")
-    weights = torch.zeros(max(layers) + 1)
-    weights[layers] = 1.0
+def _mean_of_layers(modules: Any, dim: int, encoder: TransformerEncoder) -> Any:
+    torch, highest = _extras.require("torch"), encoder.own_reading.highest
+    weights = torch.zeros(highest + 1)
+    for layer, weight in encoder.own_reading.layers:
+        weights[layer] = weight
     return modules.WeightedLayerPooling(
-        dim, num_hidden_layers=max(layers), layer_start=0, layer_weights=torch.nn.Parameter(weights)
+        dim, num_hidden_layers=highest, layer_start=0, layer_weights=torch.nn.Parameter(weights)
     )
 
 

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 from isosent.encoders.base import Encoder
+from isosent.encoders.prompts import named_prompts
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
 
-_POOLINGS = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
+_POOLINGS = {"cls": "cls_token", "mean": "mean_tokens", "last_token": "lasttoken"}
 _ALL_FLAGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _PREFIX = "sentence_transformers.models."
 _ADVICE = "Leave out --tei."
@@ -27,7 +28,8 @@ def check_servable(model: SentenceEncoder) -> None:
     Raises
     ------
     InputError
-        If it is no transformer with one layer and one of the poolings cls, mean and lasttoken; if lengths are evened
+        If it is no transformer with one layer and one of the poolings cls, mean and last_token; if prompts are not
+        what the server makes of them; if lengths are evened
         out before the last step, where the server knows that step at the end only; or if a head is no Dense.
     """
     encoder = model.encoder
@@ -39,11 +41,13 @@ def check_servable(model: SentenceEncoder) -> None:
         raise InputError(
             f"export --tei: pooling must be one of {', '.join(_POOLINGS)}; got {encoder.options['pooling']}. {_ADVICE}"
         )
-    if encoder.module_folder.prompt:
+    if encoder.prompt:
         raise InputError(
-            f"export --tei: the server gets prompts with each request; the model puts {encoder.module_folder.prompt!r} "
-            f"before every text. {_ADVICE}"
+            f"export --tei: the server gets prompts with each request; the model puts {encoder.prompt!r} before every "
+            f"text. {_ADVICE}"
         )
+    if not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values()):
+        raise InputError(f"export --tei: the server pools the tokens of prompts; the model does not. {_ADVICE}")
     if model.query_map is not None:
         raise InputError(f"export --tei: the server knows one map; the model has another for queries. {_ADVICE}")
     kinds = [head.module.kind for head in encoder.heads]

@@ -107,42 +107,16 @@ def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
     -------
     Tokenizer
         ``encode_batch`` gives rectangles of ids and masks.
-
-    Raises
-    ------
-    InputError
-        If the encoder sees its padding.
     """
-    require_invisible_padding(encoder)
-    source, folder = encoder.tokenizer, encoder.module_folder
+    source = encoder.tokenizer
     tokenizer = Tokenizer.from_str(source.backend_tokenizer.to_str())
-    before: list[Normalizer] = [Prepend(folder.prompt)] if folder.prompt else []
-    if folder.lowercase:
+    before: list[Normalizer] = [Prepend(encoder.prompt)] if encoder.prompt else []
+    if encoder.module_folder.lowercase:
         before += [_FINAL_SIGMA, Lowercase()]
     _normalize_first(tokenizer, before)
     _limit(tokenizer, None if encoder.options["max_length"] == "none" else int(encoder.options["max_length"]))
-    tokenizer.enable_padding(pad_id=source.pad_token_id or 0, pad_token=source.pad_token or "[PAD]")
+    tokenizer.enable_padding(pad_id=encoder.network.pad_id, pad_token=source.pad_token or "[PAD]")
     return tokenizer
-
-
-def require_invisible_padding(encoder: TransformerEncoder) -> None:
-    """Refuse a transformer that sees its padding: other libraries pad their batches.
-
-    Parameters
-    ----------
-    encoder : TransformerEncoder
-        The encoder.
-
-    Raises
-    ------
-    InputError
-        If it is one of those.
-    """
-    if encoder.equal_lengths:
-        raise InputError(
-            f"export: {encoder.reference} sees its padding, so texts in one batch would change each other's vectors in "
-            "other libraries. Use isosent itself for it, or export to faiss or numpy."
-        )
 
 
 def _word_tokenizer(words: WordTokenizer) -> Tokenizer:

@@ -90,6 +90,43 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Let one process at a time write to a folder, where the system has such locks.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder.
+    wait : bool, default True
+        Whether to wait for a process that has it; else it is refused.
+
+    Yields
+    ------
+    None
+        While this process has it.
+
+    Raises
+    ------
+    OutputError
+        If another process has it, without `wait`.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"{folder} must be free; another process writes to it. Wait for that one.") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

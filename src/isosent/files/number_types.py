@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+DTYPES = ("float32", "float16")  # those that vectors are written in
+
 
 @dataclass(frozen=True, slots=True)
 class NumberType:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from isosent.errors import FileFormatError, InputError
 from isosent.files.number_types import NUMBER_TYPES, NumberType
 from isosent.files.space import space_in
-from isosent.files.vector_source import VectorSource
+from isosent.files.vector_source import VectorSource, in_blocks
 
 _ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
 _READ_BUFFER_BYTES = 1 << 20
@@ -50,7 +50,7 @@ def open_parquet(path: Path, column: str | None) -> VectorSource:
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
         batch_rows = max(1, _BATCH_BYTES // (dim * number_type.size_bytes))
-        return _in_blocks(_matrices(path, name, dim, start_row, batch_rows), block_rows)
+        return in_blocks(_matrices(path, name, dim, start_row, batch_rows), block_rows)
 
     return VectorSource(path, n_rows, dim, number_type, space_in(schema.metadata or {}), read, name)
 
@@ -224,21 +224,3 @@ def _refuse_nulls(path: Path, name: str, lists: Any, row: int) -> None:
             raise FileFormatError(
                 f"{path}: column {name} must have {what} in every row; got null in row {row + owner}, counted from 0."
             )
-
-
-def _in_blocks(pieces: Iterator[Array], n_rows: int) -> Iterator[Array]:
-    """Cut and join pieces so that every block but the last has `n_rows` rows."""
-    block, n_filled = None, 0
-    for piece in pieces:
-        start = 0
-        while start < len(piece):
-            if block is None:
-                block, n_filled = np.empty((n_rows, piece.shape[1]), piece.dtype), 0
-            part = piece[start : start + n_rows - n_filled]
-            block[n_filled : n_filled + len(part)] = part
-            start, n_filled = start + len(part), n_filled + len(part)
-            if n_filled == n_rows:
-                yield block
-                block = None
-    if block is not None:
-        yield block[:n_filled]

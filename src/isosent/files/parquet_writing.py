@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,13 @@ class ColumnsBeside:
         self._batches, self._held = batches, None
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str]) -> ColumnsBeside:
+    def of_texts(cls, blocks: Iterable[Sequence[str]]) -> ColumnsBeside:
         """Make one column ``text``.
 
         Parameters
         ----------
-        texts : sequence of str
-            The texts.
+        blocks : iterable of sequences of str
+            The texts, block by block; the next block is asked for when its rows are.
 
         Returns
         -------
@@ -54,8 +54,8 @@ class ColumnsBeside:
         """
         import pyarrow as pa
 
-        table = pa.table({"text": pa.array(list(texts), pa.string())})
-        return cls(table.schema, iter(table.to_batches()))
+        tables = (pa.table({"text": pa.array(list(texts), pa.string())}) for texts in blocks)
+        return cls(pa.schema({"text": pa.string()}), (batch for table in tables for batch in table.to_batches()))
 
     @classmethod
     def of_table(cls, source: VectorSource) -> ColumnsBeside:

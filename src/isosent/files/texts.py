@@ -4,14 +4,18 @@ import csv
 import io
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.errors import FileFormatError, InputError, InputFileError, IsosentError
+from isosent.files.content import opened_content
 
-STANDARD_INPUT = "-"
+_PIECE_BYTES = 1 << 20
+_LONGEST_FIELD = (1 << 31) - 1
+_BATCH_ROWS = 8192
 
 
 def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> list[str]:
@@ -39,17 +43,72 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
     InputError
         If the column is not there (the message lists those that are), or `column` is given for plain lines.
     """
-    if str(path) == STANDARD_INPUT:
-        reader, name, content = _read_lines, "standard input", sys.stdin.buffer.read()
-        if not content:
-            raise InputFileError("standard input must hold at least one text; got nothing.")
-    else:
-        file = _check.input_file(path)
-        reader, name = _TABLES.get(file.suffix.lower(), _read_lines), str(path)
-        if reader is _read_parquet:
-            return _some(name, _read_parquet(name, file, column))
-        content = _bytes(file)
-    return _some(name, reader(name, decode_utf8(name, content), column))
+    with opened_content(path) as (name, file):
+        texts = list(texts_in(name, ending_of(path), file, column))
+    if not texts:
+        raise no_texts(name)
+    return texts
+
+
+def texts_in(name: str, ending: str, file: BinaryIO, column: str | None) -> Iterator[str]:
+    """Read texts one after the other, with memory for a piece of the file.
+
+    Parameters
+    ----------
+    name : str
+        What messages call the file.
+    ending : str
+        In lower case; it tells a table from plain lines.
+    file : binary file
+        Its content, at its beginning.
+    column : str or None
+        Column that holds the texts.
+
+    Yields
+    ------
+    str
+        A text.
+
+    Raises
+    ------
+    FileFormatError
+        If bytes are not UTF-8, a row is malformed, or a text is missing; the message tells where.
+    InputError
+        If the column is not there, or is given for plain lines.
+    """
+    return _TABLES.get(ending, _lines)(name, file, column)
+
+
+def no_texts(name: str) -> FileFormatError:
+    """Say that there is no text in a file.
+
+    Parameters
+    ----------
+    name : str
+        What the message calls the file.
+
+    Returns
+    -------
+    FileFormatError
+        To be raised.
+    """
+    return FileFormatError(f"{name} must hold at least one text; got zero texts.")
+
+
+def ending_of(path: str | os.PathLike[str]) -> str:
+    """Ending of a file's name.
+
+    Parameters
+    ----------
+    path : path-like
+        A file, or ``-``.
+
+    Returns
+    -------
+    str
+        With its dot, in lower case.
+    """
+    return Path(path).suffix.lower()
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:
@@ -65,10 +124,10 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     bool
         By its ending.
     """
-    return Path(path).suffix.lower() in _TABLES
+    return ending_of(path) in _TABLES
 
 
-def decode_utf8(name: str, content: bytes) -> str:
+def decode_utf8(name: str, content: bytes, n_lines: int = 0) -> str:
     """Decode a file's content, naming the line of the first byte that is not UTF-8.
 
     Parameters
@@ -76,12 +135,14 @@ def decode_utf8(name: str, content: bytes) -> str:
     name : str
         The file, for the message.
     content : bytes
-        Its content.
+        Its content, or what of it lies behind a line feed.
+    n_lines : int, default 0
+        Lines ahead of that.
 
     Returns
     -------
     str
-        The text without byte order mark.
+        The text, without byte order mark at its very beginning.
 
     Raises
     ------
@@ -89,9 +150,9 @@ def decode_utf8(name: str, content: bytes) -> str:
         If the content is not UTF-8.
     """
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8" if n_lines else "utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = n_lines + error.object.count(b"\n", 0, error.start) + 1
         raise FileFormatError(
             f"{name}: line {line} must be UTF-8; got byte 0x{error.object[error.start]:02x}. Convert the file to UTF-8."
         ) from None
@@ -121,47 +182,61 @@ def split_lines(content: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def _bytes(file: Path) -> bytes:
+def _pieces(name: str, file: BinaryIO) -> Iterator[str]:
+    """The content, decoded, in pieces that end behind a line feed; the last one may not."""
+    rest: list[bytes] = []
+    n_lines = 0
+    while content := _read_piece(name, file):
+        end = content.rfind(b"\n") + 1
+        if not end:
+            rest.append(content)
+            continue
+        piece = b"".join([*rest, content[:end]])
+        rest = [content[end:]]
+        yield decode_utf8(name, piece, n_lines)
+        n_lines += piece.count(b"\n")
+    yield decode_utf8(name, b"".join(rest), n_lines)
+
+
+def _read_piece(name: str, file: BinaryIO) -> bytes:
     try:
-        return file.read_bytes()
+        return file.read(_PIECE_BYTES)
     except OSError as error:
-        raise InputFileError(f"{file} could not be read: {error.strerror}.") from error
+        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
 
 
-def _some(name: str, texts: list[str]) -> list[str]:
-    if not texts:
-        raise FileFormatError(f"{name} must hold at least one text; got zero texts.")
-    return texts
+def _split(name: str, file: BinaryIO) -> Iterator[str]:
+    return chain.from_iterable(map(split_lines, _pieces(name, file)))
 
 
-def _read_lines(name: str, content: str, column: str | None) -> list[str]:
+def _lines(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
     if column is not None:
         raise InputError(
             f"{name} is read as plain lines and has no columns; got column {column}. "
             "Leave it out, or name a .csv, .tsv, .jsonl or .parquet file."
         )
-    return split_lines(content)
+    return _split(name, file)
 
 
-def _read_csv(name: str, content: str, column: str | None) -> list[str]:
-    csv.field_size_limit(max(csv.field_size_limit(), len(content)))
-    rows = csv.reader(io.StringIO(content, newline=""), strict=True)
+def _csv_column(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
+    csv.field_size_limit(_LONGEST_FIELD)
+    lines = chain.from_iterable(io.StringIO(piece, newline="") for piece in _pieces(name, file))
+    rows = csv.reader(lines, strict=True)
     try:
-        return _column_of(name, ((rows.line_num, row) for row in rows), column)
+        yield from _column_of(name, ((rows.line_num, row) for row in rows), column)
     except csv.Error as error:
         raise FileFormatError(f"{name}: line {rows.line_num} is not valid CSV: {error}.") from None
 
 
-def _read_tsv(name: str, content: str, column: str | None) -> list[str]:
-    lines = enumerate(split_lines(content), start=1)
+def _tsv_column(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
+    lines = enumerate(_split(name, file), start=1)
     return _column_of(name, ((number, line.split("\t") if line else []) for number, line in lines), column)
 
 
-def _column_of(name: str, rows: Iterator[tuple[int, list[str]]], column: str | None) -> list[str]:
+def _column_of(name: str, rows: Iterator[tuple[int, list[str]]], column: str | None) -> Iterator[str]:
     """One column of numbered rows, the header first; an empty row is an empty text where there is one column."""
     _, header = next(rows, (1, []))
     position = header.index(_choose_column(name, header, column))
-    texts = []
     for number, row in rows:
         if not row and len(header) > 1:
             continue
@@ -169,13 +244,11 @@ def _column_of(name: str, rows: Iterator[tuple[int, list[str]]], column: str | N
             raise FileFormatError(
                 f"{name}: line {number} must have as many fields as the header, {len(header)}; got {len(row)}."
             )
-        texts.append(row[position] if row else "")
-    return texts
+        yield row[position] if row else ""
 
 
-def _read_jsonl(name: str, content: str, column: str | None) -> list[str]:
-    texts = []
-    for number, line in enumerate(split_lines(content), start=1):
+def _jsonl_column(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
+    for number, line in enumerate(_split(name, file), start=1):
         if not line.strip():
             continue
         try:
@@ -192,37 +265,41 @@ def _read_jsonl(name: str, content: str, column: str | None) -> list[str]:
             )
         if not _check.is_unicode(text):
             raise FileFormatError(f"{name}: line {number} must be valid Unicode; got a lone surrogate.")
-        texts.append(text)
-    return texts
+        yield text
 
 
-def _read_parquet(name: str, file: Path, column: str | None) -> list[str]:
+def _parquet_column(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    row = 0
     try:
-        table = pq.ParquetFile(file)
+        table = pq.ParquetFile(file, buffer_size=_PIECE_BYTES)
         column = _choose_column(name, table.schema_arrow.names, column)
-        values = table.read([column]).column(column)
-    except (pa.ArrowInvalid, OSError) as error:
+        stored = table.schema_arrow.field(column).type
+        kind = stored.value_type if pa.types.is_dictionary(stored) else stored
+        if not any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
+            raise FileFormatError(f"{name}: column {column} must be of type string; got {stored}.")
+        for batch in table.iter_batches(_BATCH_ROWS, columns=[column]):
+            texts = batch.column(0).to_pylist()
+            if None in texts:
+                raise FileFormatError(
+                    f"{name}: column {column} must have a text in every row; "
+                    f"got null in row {row + texts.index(None)}, counted from 0."
+                )
+            yield from texts
+            row += len(texts)
+    except IsosentError:
+        raise
+    except (pa.ArrowException, OSError) as error:
         raise FileFormatError(f"{name} is not a readable parquet file: {error}.") from None
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if not any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
-        raise FileFormatError(f"{name}: column {column} must be of type string; got {values.type}.")
-    texts: list[str | None] = values.to_pylist()
-    if None in texts:
-        raise FileFormatError(
-            f"{name}: column {column} must have a text in every row; "
-            f"got null in row {texts.index(None)}, counted from 0."
-        )
-    return [text for text in texts if text is not None]
 
 
-_TABLES: dict[str, Callable[..., list[str]]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_tsv,
-    ".jsonl": _read_jsonl,
-    ".parquet": _read_parquet,
+_TABLES: dict[str, Callable[[str, BinaryIO, str | None], Iterator[str]]] = {
+    ".csv": _csv_column,
+    ".tsv": _tsv_column,
+    ".jsonl": _jsonl_column,
+    ".parquet": _parquet_column,
 }
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError
 from isosent.files.number_types import NumberType
+from isosent.files.shards import INDEX_FILE
 from isosent.files.space import FileIdentity, Space
 
 BLOCK_BYTES = 32 << 20
@@ -25,7 +27,7 @@ class VectorSource:
     Parameters
     ----------
     path : Path
-        The file.
+        The file, or a folder of shards.
     n_rows : int
         Vectors in it.
     dim : int
@@ -66,11 +68,12 @@ class VectorSource:
     @property
     def identity(self) -> dict[str, Any]:
         """What tells this data from other data, as plain values; the name of the file does not count."""
-        file = FileIdentity.of(self.path)
+        path = self.path / INDEX_FILE if self.path.is_dir() else self.path
+        file = FileIdentity.of(path)
         return {
             "size_bytes": file.size_bytes,
             "sample_sha256": file.sample_sha256,
-            "mtime_ns": self.path.stat().st_mtime_ns,
+            "mtime_ns": path.stat().st_mtime_ns,
             "shape": [self.n_rows, self.dim],
             "dtype": self.dtype,
             "column": self.column,
@@ -116,3 +119,34 @@ class VectorSource:
             _check.finite_rows(str(self.path), "vectors", block, start_row)
         except InputError as error:
             raise FileFormatError(str(error)) from None
+
+
+def in_blocks(pieces: Iterator[NDArray[Any]], n_rows: int) -> Iterator[NDArray[Any]]:
+    """Cut and join pieces so that every block but the last has `n_rows` rows.
+
+    Parameters
+    ----------
+    pieces : iterator of ndarray of shape (any number, dim)
+        Rows.
+    n_rows : int
+        Rows of a block.
+
+    Yields
+    ------
+    ndarray of shape (n_rows, dim)
+        The next rows; the last block may be shorter.
+    """
+    block, n_filled = None, 0
+    for piece in pieces:
+        start = 0
+        while start < len(piece):
+            if block is None:
+                block, n_filled = np.empty((n_rows, piece.shape[1]), piece.dtype), 0
+            part = piece[start : start + n_rows - n_filled]
+            block[n_filled : n_filled + len(part)] = part
+            start, n_filled = start + len(part), n_filled + len(part)
+            if n_filled == n_rows:
+                yield block
+                block = None
+    if block is not None:
+        yield block[:n_filled]

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError
 from isosent.files.atomic import check_destination, replacing
+from isosent.files.number_types import DTYPES
 from isosent.files.parquet_writing import ColumnsBeside, writing_parquet
 from isosent.files.space import Space, note_path, note_text
 from isosent.files.vector_source import BLOCK_BYTES
 
 ENDINGS = (".npy", ".fvecs", ".parquet")
-DTYPES = ("float32", "float16")
 
 Write = Callable[[NDArray[Any]], None]
 
@@ -152,7 +152,7 @@ def write_vectors(
         If the file cannot be written; what was there is intact.
     """
     n_rows, dim = vectors.shape
-    beside = ColumnsBeside.of_texts(texts) if Path(path).suffix.lower() == ".parquet" else None
+    beside = ColumnsBeside.of_texts([texts]) if Path(path).suffix.lower() == ".parquet" else None
     size = max(1, BLOCK_BYTES // (dim * vectors.itemsize))
     with writing_vectors(path, VectorFile(n_rows, dim, vectors.dtype.name, space), beside) as write:
         for start in range(0, n_rows, size):

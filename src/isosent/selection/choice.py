@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,8 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.spectral_rule import LARGEST_MEAN_SHARE, MILD_STRENGTH, mean_share
 from isosent.numeric.spectrum import Spectrum, spectrum
 from isosent.selection.candidates import LEAVE, AutoChoice, Candidate, ScoredCandidate, candidates, half_whitening
-from isosent.selection.copies import COPIES, perturb
-from isosent.selection.criterion import HALVES_FIRST, MEANING_KEPT, RELATED_FIRST, mean_odds, odds_of
+from isosent.selection.copies import perturb
+from isosent.selection.criterion import HALVES_FIRST, MEANING_KEPT, RELATED_FIRST, Odds, Rows, mean_odds, odds_of
 from isosent.transforms.base import known_rows
 
 MARGIN = 0.55
@@ -69,31 +70,66 @@ def choose_from_texts(
     if n_texts < FEWEST_TEXTS:
         why = f"There are fewer than {FEWEST_TEXTS} texts of four words or more, with spaces between, that it knows."
         return _choose_from_spectrum(moments, found, why)
-    trial, raw, projection = half_whitening(moments.dim, found.rank), Candidate(), Candidate("mean_projection")
+    odds = _odds_over(parts, moments, found)
     grid = candidates(moments.dim, found.rank)
-    odds = {candidate: odds_of(candidate, parts, moments, found) for candidate in grid}
-    gain = mean_odds(odds[trial], RELATED_FIRST) - mean_odds(odds[raw], RELATED_FIRST)
-    halves = {candidate: odds[candidate][HALVES_FIRST] for candidate in (raw, projection, trial)}
-    halves_gain = halves[trial] - max(halves[raw], halves[projection])
-    kept = {candidate: mean_odds(odds[candidate], MEANING_KEPT) for candidate in grid}
+    chosen, reason = _choose_by_odds(odds, grid, half_whitening(moments.dim, found.rank), n_texts)
+    scored = (ScoredCandidate(c, mean_odds(odds(c), MEANING_KEPT), mean_odds(odds(c), RELATED_FIRST)) for c in grid)
+    return AutoChoice(chosen, tuple(scored), reason)
+
+
+def choose_from_copies(parts: Mapping[str, NDArray[np.floating]], moments: Moments, found: Spectrum) -> Candidate:
+    """Choose as `choose_from_texts` does, where the copies are encoded already and only the choice is wanted.
+
+    Parameters
+    ----------
+    parts : mapping of str to ndarray of shape (n_texts, dim)
+        Vectors of the sampled texts, their neighbours and their copies, see `Sample.lists`; a row that is zero in one
+        of them is left out.
+    moments : Moments
+        Of the vectors to fit on.
+    found : Spectrum
+        Of their covariance.
+
+    Returns
+    -------
+    Candidate
+        The choice. Candidates that cannot be chosen are not scored.
+    """
+    parts = _known_in_all(parts) if parts and found.rank else {}
+    n_texts = len(parts["text"]) if parts else 0
+    if n_texts < FEWEST_TEXTS:
+        return _choose_from_spectrum(moments, found, "").chosen
+    odds, grid = _odds_over(parts, moments, found), candidates(moments.dim, found.rank)
+    return _choose_by_odds(odds, grid, half_whitening(moments.dim, found.rank), n_texts)[0]
+
+
+def _odds_over(
+    parts: Mapping[str, NDArray[np.floating]], moments: Moments, found: Spectrum
+) -> Callable[[Candidate], Odds]:
+    rows = {name: Rows(part, moments, found) for name, part in parts.items()}
+    return cache(lambda candidate: odds_of(candidate, rows))
+
+
+def _choose_by_odds(
+    odds: Callable[[Candidate], Odds], grid: Sequence[Candidate], trial: Candidate, n_texts: int
+) -> tuple[Candidate, str]:
+    """The choice and why; only candidates that it hangs on are scored."""
+    raw, projection = Candidate(), Candidate("mean_projection")
+    gain = mean_odds(odds(trial), RELATED_FIRST) - mean_odds(odds(raw), RELATED_FIRST)
     won = (
         f"over {n_texts} texts, {trial} told related pairs from unrelated ones by {gain:+.2f} log-odds against the "
         f"vectors as they are (at least {MARGIN:+.2f} is asked for)"
     )
     if gain >= MARGIN:
-        chosen = max((c for c in grid if _goes_as_far(c, trial)), key=kept.__getitem__)
-        reason = (
+        chosen = max((c for c in grid if _goes_as_far(c, trial)), key=lambda c: mean_odds(odds(c), MEANING_KEPT))
+        return chosen, (
             f"{won}; of the whitenings at least as strong and at most as wide, this one kept the meaning of shortened "
             "texts best."
         )
-    elif halves_gain > 0 and gain + halves_gain >= 0:
-        chosen = trial
-        reason = f"{won}, but it told the two halves of a text from unrelated texts best, which share no word."
-    else:
-        chosen = raw
-        reason = f"{won}: these vectors are scaled well as they are."
-    scored = (ScoredCandidate(c, kept[c], mean_odds(odds[c], RELATED_FIRST)) for c in grid)
-    return AutoChoice(chosen, tuple(scored), reason)
+    halves_gain = odds(trial)[HALVES_FIRST] - max(odds(raw)[HALVES_FIRST], odds(projection)[HALVES_FIRST])
+    if halves_gain > 0 and gain + halves_gain >= 0:
+        return trial, f"{won}, but it told the two halves of a text from unrelated texts best, which share no word."
+    return raw, f"{won}: these vectors are scaled well as they are."
 
 
 def _goes_as_far(candidate: Candidate, trial: Candidate) -> bool:
@@ -142,13 +178,18 @@ def _choose_from_spectrum(moments: Moments, found: Spectrum, why: str) -> AutoCh
 
 def _sample_vectors(
     encode: Callable[[Sequence[str]], NDArray[np.float32]], texts: Sequence[str], seed: int
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, NDArray[np.floating]]:
     """Vectors of the sampled texts, their neighbours and their copies; texts without a vector are left out."""
     sample = perturb(texts, seed=seed)
     if len(sample.texts) < FEWEST_TEXTS:
         return {}
-    lists = {"text": sample.texts, "neighbour": sample.neighbours, **sample.copies}
-    encoded = encode([text for name in ("text", "neighbour", *COPIES) for text in lists[name]]).astype(np.float64)
-    parts = dict(zip(lists, encoded.reshape(len(lists), len(sample.texts), -1), strict=True))
+    encoded = encode([text for lines in sample.lists.values() for text in lines]).astype(np.float64)
+    return _known_in_all(
+        dict(zip(sample.lists, encoded.reshape(len(sample.lists), len(sample.texts), -1), strict=True))
+    )
+
+
+def _known_in_all(parts: Mapping[str, NDArray[np.floating]]) -> dict[str, NDArray[np.floating]]:
+    """The rows that are not zero in any part."""
     known = np.all([known_rows(part) for part in parts.values()], axis=0)
     return {name: part[known] for name, part in parts.items()}

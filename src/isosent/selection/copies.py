@@ -39,6 +39,11 @@ class Sample:
     neighbours: list[str]
     copies: Mapping[str, list[str]]
 
+    @property
+    def lists(self) -> dict[str, list[str]]:
+        """All of it by name, as the criterion takes its vectors: ``text``, ``neighbour``, and the copies."""
+        return {"text": self.texts, "neighbour": self.neighbours, **self.copies}
+
 
 def perturb(texts: Sequence[str], *, seed: int = 0) -> Sample:
     """Draw texts and make their copies.

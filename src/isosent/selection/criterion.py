@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy  # scipy.stats is loaded when it is first used
@@ -23,21 +25,58 @@ _RANDOM_PAIRS_A_TEXT = 10
 Odds = Mapping[tuple[str, str], float]
 
 
-def odds_of(
-    candidate: Candidate, parts: Mapping[str, NDArray[np.floating]], moments: Moments, found: Spectrum
-) -> dict[tuple[str, str], float]:
+@dataclass(eq=False)
+class Rows:
+    """Vectors, and what each candidate makes of them.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, dim), float
+        Vectors of texts.
+    moments : Moments
+        Of the vectors that candidates are fitted on.
+    found : Spectrum
+        Of their covariance.
+    """
+
+    rows: NDArray[np.floating]
+    moments: Moments
+    found: Spectrum
+
+    @cached_property
+    def _rotated(self) -> NDArray[np.floating]:
+        """Rows along the principal axes: every whitening is a scaling of these, and this is what takes the time."""
+        return (self.rows - self.moments.mean) @ self.found.vectors[:, : self.found.rank]
+
+    def under(self, candidate: Candidate) -> NDArray[np.floating]:
+        """Map the rows.
+
+        Parameters
+        ----------
+        candidate : Candidate
+            What is done to them.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_components)
+            The mapped rows.
+        """
+        if candidate.name == "whitening":
+            k = candidate.n_components
+            return self._rotated[:, :k] * self.found.values[: self.found.rank][:k] ** (-(candidate.strength or 0.0) / 2)
+        transform = candidate.transform()
+        return self.rows if transform is None else transform.fit_moments(self.moments).linear_map_.apply(self.rows)
+
+
+def odds_of(candidate: Candidate, parts: Mapping[str, Rows]) -> dict[tuple[str, str], float]:
     """Log-odds of every comparison under one candidate.
 
     Parameters
     ----------
     candidate : Candidate
         The candidate.
-    parts : mapping of str to ndarray of shape (n_texts, dim)
+    parts : mapping of str to Rows
         Vectors of the ``text``, of its ``neighbour``, and of its copies; row i of each belongs to text i.
-    moments : Moments
-        Of the vectors that the candidate would be fitted on.
-    found : Spectrum
-        Of their covariance.
 
     Returns
     -------
@@ -49,13 +88,13 @@ def odds_of(
     Pairs are compared across texts and not within one, because a rank correlation over many pairs compares them across
     texts too.
     """
-    mapped = {name: _mapped(rows, candidate, moments, found) for name, rows in parts.items()}
-    text = mapped["text"]
+    under = {name: part.under(candidate) for name, part in parts.items()}
+    text = under["text"]
     shifts = range(2, _RANDOM_PAIRS_A_TEXT + 2)  # the text before it is in the mixture
     cosines = {
-        "halves": pairwise_cosine(mapped["half"], mapped["other_half"]),
-        "parts": pairwise_cosine(mapped["content"], mapped["frame"]),
-        **{name: pairwise_cosine(text, mapped[name]) for name in ("half", "content", "frame", "mixture", "neighbour")},
+        "halves": pairwise_cosine(under["half"], under["other_half"]),
+        "parts": pairwise_cosine(under["content"], under["frame"]),
+        **{name: pairwise_cosine(text, under[name]) for name in ("half", "content", "frame", "mixture", "neighbour")},
         "random": np.concatenate([pairwise_cosine(text, np.roll(text, shift, axis=0)) for shift in shifts]),
     }
     compared = {HALVES_FIRST, *RELATED_FIRST, *MEANING_KEPT}
@@ -112,15 +151,3 @@ def mean_odds(odds: Odds, comparisons: tuple[tuple[str, str], ...]) -> float:
         Their mean.
     """
     return float(np.mean([odds[kinds] for kinds in comparisons]))
-
-
-def _mapped(
-    rows: NDArray[np.floating], candidate: Candidate, moments: Moments, found: Spectrum
-) -> NDArray[np.floating]:
-    """Rows under a candidate; every whitening comes from the one spectrum, which is what takes the time."""
-    if candidate.name == "whitening":
-        k = candidate.n_components
-        scale = found.values[:k] ** (-(candidate.strength or 0.0) / 2)
-        return ((rows - moments.mean) @ found.vectors[:, :k]) * scale
-    transform = candidate.transform()
-    return rows if transform is None else transform.fit_moments(moments).linear_map_.apply(rows)

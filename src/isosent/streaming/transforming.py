@@ -83,7 +83,7 @@ def transform_file(
             except InputError:
                 source.check_finite(block, row)
                 raise
-            write(_narrowed(mapped, dtype, row))
+            write(narrowed(mapped, dtype, row))
             n_zero_rows += len(block) - int(known_rows(block).sum())
             row += len(block)
             if progress:
@@ -132,7 +132,28 @@ def encoder_space(record: ModelRecord) -> Space | None:
     return Space(record.encoder_fingerprint, record.reference)
 
 
-def _narrowed(rows: NDArray[np.float32], dtype: str, first_row: int) -> NDArray[np.floating]:
+def narrowed(rows: NDArray[np.floating], dtype: str, first_row: int) -> NDArray[np.floating]:
+    """Round vectors to the type they are stored in.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, dim)
+        Vectors.
+    dtype : str
+        One of `DTYPES`.
+    first_row : int
+        Row of the first one, for the message.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, dim)
+        The same numbers in that type.
+
+    Raises
+    ------
+    OutputError
+        If a number is too large for it.
+    """
     with np.errstate(over="ignore"):
         narrowed = rows.astype(dtype, copy=False)
     if narrowed.dtype != rows.dtype and not np.isfinite(narrowed).all():

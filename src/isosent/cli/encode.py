@@ -1,0 +1,106 @@
+"""The command ``encode``."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from isosent.cli.model_options import ModelChoice, with_model_flags
+from isosent.cli.printing import print_unknown
+from isosent.cli.terminal import err, out, progress_bar
+from isosent.errors import InputError
+from isosent.files.number_types import DTYPES
+from isosent.files.shards import SHARD_FORMATS, SHARD_SIZE, ShardIndex, Sharding, check_shard_folder
+from isosent.files.text_source import TextSource, open_texts
+from isosent.files.vectors import check_vector_file
+from isosent.model import SentenceEncoder
+from isosent.streaming.encoding import Encoded, encode_file, encode_folder
+
+Texts = Annotated[
+    str,
+    typer.Argument(
+        metavar="TEXTS", help=".txt (a line a text), .csv, .tsv, .jsonl, .parquet, or - for standard input."
+    ),
+]
+Column = Annotated[str | None, typer.Option(metavar="NAME", help="Column that holds the texts of a table.")]
+
+
+@with_model_flags()
+def encode(
+    texts: Texts,
+    model: ModelChoice,
+    output: Annotated[
+        str,
+        typer.Option("--output", "-o", metavar="OUT", help="File to write, .npy, .fvecs or .parquet; or a folder."),
+    ],
+    column: Column = None,
+    queries: Annotated[
+        bool, typer.Option("--queries", help="They are queries, where the model has a mean for these.")
+    ] = False,
+    store: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of the numbers written.")] = DTYPES[0],
+    file_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(SHARD_FORMATS),
+            show_default=False,
+            help=f"A folder: format of its files. [default: {SHARD_FORMATS[0]}]",
+        ),
+    ] = None,
+    shard_size: Annotated[
+        int | None,
+        typer.Option(metavar="N", show_default=False, help=f"A folder: texts a file. [default: {SHARD_SIZE}]"),
+    ] = None,
+) -> None:
+    """Turn texts into vectors, row i for text i.
+
+    A .npy or .fvecs file holds the vectors, a .parquet file the texts beside them. The fingerprint of the vector space
+    is in the metadata of the .parquet file; beside the others lies OUT.isosent.json with it. The file appears when it
+    is whole; an older one stays until then.
+
+    A folder (a name without an ending, or with a / behind it) gets part-00000.npy, part-00001.npy and so on, and
+    shards.json, which says what they are. Where a run was killed, the same command goes on behind the last whole one.
+
+    Texts are read block by block, whatever their number.
+    """
+    sharding = None
+    if Path(output).is_dir() or not Path(output).suffix or output.endswith(("/", os.sep)):
+        sharding = Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], store)
+        check_shard_folder(Path(output))
+    else:
+        check_vector_file(output, store)
+        if file_format is not None or shard_size is not None:
+            raise InputError(f"--format and --shard-size go with a folder; {output} is one file. Leave them out.")
+    with open_texts(texts, column=column) as source:
+        opened = model.open()
+        if sharding:
+            encoded = _into_folder(opened, source, output, sharding, queries)
+        else:
+            with progress_bar("encoding") as bar:
+                encoded = encode_file(
+                    opened, source, output, dtype=store, queries=queries, progress=bar(source.n_texts)
+                )
+    tally = encoded.tally
+    shards = f", shards: {encoded.n_shards}" if sharding else ""
+    out.print(
+        f"{output}: {source.n_texts} x {encoded.dim} {store}{shards}; texts without a vector: {tally.n_zero_rows}"
+    )
+    print_unknown((tally.n_tokens, tally.n_unknown) if opened.encoder.skips_unknown else (0, 0))
+
+
+def _into_folder(model: SentenceEncoder, source: TextSource, output: str, sharding: Sharding, queries: bool) -> Encoded:
+    def resumed(index: ShardIndex) -> None:
+        going_on = "nothing is left to encode" if index.is_complete else "going on with the next"
+        err.print(f"{output}: {index.n_written} of {index.n_shards} shards are there; {going_on}")
+
+    with progress_bar("encoding") as bar:
+        return encode_folder(
+            model,
+            source,
+            output,
+            sharding=sharding,
+            queries=queries,
+            resumed=resumed,
+            progress=bar(source.n_texts),
+        )

@@ -1,0 +1,114 @@
+"""Scores, memory and search time against the number of dimensions, as a figure: SVG that stands alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from isosent.drawing import HEIGHT, SECOND_AXIS, WIDTH, Axis, Frame
+from isosent.evaluation.dims_result import DimsStudy, size_of_a_million
+from isosent.evaluation.sts import AGGREGATIONS
+from isosent.evaluation.study_figure import COLOURS, MARGIN, key_height, line_key, line_style, study_document
+
+_AVERAGE = "average"
+_TITLE_HEIGHT, _KEY_WIDTH = 24, 160
+_TICKS_APART = 1.9
+_FILLS = {f"c{number}": colour for number, colour in enumerate(COLOURS)} | {_AVERAGE: "#16191d"}
+_STYLE = (
+    " .search { stroke: #8a929c; stroke-dasharray: 2 4 } .average { stroke: #16191d; stroke-width: 3 } "
+    ".title { font-weight: 600 } "
+    + " ".join(
+        f"circle.{name} {{ fill: {fill}; stroke: #ffffff; stroke-width: 1.5 }} "
+        f"circle.{name}.open {{ fill: #ffffff; stroke: {fill} }}"
+        for name, fill in _FILLS.items()
+    )
+)
+
+
+def dims_figure(studies: Sequence[DimsStudy], how: str = AGGREGATIONS[0]) -> str:
+    """Draw studies of dimensions: a panel a model, the best width of each line marked.
+
+    Parameters
+    ----------
+    studies : sequence of DimsStudy
+        What `study_dims` returned, at least one.
+    how : str, default "all"
+        One of `AGGREGATIONS`.
+
+    Returns
+    -------
+    str
+        An ``svg`` document: Spearman x100 on the left, the time of an exact search on the right, dimensions
+        below, the memory of a million float32 vectors above. Open circles are the vectors without the transform.
+    """
+    tasks = list(dict.fromkeys(task for study in studies for task in study.tasks))
+    styles = {task: line_style(number) for number, task in enumerate(tasks)}
+    if len(tasks) > 1:
+        styles[_AVERAGE] = "average"
+    keys = styles | {
+        f"search of {n:,} (right)": "search" for n in sorted({t.n_docs for s in studies for t in s.search})
+    }
+    panel_width = WIDTH + SECOND_AXIS
+    width = panel_width * min(2, len(studies))
+    top = key_height(len(keys), width, key_width=_KEY_WIDTH)
+    parts = line_key(list(keys), width, list(keys.values()), key_width=_KEY_WIDTH)
+    for number, study in enumerate(studies):
+        left, row = number % 2 * panel_width, number // 2
+        parts += _panel(study, how, styles, (left, top + row * (HEIGHT + _TITLE_HEIGHT)))
+    height = top + math.ceil(len(studies) / 2) * (HEIGHT + _TITLE_HEIGHT) + MARGIN
+    return study_document(width, height, "Scores, memory and search time by dimensions", parts, style=_STYLE)
+
+
+def _panel(study: DimsStudy, how: str, styles: Mapping[str, str], corner: tuple[float, float]) -> list[str]:
+    left, top = corner
+    curves = {name: _points(study, how, name) for name in styles if name == _AVERAGE or name in study.tasks}
+    whole = {cell.task: (cell.k, 100 * cell.spearman[how]) for cell in study.untransformed}
+    if len(whole) > 1:
+        whole[_AVERAGE] = (study.untransformed[0].k, sum(score for _, score in whole.values()) / len(whole))
+    whole = {name: (k, score) for name, (k, score) in whole.items() if not math.isnan(score)}
+    scores = [score for points in (whole.values(), *curves.values()) for _, score in points] or [0.0]
+    widths = sorted({*study.widths, study.untransformed[0].k})
+    x_axis = _width_axis("dimensions kept (open circles: without the transform)", widths)
+    frame = Frame(x_axis, Axis("Spearman x100", min(scores) - 1, max(scores) + 1))
+    marks = [_memory_above(frame)]
+    if study.search:
+        slowest = max(time.elapsed_s for time in study.search)
+        second = Frame(x_axis, Axis("ms a query", 0.0, 1000 * slowest))
+        marks += [second.right_axis(), second.line([(t.k, 1000 * t.elapsed_s) for t in study.search], "search")]
+    marks += [frame.line(points, styles[name]) for name, points in curves.items()]
+    for name, points in curves.items():
+        best = study.best(None if name == _AVERAGE else name, how)
+        marks += [frame.dot(k, y, styles[name], f"{name}: {y:.2f} at {k}") for k, y in points if k == best]
+    marks += [
+        frame.dot(k, score, f"{styles[name]} open", f"{name}, without the transform: {score:.2f}")
+        for name, (k, score) in whole.items()
+    ]
+    title = f"{study.name.rpartition('/')[2]}, {study.protocol['transform']} fitted on {study.protocol['fit']}"
+    heading = f'<text class="title" x="{left + MARGIN}" y="{top + 10}">{escape(title)}</text>'
+    return [heading, frame.panel(left, top + _TITLE_HEIGHT, marks)]
+
+
+def _points(study: DimsStudy, how: str, name: str) -> list[tuple[float, float]]:
+    curve = study.curve(None if name == _AVERAGE else name, how)
+    return [(k, 100 * score) for k, score in curve.items() if not math.isnan(score)]
+
+
+def _width_axis(label: str, widths: Sequence[int]) -> Axis:
+    """Logarithmic, with ticks at widths that leave room for their numbers."""
+    low, high = widths[0], max(widths[-1], widths[0] + 1)
+    ticks = [high]
+    for k in reversed(widths):
+        if k * _TICKS_APART <= ticks[-1]:
+            ticks.append(k)
+    return Axis(label, low, high, log=True, at=ticks[::-1])
+
+
+def _memory_above(frame: Frame) -> str:
+    """The same axis in memory."""
+    low, high, *ticks = (size_of_a_million(int(k)) for k in (frame.x.low, frame.x.high, *frame.x.ticks))
+    return Frame(Axis("memory of a million", low, high, log=True, write=_bytes, at=ticks), frame.y).top_axis()
+
+
+def _bytes(size: float) -> str:
+    return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.3g} GB"

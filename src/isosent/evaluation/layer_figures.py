@@ -1,0 +1,138 @@
+"""The studies of layers and poolings as figures: SVG that stands alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import numpy as np
+
+from isosent.drawing import HEIGHT, WIDTH, Axis, Frame
+from isosent.evaluation.heat_map import HEAT_STYLE, HeatMap
+from isosent.evaluation.layer_study import best_of_sizes, pair_grid
+from isosent.evaluation.reading_cells import ReadingCell, averages, layers_label
+from isosent.evaluation.readings import TRANSFORMS
+from isosent.evaluation.study_figure import COLOURS, MARGIN, key_height, line_key, line_style, study_document
+
+_DOTS = " ".join(f"circle.c{number} {{ fill: {colour}; stroke: none }}" for number, colour in enumerate(COLOURS))
+_HEADING = 26
+
+
+def layer_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
+    """Draw a study of layers: a heat map of every pair for each transform, and the best set of every size.
+
+    Parameters
+    ----------
+    cells : sequence of ReadingCell
+        What `study_layers` returned, of one model or of several.
+    aggregation : str
+        Which of the aggregations.
+
+    Returns
+    -------
+    str
+        An ``svg`` document: a block a model, averages over its tasks x100. The maps of a model share their colours.
+    """
+    parts: list[str] = []
+    width, top = 0, MARGIN
+    for name, own in _by_model(cells):
+        parts.append(_heading(name, top))
+        grids = {transform: 100 * pair_grid(own, transform, aggregation) for transform in TRANSFORMS}
+        span = _span(value for grid in grids.values() for value in grid.flat)
+        names = [f"L{layer}" for layer in range(len(grids[TRANSFORMS[0]]))]
+        maps = [
+            HeatMap(f"{title(transform)}: pairs of layers", names, names, "layer; alone on the diagonal", grid, span)
+            for transform, grid in grids.items()
+        ]
+        top += _HEADING
+        left = MARGIN
+        for each in maps:
+            parts.append(each.panel(left, top))
+            left += each.width
+        top += maps[0].height + MARGIN
+        names_of_lines = [title(transform) for transform in TRANSFORMS]
+        parts.append(f'<g transform="translate(0 {top})">{"".join(line_key(names_of_lines, left))}</g>')
+        top += key_height(len(TRANSFORMS), left)
+        parts.append(_best_panel(own, aggregation, (MARGIN, top)))
+        top += HEIGHT + MARGIN
+        width = max(width, left, MARGIN + WIDTH)
+    return study_document(width, top, "Scores of layers and their means", parts, style=HEAT_STYLE + _DOTS)
+
+
+def pooling_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
+    """Draw a study of poolings: a heat map of poolings by layers for each transform.
+
+    Parameters
+    ----------
+    cells : sequence of ReadingCell
+        What `study_pooling` returned, of one model or of several.
+    aggregation : str
+        Which of the aggregations.
+
+    Returns
+    -------
+    str
+        An ``svg`` document: a block a model, averages over its tasks x100. The maps of a model share their colours.
+    """
+    parts: list[str] = []
+    width, top = 0, MARGIN
+    for name, own in _by_model(cells):
+        parts.append(_heading(name, top))
+        scores = averages(own, aggregation)
+        rows = list(dict.fromkeys(cell.pooling for cell in own))
+        sets = list(dict.fromkeys(cell.layers for cell in own))
+        span = _span(100 * value for value in scores.values())
+        top, left = top + _HEADING, MARGIN
+        maps = []
+        for transform in TRANSFORMS:
+            values = np.array(
+                [[100 * scores.get((pooling, layers, transform), math.nan) for layers in sets] for pooling in rows]
+            )
+            columns = [layers_label(layers) for layers in sets]
+            maps.append(HeatMap(title(transform), rows, columns, "layers", values, span))
+            parts.append(maps[-1].panel(left, top))
+            left += maps[-1].width
+        top += maps[0].height + MARGIN
+        width = max(width, left)
+    return study_document(width, top, "Scores of poolings of layers", parts, style=HEAT_STYLE)
+
+
+def title(transform: str) -> str:
+    """Name a transform for people."""
+    return "as they are" if transform == TRANSFORMS[0] else transform
+
+
+def _by_model(cells: Sequence[ReadingCell]) -> list[tuple[str, list[ReadingCell]]]:
+    names = dict.fromkeys(cell.model for cell in cells)
+    return [(name, [cell for cell in cells if cell.model == name]) for name in names]
+
+
+def _heading(name: str, top: float) -> str:
+    return f'<text x="{MARGIN}" y="{top + 14}">{escape(name)}, average over the tasks, Spearman x100</text>'
+
+
+def _span(values: Iterable[float]) -> tuple[float, float]:
+    known = [value for value in values if not math.isnan(value)] or [0.0]
+    return min(known), max(known)
+
+
+def _best_panel(cells: Sequence[ReadingCell], aggregation: str, corner: tuple[float, float]) -> str:
+    best = best_of_sizes(cells, aggregation)
+    points = {
+        transform: [
+            (size, 100 * found.average, found.layers) for size, found in sizes.items() if not math.isnan(found.average)
+        ]
+        for transform, sizes in best.items()
+    }
+    low, high = _span(y for line in points.values() for _, y, _ in line)
+    most = max((size for line in points.values() for size, *_ in line), default=2)
+    frame = Frame(
+        Axis("layers averaged, the best set of that size", 1, max(most, 2), at=range(1, max(most, 2) + 1)),
+        Axis("Spearman x100", low - 0.5, high + 0.5),
+    )
+    marks = []
+    for number, line in enumerate(points.values()):
+        marks.append(frame.line([(x, y) for x, y, _ in line], line_style(number)))
+        marks += [frame.dot(x, y, line_style(number), f"{layers_label(layers)}: {y:.2f}") for x, y, layers in line]
+    return frame.panel(*corner, marks)

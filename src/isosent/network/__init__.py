@@ -1,0 +1,1 @@
+"""Padded token ids to pooled vectors: layers, poolings, and the ways to compute them."""

@@ -1,0 +1,226 @@
+"""A transformers network and its tokenizer out of a folder, with a sentence for whatever is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+from isosent import _extras
+from isosent.errors import FileFormatError, PaddingWarning
+
+_LFS = b"version https://git-lfs"
+_INDEX = "*.safetensors.index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a folder may do that it may not do unasked.
+
+    Parameters
+    ----------
+    trust_remote_code : bool, default False
+        Run code that lies in the folder.
+    pickled_weights : bool, default False
+        Read weights out of pickles, where there are none in safetensors.
+    """
+
+    trust_remote_code: bool = False
+    pickled_weights: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A transformer and its tokenizer.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        In float32, on the CPU, for inference; of an encoder-decoder, the encoder.
+    tokenizer : PreTrainedTokenizer
+        Its tokenizer.
+    n_layers : int
+        Layers, the embedding layer not counted.
+    dim : int
+        Dimensions of the hidden states.
+    tells_layers : bool, default True
+        Whether it gives the hidden states of layers below the last.
+    """
+
+    model: Any
+    tokenizer: Any
+    n_layers: int
+    dim: int
+    tells_layers: bool = True
+
+    @property
+    def pad_id(self) -> int:
+        """Id that stands for padding."""
+        return self.tokenizer.pad_token_id or 0
+
+
+def load_network(folder: Path, permissions: Permissions) -> Network:
+    """Load a transformers encoder.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``config.json``, weights and the files of the tokenizer.
+    permissions : Permissions
+        What it may do.
+
+    Returns
+    -------
+    Network
+        The network.
+
+    Raises
+    ------
+    MissingExtraError
+        If torch or transformers is not installed.
+    FileFormatError
+        If a file is missing, damaged or was not downloaded, weights are pickled, or the model needs code of its own,
+        and neither was permitted.
+
+    Warns
+    -----
+    PaddingWarning
+        If the tokenizer has no padding token.
+    """
+    torch, transformers = _extras.require("torch"), _extras.require("transformers")
+    _check_files(transformers, folder, permissions)
+    with quiet(transformers):
+        try:
+            model, tokenizer, missing = _from_pretrained(torch, transformers, folder, permissions)
+        except SafetensorError as error:
+            raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
+        except pickle.UnpicklingError as error:
+            raise FileFormatError(
+                f"hf: {folder}: pickled weights must be tensors and no code; these are more."
+            ) from error
+        except Exception as error:  # tokenizers and code of strangers raise anything
+            raise FileFormatError(f"hf: {folder} could not be loaded by transformers: {error}") from error
+    if missing:
+        raise FileFormatError(f"hf: {folder} lacks {len(missing)} weights of its own architecture, {missing[0]} first.")
+    _check_vocabulary(folder, model, tokenizer)
+    if tokenizer.pad_token_id is None:
+        warnings.warn(
+            f"hf: the tokenizer of {folder} has no padding token; id 0 stands for it, which the network does not see.",
+            PaddingWarning,
+            stacklevel=5,
+        )
+    n_layers = int(model.config.get_text_config().num_hidden_layers)
+    return Network(model, tokenizer, n_layers, *_on_one_token(torch, model, n_layers))
+
+
+def _from_pretrained(
+    torch: Any, transformers: Any, folder: Path, permissions: Permissions
+) -> tuple[Any, Any, list[str]]:
+    """The network, its tokenizer, and the names of missing weights."""
+    code = {"trust_remote_code": permissions.trust_remote_code}
+    config = transformers.AutoConfig.from_pretrained(folder, **code)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **code)
+    has_encoder_alone = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+    auto = transformers.AutoModelForTextEncoding if has_encoder_alone else transformers.AutoModel
+    model, loading = auto.from_pretrained(
+        folder,
+        config=config,
+        dtype=torch.float32,
+        use_safetensors=_has_safetensors(folder),
+        output_loading_info=True,
+        **code,
+    )
+    model = (model.get_encoder() if config.is_encoder_decoder else model).eval()
+    model.config.use_cache = False
+    return model, tokenizer, sorted(name for name in loading["missing_keys"] if not name.startswith("pooler."))
+
+
+def _on_one_token(torch: Any, model: Any, n_layers: int) -> tuple[int, bool]:
+    """Width of the hidden states, and whether all of them are given: not every model's config tells."""
+    with torch.inference_mode():
+        one = torch.ones((1, 1), dtype=torch.int64, device=model.device)
+        output = model(input_ids=one, attention_mask=one, output_hidden_states=True, return_dict=True)
+    return int(output.last_hidden_state.shape[-1]), len(output.get("hidden_states") or ()) == n_layers + 1
+
+
+def _has_safetensors(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
+
+def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> None:
+    """Refuse what transformers would refuse less clearly, or do unasked."""
+    if not (folder / "config.json").exists():
+        raise FileFormatError(f"hf: {folder} must hold a transformers model; it has no config.json.")
+    try:
+        config = dict(json.loads((folder / "config.json").read_text("utf-8")))
+        indexed = [
+            name for path in folder.glob(_INDEX) for name in json.loads(path.read_text("utf-8"))["weight_map"].values()
+        ]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise FileFormatError(
+            f"hf: {folder}: config.json and the index of weights must be JSON objects; got: {error}."
+        ) from None
+    _check_code(transformers, folder, config, permissions)
+    if absent := sorted({name for name in indexed if not (folder / name).exists()}):
+        raise FileFormatError(
+            f"hf: {folder} is half downloaded: its index names {len(set(indexed))} files of weights, {len(absent)} of "
+            f"which are not there, {absent[0]} first. Download it again."
+        )
+    for path in folder.glob("*.safetensors"):
+        with path.open("rb") as file:
+            if file.read(len(_LFS)) == _LFS:
+                raise FileFormatError(f"hf: {path} is a pointer of Git LFS, not the weights. Run git lfs pull.")
+    if not indexed and not _has_safetensors(folder):
+        pickles = sorted(path.name for path in folder.glob("*.bin"))
+        if not pickles:
+            raise FileFormatError(
+                f"hf: {folder} must hold its weights as .safetensors; it holds none. Was it downloaded whole?"
+            )
+        if not permissions.pickled_weights:
+            raise FileFormatError(
+                f"hf: {folder} must hold its weights as .safetensors; it holds none. Pickles are not loaded unasked: "
+                f"add pickled_weights=true if you trust {pickles[0]}."
+            )
+
+
+def _check_code(transformers: Any, folder: Path, config: dict[str, Any], permissions: Permissions) -> None:
+    """Refuse a model that transformers knows only through code in its folder."""
+    kind, code = config.get("model_type"), config.get("auto_map") or {}
+    if code and kind not in transformers.CONFIG_MAPPING and not permissions.trust_remote_code:
+        raise FileFormatError(
+            f"hf: {folder} is a model of the kind {kind!r}, which needs code that comes with it "
+            f"({', '.join(sorted(set(map(str, code.values()))))}). It is not run unasked: read it, and add "
+            "trust_remote_code=true if you trust it."
+        )
+
+
+def _check_vocabulary(folder: Path, model: Any, tokenizer: Any) -> None:
+    """Refuse the bare tokenizer that transformers makes up where the files of one are missing."""
+    known, expected = len(tokenizer.get_vocab()), getattr(model.config.get_text_config(), "vocab_size", 0)
+    if 2 * known < expected:
+        raise FileFormatError(
+            f"hf: {folder} must hold the tokenizer of its network, which has {expected} tokens; found {known}. Was it "
+            "downloaded whole?"
+        )
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Keep the progress bars and notes of transformers off the terminal while loading."""
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,214 @@
+"""SBERT-WK: layers fused token by token, tokens weighted by how they change from layer to layer (Wang & Kuo 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.numeric.pooling import at_least_single, last_token, visible_tokens, zero_if_empty
+
+Array = Any
+
+SMALL_RESIDUAL = 1e-3
+SMALL_CHANGE = 1e-6
+LEAST_ALIGNMENT = 0.01
+
+
+def sbert_wk_layers(n_layers: int) -> tuple[int, ...]:
+    """Layers that SBERT-WK fuses: all but the lowest third.
+
+    Parameters
+    ----------
+    n_layers : int
+        Layers of the network, the embedding layer not counted.
+
+    Returns
+    -------
+    tuple of int
+        Ascending; 0 is the embedding layer.
+
+    Notes
+    -----
+    The authors start at the fourth of 12 layers. Other depths keep the proportion: ``n_layers // 3`` to `n_layers`.
+
+    Examples
+    --------
+    >>> sbert_wk_layers(12)
+    (4, 5, 6, 7, 8, 9, 10, 11, 12)
+    >>> sbert_wk_layers(2)
+    (0, 1, 2)
+    """
+    return tuple(range(n_layers // 3, n_layers + 1))
+
+
+def sbert_wk(hidden_states: Sequence[Array] | Array, attention_mask: Array, *, window: int = 2) -> Array:
+    r"""Sentence vectors out of several layers, without training.
+
+    Parameters
+    ----------
+    hidden_states : array of shape (n_layers, n_texts, seq_len, dim), or n_layers arrays, any float dtype
+        Token vectors of neighbouring layers, from the lowest on: those of `sbert_wk_layers`.
+    attention_mask : array of shape (n_texts, seq_len)
+        Above 0 for a token, 0 for padding, on either side.
+    window : int, default 2
+        Layers on each side that a layer is compared with.
+
+    Returns
+    -------
+    array of shape (n_texts, dim), float32, or float64 where the hidden states are
+        Vectors; zero for a text without tokens.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two layers, or `window` is no whole number >= 1.
+
+    Notes
+    -----
+    For a token, with the vectors :math:`v_i` of its layers and :math:`C_i` those of the layers at most `window` away,
+    let :math:`p_i` be the projection of :math:`v_i` on the span of :math:`C_i` and :math:`n_i` the number of these.
+    Every weight is a share, of the sum over the layers or the tokens.
+
+    - alignment :math:`a_i \propto 1 / \left( (n_i + 1) \, \overline{\cos}(p_i, C_i) \right)`: little for a layer that
+      its neighbours tell already;
+    - novelty :math:`b_i \propto \lVert v_i - p_i \rVert / \lVert v_i \rVert`;
+    - the token is :math:`\sum_i (a_i + b_i) v_i / 2`;
+    - its weight in the text is :math:`\propto \operatorname{Var}_i \cos(v_i, v_{i+1})`, the variance along the first
+      off-diagonal of the similarities of its layers.
+
+    What the authors' code does where their paper says other things or nothing: the cosine of an alignment is taken
+    with :math:`p_i` and not with :math:`v_i`; it is divided by the number of layers in the window, so layers at the
+    ends, which have fewer neighbours, weigh more; the last token, [SEP] in BERT's family, is left out, and [CLS] is
+    not. All this is followed. Their window at the second of the lowest layers loses its left side, by a slice from a
+    negative index; that is not followed.
+
+    Nothing is factorized: the Gram matrix of a token's layers holds all of the above, residuals as its Schur
+    complement, which is computed for all windows and tokens at once, in float64: float32 is off by 4e-5. Rank rule: a
+    layer whose residual is at most 1e-3 of its length adds no direction and has no novelty (GEM's rule with another
+    bound, since a Gram matrix knows squares only; the layers of MiniLM leave 0.05 and more). A layer with a zero vector
+    weighs nothing; an alignment below 0.01, opposite neighbours included, counts as 0.01. Where no layer is novel,
+    alignment alone decides. Where no token changes (a standard deviation of at most 1e-6, as with two layers), all
+    weigh the same. A text of one token keeps it.
+
+    References
+    ----------
+    Wang & Kuo 2020, *SBERT-WK: A Sentence Embedding Method by Dissecting BERT-based Word Models*, arXiv 2002.06652,
+    section IV; code at github.com/BinWang28/SBERT-WK-Sentence-Embedding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> low, high = np.array([[[1.0, 0.0], [9.0, 9.0]]]), np.array([[[0.0, 2.0], [9.0, 9.0]]])
+    >>> sbert_wk([low, high], np.array([[1, 0]]))
+    array([[0.5, 1. ]])
+    """
+    n_layers = len(hidden_states)
+    if n_layers < 2:
+        raise InputError(f"sbert_wk: hidden_states must have 2 layers or more; got {n_layers}.")
+    _check.whole_number("sbert_wk", "window", window, 1)
+    xp = array_namespace(attention_mask)
+    tokens = xp.stack([visible_tokens(layer, attention_mask) for layer in hidden_states], axis=2)
+    tokens = xp.astype(tokens, xp.float64)
+    n_texts, seq_len, _, dim = tokens.shape
+    gram = xp.reshape(tokens @ xp.matrix_transpose(tokens), (n_texts * seq_len, n_layers, n_layers))
+    cosines, present = _cosines(xp.permute_dims(gram, (1, 2, 0)))
+    of_layers = _layer_weights(cosines, present, window)
+    of_tokens = _token_weights(cosines, attention_mask)
+    weights = xp.reshape(xp.permute_dims(of_layers, (1, 0)), (n_texts, seq_len, n_layers)) * of_tokens[:, :, None]
+    flat = xp.reshape(tokens, (n_texts, seq_len * n_layers, dim))
+    vectors = xp.reshape(xp.reshape(weights, (n_texts, 1, seq_len * n_layers)) @ flat, (n_texts, dim))
+    return xp.astype(zero_if_empty(vectors, attention_mask), at_least_single(hidden_states[0][:0]).dtype)
+
+
+def _cosines(gram: Array) -> tuple[Array, Array]:
+    """Cosines of the layers with each other, (n_layers, n_layers, n), and where they are not zero, (n_layers, n)."""
+    xp = array_namespace(gram)
+    squares = xp.stack([gram[layer, layer] for layer in range(gram.shape[0])])
+    present = squares > 0
+    scale = xp.where(present, 1 / xp.sqrt(xp.where(present, squares, 1.0)), 0.0)
+    return gram * scale[:, None] * scale[None, :], present
+
+
+def _layer_weights(cosines: Array, present: Array, window: int) -> Array:
+    """Weight of each layer in each token, (n_layers, n)."""
+    xp = array_namespace(cosines)
+    windows = _windows(cosines, window)
+    neighbours = [_n_neighbours(layer, cosines.shape[0], window) for layer in range(cosines.shape[0])]
+    n_neighbours = xp.asarray(neighbours, dtype=cosines.dtype, device=device(cosines))[:, None]
+    mean = xp.sum(windows[:-1, -1], axis=0) / n_neighbours
+    novelty = xp.where(present, _residuals(windows), 0.0)
+    projected = xp.sqrt(1 - novelty**2)
+    alignment = xp.where(projected > 0, mean / xp.where(projected > 0, projected, 1.0), 0.0)
+    alignment = xp.where(alignment > LEAST_ALIGNMENT, alignment, LEAST_ALIGNMENT)
+    inverse = xp.where(present, 1 / (alignment * (n_neighbours + 1)), 0.0)
+    return _shares(_shares(inverse) + _shares(novelty))
+
+
+def _windows(cosines: Array, window: int) -> Array:
+    """Cosines inside the window of each layer, the layer itself last, (m, m, n_layers, n); zeros beyond the ends."""
+    xp = array_namespace(cosines)
+    n_layers, _, n = cosines.shape
+    reach = min(window, n_layers - 1)
+    steps = [step for step in range(-reach, reach + 1) if step != 0] + [0]
+    inside = range(n_layers)
+    picks = [
+        (layer + a) * n_layers + layer + b if layer + a in inside and layer + b in inside else n_layers**2
+        for a in steps
+        for b in steps
+        for layer in range(n_layers)
+    ]
+    zeros = xp.zeros((1, n), dtype=cosines.dtype, device=device(cosines))
+    flat = xp.concat([xp.reshape(cosines, (n_layers**2, n)), zeros], axis=0)
+    picked = xp.take(flat, xp.asarray(picks, dtype=xp.int64, device=device(cosines)), axis=0)
+    return xp.reshape(picked, (len(steps), len(steps), n_layers, n))
+
+
+def _n_neighbours(layer: int, n_layers: int, window: int) -> int:
+    return min(layer, window) + min(n_layers - 1 - layer, window)
+
+
+def _residuals(windows: Array) -> Array:
+    """Length of what is left of the last vector of a window behind the others, (n_layers, n), by elimination."""
+    xp = array_namespace(windows)
+    while windows.shape[0] > 1:
+        pivot = windows[0, 0]
+        kept = pivot > SMALL_RESIDUAL**2
+        scale = xp.where(kept, 1 / xp.where(kept, pivot, 1.0), 0.0)
+        windows = windows[1:, 1:] - windows[1:, :1] * scale * windows[:1, 1:]
+    square = windows[0, 0]
+    kept = square > SMALL_RESIDUAL**2
+    return xp.where(kept, xp.sqrt(xp.where(kept, xp.clip(square, max=1.0), 1.0)), 0.0)
+
+
+def _token_weights(cosines: Array, attention_mask: Array) -> Array:
+    """Weight of each token in its text, (n_texts, seq_len)."""
+    xp = array_namespace(cosines)
+    n_layers = cosines.shape[0]
+    steps = xp.stack([cosines[layer, layer + 1] for layer in range(n_layers - 1)])
+    variance = xp.reshape(xp.mean((steps - xp.mean(steps, axis=0)) ** 2, axis=0), attention_mask.shape)
+    counted = _without_last(attention_mask)
+    changes = counted & (variance > SMALL_CHANGE**2)
+    any_changes = xp.any(changes, axis=1)[:, None]
+    weights = xp.where(any_changes, xp.where(changes, variance, 0.0), xp.astype(counted, cosines.dtype))
+    total = xp.sum(weights, axis=1)[:, None]
+    return weights / xp.where(total > 0, total, 1.0)
+
+
+def _without_last(attention_mask: Array) -> Array:
+    """Where tokens are that count, (n_texts, seq_len), bool: all but the last one of texts with several."""
+    xp = array_namespace(attention_mask)
+    real = attention_mask > 0
+    positions = xp.arange(attention_mask.shape[1], device=device(attention_mask))[None, :]
+    alone = xp.sum(xp.astype(real, xp.int64), axis=1)[:, None] < 2
+    return real & (alone | (positions < last_token(attention_mask)[:, None]))
+
+
+def _shares(amounts: Array) -> Array:
+    """Amounts over their sum along the first axis; zeros stay."""
+    xp = array_namespace(amounts)
+    total = xp.sum(amounts, axis=0)
+    return amounts / xp.where(total > 0, total, 1.0)

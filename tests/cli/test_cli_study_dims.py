@@ -1,0 +1,65 @@
+import csv
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch, write_stsb):
+    """STS-B in miniature."""
+    monkeypatch.chdir(tmp_path)
+    write_stsb(tmp_path / "data", n_pairs=30)
+    return tmp_path
+
+
+def line_of(printed, label):
+    (line,) = [line for line in printed.splitlines() if line.startswith(f"│ {label} ")]
+    return [field.strip() for field in line.strip("│").split("│")]
+
+
+def test_a_study_is_printed_and_written(isosent_, here):
+    outputs = ("--csv", "dims.csv", "--json", "dims.json", "--figure", "dims.svg")
+    finished = isosent_("study", "dims", "--data", "data", "--dims", "4,16,8", "--docs", "50", *outputs)
+    assert finished.code == 0, finished.err
+    (study,) = json.loads((here / "dims.json").read_text())
+    scores = {cell["k"]: cell["spearman"]["all"] for cell in study["cells"]}
+    assert list(scores) == [4, 8, 16]
+    best = max(scores, key=scores.get)
+    for k, score in scores.items():
+        assert line_of(finished.out, k)[1] == f"{100 * score:.2f}" + "*" * (k == best)
+        assert line_of(finished.out, k)[2] == f"{4 * k}"
+    assert study["best"]["STSB"]["all"] == best
+    assert [time["n_docs"] for time in study["search"]] == [50] * 3
+    assert line_of(finished.out, "256, as they are")[1] == f"{100 * study['untransformed'][0]['spearman']['all']:.2f}"
+    rows = list(csv.DictReader((here / "dims.csv").read_text().splitlines()))
+    assert [(row["transform"], row["k"]) for row in rows] == [
+        ("none", "256"),
+        *(("whitening", str(k)) for k in (4, 8, 16)),
+    ]
+    assert [float(row["spearman_all"]) for row in rows[1:]] == list(scores.values())
+    assert ET.parse(here / "dims.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert "ten nearest of 50 float32 vectors" in finished.out
+
+
+def test_another_transform_without_a_search(isosent_):
+    arguments = ("--transform", "truncate", "--dims", "4", "--docs", "0", "--aggregation", "wmean")
+    finished = isosent_("study", "dims", "--data", "data", *arguments)
+    assert "truncate() fitted on target" in finished.out
+    assert "Spearman x100, wmean" in finished.out
+    assert "ms a query" not in finished.out
+
+
+def test_what_cannot_be_studied_is_refused(isosent_, refuses):
+    def study(*arguments):
+        return isosent_("study", "dims", "--data", "data", *arguments)
+
+    refuses(study("--figure", "dims.png"), "--figure must end in .svg; got dims.png")
+    refuses(study("--csv", "no/dims.csv"), "must lie in an existing folder")
+    refuses(study("--dims", "8,wide"), "--dims must be whole numbers with commas between; got '8,wide'")
+    refuses(study("--dims", "8,300"), "n_components must lie in 1 ... 256")
+    refuses(
+        study("--transform", "auto"), "transform must end with whitening, principal_components, truncate; got 'auto'"
+    )
+    refuses(study("--transform", "all_but_the_top"), "transform must end with whitening")
+    refuses(study("--aggregation", "median"), "--aggregation must be one of all, mean, wmean; got 'median'")

@@ -1,0 +1,126 @@
+"""Prompts of texts, queries and documents, against sentence-transformers on the same folder."""
+
+import json
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer, models
+from tiny_models import DIM, TEXTS, bytes_tokenizer, save_model
+
+import isosent
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+PROMPTS = {"query": "find : ", "document": "passage : the", "other": "red , "}
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    """A folder of sentence-transformers with prompts."""
+
+    def make(name="bert", *, tokenizer=None, pooling="mean", include_prompt=True, default=None, prompts=PROMPTS):
+        where = tmp_path_factory.mktemp("prompts")
+        save_model(where / "bare", name, tokenizer)
+        modules = [
+            models.Transformer(str(where / "bare")),
+            models.Pooling(DIM, pooling_mode=pooling, include_prompt=include_prompt),
+        ]
+        SentenceTransformer(modules=modules, device="cpu", prompts=prompts, default_prompt_name=default).save(
+            str(where / "whole")
+        )
+        return where / "whole"
+
+    return make
+
+
+def theirs(folder, **how):
+    return SentenceTransformer(str(folder), device="cpu").encode(TEXTS, **how)
+
+
+@pytest.mark.parametrize("default", [None, "other", "query"])
+def test_a_folder_of_sentence_transformers_says_its_prompts(make, default):
+    folder = make(default=default)
+    model, reference = isosent.load(f"hf:{folder}"), SentenceTransformer(str(folder), device="cpu")
+    np.testing.assert_allclose(model.encode(TEXTS), reference.encode(TEXTS), atol=2e-6)
+    np.testing.assert_allclose(model.encode_query(TEXTS), reference.encode_query(TEXTS), atol=2e-6)
+    np.testing.assert_allclose(model.encode_document(TEXTS), reference.encode_document(TEXTS), atol=2e-6)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max", "mean_sqrt_len_tokens", "lasttoken"])
+@pytest.mark.parametrize(("name", "tokenizer"), [("bert", None), ("t5", None), ("gpt2", None), ("qwen3", "bytes")])
+def test_the_tokens_of_a_prompt_are_left_out_of_the_pooling(make, name, tokenizer, pooling):
+    tokenizer = bytes_tokenizer() if tokenizer else None
+    prompts = {"query": "find :", "document": "passage : the"}  # a byte of a space behind would count as the text's
+    folder = make(name, tokenizer=tokenizer, pooling=pooling, include_prompt=False, prompts=prompts)
+    model, reference = isosent.load(f"hf:{folder}"), SentenceTransformer(str(folder), device="cpu")
+    prompted = [f" {text}" for text in TEXTS]
+    np.testing.assert_allclose(model.encode_query(prompted), reference.encode_query(prompted), atol=2e-6)
+    np.testing.assert_allclose(model.encode_document(prompted), reference.encode_document(prompted), atol=2e-6)
+    np.testing.assert_allclose(model.encode(prompted), reference.encode(prompted), atol=2e-6)
+    pooled = isosent.load(f"hf:{make(name, tokenizer=tokenizer, pooling=pooling, prompts=prompts)}")
+    if pooling != "lasttoken":
+        assert np.abs(pooled.encode_query(TEXTS) - model.encode_query(TEXTS)).max() > 1e-3
+
+
+def test_prompts_are_options_too(tiny_model):
+    bare = isosent.load(f"hf:{tiny_model('bert')}")
+    told = isosent.load(f"hf:{tiny_model('bert')}?prompt=red : &query_prompt=find &document_prompt=the ")
+    for encode, prompt in ((told.encode, "red : "), (told.encode_query, "find "), (told.encode_document, "the ")):
+        np.testing.assert_allclose(encode(TEXTS), bare.encode([prompt + text for text in TEXTS]), atol=2e-6)
+    for encode in (bare.encode_query, bare.encode_document):
+        np.testing.assert_array_equal(encode(TEXTS), bare.encode(TEXTS))
+    assert told.fingerprint != bare.fingerprint
+
+
+def test_an_option_replaces_the_prompt_of_the_folder(make):
+    folder = make(default="other")
+    cleared = isosent.load(f"hf:{folder}?prompt=&query_prompt=%26%3F%25")
+    assert cleared.encoder.options["query_prompt"] == "&?%"
+    np.testing.assert_allclose(cleared.encode(TEXTS), theirs(folder, prompt=""), atol=2e-6)
+    np.testing.assert_allclose(cleared.encode_document(TEXTS), theirs(folder, prompt_name="document"), atol=2e-6)
+
+
+@pytest.mark.parametrize("include_prompt", [True, False])
+def test_a_blank_text_stays_zero_behind_a_prompt(make, include_prompt):
+    model = isosent.load(f"hf:{make(default='other', include_prompt=include_prompt)}")
+    for encode in (model.encode, model.encode_query, model.encode_document):
+        assert np.flatnonzero(encode(["", "a dog", " \t\n", "horse"]).any(axis=1)).tolist() == [1, 3]
+
+
+def test_a_saved_model_keeps_its_prompts_and_the_mean_of_its_queries(make, tmp_path):
+    model = isosent.load(f"hf:{make()}").fit(TEXTS, transform=isosent.Whitening(3), queries=TEXTS[:4])
+    model.save(tmp_path / "model")
+    again = isosent.load(tmp_path / "model")
+    assert again.encoder.options["query_prompt"] == "find : "
+    np.testing.assert_array_equal(again.encode_query(TEXTS), model.encode_query(TEXTS))
+    np.testing.assert_array_equal(again.encode_document(TEXTS), model.encode_document(TEXTS))
+
+
+def test_reading_goes_through_the_prompt_of_the_role(make):
+    encoder = isosent.load(f"hf:{make(include_prompt=False)}").encoder
+    for role in (encoder, encoder.for_queries(), encoder.for_documents()):
+        [read] = role.read(TEXTS, [role.reading("-1", "mean")])
+        np.testing.assert_array_equal(read, role.encode(TEXTS))
+    assert encoder.for_queries().for_documents().prompt == PROMPTS["document"]
+
+
+@pytest.mark.parametrize("name", ["passage", "corpus"])
+def test_other_names_of_a_prompt_of_documents_are_understood(make, name):
+    folder = make(prompts={"query": "find : ", name: "the "})
+    model = isosent.load(f"hf:{folder}")
+    np.testing.assert_allclose(model.encode_document(TEXTS), theirs(folder, prompt_name=name), atol=2e-6)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"prompts": ["find"]}', '{"prompts": {"query": 7}}'])
+def test_damaged_prompts_are_refused(make, content):
+    folder = make()
+    (folder / "config_sentence_transformers.json").write_text(content)
+    with pytest.raises(isosent.FileFormatError, match=r"config_sentence_transformers\.json"):
+        isosent.load(f"hf:{folder}")
+
+
+def test_a_default_that_names_no_prompt_is_no_prompt(make):
+    folder = make()
+    path = folder / "config_sentence_transformers.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"default_prompt_name": "absent"}))
+    assert isosent.load(f"hf:{folder}").encoder.prompt == ""

@@ -1,0 +1,240 @@
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.encoders.base import Encoder
+from isosent.errors import InputError, RankWarning
+from isosent.evaluation.dims_figure import dims_figure
+from isosent.evaluation.dims_result import DimsCell, DimsStudy
+from isosent.evaluation.dims_study import DimsPlan, study_dims, width_grid
+from isosent.evaluation.search_time import SearchTime, exact_top, measure_search
+from isosent.model import SentenceEncoder
+from isosent.text.tokens import TokenIds
+from isosent.transforms import whitening_solution
+
+WIDTHS = [8, 256]
+
+
+class RandomEncoder(Encoder):
+    """A vector of 768 random numbers for each text; counts what it is asked for."""
+
+    def __init__(self, reference="random", options=None):
+        super().__init__(reference, options or {}, 768)
+        self.asked = []
+
+    def tokenize(self, texts):
+        self.asked += texts
+        return TokenIds.from_lists([[sum(map(ord, text))] for text in texts])
+
+    def embed(self, tokens, progress=None):
+        return np.array([np.random.default_rng(key).normal(size=self.dim) for key in tokens.ids], dtype=np.float32)
+
+    def parameters(self):
+        yield np.zeros(1)
+
+    def vocabulary(self):
+        yield ""
+
+
+@pytest.fixture
+def data(tmp_path, write_year):
+    """A year in miniature."""
+    return write_year("STS13", tmp_path / "2013")
+
+
+@pytest.fixture
+def stsb(tmp_path, write_stsb):
+    """STS-B in miniature, with 200 pairs a part."""
+    return write_stsb(tmp_path / "stsb", n_pairs=200)
+
+
+def made(curves, dim=None, untransformed=0.5, search=()):
+    """A study of tasks whose scores are written down, the same in every aggregation."""
+
+    def cell(task, k, score):
+        return DimsCell(task, k, k, 10, 0, dict.fromkeys(("all", "mean", "wmean"), score))
+
+    cells = tuple(cell(task, k, score) for task, curve in curves.items() for k, score in curve.items())
+    whole = tuple(cell(task, dim or cells[-1].k, untransformed) for task in curves)
+    return DimsStudy("hf:a/b & c", {}, {"transform": "whitening", "fit": "target"}, whole, cells, search, ())
+
+
+@pytest.mark.parametrize(
+    ("transform", "narrow"),
+    [
+        (isosent.Whitening(), isosent.Whitening),
+        (isosent.Whitening(strength=0.3), lambda k: isosent.Whitening(k, strength=0.3)),
+        (isosent.Whitening(shrinkage="ledoit_wolf"), lambda k: isosent.Whitening(k, shrinkage="ledoit_wolf")),
+        (isosent.PrincipalComponents(), isosent.PrincipalComponents),
+        (isosent.Truncate(), isosent.Truncate),
+        (
+            isosent.chain(isosent.MeanProjection(), isosent.Truncate(), isosent.L2Normalize()),
+            lambda k: isosent.chain(isosent.MeanProjection(), isosent.Truncate(k)),
+        ),
+    ],
+)
+def test_a_cell_is_the_score_of_the_narrow_transform(wordllama, stsb, transform, narrow):
+    study = study_dims(wordllama, stsb, name="w", plan=DimsPlan(transform, WIDTHS, n_docs=0))
+    for cell in study.cells:
+        scores = isosent.evaluate_sts(wordllama, stsb, transform=narrow(cell.k)).tasks[cell.task]
+        assert cell.spearman["all"] == pytest.approx(scores.spearman["all"], abs=1e-4)  # of pairs that are nearly tied
+        assert (cell.n_components, cell.n_pairs) == (scores.dim, scores.n_pairs)
+    plain = isosent.evaluate_sts(wordllama, stsb).tasks["STSB"]
+    assert [(cell.k, cell.spearman) for cell in study.untransformed] == [(256, plain.spearman)]
+
+
+def test_the_three_aggregations_are_kept(wordllama, data):
+    plan = DimsPlan(isosent.Truncate(), [4], n_docs=0)
+    study = study_dims(wordllama, data, name="w", plan=plan)
+    scores = isosent.evaluate_sts(wordllama, data, transform=isosent.Truncate(4)).tasks["STS13"]
+    assert study.cells[0].spearman == pytest.approx(dict(scores.spearman), abs=1e-9)
+
+
+def test_a_file_to_fit_on(wordllama, stsb, tmp_path, texts):
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    fit = tmp_path / "texts.txt"
+    study = study_dims(wordllama, stsb, name="w", plan=DimsPlan(widths=[16], fit=fit, n_docs=0))
+    scores = isosent.evaluate_sts(wordllama, stsb, transform=isosent.Whitening(16), fit=fit).tasks["STSB"]
+    assert study.cells[0].spearman == pytest.approx(dict(scores.spearman), abs=1e-9)
+    assert study.protocol["fit"] == str(fit)
+    assert study.untransformed[0].spearman == isosent.evaluate_sts(wordllama, stsb).tasks["STSB"].spearman
+
+
+def test_sentences_are_encoded_once_and_decomposed_once(monkeypatch, stsb):
+    encoder, decomposed, spectrum = RandomEncoder(), [], whitening_solution.spectrum
+    monkeypatch.setattr(
+        whitening_solution, "spectrum", lambda *given, **more: decomposed.append(1) or spectrum(*given, **more)
+    )
+    with pytest.warns(RankWarning, match="components kept"):
+        study = study_dims(SentenceEncoder(encoder), stsb, name="random", plan=DimsPlan(n_docs=0))
+    assert len(study.widths) > 10
+    assert len(decomposed) == 1
+    probes = encoder.asked.index(next(text for text in encoder.asked if "fox" in text and "3.5 km" in text))
+    assert len(encoder.asked[:probes]) == len(set(encoder.asked[:probes]))
+
+
+def test_a_width_above_the_rank_is_the_rank(stsb):
+    with pytest.warns(RankWarning):
+        study = study_dims(
+            SentenceEncoder(RandomEncoder()), stsb, name="random", plan=DimsPlan(widths=[16, 700, 768], n_docs=0)
+        )
+    small, above, full = study.cells
+    assert small.n_components == 16
+    assert above.n_components == full.n_components < 700
+    assert above.spearman == full.spearman
+
+
+def test_published_scores_stand_beside_the_same_model_width_and_pairs(stsb):
+    bert = SentenceEncoder(RandomEncoder("hf:bert-base-uncased", {"layers": "1,12", "pooling": "mean"}))
+    with pytest.warns(RankWarning):
+        study = study_dims(bert, stsb, name="bert", plan=DimsPlan(widths=[128, 256, 768], n_docs=0))
+    ours = [row for row in study.published if "Su et al." in row.label]
+    assert [(row.k, row.transformed, row.aggregation, row.scores) for row in ours] == [
+        (768, False, "wmean", {"STSB": 59.04}),
+        (256, True, "wmean", {"STSB": 71.43}),
+        (768, True, "wmean", {"STSB": 71.34}),
+    ]
+    rows = {(row["transform"], row["k"]): row["published_wmean"] for row in study.rows()}
+    assert rows == {
+        ("none", 768): pytest.approx(0.5904),
+        ("whitening", 128): None,
+        ("whitening", 256): pytest.approx(0.7143),
+        ("whitening", 768): pytest.approx(0.7134),
+    }
+
+
+def test_nothing_was_published_for_another_strength(stsb):
+    bert = SentenceEncoder(RandomEncoder("hf:bert-base-uncased", {"layers": "1,12", "pooling": "mean"}))
+    plan = DimsPlan(isosent.Whitening(strength=0.5), [256], n_docs=0)
+    with pytest.warns(RankWarning):
+        study = study_dims(bert, stsb, name="bert", plan=plan)
+    assert [row.transformed for row in study.published] == [False]
+
+
+@pytest.mark.parametrize(
+    ("dim", "expected"),
+    [
+        (384, [8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384]),
+        (8, [8]),
+        (5, [5]),
+        (1, [1]),
+    ],
+)
+def test_the_grid_ends_with_the_full_width(dim, expected):
+    assert width_grid(dim) == expected
+
+
+def test_the_best_width_is_the_smallest_of_the_best():
+    study = made({"STSB": {8: 0.3, 16: 0.5, 32: 0.5}, "SICKR": {8: 0.6, 16: float("nan"), 32: 0.1}})
+    assert (study.best("STSB"), study.best("SICKR"), study.best()) == (16, 8, 8)
+    assert made({"STSB": {8: float("nan")}}).best("STSB") is None
+
+
+def test_the_rows_hold_memory_and_search_time():
+    search = (SearchTime(8, 100, 10, 5, 0.25),)
+    rows = made({"STSB": {8: 0.3, 16: float("nan")}}, search=search).rows()
+    assert [row["transform"] for row in rows] == ["none", "whitening", "whitening"]
+    assert [row["bytes_per_million"] for row in rows] == [64e6, 32e6, 64e6]
+    assert [row["search_s_per_query"] for row in rows] == [None, 0.25, None]
+    assert [row["spearman_all"] for row in rows] == [0.5, 0.3, None]
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (DimsPlan(isosent.AllButTheTop()), r"transform must end with whitening, .*; got AllButTheTop\(\)"),
+        (DimsPlan(isosent.Whitening(method="zca")), r"by method pca or pca_cor.*got Whitening\(method='zca'\)"),
+        (DimsPlan(isosent.Whitening(64)), r"must be of full width.*got Whitening\(n_components=64\)"),
+        (DimsPlan(isosent.L2Normalize()), r"must end with .*; got L2Normalize\(\)"),
+        (DimsPlan(widths=[300]), "n_components must lie in 1 ... 256, the dimensions of the vectors; got 300"),
+        (DimsPlan(widths=[]), "widths must hold at least one number"),
+    ],
+)
+def test_a_plan_that_cannot_be_studied_is_refused(wordllama, tmp_path, plan, message):
+    with pytest.raises(InputError, match=message):
+        study_dims(wordllama, tmp_path, name="w", plan=plan)
+
+
+def test_a_model_that_ends_with_length_1_is_refused(wordllama, tmp_path, texts):
+    model = wordllama.fit(texts, transform=isosent.chain(isosent.Whitening(8), isosent.L2Normalize()))
+    with pytest.raises(InputError, match="must not end with scaling to length 1"):
+        study_dims(model, tmp_path, name="w")
+
+
+@pytest.mark.parametrize("n_docs", [10, 63, 64, 4096, 9001])
+def test_the_exact_search_finds_what_sorting_finds(n_docs):
+    rng = np.random.default_rng(n_docs)
+    queries, docs = (rng.normal(size=(rows, 5)).astype(np.float32) for rows in (7, n_docs))
+    indices, scores = exact_top(queries, docs, 10)
+    expected = queries.astype(np.float64) @ docs.T.astype(np.float64)
+    assert (indices == np.argsort(-expected, axis=1)[:, :10]).all()
+    assert scores == pytest.approx(np.take_along_axis(expected, indices, axis=1), abs=1e-5)
+
+
+def test_every_width_is_searched_among_as_many_vectors():
+    times = measure_search([4, 8], n_docs=50, n_queries=3, n_repeats=2)
+    assert [(time.k, time.n_docs, time.n_queries, time.n_repeats) for time in times] == [(4, 50, 3, 2), (8, 50, 3, 2)]
+    assert all(time.elapsed_s > 0 for time in times)
+
+
+def test_the_figure_marks_the_best_width_of_every_line():
+    curves = {"STSB": {8: 0.3, 32: 0.5, 64: 0.4}, "SICKR": {8: 0.6, 32: 0.5, 64: float("nan")}}
+    search = tuple(SearchTime(k, 100, 10, 5, 0.001 * k) for k in (8, 32, 64))
+    root = ET.fromstring(dims_figure([made(curves, search=search), made(curves)]))
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"b & c, whitening fitted on target", "search of 100 (right)", "32 MB", "256 MB", "average"} <= set(texts)
+    panels = list(root.iter("{http://www.w3.org/2000/svg}g"))
+    lines = [[line.get("class") for line in panel.iter("{http://www.w3.org/2000/svg}polyline")] for panel in panels]
+    assert lines == [["search", "c0", "c1", "average"], ["c0", "c1", "average"]]
+    tips = [title.text for title in panels[0].iter("{http://www.w3.org/2000/svg}title")]
+    assert tips == [
+        *("STSB: 50.00 at 32", "SICKR: 60.00 at 8", "average: 50.00 at 32"),
+        *(f"{name}, without the transform: 50.00" for name in ("STSB", "SICKR", "average")),
+    ]
+
+
+def test_a_figure_of_one_width_and_no_score_can_be_drawn():
+    root = ET.fromstring(dims_figure([made({"STSB": {8: float("nan")}}, untransformed=float("nan"))]))
+    assert not list(root.iter("{http://www.w3.org/2000/svg}circle"))

@@ -1,0 +1,468 @@
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.encoders.given import GivenVectors
+from isosent.encoders.tally import Tally, report, tallying
+from isosent.errors import (
+    FileFormatError,
+    InputError,
+    InputFileError,
+    OutputError,
+    TruncationWarning,
+    UnknownWordsWarning,
+)
+from isosent.files.atomic import locked
+from isosent.files.shards import Sharding, read_index
+from isosent.files.space import Space
+from isosent.files.text_source import TextSource, open_texts
+from isosent.files.vector_reading import holds_vectors, open_vectors
+from isosent.files.vectors import write_vectors
+from isosent.model import SentenceEncoder
+from isosent.streaming import encoding
+from isosent.streaming.encoding import encode_file, encode_folder
+from isosent.streaming.moments import moments_of
+from isosent.transforms.whitening import Whitening
+
+N_TEXTS = 53
+SHARDING = Sharding(shard_size=20)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Eight texts a block."""
+    monkeypatch.setattr(encoding, "WINDOW", 8)
+    monkeypatch.setattr(encoding, "_MOST_WINDOWS", 1)
+
+
+@pytest.fixture(scope="module")
+def listed(texts):
+    listed = list(texts[:N_TEXTS])
+    listed[30] = listed[50] = ""
+    return listed
+
+
+@pytest.fixture
+def lines(tmp_path, listed):
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{text}\n" for text in listed), "utf-8")
+    return path
+
+
+@pytest.fixture
+def source(lines):
+    with open_texts(lines) as source:
+        yield source
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+class Encoding:
+    """A model that tells how many texts it encoded, and stops where it is told to."""
+
+    def __init__(self, model, stop_after=None):
+        self.model, self.record, self.fingerprint = model, model.record, model.fingerprint
+        self.n_encoded, self.n_calls, self.stop_after = 0, 0, stop_after
+
+    def encode(self, texts, *, progress=None):
+        self.n_calls += bool(texts)
+        self.n_encoded += len(texts)
+        if self.n_calls == self.stop_after:
+            raise KeyboardInterrupt
+        return self.model.encode(texts, progress=progress)
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.fvecs", "v.parquet"])
+def test_a_file_holds_what_one_call_gives_to_the_last_bit(source, wordllama, listed, tmp_path, name):
+    done = []
+    encoded = encode_file(wordllama, source, tmp_path / name, progress=done.append)
+    expected = wordllama.encode(listed)
+    np.testing.assert_array_equal(np.concatenate(list(open_vectors(tmp_path / name).blocks())), expected)
+    assert open_vectors(tmp_path / name).space == Space(wordllama.fingerprint, "wordllama")
+    assert (encoded.dim, encoded.tally.n_texts, encoded.tally.n_zero_rows) == (256, N_TEXTS, 2)
+    assert sum(done) == N_TEXTS
+
+
+def test_an_array_has_the_bytes_that_writing_all_at_once_gives(source, wordllama, listed, tmp_path):
+    space = Space(wordllama.fingerprint, wordllama.record.name)
+    encode_file(wordllama, source, tmp_path / "v.npy")
+    write_vectors(tmp_path / "w.npy", wordllama.encode(listed), listed, space)
+    for ending in (".npy", ".npy.isosent.json"):
+        assert (tmp_path / f"v{ending}").read_bytes() == (tmp_path / f"w{ending}").read_bytes()
+
+
+def test_a_table_holds_the_texts_beside_their_vectors(source, wordllama, listed, tmp_path, monkeypatch):
+    pq = pytest.importorskip("pyarrow.parquet")
+    encode_file(wordllama, source, tmp_path / "v.parquet")
+    with pq.ParquetFile(tmp_path / "v.parquet") as table:
+        assert table.read(["text"])["text"].to_pylist() == listed
+    monkeypatch.setattr(encoding, "WINDOW", 8192)
+    encode_file(wordllama, source, tmp_path / "one.parquet")
+    write_vectors(tmp_path / "w.parquet", wordllama.encode(listed), listed, Space(wordllama.fingerprint, "wordllama"))
+    assert (tmp_path / "one.parquet").read_bytes() == (tmp_path / "w.parquet").read_bytes()
+
+
+def test_numbers_are_stored_in_half_the_space(source, wordllama, listed, tmp_path):
+    encode_file(wordllama, source, tmp_path / "v.npy", dtype="float16")
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), wordllama.encode(listed).astype(np.float16))
+
+
+def test_a_number_too_large_for_float16_names_its_text(tmp_path):
+    (tmp_path / "glove.txt").write_text("man 1 2\ndog 1e5 3\n")
+    (tmp_path / "t.txt").write_text("man\n" * 30 + "dog\n")
+    model = isosent.load(f"words:{tmp_path / 'glove.txt'}")
+    with open_texts(tmp_path / "t.txt") as source:
+        with pytest.raises(OutputError, match=r"float16 must hold every number; got a larger one in row 30\."):
+            encode_file(model, source, tmp_path / "v.npy", dtype="float16")
+        with pytest.raises(OutputError, match=r"got a larger one in row 30\. .*1 of 2 shards are whole and stay"):
+            encode_folder(model, source, tmp_path / "out", sharding=Sharding(20, dtype="float16"))
+    assert not (tmp_path / "v.npy").exists()
+
+
+def test_queries_are_encoded_as_queries(source, wordllama, listed, tmp_path, texts):
+    model = wordllama.fit(texts[:300], transform=Whitening(8), queries=texts[300:400])
+    encode_file(model, source, tmp_path / "q.npy", queries=True)
+    np.testing.assert_allclose(np.load(tmp_path / "q.npy"), model.encode_query(listed), atol=1e-5)
+    assert np.abs(model.encode_query(listed) - model.encode(listed)).max() > 1e-3
+
+
+def test_a_model_of_vectors_is_refused_before_anything_is_made(source, tmp_path):
+    model = SentenceEncoder(GivenVectors(4))
+    for encode, name in ((encode_file, "v.npy"), (encode_folder, "out")):
+        with pytest.raises(InputError, match="cannot encode texts"):
+            encode(model, source, tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+def test_no_text_gives_no_row(wordllama, tmp_path):
+    source = TextSource("nothing", 0, "", lambda: iter(()), lambda: True)
+    for name in ("v.npy", "v.parquet"):
+        assert encode_file(wordllama, source, tmp_path / name).tally == Tally()
+    assert np.load(tmp_path / "v.npy").shape == (0, 256)
+    assert encode_folder(wordllama, source, tmp_path / "out").n_shards == 0
+    assert open_vectors(tmp_path / "out").n_rows == 0
+
+
+def test_a_file_that_is_changed_meanwhile_leaves_the_old_output(lines, wordllama, tmp_path):
+    (tmp_path / "v.npy").write_bytes(b"old")
+    with open_texts(lines) as source:
+        with lines.open("a") as file:
+            file.write("more\n")
+        with pytest.raises(InputFileError, match=r"must stay as it is while it is read"):
+            encode_file(wordllama, source, tmp_path / "v.npy")
+    assert (tmp_path / "v.npy").read_bytes() == b"old"
+
+
+# What is counted
+
+
+@pytest.fixture
+def glove(tmp_path):
+    (tmp_path / "glove.txt").write_text("man 1 2 3\ndog 2 1 5\n")
+    return isosent.load(f"words:{tmp_path / 'glove.txt'}")
+
+
+def test_unknown_tokens_are_counted_over_all_blocks_and_warned_of_once(glove, tmp_path):
+    (tmp_path / "t.txt").write_text("man yak dog emu\n" * 40 + "emu\n")
+    with open_texts(tmp_path / "t.txt") as source:
+        for encode, output in ((encode_file, "v.npy"), (encode_folder, "out")):
+            with pytest.warns(UnknownWordsWarning) as caught:
+                encoded = encode(glove, source, tmp_path / output)
+            assert encoded.tally == Tally(n_texts=41, n_tokens=161, n_unknown=81, n_zero_rows=1)
+            assert [str(warning.message) for warning in caught] == [
+                f"81 of 161 tokens (50%) are unknown to words:{tmp_path / 'glove.txt'}."
+            ]
+
+
+def test_cut_texts_are_warned_of_once_with_the_number_of_all():
+    with tallying() as tallied, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report(Tally(n_texts=3, n_cut=1), "a model", "5")
+        report(Tally(n_texts=4, n_cut=2), "a model", "5")
+    words = r"^3 of 7 texts were cut at the encoder's maximum of 5 tokens\.$"
+    with pytest.warns(TruncationWarning, match=words) as caught:
+        tallied.total.warn("a model", "5")
+    assert len(caught) == 1
+
+
+def test_counting_ends_with_its_block(glove):
+    with tallying() as tallied, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        glove.encode(["emu"] * 200)
+    assert (tallied.total.n_texts, tallied.total.n_unknown) == (200, 200)
+    with pytest.warns(UnknownWordsWarning) as caught:
+        glove.encode(["emu"] * 200)
+    assert tallied.total.n_texts == 200
+    assert caught[0].filename.endswith("model.py")
+
+
+# A folder of shards
+
+
+@pytest.mark.parametrize("file_format", ["npy", "parquet"])
+@pytest.mark.parametrize("shard_size", [1, 7, 20, N_TEXTS, 1000])
+def test_shards_hold_what_one_call_gives_to_the_last_bit(source, wordllama, listed, tmp_path, file_format, shard_size):
+    folder = tmp_path / "out"
+    encoded = encode_folder(wordllama, source, folder, sharding=Sharding(shard_size, file_format))
+    names = sorted(path.name for path in folder.glob(f"part-*.{file_format}"))
+    assert names == [f"part-{i:05d}.{file_format}" for i in range(-(-N_TEXTS // shard_size))]
+    assert encoded.n_shards == len(names)
+    shards = [open_vectors(folder / name) for name in names]
+    assert {shard.space for shard in shards} == {Space(wordllama.fingerprint, "wordllama")}
+    vectors = np.concatenate([block for shard in shards for block in shard.blocks()])
+    np.testing.assert_array_equal(vectors, wordllama.encode(listed))
+
+
+def test_the_index_says_what_the_folder_holds(source, wordllama, tmp_path):
+    encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
+    document = json.loads((tmp_path / "out" / "shards.json").read_text("utf-8"))
+    assert document["space"] == {"fingerprint": wordllama.fingerprint, "reference": "wordllama"}
+    assert document["texts"] == {"name": source.name, "n_texts": N_TEXTS, "sha256": source.sha256}
+    assert document["sharding"] == {"shard_size": 20, "file_format": "npy", "dtype": "float32"}
+    assert (document["dim"], document["n_shards"], document["n_written"], document["is_complete"]) == (256, 3, 3, True)
+    assert (document["counts"]["n_texts"], document["counts"]["n_zero_rows"]) == (N_TEXTS, 2)
+
+
+@pytest.mark.parametrize("file_format", ["npy", "parquet"])
+@pytest.mark.parametrize("start", [0, 1, 19, 20, 33, 52])
+def test_a_folder_is_read_as_one_file(source, wordllama, listed, tmp_path, file_format, start):
+    encode_folder(wordllama, source, tmp_path / "out", sharding=Sharding(20, file_format))
+    assert holds_vectors(tmp_path / "out")
+    opened = open_vectors(tmp_path / "out")
+    assert (opened.n_rows, opened.dim, opened.dtype) == (N_TEXTS, 256, "float32")
+    assert opened.space == Space(wordllama.fingerprint, "wordllama")
+    np.testing.assert_array_equal(np.concatenate(list(opened.blocks(start))), wordllama.encode(listed)[start:])
+    assert [len(block) for block in opened.read(start, 9)][:-1] == [9] * ((N_TEXTS - start - 1) // 9)
+
+
+def test_a_fit_on_a_folder_is_one_on_its_vectors(source, wordllama, listed, tmp_path):
+    encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
+    write_vectors(tmp_path / "v.npy", wordllama.encode(listed), listed)
+    folder, file = (moments_of([open_vectors(tmp_path / name)]) for name in ("out", "v.npy"))
+    np.testing.assert_array_equal(folder.moments.scatter, file.moments.scatter)
+    assert folder.n_zero_rows == 2
+    kept = moments_of([open_vectors(tmp_path / "out")], checkpoint=tmp_path / "kept")
+    again = moments_of([open_vectors(tmp_path / "out")], checkpoint=tmp_path / "kept")
+    np.testing.assert_array_equal(kept.moments.mean, again.moments.mean)
+
+
+@pytest.mark.parametrize("file_format", ["npy", "parquet"])
+@pytest.mark.parametrize("stop_after", range(1, 9))
+def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_finished_shard_twice(
+    source, wordllama, tmp_path, stop_after, file_format
+):
+    sharding = Sharding(20, file_format)
+    encode_folder(wordllama, source, tmp_path / "whole", sharding=sharding)
+    with pytest.raises(KeyboardInterrupt):
+        encode_folder(Encoding(wordllama, stop_after), source, tmp_path / "out", sharding=sharding)
+    n_written = (stop_after - 1) // 3
+    assert read_index(tmp_path / "out").n_written == n_written == len(list((tmp_path / "out").glob(f"*.{file_format}")))
+    again, seen, done = Encoding(wordllama), [], []
+    encoded = encode_folder(
+        again, source, tmp_path / "out", sharding=sharding, resumed=seen.append, progress=done.append
+    )
+    assert again.n_encoded == N_TEXTS - 20 * n_written
+    assert [index.n_written for index in seen] == [n_written] * bool(n_written)
+    assert sum(done) == N_TEXTS
+    assert encoded.tally == encode_file(wordllama, source, tmp_path / "v.npy").tally
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_a_shard_that_the_index_does_not_know_yet_is_written_again(source, wordllama, tmp_path, monkeypatch):
+    encode_folder(wordllama, source, tmp_path / "whole", sharding=SHARDING)
+
+    def killed(folder, index):
+        if index.n_written == 2:
+            raise KeyboardInterrupt
+        write_index(folder, index)
+
+    write_index = encoding.write_index
+    monkeypatch.setattr(encoding, "write_index", killed)
+    with pytest.raises(KeyboardInterrupt):
+        encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
+    monkeypatch.undo()
+    assert (tmp_path / "out" / "part-00001.npy").exists()
+    assert encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING).tally.n_texts == N_TEXTS
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_what_a_killed_run_left_is_removed_and_nothing_else(source, wordllama, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    left = [
+        ".shards-0123abcd.tmp.json",
+        ".part-00000-0123abcd.tmp.npy",
+        ".part-00000.npy.isosent-0123abcd.tmp.json",
+        ".part-12345-0123abcd.tmp.parquet",
+    ]
+    for name in left:
+        (folder / name).write_bytes(b"half")
+    encode_folder(wordllama, source, folder, sharding=SHARDING)
+    (folder / ".part-00000-0123abcd.tmp.npy").write_bytes(b"half")
+    (folder / "README.md").write_text("mine")
+    encode_folder(wordllama, source, folder, sharding=SHARDING)
+    assert not set(left) & set(contents(folder))
+    assert (folder / "README.md").read_text() == "mine"
+
+
+def test_a_finished_folder_encodes_nothing_and_tells_its_counts(source, wordllama, tmp_path):
+    first = encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
+    before, again, seen = contents(tmp_path / "out"), Encoding(wordllama), []
+    assert encode_folder(again, source, tmp_path / "out", sharding=SHARDING, resumed=seen.append) == first
+    assert (again.n_encoded, seen[0].is_complete) == (0, True)
+    assert contents(tmp_path / "out") == before
+
+
+def test_the_same_texts_in_another_file_go_on(source, wordllama, listed, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        encode_folder(Encoding(wordllama, 4), source, tmp_path / "out", sharding=SHARDING)
+    (tmp_path / "moved.jsonl").write_text("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in listed))
+    with open_texts(tmp_path / "moved.jsonl", column="text") as moved:
+        again = Encoding(wordllama)
+        encode_folder(again, moved, tmp_path / "out", sharding=SHARDING)
+    assert again.n_encoded == N_TEXTS - 20
+
+
+@pytest.fixture
+def begun(source, wordllama, tmp_path):
+    """A folder with one of three shards."""
+    with pytest.raises(KeyboardInterrupt):
+        encode_folder(Encoding(wordllama, 4), source, tmp_path / "out", sharding=SHARDING)
+    return tmp_path / "out"
+
+
+def refused(error, words, *arguments, **settings):
+    with pytest.raises(error, match=words):
+        encode_folder(*arguments, **{"sharding": SHARDING} | settings)
+
+
+def test_other_texts_are_refused(begun, lines, wordllama):
+    before = contents(begun)
+    lines.write_text(lines.read_text("utf-8") + "one more\n", "utf-8")
+    with open_texts(lines) as source:
+        words = r"out must be of the same texts, .*texts\.txt as it is now with 54; it was begun with .* then with 53"
+        refused(InputError, words, wordllama, source, begun)
+    assert contents(begun) == before
+
+
+def test_another_model_is_refused(begun, source, glove):
+    refused(
+        InputError, r"out holds vectors of the space wordllama .*; the model belongs to words:", glove, source, begun
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"sharding": Sharding(21)}, r"shard_size=21, .*begun with shard_size=20"),
+        ({"sharding": Sharding(20, "parquet")}, r"file_format=parquet, .*begun with .*file_format=npy"),
+        ({"sharding": Sharding(20, dtype="float16")}, r"dtype=float16, .*begun with .*dtype=float32"),
+        ({"queries": True}, r"queries=True; it was begun with .*queries=False\. Name another folder"),
+    ],
+)
+def test_other_settings_are_refused(begun, source, wordllama, settings, words):
+    refused(InputError, words, wordllama, source, begun, **settings)
+
+
+def test_a_folder_with_something_else_is_refused(source, wordllama, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("years of work")
+    refused(OutputError, r"out must be a new or empty folder, or one of shards", wordllama, source, tmp_path / "out")
+    assert contents(tmp_path / "out") == {"thesis.txt": b"years of work"}
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(source, wordllama, tmp_path):
+    (tmp_path / "out").write_bytes(b"")
+    refused(OutputError, r"out must be a folder for shards; got a file", wordllama, source, tmp_path / "out")
+
+
+def test_a_folder_nowhere_is_refused(source, wordllama, tmp_path):
+    refused(OutputError, r"got no folder .*nowhere", wordllama, source, tmp_path / "nowhere" / "out")
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": "other", "format_version": 1}', "\x00"])
+def test_a_damaged_index_is_refused(begun, source, wordllama, content):
+    (begun / "shards.json").write_text(content)
+    refused(
+        FileFormatError,
+        r"shards\.json must be the index of a folder of shards; it is damaged",
+        wordllama,
+        source,
+        begun,
+    )
+
+
+def test_an_index_that_says_more_than_there_can_be_is_refused(begun, source, wordllama):
+    document = json.loads((begun / "shards.json").read_text("utf-8"))
+    (begun / "shards.json").write_text(json.dumps(document | {"n_written": 4}))
+    refused(FileFormatError, r"n_written is 4 of 3", wordllama, source, begun)
+
+
+def test_a_missing_shard_is_refused(begun, source, wordllama):
+    (begun / "part-00000.npy").unlink()
+    refused(InputFileError, r"part-00000\.npy must exist; got no such file", wordllama, source, begun)
+
+
+def test_a_shard_that_was_replaced_is_refused(begun, source, wordllama, listed):
+    space = Space(wordllama.fingerprint, "wordllama")
+    write_vectors(begun / "part-00000.npy", wordllama.encode(listed[:19]), listed[:19], space)
+    words = r"part-00000\.npy must hold 20 x 256 float32 of the space wordllama .*; it holds 19 x 256 float32"
+    refused(FileFormatError, words, wordllama, source, begun)
+
+
+def test_a_folder_that_another_process_writes_to_is_refused(begun, source, wordllama):
+    pytest.importorskip("fcntl")
+    with locked(begun):
+        refused(OutputError, r"out must be free; another process writes to it", wordllama, source, begun)
+    assert encode_folder(wordllama, source, begun, sharding=SHARDING).n_shards == 3
+
+
+def test_a_folder_that_lacks_shards_cannot_be_read(begun):
+    with pytest.raises(FileFormatError, match=r"out must hold all its shards; 1 of 3 are there\. Run the command"):
+        open_vectors(begun)
+
+
+def test_a_full_disk_keeps_whole_shards(begun, source, wordllama, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
+    words = (
+        r"part-00001\.npy could not be written: No space left on device\. 1 of 3 shards are whole and stay; "
+        r"the same command goes on with the next\."
+    )
+    refused(OutputError, words, wordllama, source, begun)
+    monkeypatch.undo()
+    assert encode_folder(wordllama, source, begun, sharding=SHARDING).tally.n_texts == N_TEXTS
+
+
+def test_a_file_that_is_changed_meanwhile_ends_the_run_before_the_shard(lines, wordllama, tmp_path):
+    def progress(n_texts):
+        with lines.open("a") as file:
+            file.write("more\n")
+
+    with open_texts(lines) as source, pytest.raises(InputFileError, match=r"must stay as it is while it is read"):
+        encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING, progress=progress)
+    assert read_index(tmp_path / "out").n_written == 0
+
+
+@pytest.mark.parametrize("shard_size", [0, -1, 2.5, True])
+def test_a_size_of_shards_below_1_is_refused(shard_size):
+    with pytest.raises(InputError, match=r"shard_size must be a whole number >= 1"):
+        Sharding(shard_size)
+
+
+def test_another_format_of_shards_is_refused():
+    with pytest.raises(InputError, match=r"file_format must be one of npy, parquet; got 'fvecs'"):
+        Sharding(file_format="fvecs")
+
+
+def test_a_column_of_a_folder_is_refused(source, wordllama, tmp_path):
+    encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
+    with pytest.raises(InputError, match=r"out holds shards of vectors; got column text"):
+        open_vectors(tmp_path / "out", column="text")

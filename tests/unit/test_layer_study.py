@@ -1,0 +1,340 @@
+import xml.etree.ElementTree as ET
+from itertools import combinations
+
+import numpy as np
+import pytest
+from tiny_models import WORDS, save_model
+
+import isosent
+from isosent.encoders.transformer import TransformerEncoder
+from isosent.errors import InputError, ModelReferenceError
+from isosent.evaluation.heat_map import HeatMap
+from isosent.evaluation.layer_figures import layer_figure, pooling_figure
+from isosent.evaluation.layer_study import LayerVectors, best_of_sizes, pair_grid, read_layers, study_layers
+from isosent.evaluation.pooling_study import study_pooling
+from isosent.evaluation.reading_cells import Measured, PublishedScore, ReadingCell, averages, published_average
+from isosent.evaluation.readings import AUTO, NONE, TRANSFORMS, WHITENING, Score, place_tasks
+from isosent.evaluation.sts import AGGREGATIONS
+from isosent.evaluation.sts_files import YEAR_SUBSETS, STSTask, read_sts
+
+TEXT = "{http://www.w3.org/2000/svg}text"
+
+
+def sentences(n, seed):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, size=size)) for size in rng.integers(4, 12, size=n)]
+
+
+def write_pairs(path, n_pairs, seed, scores):
+    first, second = sentences(n_pairs, seed), sentences(n_pairs, seed + 1)
+    second[0] = first[0]
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in zip(first, second, strict=True)), "utf-8")
+    rng = np.random.default_rng(seed)
+    scores.write_text("".join(f"{score:.1f}\n" for score in rng.uniform(0, 5, size=n_pairs)), "utf-8")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """STS13 and STS-B out of the words that tiny models know; enough of them for the copies of "auto"."""
+    root = tmp_path_factory.mktemp("data")
+    (root / "STS13").mkdir()
+    for number, name in enumerate(YEAR_SUBSETS["STS13"]):
+        write_pairs(
+            root / "STS13" / f"STS.input.{name}.txt",
+            25 + 10 * number,
+            10 * number,
+            root / "STS13" / f"STS.gs.{name}.txt",
+        )
+    for number, part in enumerate(("train", "dev", "test")):
+        pairs = zip(sentences(40, 100 + number), sentences(40, 200 + number), strict=True)
+        lines = (f"g\tf\ty\t{row:04d}\t{(7 * row + number) % 26 / 5}\t{a}\t{b}\n" for row, (a, b) in enumerate(pairs))
+        (root / f"sts-{part}.csv").write_text("".join(lines), "utf-8")
+    return root
+
+
+@pytest.fixture(scope="module")
+def reference(tiny_model):
+    return f"hf:{tiny_model('bert')}"
+
+
+@pytest.fixture(scope="module")
+def cells(reference, data):
+    return study_layers(read_layers(isosent.load(reference), data, name="tiny"))
+
+
+@pytest.fixture(scope="module")
+def pooled(reference, data):
+    return study_pooling(isosent.load(reference), data, name="tiny")
+
+
+def evaluated(reference, data, layers, pooling, transform):
+    model = isosent.load(f"{reference}?layers={layers}&pooling={pooling}&normalize=false")
+    made = {NONE: None, WHITENING: isosent.Whitening(), AUTO: "auto"}[transform]
+    return isosent.evaluate_sts(model, data, transform=made).tasks
+
+
+def found(cells, layers, transform, pooling="mean"):
+    same = [cell for cell in cells if (cell.pooling, cell.layers, cell.transform) == (pooling, layers, transform)]
+    return {cell.task: cell for cell in same}
+
+
+@pytest.mark.filterwarnings("ignore:Whitening:isosent.errors.RankWarning")  # layer norm leaves one axis less
+@pytest.mark.parametrize(
+    ("layers", "transform"), [((0,), WHITENING), ((3,), AUTO), ((1, 3), NONE), ((1, 3), AUTO), ((0, 1, 2, 3), NONE)]
+)
+def test_a_cell_is_what_evaluate_sts_says_of_that_model(cells, reference, data, layers, transform):
+    expected = evaluated(reference, data, ",".join(map(str, layers)), "mean", transform)
+    measured = found(cells, layers, transform)
+    assert list(measured) == list(expected) == ["STS13", "STSB"]
+    for task, cell in measured.items():
+        assert cell.spearman == pytest.approx(expected[task].spearman, abs=1e-3)
+        assert cell.chosen == (expected[task].choice["chosen"] if transform == AUTO else None)
+
+
+def test_auto_looked_at_copies(data):
+    _, placed = place_tasks(read_sts(data))
+    assert all(len(task.sample["text"]) > 100 and len(task.sample) == 7 for task in placed)
+
+
+def sets_of(cells, transform):
+    return {cell.layers for cell in cells if cell.transform == transform}
+
+
+@pytest.mark.parametrize(("transform", "exhaustive"), [(NONE, 3), (WHITENING, 3), (AUTO, 2)])
+def test_small_sets_are_all_tried_and_larger_ones_grow(cells, transform, exhaustive):
+    tried = sets_of(cells, transform)
+    for size in range(1, exhaustive + 1):
+        assert {layers for layers in tried if len(layers) == size} == set(combinations(range(4), size))
+    best = best_of_sizes(cells, "all")[transform]
+    for size in range(exhaustive, 4):
+        grown = {tuple(sorted((*best[size].layers, layer))) for layer in set(range(4)) - set(best[size].layers)}
+        assert {layers for layers in tried if len(layers) == size + 1} == grown
+
+
+@pytest.fixture
+def random_layers(data):
+    """Seven layers of random vectors in the place of a network, the fifth near to the scores."""
+    texts, placed = place_tasks(read_sts(data, tasks=["STSB"]))
+    rng = np.random.default_rng(0)
+    layers = [rng.normal(size=(len(texts), 8)).astype(np.float32) for _ in range(7)]
+    return LayerVectors(Measured("random", "hf:random", "full"), "mean", layers, placed)
+
+
+def test_the_greedy_search_follows_the_best(random_layers):
+    cells = study_layers(random_layers, aggregation="mean")
+    best = best_of_sizes(cells, "mean")
+    assert [len(each.layers) for each in best[NONE].values()] == [1, 2, 3, 4, 5, 6, 7]
+    for size in range(3, 7):
+        assert set(best[NONE][size].layers) < set(best[NONE][size + 1].layers)
+    assert len(sets_of(cells, NONE)) == 7 + 21 + 35 + 4 + 3 + 2 + 1
+    assert len(sets_of(cells, AUTO)) == 7 + 21 + 5 + 4 + 3 + 2 + 1
+
+
+def test_the_progress_counts_every_measurement(random_layers):
+    totals, done = [], []
+
+    def progress(total):
+        totals.append(total)
+        return done.append
+
+    cells = study_layers(random_layers, progress=progress)
+    assert totals == [sum(done)] == [len(cells)]
+
+
+def test_every_text_goes_through_the_network_once(reference, data, monkeypatch):
+    read, calls = TransformerEncoder.read, []
+
+    def counted(self, texts, readings, **how):
+        calls.append(list(texts))
+        return read(self, texts, readings, **how)
+
+    monkeypatch.setattr(TransformerEncoder, "read", counted)
+    study_layers(read_layers(isosent.load(reference), data, name="tiny"))
+    assert len(calls) == 1
+    assert len(calls[0]) == len(set(calls[0]))
+    calls.clear()
+    study_pooling(isosent.load(reference), data, name="tiny", poolings=["mean", "cls"])
+    assert [len(texts) for texts in calls] == [len(set(texts)) for texts in calls]
+    assert len(calls) == 2  # one a task
+
+
+def test_equal_vectors_are_undefined(reference, data):
+    cells = study_layers(read_layers(isosent.load(reference), data, name="tiny", pooling="cls"))
+    for transform in (NONE, WHITENING):
+        cell = found(cells, (0,), transform, "cls")["STSB"]  # [CLS] is the same for every text in the embedding layer
+        assert np.isnan(list(cell.spearman.values())).all()
+        assert cell.to_json()["spearman"] == dict.fromkeys(AGGREGATIONS)
+        assert [line["spearman"] for line in cell.lines()] == [None, None, None]
+    assert not np.isnan(found(cells, (0, 3), WHITENING, "cls")["STSB"].spearman["all"])
+    assert best_of_sizes(cells, "all")[NONE][1].layers != (0,)
+
+
+@pytest.mark.parametrize(("study", "asked"), [(read_layers, "study layers"), (study_pooling, "study pooling")])
+def test_other_models_are_refused(study, asked, reference, data, texts, tmp_path):
+    with pytest.raises(InputError, match=f"{asked}: model must be a transformer, such as hf:FOLDER; got words"):
+        study(isosent.load("wordllama"), data, name="words")
+    fitted = isosent.load(reference).fit(texts, transform=isosent.MeanCentering())
+    with pytest.raises(InputError, match=f"{asked}: model must have nothing fitted behind it"):
+        study(fitted, data, name="fitted")
+    save_model(tmp_path / "shallow", "bert", changes={"num_hidden_layers": 1})
+    with pytest.raises(InputError, match=f"{asked}: model must have at least 2 layers; got shallow with 1"):
+        study(isosent.load(f"hf:{tmp_path / 'shallow'}"), data, name="shallow")
+
+
+def test_unknown_poolings_are_refused(reference, data):
+    model = isosent.load(reference)
+    with pytest.raises(ModelReferenceError, match="pooling must be among"):
+        read_layers(model, data, name="tiny", pooling="median")
+    with pytest.raises(ModelReferenceError, match="pooling must be among"):
+        study_pooling(model, data, name="tiny", poolings=["mean", "median"])
+
+
+@pytest.mark.filterwarnings("ignore:Whitening:isosent.errors.RankWarning")  # layer norm leaves one axis less
+@pytest.mark.parametrize(
+    ("pooling", "layers", "transform"),
+    [
+        ("cls", (3,), NONE),
+        ("max", (1, 3), WHITENING),
+        ("last_token", (2, 3), NONE),
+        ("p_mean", (3,), AUTO),
+        ("sbert_wk", (1, 2, 3), WHITENING),
+    ],
+)
+def test_a_pooling_is_what_evaluate_sts_says_of_that_model(pooled, reference, data, pooling, layers, transform):
+    expected = evaluated(reference, data, ",".join(map(str, layers)), pooling, transform)
+    for task, cell in found(pooled, layers, transform, pooling).items():
+        assert cell.spearman == pytest.approx(expected[task].spearman, abs=5e-3)  # small variances magnify rounding
+
+
+def test_every_pooling_is_crossed_with_layers_and_transforms(pooled):
+    readings = dict.fromkeys((cell.pooling, cell.layers) for cell in pooled)
+    assert {pooling for pooling, _ in readings} == {
+        *("cls", "mean", "max", "mean_sqrt_len", "last_token", "weighted_mean", "p_mean", "sbert_wk")
+    }
+    assert [layers for pooling, layers in readings if pooling == "mean"] == [(3,), (1, 3), (2, 3)]
+    assert len(pooled) == 2 * 3 * len(readings)
+
+
+def test_poolings_go_by_either_name(reference, data):
+    cells = study_pooling(
+        isosent.load(reference), data, name="tiny", tasks=["STSB"], poolings=["lasttoken", "last_token"]
+    )
+    assert {cell.pooling for cell in cells} == {"last_token"}
+    assert len(cells) == 9
+
+
+def published(reference, layers, transform, *, pooling="mean", task="STSB", sickr="test", missing=()):
+    measured = Measured("m", reference, sickr)
+    return measured.cells(pooling, layers, STSTask(task, (), (), missing), {transform: Score({})})[0].published
+
+
+BERT = "hf:bert-base-uncased"
+
+
+def test_published_numbers_stand_beside_the_same_reading():
+    assert published(BERT, (1, 12), NONE)["wmean"].spearman == pytest.approx(0.5904)
+    assert published(f"{BERT}@main", (1, 12), WHITENING)["wmean"].spearman == pytest.approx(0.7134)
+    assert published("hf:/models/bert-base-uncased", (1, 12), WHITENING)["all"].spearman == pytest.approx(0.7134)
+    assert published(BERT, (12,), NONE, pooling="cls")["all"].spearman == pytest.approx(0.2030)
+    assert published(BERT, (12,), NONE, task="STS15")["all"].spearman == pytest.approx(0.6029)
+    assert "Gao et al. 2021" in published("hf:roberta-base", (0, 12), NONE)["all"].source
+
+
+@pytest.mark.parametrize(
+    ("reference", "layers", "transform", "more"),
+    [
+        (BERT, (0, 12), WHITENING, {}),
+        (BERT, (1, 12), AUTO, {}),
+        (BERT, (1, 12), NONE, {"pooling": "max"}),
+        (BERT, (11, 12), NONE, {}),
+        ("hf:bert-base-cased", (1, 12), NONE, {}),
+        (BERT, (1, 12), NONE, {"task": "SICKR", "sickr": "full"}),
+        (BERT, (1, 12), NONE, {"task": "STS13", "missing": ("FNWN",)}),
+    ],
+)
+def test_published_numbers_do_not_stand_beside_others(reference, layers, transform, more):
+    assert published(reference, layers, transform, **more) == {}
+
+
+def cell(layers, transform, score, *, task="STSB", model="m", pooling="mean", there=None):
+    beside = {} if there is None else {"all": PublishedScore(there, "a paper")}
+    return ReadingCell(model, pooling, layers, transform, None, task, dict.fromkeys(AGGREGATIONS, score), beside)
+
+
+SMALL = [
+    cell((0,), NONE, 0.5),
+    cell((1,), NONE, 0.25),
+    cell((0, 1), NONE, 0.75),
+    cell((0,), WHITENING, float("nan")),
+    cell((1,), WHITENING, 0.5),
+    cell((0, 1), WHITENING, 0.875),
+    cell((0,), AUTO, 0.5),
+    cell((1,), AUTO, 0.5),
+    cell((0, 1), AUTO, 0.625),
+]
+
+
+def test_pairs_are_a_triangle_with_single_layers_on_the_diagonal():
+    np.testing.assert_array_equal(pair_grid(SMALL, NONE, "all"), [[0.5, np.nan], [0.75, 0.25]])
+
+
+def test_an_undefined_set_is_never_the_best():
+    best = best_of_sizes(SMALL, "all")[WHITENING]
+    assert {size: (each.layers, each.average) for size, each in best.items()} == {1: ((1,), 0.5), 2: ((0, 1), 0.875)}
+
+
+def test_averages_are_over_the_tasks():
+    two = [cell((1,), NONE, 0.5, there=0.25), cell((1,), NONE, 0.25, task="STS12", there=0.75)]
+    assert averages(two, "all") == {("mean", (1,), NONE): 0.375}
+    assert published_average(two, "all") == 0.5
+    assert np.isnan(published_average([*two, cell((1,), NONE, 0.5, task="STS13")], "all"))
+
+
+def test_a_heat_map_prints_each_number_in_its_cell():
+    values = np.array([[50.04, np.nan], [75.0, 25.0]])
+    drawn = ET.fromstring(HeatMap("a & b", ["L0", "L1"], ["x", "y"], "layers", values, (25.0, 75.0)).panel(3, 4))
+    figures = {text.text: text.get("class") for text in drawn.iter("text") if "value" in text.get("class")}
+    assert figures == {"50.0": "value dark", "75.0": "value light", "25.0": "value dark"}
+    tips = [tip.text for tip in drawn.iter("title")]
+    assert tips == ["L0, x: 50.04", "L1, x: 75.00", "L1, y: 25.00"]
+    cells = {rect.get("fill"): (rect.get("x"), rect.get("y")) for rect in drawn.iter("rect") if rect.get("fill")}
+    (best,) = [(rect.get("x"), rect.get("y")) for rect in drawn.iter("rect") if rect.get("class") == "best"]
+    assert cells["#083f73"] == best  # the darkest
+    assert len(cells) == 3
+
+
+def contrast(colour, ink):
+    def brightness(code):
+        parts = [int(code[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return np.dot(linear, [0.2126, 0.7152, 0.0722])
+
+    bright, dim = sorted([brightness(colour), brightness(ink)], reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def test_numbers_can_be_read_on_every_shade():
+    shades = HeatMap("", ["row"], [str(i) for i in range(101)], "", np.arange(101.0)[None], (0.0, 100.0))
+    drawn = ET.fromstring(shades.panel(0, 0))
+    fills = [rect.get("fill") for rect in drawn.iter("rect") if rect.get("fill")]
+    inks = [text.get("class").split()[1] for text in drawn.iter("text") if "value" in text.get("class")]
+    for fill, ink in zip(fills, inks, strict=True):
+        assert contrast(fill, {"dark": "#000000", "light": "#ffffff"}[ink]) >= 4.5
+
+
+def test_figures_have_a_block_a_model():
+    cells = [*SMALL, *(cell((layer,), transform, 0.5, model="<other>") for layer in (0, 1) for transform in TRANSFORMS)]
+    for draw in (layer_figure, pooling_figure):
+        root = ET.fromstring(draw(cells, "all"))
+        written = [text.text for text in root.iter(TEXT)]
+        assert {f"{name}, average over the tasks, Spearman x100" for name in ("m", "<other>")} <= set(written)
+        assert {"87.5", "62.5", "25.0"} <= set(written)
+        assert "nan" not in written
+
+
+def test_the_figure_of_layers_has_a_line_a_transform():
+    root = ET.fromstring(layer_figure(SMALL, "all"))
+    dots = [
+        dot.find("{http://www.w3.org/2000/svg}title").text for dot in root.iter("{http://www.w3.org/2000/svg}circle")
+    ]
+    assert dots == ["L0: 50.00", "L0+L1: 75.00", "L1: 50.00", "L0+L1: 87.50", "L0: 50.00", "L0+L1: 62.50"]

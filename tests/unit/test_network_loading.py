@@ -1,0 +1,347 @@
+"""Folders that cannot be opened, or not unasked: one sentence each, and what opens them."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_models import DIM, TEXTS, write_json
+
+import isosent
+from isosent import FileFormatError, InputError, InputFileError, ModelReferenceError
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CODE = """
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
+
+
+class MineConfig(PretrainedConfig):
+    model_type = "mine"
+    num_hidden_layers = 2
+    hidden_size = 24
+    tells_layers = True
+
+
+class Mine(PreTrainedModel):
+    config_class = MineConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.words = torch.nn.Embedding(config.vocab_size, config.hidden_size)
+        self.mix = torch.nn.Linear(config.hidden_size, config.hidden_size)
+        self.post_init()
+
+    def _init_weights(self, module):
+        if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)):
+            module.weight.data.normal_()
+
+    def forward(self, input_ids, attention_mask=None, output_hidden_states=False, return_dict=True):
+        states = [self.words(input_ids)]
+        for _ in range(self.config.num_hidden_layers):
+            states.append(torch.tanh(self.mix(states[-1])))
+        all_states = tuple(states) if output_hidden_states and self.config.tells_layers else None
+        return BaseModelOutput(last_hidden_state=states[-1], hidden_states=all_states)
+"""
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_model):
+    return tiny_model("bert")
+
+
+@pytest.fixture
+def copied(bert, tmp_path):
+    """A copy of the folder of a tiny BERT, to be damaged."""
+    return Path(shutil.copytree(bert, tmp_path / "copied"))
+
+
+@pytest.fixture(scope="module")
+def mine(bert, tmp_path_factory):
+    """A folder of a model that only code in it knows: embeddings and one layer, twice."""
+    folder = Path(shutil.copytree(bert, tmp_path_factory.mktemp("code") / "mine"))
+    (folder / "mine.py").write_text(CODE, "utf-8")
+    vocab_size = json.loads((bert / "config.json").read_text())["vocab_size"]
+    settings = {"model_type": "mine", "vocab_size": vocab_size, "architectures": ["Mine"]}
+    write_json(
+        folder / "config.json", settings | {"auto_map": {"AutoConfig": "mine.MineConfig", "AutoModel": "mine.Mine"}}
+    )
+    torch.manual_seed(0)
+    weights = {
+        "words.weight": torch.randn(vocab_size, DIM),
+        "mix.weight": torch.randn(DIM, DIM),
+        "mix.bias": torch.randn(DIM),
+    }
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.fixture
+def own_modules(tmp_path, monkeypatch):
+    """Where transformers copies code to before it runs it."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        del sys.modules[name]
+
+
+def change(path, **settings):
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | settings), "utf-8")
+
+
+def in_pickle(folder):
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    return folder
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(FileFormatError, match=r"must hold a transformers model; it has no config\.json"):
+        isosent.load(f"hf:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "version https://git-lfs.github.com/spec/v1\n", "{", "[1, 2]", '{"model_type": "bert"}', "null"]
+)
+def test_a_config_that_says_nothing_is_refused(copied, content):
+    (copied / "config.json").write_text(content)
+    with pytest.raises(FileFormatError, match=r"hf: .*copied"):
+        isosent.load(f"hf:{copied}")
+
+
+def test_missing_weights_are_refused(copied):
+    weights = load_file(copied / "model.safetensors")
+    weights.pop("encoder.layer.2.output.dense.weight")
+    save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(FileFormatError, match=r"lacks 1 weights .*encoder.layer.2.output.dense.weight"):
+        isosent.load(f"hf:{copied}")
+
+
+@pytest.mark.parametrize("n_bytes", [0, 5, 1000, -1])
+def test_truncated_weights_are_refused(copied, n_bytes):
+    whole = (copied / "model.safetensors").read_bytes()
+    (copied / "model.safetensors").write_bytes(whole[:n_bytes])
+    with pytest.raises(FileFormatError, match=r"hf: .*copied holds a damaged \.safetensors file"):
+        isosent.load(f"hf:{copied}")
+
+
+def test_a_pointer_of_git_lfs_is_told_from_weights(copied):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 90868376\n"
+    (copied / "model.safetensors").write_text(pointer)
+    with pytest.raises(
+        FileFormatError, match=r"model\.safetensors is a pointer of Git LFS, not the weights. Run git lfs pull"
+    ):
+        isosent.load(f"hf:{copied}")
+
+
+@pytest.mark.parametrize("with_first", [True, False])
+def test_a_half_downloaded_folder_is_refused_with_what_lacks(copied, with_first):
+    weights = load_file(copied / "model.safetensors")
+    (copied / "model.safetensors").unlink()
+    names = sorted(weights)
+    parts = {"model-00001-of-00003.safetensors": names[:9], "model-00002-of-00003.safetensors": names[9:20]}
+    parts["model-00003-of-00003.safetensors"] = names[20:]
+    write_json(
+        copied / "model.safetensors.index.json",
+        {"metadata": {}, "weight_map": {name: part for part, held in parts.items() for name in held}},
+    )
+    if with_first:
+        first = next(iter(parts))
+        save_file({name: weights[name] for name in parts[first]}, copied / first, metadata={"format": "pt"})
+    n_absent, absent = (2, "model-00002-of-00003") if with_first else (3, "model-00001-of-00003")
+    words = rf"is half downloaded: its index names 3 files of weights, {n_absent} of which are not there, {absent}"
+    with pytest.raises(FileFormatError, match=words):
+        isosent.load(f"hf:{copied}")
+    for part, held in parts.items():
+        save_file({name: weights[name] for name in held}, copied / part, metadata={"format": "pt"})
+    assert isosent.load(f"hf:{copied}").dim == DIM
+
+
+def test_a_damaged_index_is_refused(copied):
+    (copied / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(FileFormatError, match=r"hf: .*copied: config.json and the index of weights must be JSON"):
+        isosent.load(f"hf:{copied}")
+
+
+def test_no_weights_at_all_are_told_from_pickled_ones(copied):
+    (copied / "model.safetensors").unlink()
+    with pytest.raises(
+        FileFormatError, match=r"must hold its weights as \.safetensors; it holds none. Was it downloaded whole"
+    ):
+        isosent.load(f"hf:{copied}?pickled_weights=true")
+
+
+def test_pickled_weights_are_read_only_if_asked_for(bert, copied):
+    in_pickle(copied)
+    with pytest.raises(
+        FileFormatError, match=r"Pickles are not loaded unasked: add pickled_weights=true if you trust pyt"
+    ):
+        isosent.load(f"hf:{copied}")
+    model = isosent.load(f"hf:{copied}?pickled_weights=true")
+    expected = isosent.load(f"hf:{bert}")
+    np.testing.assert_array_equal(model.encode(TEXTS), expected.encode(TEXTS))
+    assert model.fingerprint == expected.fingerprint
+
+
+def test_safetensors_are_preferred_to_pickles(bert, copied):
+    (copied / "pytorch_model.bin").write_bytes(b"never looked at")
+    for permission in ("", "?pickled_weights=true"):
+        np.testing.assert_array_equal(
+            isosent.load(f"hf:{copied}{permission}").encode(TEXTS), isosent.load(f"hf:{bert}").encode(TEXTS)
+        )
+
+
+def test_a_pickle_that_would_run_something_does_not(copied, tmp_path):
+    class Runs:
+        def __reduce__(self):
+            return open, (str(tmp_path / "ran"), "w")
+
+    (copied / "model.safetensors").unlink()
+    torch.save({"embeddings.word_embeddings.weight": Runs()}, copied / "pytorch_model.bin")
+    with pytest.raises(FileFormatError, match=r"hf: .*copied: pickled weights must be tensors and no code"):
+        isosent.load(f"hf:{copied}?pickled_weights=true")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_damaged_tokenizer_is_refused(copied, name):
+    (copied / name).write_text("{")
+    with pytest.raises(FileFormatError, match=r"hf: .*copied could not be loaded by transformers"):
+        isosent.load(f"hf:{copied}")
+
+
+def test_a_folder_without_a_tokenizer_is_refused(copied):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (copied / name).unlink()
+    with pytest.raises(FileFormatError, match=r"hf: .*copied"):
+        isosent.load(f"hf:{copied}")
+
+
+@pytest.mark.parametrize("options", ["", "?trust_remote_code=false"])
+@pytest.mark.parametrize("kind", ["mine", "bert"])
+@pytest.mark.usefixtures("own_modules")
+def test_code_in_a_folder_is_named_and_not_run_unasked_even_where_somebody_answers_yes(
+    mine, tmp_path, monkeypatch, options, kind
+):
+    folder = Path(shutil.copytree(mine, tmp_path / "copied"))
+    (folder / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    change(folder / "config.json", model_type=kind)
+    monkeypatch.setattr("builtins.input", lambda *question: "y")
+    named = r"of the kind 'mine', which needs code that comes with it \(mine.Mine, mine.MineConfig\).*trust_remote_code="
+    with pytest.raises(FileFormatError, match=named if kind == "mine" else "hf: "):
+        isosent.load(f"hf:{folder}{options}")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_code_is_run_where_it_is_trusted(mine):
+    model = isosent.load(f"hf:{mine}?trust_remote_code=true&layers=0,1,2&pooling=max")
+    weights = load_file(mine / "model.safetensors")
+    expected = []
+    for ids in model.encoder.tokenizer(TEXTS)["input_ids"]:
+        states = [weights["words.weight"][ids]]
+        for _ in range(2):
+            states.append(torch.tanh(states[-1] @ weights["mix.weight"].T + weights["mix.bias"]))
+        expected.append(sum(state.max(dim=0).values for state in states) / 3)
+    np.testing.assert_allclose(model.encode(TEXTS), torch.stack(expected).numpy(), atol=2e-6)
+    assert "trust_remote_code" not in model.encoder.options
+
+
+@pytest.mark.usefixtures("own_modules")
+def test_a_model_without_hidden_states_gives_its_last_layer_only(mine, tmp_path):
+    folder = Path(shutil.copytree(mine, tmp_path / "mute"))
+    change(folder / "config.json", tells_layers=False)
+    last = isosent.load(f"hf:{folder}?trust_remote_code=true").encode(TEXTS)
+    np.testing.assert_allclose(last, isosent.load(f"hf:{mine}?trust_remote_code=true").encode(TEXTS), atol=2e-6)
+    for layers in ("0", "1,-1", "all"):
+        with pytest.raises(
+            InputError, match="layers must be the last one for this network, which gives no hidden"
+        ):
+            isosent.load(f"hf:{folder}?trust_remote_code=true&layers={layers}")
+
+
+@pytest.mark.parametrize("location", ["./nowhere", "~/nowhere-at-all", "/nowhere"])
+def test_a_folder_that_is_not_there_is_refused(location):
+    with pytest.raises(InputFileError, match="must be a folder or an id on the hub; got no such folder"):
+        isosent.load(f"hf:{location}")
+
+
+def test_a_hub_out_of_reach_is_told_with_the_way_round_it(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    words = r"hf: nobody/no-such-model@main is no folder here, and the hub did not give .*as in hf:\./NAME"
+    with pytest.raises(InputFileError, match=words):
+        isosent.load("hf:nobody/no-such-model@main")
+
+
+@pytest.mark.parametrize(
+    ("options", "in_first", "asked"),
+    [
+        ("", True, [["*.json", "*.txt", "*.model", "*.safetensors"]]),
+        ("?pickled_weights=true", True, [["*.json", "*.txt", "*.model", "*.safetensors"]]),
+        (
+            "?pickled_weights=true",
+            False,
+            [["*.json", "*.txt", "*.model", "*.safetensors"], ["*.json", "*.txt", "*.model", "*.safetensors", "*.bin"]],
+        ),
+        ("?trust_remote_code=true", True, [["*.json", "*.txt", "*.model", "*.safetensors", "*.py"]]),
+    ],
+)
+def test_an_id_is_opened_from_the_hub_with_no_more_than_is_allowed(copied, monkeypatch, options, in_first, asked):
+    if not in_first:
+        in_pickle(copied)
+    calls = []
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda name, **how: calls.append((name, how)) or str(copied)
+    )
+    model = isosent.load(f"hf:owner/name@abc123{options}")
+    assert model.encoder.reference == "hf:owner/name@abc123"
+    assert [(name, how["revision"]) for name, how in calls] == [("owner/name", "abc123")] * len(asked)
+    assert [how["allow_patterns"] for _, how in calls] == asked
+
+
+@pytest.mark.parametrize("device", ["cuda:63", "banana", "cpu:x", "cuda:0,cuda:63"])
+def test_a_device_that_is_not_there_is_refused(bert, device):
+    with pytest.raises(InputError, match="devices must be ones that torch reaches"):
+        isosent.load(f"hf:{bert}?devices={device}").encode(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("backend=torch&dtype=int8", "backend torch computes in float32, bfloat16, float16; got dtype int8"),
+        ("backend=onnx&dtype=bfloat16", "backend onnx computes in float32, int8; got dtype bfloat16"),
+        ("backend=onnx&devices=cuda", "backend onnx runs on the CPU here; got devices cuda. Take torch"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(bert, options, words):
+    with pytest.raises(InputError, match=words):
+        isosent.load(f"hf:{bert}?{options}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "backend=jax",
+        "dtype=float8",
+        "devices=cpu,cpu",
+        "devices=",
+        "batch_tokens=0",
+        "batch_tokens=many",
+        "trust_remote_code=yes",
+        "pickled_weights=1",
+        "long=cut",
+        "overlap=-1",
+    ],
+)
+def test_an_option_outside_its_rule_is_refused(bert, options):
+    with pytest.raises(ModelReferenceError, match=f"{options.partition('=')[0]} must") as refused:
+        isosent.load(f"hf:{bert}?{options}")
+    assert "A model reference is one of" in str(refused.value)
