@@ -9,9 +9,9 @@ _EXTRA_OF = {
     "torch": "plm",
     "transformers": "plm",
     "sentence_transformers": "export",
-    "onnx": "export",
-    "onnxruntime": "export",
-    "onnxscript": "export",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "onnxscript": "onnx",
     "faiss": "export",
     "mteb": "mteb",
 }

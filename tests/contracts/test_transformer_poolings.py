@@ -14,6 +14,7 @@ from tiny_models import (
     STOPPING,
     TEXTS,
     hidden_states,
+    loaded,
     plain_pooling,
     plain_vectors,
     token_ids,
@@ -137,29 +138,25 @@ class counted:  # noqa: N801 - reads as a with statement
             hook.remove()
 
 
-def network_and_ids(folder):
-    kind = transformers.AutoConfig.from_pretrained(folder).model_type
-    model = (transformers.T5EncoderModel if kind == "t5" else transformers.AutoModel).from_pretrained(folder).eval()
-    model = model.get_encoder() if kind == "bart" else model
-    ids = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 1], [2, 5, 3, 1, 1]])
-    return model, ids, torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0], [1, 1, 1, 0, 0]])
+IDS = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 1], [2, 5, 3, 1, 1]])
+MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0], [1, 1, 1, 0, 0]])
 
 
 @pytest.mark.parametrize("name", [*STOPPING, "t5", "bart"])
 def test_layers_above_the_highest_one_wanted_are_not_computed(name, tiny_model):
-    model, ids, mask = network_and_ids(tiny_model(name))
+    model = loaded.__wrapped__(tiny_model(name))
     taps = LayerTaps(model, N_LAYERS)
     assert taps.stops_early
     with torch.inference_mode():
-        states = model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        states = model(input_ids=IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
         for highest in range(N_LAYERS):
             seen = {}
             with counted(taps._stack) as calls:
-                taps.run(ids, mask, range(highest + 1), seen.__setitem__)
+                taps.run(IDS, MASK, range(highest + 1), seen.__setitem__)
             if name == "albert":  # one module, over and over
-                assert calls == [len(ids) * highest]
+                assert calls == [len(IDS) * highest]
             else:
-                assert calls == [len(ids) * (place < highest) for place in range(N_LAYERS)]
+                assert calls == [len(IDS) * (place < highest) for place in range(N_LAYERS)]
             assert list(seen) == list(range(highest + 1))
             for layer, found in seen.items():
                 torch.testing.assert_close(found, states[layer], rtol=0, atol=0)

@@ -1,6 +1,7 @@
 """Exports and wrappers, in the hands of the libraries they are made for."""
 
 import json
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -11,6 +12,7 @@ import pytest
 import torch
 import transformers
 from safetensors.numpy import save_file
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer, util
 from sentence_transformers.sentence_transformer import modules
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
@@ -228,6 +230,28 @@ def test_prompts_in_force_are_exported(prompted, texts, tmp_path, name, prompts)
     assert f"query `{expected['query']}`" in (tmp_path / "out" / "README.md").read_text()
 
 
+def test_a_tokenizer_without_padding_is_refused(transformer, tmp_path):
+    shutil.copytree(transformer, tmp_path / "source")
+    path = tmp_path / "source" / "tokenizer_config.json"
+    config = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(config | {"pad_token": None}), "utf-8")
+    with pytest.warns(isosent.IsosentWarning, match="has no padding token"):
+        model = isosent.load(f"hf:{tmp_path / 'source'}")
+    with pytest.raises(isosent.InputError, match="sentence-transformers needs a padding token"):
+        export(model, "sentence-transformers", tmp_path / "out")
+
+
+def test_weights_in_a_pickle_that_were_read_are_exported(transformer, texts, tmp_path):
+    shutil.copytree(transformer, tmp_path / "source")
+    weights = tmp_path / "source" / "model.safetensors"
+    torch.save(load_file(weights), tmp_path / "source" / "pytorch_model.bin")
+    weights.unlink()
+    model = fit(f"hf:{tmp_path / 'source'}?pickled_weights=true", texts)
+    export(model, "sentence-transformers", tmp_path / "out")
+    assert_same(model, tmp_path / "out")
+    assert not list((tmp_path / "out").rglob("*.bin"))
+
+
 def test_a_prompt_of_another_role_is_found(prompted, texts, tmp_path, monkeypatch):
     model = fit(f"hf:{prompted('pooled')}", texts)
     exchanged = {"query": "found: ", "document": "ask: "}
@@ -236,9 +260,9 @@ def test_a_prompt_of_another_role_is_found(prompted, texts, tmp_path, monkeypatc
         export(model, "sentence-transformers", tmp_path / "out")
 
 
-def test_positions_behind_an_unpooled_prompt_are_refused(prompted, tmp_path):
+def test_weights_by_position_behind_an_unpooled_prompt_are_refused(prompted, tmp_path):
     model = isosent.load(f"hf:{prompted('unpooled')}?pooling=weighted_mean")
-    with pytest.raises(isosent.InputError, match="counts positions from the prompt on"):
+    with pytest.raises(isosent.InputError, match="not be weighted_mean where the tokens of a prompt are not pooled"):
         export(model, "sentence-transformers", tmp_path / "out")
 
 

@@ -160,6 +160,9 @@ def test_a_graph_carries_the_fingerprint(fitted, tmp_path):
 def test_queries_get_a_graph_of_their_own(wordllama, texts, tmp_path):
     model = wordllama.fit(texts, transform=isosent.Whitening(8), queries=texts[:100])
     export(model, "onnx", tmp_path / "out")
+    files = json.loads((tmp_path / "out" / "isosent.json").read_text())["files"]
+    assert files["query"] == {"tokenizer": "tokenizer.json", "graph": "query_model.onnx"}
+    assert files["text"] == files["document"] == {"tokenizer": "tokenizer.json", "graph": "model.onnx"}
     (tmp_path / "out" / "query_model.onnx").rename(tmp_path / "out" / "model.onnx")
     np.testing.assert_allclose(run_onnx(tmp_path / "out", texts[:9]), model.encode_query(texts[:9]), atol=1e-4)
 
@@ -244,10 +247,12 @@ def test_options_of_other_targets_are_refused(fitted, target, options, message, 
         export(fitted, target, tmp_path / "out", **options)
 
 
-@pytest.mark.parametrize(("target", "package"), [("faiss", "faiss"), ("onnx", "onnxruntime")])
-def test_a_missing_package_is_named(fitted, target, package, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("target", "package", "extra"), [("faiss", "faiss", "export"), ("onnx", "onnxruntime", "onnx")]
+)
+def test_a_missing_package_is_named(fitted, target, package, extra, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(isosent.MissingExtraError, match=re.escape("pip install 'isosent[export]'")):
+    with pytest.raises(isosent.MissingExtraError, match=re.escape(f"pip install 'isosent[{extra}]'")):
         export(fitted, target, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

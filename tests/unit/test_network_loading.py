@@ -235,7 +235,9 @@ def test_code_in_a_folder_is_named_and_not_run_unasked_even_where_somebody_answe
     (folder / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     change(folder / "config.json", model_type=kind)
     monkeypatch.setattr("builtins.input", lambda *question: "y")
-    named = r"of the kind 'mine', which needs code that comes with it \(mine.Mine, mine.MineConfig\).*trust_remote_code="
+    named = (
+        r"of the kind 'mine', which needs code that comes with it \(mine.Mine, mine.MineConfig\).*trust_remote_code="
+    )
     with pytest.raises(FileFormatError, match=named if kind == "mine" else "hf: "):
         isosent.load(f"hf:{folder}{options}")
     assert not (tmp_path / "ran").exists()
@@ -263,7 +265,7 @@ def test_a_model_without_hidden_states_gives_its_last_layer_only(mine, tmp_path)
     np.testing.assert_allclose(last, isosent.load(f"hf:{mine}?trust_remote_code=true").encode(TEXTS), atol=2e-6)
     for layers in ("0", "1,-1", "all"):
         with pytest.raises(
-            InputError, match="layers must be the last one for this network, which gives no hidden"
+            InputError, match="layers must be the last one for this network, which gives no other hidden"
         ):
             isosent.load(f"hf:{folder}?trust_remote_code=true&layers={layers}")
 
@@ -307,10 +309,10 @@ def test_an_id_is_opened_from_the_hub_with_no_more_than_is_allowed(copied, monke
     assert [how["allow_patterns"] for _, how in calls] == asked
 
 
-@pytest.mark.parametrize("device", ["cuda:63", "banana", "cpu:x", "cuda:0,cuda:63"])
+@pytest.mark.parametrize("device", ["cuda:63", "cpu,cuda:63"])
 def test_a_device_that_is_not_there_is_refused(bert, device):
     with pytest.raises(InputError, match="devices must be ones that torch reaches"):
-        isosent.load(f"hf:{bert}?devices={device}").encode(TEXTS)
+        isosent.load(f"hf:{bert}?devices={device}")
 
 
 @pytest.mark.parametrize(
@@ -333,6 +335,8 @@ def test_what_does_not_go_together_is_refused(bert, options, words):
         "dtype=float8",
         "devices=cpu,cpu",
         "devices=",
+        "devices=banana",
+        "devices=cpu:x",
         "batch_tokens=0",
         "batch_tokens=many",
         "trust_remote_code=yes",

@@ -90,8 +90,8 @@ def rte(
 ) -> None:
     """Tell entailment by the cosine of premise and hypothesis, on the 277 dev pairs of RTE.
 
-    Accuracy where a cosine above 0.5 counts as entailment (WhiteningBERT), where one above the threshold that is best on
-    train does, and of always naming the more frequent label.
+    Accuracy where a cosine above 0.5 counts as entailment (WhiteningBERT), where one above the threshold best on train
+    does, and of always naming the more frequent label.
     """
     opened, chosen = _prepare(model, transform, fit, json_output)
     with progress_bar("encoding") as bar:

@@ -130,7 +130,8 @@ def _add_published(table: Table, study: DimsStudy, columns: list[str | None]) ->
         table.add_section()
         cells = study.cells if row.transformed else study.untransformed
         ours = {cell.task: cell.spearman[row.aggregation] for cell in cells if cell.k == row.k}
-        table.add_row(f"{row.k}, {row.aggregation}", *(x100(ours[c]) + " " if c else "" for c in columns))
+        how = row.aggregation if row.transformed else f"as they are, {row.aggregation}"
+        table.add_row(f"{row.k}, {how}", *(x100(ours[c]) + " " if c else "" for c in columns))
         published = [f"{row.scores[c]:.2f} " if c in row.scores else "" for c in columns if c]
         table.add_row(f"  published: {row.label}", *published, style="dim")
 
@@ -147,8 +148,10 @@ def _caption(study: DimsStudy, how: str) -> str:
     if "SICKR" in study.tasks:
         lines.append(f"SICKR: {_of('SICKR', study).n_pairs} pairs ({protocol['sickr']})")
     lines.append(f"sentences without a vector: {sum(cell.n_zero_rows for cell in study.untransformed)}")
-    narrower = {cell.task: cell.n_components for cell in study.cells if cell.n_components < cell.k}
-    lines += [f"{task}: more than {n} dimensions are those {n}, its rank" for task, n in narrower.items()]
+    ranks = {cell.task: cell.n_components for cell in study.cells if cell.n_components < cell.k}
+    for rank in sorted(set(ranks.values())):
+        tasks = ", ".join(task for task, n_components in ranks.items() if n_components == rank)
+        lines.append(f"rank of {tasks}: {rank}; more dimensions are these")
     if study.search:
         time = study.search[0]
         lines.append(

@@ -3,6 +3,7 @@
 Every rule raises ValueError on what it does not take.
 """
 
+import re
 from collections.abc import Callable
 
 from isosent.errors import ModelReferenceError
@@ -11,6 +12,7 @@ from isosent.network.runtime import AUTO
 from isosent.text.tokens import SPLITTERS
 
 FUNCTION = "function"
+_DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:\d+)?")
 
 
 def yes_or_no(value: str) -> str:
@@ -75,7 +77,7 @@ def poolings(value: str) -> str:
 def devices(value: str) -> str:
     """Take auto, or different devices."""
     named = value.split(",")
-    if value != AUTO and (not all(named) or len(set(named)) < len(named)):
+    if value != AUTO and (not all(map(_DEVICE.fullmatch, named)) or len(set(named)) < len(named)):
         raise ValueError(value)
     return value
 

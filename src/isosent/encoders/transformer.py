@@ -82,9 +82,12 @@ class TransformerEncoder(Encoder):
         self.n_special_tokens = network.tokenizer.num_special_tokens_to_add(pair=False)
         self._max_length = UNBOUNDED if options["max_length"] == "none" else int(options["max_length"])
         self._computings: dict[tuple[Reading, ...], Computing] = {}
+        self._key = lambda: self.fingerprint  # bound to this one: encoders of other prompts share its networks
         self._tokenizing = threading.Lock()
         super().__init__(reference, options, heads[-1].out_dim if heads else self.own_reading.width(network.dim))
         self.prompt = self.options["prompt"]
+        if options["long"] == WINDOWS:
+            self._require_room()
 
     @property
     def layers(self) -> list[int]:
@@ -245,19 +248,22 @@ class TransformerEncoder(Encoder):
     @cached_property
     def _frame(self) -> WindowRule:
         """What stands around the tokens of a text: special tokens, and the prompt in front."""
-        special, framed, one = self._input_ids(["", self.prompt, "a"])
-        n_leading = next(
-            (place for place, pair in enumerate(zip(special, one, strict=False)) if pair[0] != pair[1]), len(special)
-        )
-        n_closing = len(special) - n_leading
+        word = "a" if self.prompt[-1:].isspace() else " a"  # the space may belong to the first token of the text
+        before = self.prompt.lower() if self.module_folder.lowercase else self.prompt
+        special, one, prompt, prompted = self._input_ids(["", "a", before, before + word])
+        n_closing = len(special) - _n_common(special, one)
+        n_leading = _n_common(prompt, prompted)
         overlap = 0 if self.options["long"] != WINDOWS else int(self.options["overlap"])
-        rule = WindowRule(self._max_length, overlap, len(framed) - n_closing, n_closing)
-        if rule.n_own <= overlap:
-            raise InputError(
-                f"{self.reference}: max_length must leave room for more tokens of a text than overlap={overlap} beside "
-                f"{rule.n_leading + n_closing} of prompt and special tokens; got {self._max_length}."
-            )
-        return rule
+        return WindowRule(self._max_length, overlap, n_leading, n_closing)
+
+    def _require_room(self) -> None:
+        """Refuse windows that are full before a text begins, or never get on in it."""
+        for rule in (encoder._frame for encoder in (self, self.for_queries(), self.for_documents())):
+            if rule.n_own <= rule.overlap:
+                raise InputError(
+                    f"{self.reference}: max_length must leave room for more tokens of a text than overlap={rule.overlap} "
+                    f"beside {rule.n_leading + rule.n_closing} of prompt and special tokens; got {rule.max_length}."
+                )
 
     @property
     def _own_computing(self) -> Computing:
@@ -269,9 +275,6 @@ class TransformerEncoder(Encoder):
         if readings not in self._computings:
             self._computings[readings] = computing_of(self.network, readings, self.runtime, key=self._key)
         return self._computings[readings]
-
-    def _key(self) -> str:
-        return self.fingerprint
 
     def _behind_heads(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
         if not self.heads:
@@ -312,3 +315,9 @@ class TransformerEncoder(Encoder):
         """Yield the tokens in the order of their ids."""
         vocabulary = self.tokenizer.get_vocab()
         return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def _n_common(first: Sequence[int], second: Sequence[int]) -> int:
+    """Tokens that two texts begin with alike."""
+    pairs = zip(first, second, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))

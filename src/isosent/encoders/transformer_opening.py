@@ -15,6 +15,7 @@ from isosent.encoders.reference import GRAMMAR, escape, unescape
 from isosent.encoders.transformer import PROMPT_OF, UNBOUNDED, WINDOWS, TransformerEncoder
 from isosent.errors import InputError, InputFileError, ModelReferenceError
 from isosent.network.loading import Network, Permissions, load_network
+from isosent.network.opening import check_devices
 from isosent.network.reading import SBERT_WK, Reading, canonical_pooling, resolve_layers, written_layers
 from isosent.network.runtime import Runtime
 from isosent.numeric.sbert_wk import sbert_wk_layers
@@ -59,6 +60,8 @@ def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEn
     folder = _local_folder(location)
     reference = f"hf:{location}" if folder is None else f"hf:{escape(str(folder))}"
     modules = read_module_folder(folder or _download(location, permissions))
+    runtime = Runtime.of(options)
+    check_devices(runtime)
     network = load_network(modules.transformer, permissions)
     resolved = _resolved(modules, network, options)
     try:
@@ -71,7 +74,7 @@ def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEn
         dense=resolved["dense"] == "true",
         normalize=resolved["normalize"] == "true",
     )
-    return TransformerEncoder(reference, resolved, modules, network, heads, Runtime.of(options))
+    return TransformerEncoder(reference, resolved, modules, network, heads, runtime)
 
 
 def _resolved(modules: ModuleFolder, network: Network, options: Mapping[str, str]) -> dict[str, str]:

@@ -7,18 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from isosent import _check
-from isosent.behind import Behind
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.dims_result import DimsCell, DimsStudy, PublishedWidth
-from isosent.evaluation.protocol import TARGET, FittedTask, describe_protocol, fit_tasks
+from isosent.evaluation.protocol import TARGET, describe_protocol, fit_tasks
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.search_time import N_DOCS, measure_search
 from isosent.evaluation.sts import score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.model import SentenceEncoder
-from isosent.numeric.linear_map import LinearMap
 from isosent.transforms.base import LinearTransform, transform_name
 from isosent.transforms.choice import make_transform
 
@@ -49,6 +50,17 @@ class DimsPlan:
     fit: str | os.PathLike[str] = TARGET
     sickr: str = "full"
     n_docs: int = N_DOCS
+
+
+class _Rows:
+    """Vectors of texts, found by text."""
+
+    def __init__(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        self.vectors = vectors
+        self._row_of = {text: row for row, text in enumerate(texts)}
+
+    def of(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self.vectors[[self._row_of[text] for text in texts]]
 
 
 def width_grid(dim: int) -> list[int]:
@@ -133,8 +145,11 @@ def study_dims(
     untransformed, cells = [], []
     ready = fit_tasks(model, found, transform=plan.transform, fit=plan.fit, progress=progress)
     for task, done in zip(found, ready, strict=True):
-        untransformed.append(_measure(task, done, done.bare, model.dim))
-        cells += [_measure(task, done, _at_width(done.fitted, k), k) for k in widths]
+        texts = list(dict.fromkeys(task.texts))
+        vectors = done.vectors(texts)
+        plain, transformed = (_Rows(texts, model.transform(vectors)) for model in (done.bare, done.fitted))
+        untransformed.append(_measure(task, done.bare, plain, model.dim))
+        cells += [_measure(task, done.bare, transformed, k) for k in widths]
     missing = {task.name: list(task.missing_subsets) for task in found if task.missing_subsets}
     protocol = describe_protocol(plan.transform, plan.fit, {"sickr": plan.sickr, "missing_subsets": missing})
     facts = model.record.facts()
@@ -172,18 +187,9 @@ def _check_plan(plan: DimsPlan, model: SentenceEncoder) -> list[int]:
     return sorted({_check.component_count("study dims", k, model.dim) for k in plan.widths})
 
 
-def _at_width(model: SentenceEncoder, k: int) -> SentenceEncoder:
-    """The model with the first k columns of its map."""
-    whole = model.linear_map
-    if whole is None:
-        raise InputError("study dims: the model must have a map; it has none.")
-    cut = LinearMap(whole.weight[:, :k], whole.bias[:k])
-    return SentenceEncoder(model.encoder, Behind(cut, None, model.normalize), model.fits)
-
-
-def _measure(task: STSTask, done: FittedTask, model: SentenceEncoder, k: int) -> DimsCell:
-    scores = score_task(task, model, done.vectors)
-    return DimsCell(task.name, k, model.dim, scores.n_pairs, scores.n_zero_rows, scores.spearman)
+def _measure(task: STSTask, model: SentenceEncoder, rows: _Rows, k: int) -> DimsCell:
+    scores = score_task(task, SentenceEncoder(model.encoder), lambda texts: rows.of(texts)[:, :k])
+    return DimsCell(task.name, k, min(k, rows.vectors.shape[1]), scores.n_pairs, scores.n_zero_rows, scores.spearman)
 
 
 def _published(

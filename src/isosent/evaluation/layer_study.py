@@ -21,6 +21,7 @@ from isosent.evaluation.readings import (
     place_tasks,
     plain_transformer,
     score_reading,
+    side_by_side,
 )
 from isosent.evaluation.sts_files import read_sts
 from isosent.model import SentenceEncoder
@@ -185,12 +186,13 @@ class _Search:
         self._aggregation = aggregation
 
     def score(self, sets: Iterable[Layers], transforms: Sequence[str]) -> None:
-        for layers in sets:
-            for placed in self._vectors.placed:
-                scores = score_reading(placed, self._vectors.mean_of(layers, placed), transforms)
-                self.cells += self._vectors.measured.cells(self._vectors.pooling, layers, placed.task, scores)
-                if self.tell:
-                    self.tell(len(transforms))
+        vectors = self._vectors
+        work = ((layers, placed) for layers in sets for placed in vectors.placed)
+        done = side_by_side(work, lambda each: score_reading(each[1], vectors.mean_of(*each), transforms))
+        for (layers, placed), scores in done:
+            self.cells += vectors.measured.cells(vectors.pooling, layers, placed.task, scores)
+            if self.tell:
+                self.tell(len(transforms))
 
     def best(self, size: int, transform: str) -> Layers:
         return best_of_sizes(self.cells, self._aggregation)[transform][size].layers

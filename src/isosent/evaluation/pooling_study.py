@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from isosent.encoders.base import Progress
 from isosent.evaluation.reading_cells import Measured, ReadingCell
-from isosent.evaluation.readings import place_tasks, plain_transformer, score_reading
+from isosent.evaluation.readings import place_tasks, plain_transformer, score_reading, side_by_side
 from isosent.evaluation.sts_files import read_sts
 from isosent.model import SentenceEncoder
 from isosent.network.reading import SBERT_WK, canonical_pooling
@@ -75,8 +76,9 @@ def study_pooling(
     measured, cells = Measured(name, encoder.reference, sickr), []
     for texts, (placed,) in placed_texts:
         vectors = encoder.read(texts, readings, progress=tell)
-        for (pooling, layers), rows in zip(wanted, vectors, strict=True):
-            cells += measured.cells(pooling, layers, placed.task, score_reading(placed, rows[placed.rows]))
+        done = side_by_side(vectors, partial(score_reading, placed))
+        for (pooling, layers), (_, scores) in zip(wanted, done, strict=True):
+            cells += measured.cells(pooling, layers, placed.task, scores)
     return cells
 
 

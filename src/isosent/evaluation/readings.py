@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.evaluation.sts import AGGREGATIONS, aggregate, pair_scores
 from isosent.evaluation.sts_files import STSTask
 from isosent.model import SentenceEncoder
+from isosent.network.workers import run_batches
 from isosent.numeric.metrics import spearman
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import spectrum
+from isosent.numeric.workers import n_workers
 from isosent.selection.candidates import Candidate
 from isosent.selection.choice import FEWEST_TEXTS, choose_from_copies
 from isosent.selection.copies import perturb
@@ -24,6 +28,9 @@ from isosent.selection.criterion import Rows
 from isosent.transforms.base import known_rows
 
 NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,6 +159,30 @@ def _flat(lists: Mapping[str, Sequence[str]]) -> list[str]:
 
 def _rows(own: Mapping[str, int], texts: Sequence[str]) -> NDArray[np.intp]:
     return np.array([own[text] for text in texts], dtype=np.intp)
+
+
+def side_by_side(work: Iterable[T], score: Callable[[T], R]) -> Iterator[tuple[T, R]]:
+    """Score several things at once, each in a thread of its own.
+
+    Parameters
+    ----------
+    work : iterable
+        What there is to score.
+    score : callable
+        From one of these to its scores.
+
+    Yields
+    ------
+    work, scores
+        In the order of the work.
+
+    Notes
+    -----
+    Eigenpairs of a few hundred dimensions gain little from threads that share them, and lose much where these have to
+    wait for one another: each thread computes alone.
+    """
+    with threadpool_limits(1):
+        yield from run_batches(work, score, n_workers())
 
 
 def score_reading(

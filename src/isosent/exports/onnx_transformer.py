@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +9,8 @@ import numpy as np
 
 from isosent import _extras
 from isosent.encoders.transformer import TransformerEncoder
-from isosent.errors import InputError
 from isosent.model import SentenceEncoder
-
-_INPUTS = ("input_ids", "attention_mask")
+from isosent.network.onnx_graph import write_graph
 
 
 def write_transformer_graph(path: Path, model: SentenceEncoder, encoder: TransformerEncoder, *, queries: bool) -> None:
@@ -44,29 +38,12 @@ def write_transformer_graph(path: Path, model: SentenceEncoder, encoder: Transfo
     ``vectors``, (n_texts, dim) float32. A text of special tokens only gets a zero row.
     """
     torch = _extras.require("torch")
-    _extras.require("onnxscript")
-    axes = {0: torch.export.Dim("n_texts"), 1: torch.export.Dim("seq_len")}
-    input_ids = torch.full((2, 5), encoder.tokenizer.pad_token_id or 0, device=encoder.model.device)
-    attention_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], device=encoder.model.device)
-    try:
-        program = _trace(torch, _module(torch, model, encoder, queries=queries), (input_ids, attention_mask), axes)
-    except torch.onnx.OnnxExporterError as error:
-        kind, reason = encoder.model.config.model_type, (str(error.__cause__ or error).strip() or "-").splitlines()[0]
-        raise InputError(f"export: torch must be able to trace the encoder; of {kind} it says: {reason}.") from error
-    program.save(str(path), external_data=False)
-
-
-def _trace(torch: Any, module: Any, inputs: tuple[Any, Any], axes: dict[int, Any]) -> Any:
-    with _quiet(), torch.inference_mode():
-        return torch.onnx.export(
-            module,
-            inputs,
-            dynamo=True,
-            verbose=False,
-            input_names=list(_INPUTS),
-            output_names=["vectors"],
-            dynamic_shapes=dict.fromkeys(_INPUTS, axes),
-        )
+    inputs = {
+        "input_ids": torch.full((2, 5), encoder.tokenizer.pad_token_id or 0, device=encoder.model.device),
+        "attention_mask": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], device=encoder.model.device),
+    }
+    module = _module(torch, model, encoder, queries=queries)
+    write_graph(path, module, inputs, outputs=["vectors"], where="export")
 
 
 def _module(torch: Any, model: SentenceEncoder, encoder: TransformerEncoder, *, queries: bool) -> Any:
@@ -91,16 +68,3 @@ def _module(torch: Any, model: SentenceEncoder, encoder: TransformerEncoder, *, 
             return vectors * (n_tokens > encoder.n_special_tokens)
 
     return TokensToVectors().eval()
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the notes and the deprecations of the exporter off the terminal."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)

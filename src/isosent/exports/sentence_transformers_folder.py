@@ -109,9 +109,10 @@ def _build(library: Any, model: SentenceEncoder, folder: Path) -> None:
         if isinstance(error, InputError):
             raise
         reason = " ".join(str(error).split()).rstrip(".")
+        options = ", ".join(f"{name}={value}" for name, value in model.encoder.options.items() if value)
         raise InputError(
-            f"export: sentence-transformers must be able to hold {model.encoder.reference} with "
-            f"{model.encoder.options}; it says: {reason}. Export to onnx."
+            f"export: sentence-transformers must be able to hold {model.encoder.reference} with {options}; it says: "
+            f"{reason}. Export to onnx."
         ) from error
 
 

@@ -120,10 +120,16 @@ def _check_expressible(encoder: TransformerEncoder) -> None:
             "export: sentence-transformers averages layers before pooling and isosent after it, which is not the same "
             "for pooling=max; use another pooling or one layer, or export to onnx."
         )
-    if "weighted_mean" in poolings and not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values()):
+    leaves_out = not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values())
+    if leaves_out and "weighted_mean" in poolings:
         raise InputError(
-            "export: for pooling=weighted_mean sentence-transformers counts positions from the prompt on, and isosent, "
-            "where prompts are not pooled, behind it. Use another pooling or export to onnx."
+            "export: pooling must not be weighted_mean where the tokens of a prompt are not pooled: "
+            "sentence-transformers counts positions from the prompt on. Use another pooling or export to onnx."
+        )
+    if encoder.tokenizer.pad_token_id is None:
+        raise InputError(
+            f"export: sentence-transformers needs a padding token; the tokenizer of {encoder.reference} has none. "
+            "Export to onnx."
         )
     if type(encoder.model).__module__.startswith("transformers_modules."):
         raise InputError(

@@ -74,16 +74,18 @@ class Computing:
         """
         n_texts = len(tokens.lengths)
         outputs = [np.empty((n_texts, width), dtype=np.float32) for width in self._widths]
-        on_devices: list[tuple[Batch, Sequence[Any]]] = []
+        far: list[tuple[Batch, Sequence[Any]]] = []
         batches = batches_of(tokens, layout)
         for _, parts in run_batches(batches, self._compute, self._n_workers, threads_each=self._threads_each):
             for batch, vectors in parts:
-                on_devices.append((batch, vectors))
+                if getattr(vectors[0], "is_cuda", False):
+                    far.append((batch, vectors))
+                else:
+                    _store(outputs, batch, vectors)
                 if progress:
                     progress(len(batch.rows))
-        for batch, vectors in on_devices:  # fetched at the end: a device never waits for the one that reads
-            for output, vector in zip(outputs, vectors, strict=True):
-                output[batch.rows] = vector if isinstance(vector, np.ndarray) else vector.float().cpu().numpy()
+        for batch, vectors in far:  # fetched at the end: the GPU never waits for the one that reads
+            _store(outputs, batch, vectors)
         return outputs
 
     def _compute(self, batch: Batch) -> list[tuple[Batch, Sequence[Any]]]:
@@ -122,6 +124,11 @@ class Computing:
                 MemoryWarning,
                 stacklevel=2,
             )
+
+
+def _store(outputs: Sequence[NDArray[np.float32]], batch: Batch, vectors: Sequence[Any]) -> None:
+    for output, vector in zip(outputs, vectors, strict=True):
+        output[batch.rows] = vector if isinstance(vector, np.ndarray) else vector.float().cpu().numpy()
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent.errors import InputError
 from isosent.network.graph_cache import cached_graph, forget_graph
-from isosent.network.onnx_graph import OPSET, write_graph
+from isosent.network.onnx_graph import write_graph
 from isosent.network.onnx_int8 import with_int8_products
 
 INPUTS = ("input_ids", "attention_mask", "pooling_mask")
@@ -29,8 +29,8 @@ class OnnxBackend:
     Parameters
     ----------
     module : torch.nn.Module
-        From ``input_ids``, ``attention_mask`` and ``pooling_mask``, each (n_texts, seq_len) int64, to a tuple of tensors
-        of shape (n_texts, width).
+        From ``input_ids``, ``attention_mask`` and ``pooling_mask``, each (n_texts, seq_len) int64, to a tuple of
+        tensors of shape (n_texts, width).
     key : str
         What tells this module from others: of its weights and of what is read off it.
     dtype : {"float32", "int8"}, default "float32"
@@ -58,7 +58,7 @@ class OnnxBackend:
 
     def __init__(self, module: Any, key: str, *, dtype: str = "float32", n_threads: int = 1) -> None:
         if dtype not in DTYPES:
-            raise InputError(f"onnx: dtype must be one of {', '.join(DTYPES)}; got {dtype}.")
+            raise InputError(f"backend onnx: dtype must be one of {', '.join(DTYPES)}; got {dtype}.")
         self._onnxruntime = _extras.require("onnxruntime")
         self._n_threads = n_threads
         write = partial(_write, module)
@@ -109,7 +109,7 @@ class OnnxBackend:
         with cached_graph(name, make) as path:
             try:
                 return self._session_of(path)
-            except Exception:  # noqa: BLE001 - those of onnxruntime have no class in common
+            except Exception:  # those of onnxruntime have no class in common
                 forget_graph(name)
         with cached_graph(name, make) as path:
             return self._session_of(path)
@@ -124,7 +124,7 @@ class OnnxBackend:
 
 def _name(key: str, dtype: str = "float32") -> str:
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
-    facts = (_FORMAT, key, dtype, str(OPSET), torch.__version__, transformers.__version__)
+    facts = (_FORMAT, key, dtype, torch.__version__, transformers.__version__)
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
 
 
@@ -132,8 +132,8 @@ def _write(module: Any, path: Path) -> None:
     torch = _extras.require("torch")
     device = next(module.parameters()).device
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], device=device)
-    advice = " Take backend=torch."
-    write_graph(path, module, {name: mask.clone() for name in INPUTS}, advice=advice)
+    inputs = {name: mask.clone() for name in INPUTS}  # the same tensor twice is one input to torch
+    write_graph(path, module, inputs, where="backend onnx", advice=" Take backend=torch.")
 
 
 def _write_int8(name: str, write: Callable[[Path], None], path: Path) -> None:

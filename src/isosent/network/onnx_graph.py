@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -13,25 +13,36 @@ from typing import Any
 from isosent import _extras
 from isosent.errors import InputError
 
-OPSET = 23
-_LARGEST_FILE = 1_500_000_000
+_LARGEST_FILE = 2_000_000_000
 
 
-def write_graph(path: Path, module: Any, inputs: Mapping[str, Any], *, advice: str = "") -> None:
+def write_graph(
+    path: Path,
+    module: Any,
+    inputs: Mapping[str, Any],
+    *,
+    outputs: Sequence[str] | None = None,
+    where: str,
+    advice: str = "",
+) -> None:
     """Trace a torch module and write its graph.
 
     Parameters
     ----------
     path : Path
-        The file to write. Weights that one file cannot hold, from 1.5 GB on, lie beside it, under its name with
-        ``.data`` behind.
+        The file to write. Weights that one file cannot hold, from 2 GB on, lie beside it, under its name with ``.data``
+        behind.
     module : torch.nn.Module
         From tensors of shape (n_texts, seq_len) to a tensor or a tuple of them.
     inputs : mapping of str to tensor
-        Names of the inputs of `module` in its order, and an example of each, with more than one text and more than one
-        token; the graph takes any number of both.
-    advice : str
-        What the message of the error ends with.
+        Names of the inputs of `module` in its order, and an example of each, tensors of their own with more than one
+        text and more than one token; the graph takes any number of both.
+    outputs : sequence of str, optional
+        Names of the outputs; those that torch gives them by default.
+    where : str
+        What the message of the error begins with.
+    advice : str, default ""
+        What it ends with.
 
     Raises
     ------
@@ -39,10 +50,6 @@ def write_graph(path: Path, module: Any, inputs: Mapping[str, Any], *, advice: s
         If torch cannot express the module as a graph of any number of texts of any length.
     MissingExtraError
         If onnx or onnxscript is not installed.
-
-    Notes
-    -----
-    In operator set 23, the first one that holds attention as one operator.
     """
     torch = _extras.require("torch")
     for package in ("onnx", "onnxscript"):
@@ -55,13 +62,13 @@ def write_graph(path: Path, module: Any, inputs: Mapping[str, Any], *, advice: s
                 tuple(inputs.values()),
                 dynamo=True,
                 verbose=False,
-                opset_version=OPSET,
                 input_names=list(inputs),
+                output_names=outputs,
                 dynamic_shapes=tuple(axes for _ in inputs),
             )
     except torch.onnx.OnnxExporterError as error:
         reason = (str(error.__cause__ or error).strip() or "-").splitlines()[0]
-        raise InputError(f"onnx: torch must be able to trace the network; it says: {reason}.{advice}") from error
+        raise InputError(f"{where}: torch must be able to trace the network; it says: {reason}.{advice}") from error
     tensors = chain(module.parameters(), module.buffers())
     n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     program.save(str(path), external_data=n_bytes > _LARGEST_FILE)

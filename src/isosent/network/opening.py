@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,10 +11,13 @@ from isosent import _extras
 from isosent.errors import InputError
 from isosent.network.computing import Backend, Computing
 from isosent.network.loading import Network
+from isosent.network.onnx_backend import OnnxBackend
 from isosent.network.packed import packed
 from isosent.network.reading import Reading
-from isosent.network.runtime import AUTO, COMPILED, TORCH, Runtime
-from isosent.network.torch_network import CompiledNetwork, TorchNetwork
+from isosent.network.runtime import AUTO, COMPILED, ONNX, TORCH, Runtime
+from isosent.network.taps import LayerTaps
+from isosent.network.torch_network import CompiledNetwork, Layers, TorchNetwork, traceable
+from isosent.network.unpadded import NotSupportedError, UnpaddedLayers
 from isosent.network.workers import share_of_threads
 
 _CPU_BUDGET, _GPU_BUDGET = 1024, 32768
@@ -48,28 +52,87 @@ def computing_of(
         If the backend is not installed.
     """
     devices = _devices(runtime)
+    backend = chosen_backend(runtime)
     widths = [reading.width(network.dim) for reading in readings]
     if devices != ["cpu"]:
-        backends = [_on_gpu(network, readings, runtime, device) for device in devices]
-        return Computing(backends, widths, runtime.batch_tokens or _GPU_BUDGET)
+        on_gpus = [_on_gpu(network, readings, runtime, device) for device in devices]
+        return Computing(on_gpus, widths, runtime.batch_tokens or _GPU_BUDGET)
     budget = runtime.batch_tokens or _CPU_BUDGET
-    if runtime.backend == COMPILED:
+    if backend == COMPILED:
         return Computing([CompiledNetwork(_in_dtype(network, runtime.dtype, "cpu"), readings)], widths, budget)
-    placed = replace(network, model=packed(network.model, runtime.dtype))
     n_workers, threads_each = share_of_threads()
-    return Computing([TorchNetwork(placed, readings)] * n_workers, widths, budget, threads_each=threads_each)
+    if backend == ONNX:
+        name = hashlib.sha256(f"{key()} {readings}".encode()).hexdigest()
+        on_cpu: Backend = OnnxBackend(traceable(network, readings), name, dtype=runtime.dtype, n_threads=threads_each)
+        return Computing([on_cpu] * n_workers, widths, budget)
+    on_cpu = TorchNetwork(_layers_on_cpu(network, runtime.dtype), readings, device=network.model.device)
+    return Computing([on_cpu] * n_workers, widths, budget, threads_each=threads_each)
+
+
+def chosen_backend(runtime: Runtime) -> str:
+    """Say what ``backend=auto`` takes.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        How to compute.
+
+    Returns
+    -------
+    str
+        One of `BACKENDS`.
+    """
+    if runtime.backend != AUTO:
+        return runtime.backend
+    return ONNX if runtime.dtype == "int8" else TORCH
+
+
+def check_devices(runtime: Runtime) -> None:
+    """Refuse devices that are not there, before anything is loaded.
+
+    Parameters
+    ----------
+    runtime : Runtime
+        How to compute.
+
+    Raises
+    ------
+    InputError
+        If torch does not reach one, or it does not compute in the number type.
+    """
+    torch = _extras.require("torch")
+    for device in _devices(runtime):
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            reason = (str(error).strip() or "-").splitlines()[0]
+            raise InputError(f"hf: devices must be ones that torch reaches; got {device}: {reason}") from error
 
 
 def _devices(runtime: Runtime) -> list[str]:
     torch = _extras.require("torch")
     if runtime.devices == AUTO:
-        return ["cuda"] if torch.cuda.is_available() and runtime.backend in (AUTO, TORCH, COMPILED) else ["cpu"]
-    return runtime.devices.split(",")
+        on_gpu = torch.cuda.is_available() and chosen_backend(runtime) in (TORCH, COMPILED)
+        named = ["cuda"] if on_gpu else ["cpu"]
+    else:
+        named = runtime.devices.split(",")
+    if "cpu" in named and runtime.dtype == "float16":
+        raise InputError("dtype float16 goes with a GPU; got devices cpu. Take float32, or bfloat16.")
+    return named
 
 
 def _on_gpu(network: Network, readings: Sequence[Reading], runtime: Runtime, device: str) -> Backend:
     placed = _in_dtype(network, runtime.dtype, device)
-    return CompiledNetwork(placed, readings) if runtime.backend == COMPILED else TorchNetwork(placed, readings)
+    if runtime.backend == COMPILED:
+        return CompiledNetwork(placed, readings)
+    return TorchNetwork(LayerTaps(placed.model, placed.n_layers), readings, device=placed.model.device)
+
+
+def _layers_on_cpu(network: Network, dtype: str) -> Layers:
+    try:
+        return UnpaddedLayers(network.model, network.n_layers, dtype)
+    except NotSupportedError:
+        return LayerTaps(packed(network.model, dtype), network.n_layers)
 
 
 def _in_dtype(network: Network, dtype: str, device: str) -> Network:
@@ -77,8 +140,4 @@ def _in_dtype(network: Network, dtype: str, device: str) -> Network:
     torch, model = _extras.require("torch"), network.model
     if device == "cpu" and getattr(torch, dtype) == model.dtype:
         return network
-    try:
-        return replace(network, model=copy.deepcopy(model).to(device, getattr(torch, dtype)))
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"hf: devices must be ones that torch reaches; got {device}: {reason}") from error
+    return replace(network, model=copy.deepcopy(model).to(device, getattr(torch, dtype)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent.network.loading import Network
 from isosent.network.reading import SBERT_WK, Reading
-from isosent.network.taps import LayerTaps
+from isosent.network.taps import Visit
 from isosent.numeric.pooling import POOLINGS
 from isosent.numeric.sbert_wk import sbert_wk
 
@@ -23,8 +23,8 @@ class Readout:
     ----------
     readings : sequence of Reading
         What is wanted.
-    attention_mask, pooling_mask : tensor of shape (n_texts, seq_len), int64
-        1 for a token, and for one that is pooled; ``cls`` takes the first token, pooled or not.
+    pooling_mask : tensor of shape (n_texts, seq_len), int64
+        1 for a token that is pooled.
 
     Notes
     -----
@@ -32,10 +32,9 @@ class Readout:
     states of its layers side by side.
     """
 
-    def __init__(self, readings: Sequence[Reading], attention_mask: Any, pooling_mask: Any) -> None:
+    def __init__(self, readings: Sequence[Reading], pooling_mask: Any) -> None:
         self._torch = _extras.require("torch")
         self._readings = readings
-        self._attention_mask = attention_mask
         self._mask = pooling_mask
         self._sums: dict[tuple[int, str], Any] = {}
         self._states: dict[int, Any] = {}
@@ -52,8 +51,7 @@ class Readout:
                     self._states[layer] = states
                     continue
                 if name not in pooled:
-                    mask = self._attention_mask if name == "cls" else self._mask
-                    pooled[name] = POOLINGS[name](states, mask)
+                    pooled[name] = POOLINGS[name](states, self._mask)
                 part = pooled[name] if weight == 1.0 else pooled[name] * weight
                 key = (number, name)
                 self._sums[key] = self._sums[key] + part if key in self._sums else part
@@ -87,23 +85,32 @@ def layers_of(readings: Iterable[Reading]) -> set[int]:
     return {layer for reading in readings for layer, _ in reading.layers}
 
 
+class Layers(Protocol):
+    """What gives hidden states layer by layer: `LayerTaps` of any network, `UnpaddedLayers` of some."""
+
+    def run(self, input_ids: Any, attention_mask: Any, wanted: Collection[int], visit: Visit) -> None:
+        """Run a batch, and show the wanted layers."""
+
+
 class TorchNetwork:
     """Computes batches with torch, layer by layer.
 
     Parameters
     ----------
-    network : Network
-        The network, on its device and in its number type.
+    layers : Layers
+        Those of the network.
     readings : sequence of Reading
         What is wanted of each batch.
+    device : torch.device
+        Where the network is.
     """
 
-    def __init__(self, network: Network, readings: Sequence[Reading]) -> None:
+    def __init__(self, layers: Layers, readings: Sequence[Reading], *, device: Any) -> None:
         self._torch = _extras.require("torch")
-        self._device = network.model.device
+        self._device = device
         self._readings = readings
         self._wanted = layers_of(readings)
-        self._taps = LayerTaps(network.model, network.n_layers)
+        self._layers = layers
 
     def __call__(
         self,
@@ -124,9 +131,9 @@ class TorchNetwork:
             One a reading, on the device.
         """
         ids, mask, pooled = (on_device(array, self._device) for array in (input_ids, attention_mask, pooling_mask))
-        readout = Readout(self._readings, mask, pooled)
+        readout = Readout(self._readings, pooled)
         with self._torch.inference_mode():
-            self._taps.run(ids, mask, self._wanted, readout.visit)
+            self._layers.run(ids, mask, self._wanted, readout.visit)
             return readout.vectors()
 
 
@@ -208,7 +215,7 @@ def traceable(network: Network, readings: Sequence[Reading]) -> Any:
                 output_hidden_states=not only_last,
                 return_dict=True,
             )
-            readout = Readout(readings, attention_mask, pooling_mask)
+            readout = Readout(readings, pooling_mask)
             for layer in wanted:
                 readout.visit(layer, output.last_hidden_state if layer == n_layers else output.hidden_states[layer])
             return tuple(readout.vectors())

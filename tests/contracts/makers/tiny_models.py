@@ -1,5 +1,6 @@
 """Random transformers of every architecture, small enough to be made in a test, and a plain loop through them."""
 
+import functools
 import json
 
 import numpy as np
@@ -200,11 +201,17 @@ def token_ids(folder, texts):
     return [tokenizer(text)["input_ids"] for text in texts]
 
 
-def hidden_states(folder, ids):
-    """All hidden states of texts of token ids, each alone and without padding, (n_layers + 1, n_tokens, dim) each."""
+@functools.lru_cache(maxsize=4)
+def loaded(folder):
+    """The network of a folder, by transformers alone; of an encoder-decoder, the encoder."""
     kind = transformers.AutoConfig.from_pretrained(folder).model_type
     model = (transformers.T5EncoderModel if kind == "t5" else transformers.AutoModel).from_pretrained(folder).eval()
-    model = model.get_encoder() if kind == "bart" else model
+    return model.get_encoder() if kind == "bart" else model
+
+
+def hidden_states(folder, ids):
+    """All hidden states of texts of token ids, each alone and without padding, (n_layers + 1, n_tokens, dim) each."""
+    model = loaded(folder)
     found = []
     for row in ids:
         input_ids = torch.tensor([row])
