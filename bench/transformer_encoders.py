@@ -1,9 +1,9 @@
 """Transformer encoders against sentence-transformers on the CPU, in turns in one process. Prints JSON lines.
 
 Texts of mixed length: each is a sentence of STS12-15 or STS-B, or, about one in five, several of them in a row.
-Every way gives vectors of all texts of a turn; "x" is how many times as many texts a second it encodes as
-sentence-transformers does by default in the same turn, wall time, and "x processor" the same of processor time, which
-other work on the machine changes less. Peak memory is that of a process of its own for each token budget (Linux only).
+"x" is how many times as many tokens a second a way encodes as sentence-transformers does by default in the same turn,
+wall time, and "x processor" the same of processor time, which other work on the machine changes less. Peak memory is
+that of a process of its own for each token budget (Linux only).
 Usage: python bench/transformer_encoders.py MODEL DATA [--quick] [--repeats N] [--threads N ...] [--markdown]
 """
 
@@ -29,7 +29,7 @@ TASKS = ("STS12", "STS13", "STS14", "STS15", "STSB")
 ONE_SENTENCE, MOST_SENTENCES = 0.78, 20
 DEFAULT = "sentence-transformers, batch 32"
 BATCH = 32
-PART = 10  # ways that are many times slower encode every so many-th text
+FEW = 500  # texts, evenly taken, for ways that are many times slower
 BUDGETS = (256, 1024, 4096, 16384, 65536)
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "bf16", "i8mm", "asimd")
 
@@ -68,7 +68,7 @@ def our_runtimes():
 
 
 def ways_of(folder, texts):
-    """Every way: what it runs, and the texts that it encodes."""
+    """Every way, what it runs and the texts that it encodes; and the tokenizer."""
     from sentence_transformers import SentenceTransformer
 
     theirs = SentenceTransformer(folder, device="cpu")
@@ -80,7 +80,7 @@ def ways_of(folder, texts):
 
         return encode
 
-    few = texts[::PART]
+    few = texts[:: max(1, len(texts) // FEW)]
     ways = {
         DEFAULT: (lambda part: theirs.encode(part, batch_size=BATCH), texts),
         f"sentence-transformers, batch {BATCH}, texts not sorted": (in_given_order(BATCH), few),
@@ -89,36 +89,39 @@ def ways_of(folder, texts):
     for backend, dtype in our_runtimes():
         model = isosent.load(f"hf:{folder}", options={"backend": backend, "dtype": dtype})
         ways[f"isosent, {backend} {dtype}"] = (model.encode, texts)
-    return ways
+    return ways, theirs.tokenizer
 
 
 def measure(folder, texts, repeats, n_threads):
     import torch
 
     torch.set_num_threads(n_threads)
-    ways = ways_of(folder, texts)
+    ways, tokenizer = ways_of(folder, texts)
     expected = ways[DEFAULT][0](texts)
-    cosines = {
-        name: lowest_cosine(encode(part), expected[:: len(texts) // len(part)]) for name, (encode, part) in ways.items()
-    }
-    wall, processor_time, loads = {name: [] for name in ways}, {name: [] for name in ways}, []
+    cosines, n_tokens = {}, {}
+    for name, (encode, part) in ways.items():  # for the second time nothing is compiled
+        cosines[name] = lowest_cosine(encode(part), expected[:: len(texts) // len(part)])
+        n_tokens[name] = sum(map(len, tokenizer(part, truncation=True)["input_ids"]))
+    wall, busy, loads = {name: [] for name in ways}, {name: [] for name in ways}, []
     for _ in range(repeats):
         loads.append(os.getloadavg()[0])
         for name, (encode, part) in ways.items():
-            start, processor_start = time.perf_counter(), time.process_time()
+            start, busy_before = time.perf_counter(), time.process_time()
             encode(part)
-            processor_time[name].append((time.process_time() - processor_start) / len(part))
-            wall[name].append((time.perf_counter() - start) / len(part))
+            busy[name].append((time.process_time() - busy_before) / n_tokens[name])
+            wall[name].append((time.perf_counter() - start) / n_tokens[name])
     for name, (_, part) in ways.items():
+        tokens_a_text = n_tokens[name] / len(part)
         yield {
             "way": name,
             "threads": n_threads,
             "texts": len(part),
-            "per_second": 1 / float(np.median(wall[name])),
-            "best_per_second": 1 / min(wall[name]),
+            "tokens": n_tokens[name],
+            "per_second": 1 / float(np.median(wall[name])) / tokens_a_text,
+            "best_per_second": 1 / min(wall[name]) / tokens_a_text,
             "x": float(np.median(np.divide(wall[DEFAULT], wall[name]))),
-            "processor_ms_a_text": 1000 * float(np.median(processor_time[name])),
-            "x_processor": float(np.median(np.divide(processor_time[DEFAULT], processor_time[name]))),
+            "processor_ms_a_text": 1000 * float(np.median(busy[name])) * tokens_a_text,
+            "x_processor": float(np.median(np.divide(busy[DEFAULT], busy[name]))),
             "lowest_cosine": cosines[name],
             "load": loads,
         }
