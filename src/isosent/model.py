@@ -251,16 +251,16 @@ class SentenceEncoder:
             return fitted.fit(listed, transform=transform, queries=listed_queries, source=source, progress=progress)
         if transform is None:
             return self
+        model = self if queries is None else SentenceEncoder(self._encoder.for_documents(), self._behind)
         if encoded is None:
-            documents = self._encoder if queries is None else self._encoder.for_documents()
-            encoded = documents.encode(listed, progress=progress)
+            encoded = model.encoder.encode(listed, progress=progress)
         _check.same_count("fit", "encoded", len(encoded), len(listed))
         radial = not isinstance(transform, str) and transform.uses_radial_moments
         moments = moments_of_known(encoded, radial=radial)
         query_moments = None
         if listed_queries is not None:
             query_moments = moments_of_known(self._encoder.for_queries().encode(listed_queries), radial=radial)
-        choice = choose_from_texts(self.encode, listed, self._behind.moments(moments)) if transform == AUTO else None
+        choice = choose_from_texts(model.encode, listed, self._behind.moments(moments)) if transform == AUTO else None
         return self.fit_moments(
             moments,
             transform=transform,

@@ -8,6 +8,7 @@ from sentence_transformers import SentenceTransformer, models
 from tiny_models import DIM, TEXTS, bytes_tokenizer, hidden_states, plain_pooling, save_model, token_ids
 
 import isosent
+from isosent.selection.choice import choose_from_texts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -140,3 +141,26 @@ def test_a_default_that_names_no_prompt_is_no_prompt(make):
     path = folder / "config_sentence_transformers.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"default_prompt_name": "absent"}))
     assert isosent.load(f"hf:{folder}").encoder.prompt == ""
+
+
+def test_the_fingerprint_of_a_role_is_the_same_whether_or_not_it_was_asked_of_the_encoder_before(make):
+    folder = f"hf:{make()}"
+    asked, not_asked = isosent.load(folder).encoder, isosent.load(folder).encoder
+    own = asked.fingerprint
+    assert asked.for_queries().fingerprint == not_asked.for_queries().fingerprint
+    assert not_asked.fingerprint == own
+
+
+@pytest.mark.parametrize("queries", [None, TEXTS[:3]])
+def test_auto_encodes_as_the_vectors_were_that_it_is_fitted_on(tiny_model, monkeypatch, queries):
+    seen = []
+
+    def choose(encode, texts, moments):
+        seen.append(encode(texts))
+        return choose_from_texts(encode, texts, moments)
+
+    monkeypatch.setattr("isosent.model.choose_from_texts", choose)
+    model = isosent.load(f"hf:{tiny_model('bert')}?document_prompt=red : ")
+    model.fit(TEXTS, transform="auto", queries=queries)
+    expected = model.encode(TEXTS) if queries is None else model.encode_document(TEXTS)
+    np.testing.assert_array_equal(seen[0], expected)

@@ -14,6 +14,7 @@ from isosent.network.torch_network import traceable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+OTHERS = ["roberta", "distilbert", "mpnet", "modernbert", "gpt2", "deberta-v2"]
 SHAPES = [(1, 1), (1, 20), (6, 9), (11, 2)]
 
 
@@ -85,7 +86,10 @@ def batch(shape, pad_id, *, left=False):
     return np.where(mask, input_ids, pad_id), mask, mask
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "mpnet", "modernbert", "gpt2", "deberta-v2"])
+@pytest.mark.parametrize(
+    "name",
+    ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)],
+)
 def test_vectors_are_those_of_torch(name, opened):
     module, expected_of, pad_id = opened(name)
     backend = OnnxBackend(module, name)

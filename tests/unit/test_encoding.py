@@ -126,7 +126,7 @@ def test_a_number_too_large_for_float16_names_its_text(tmp_path):
 
 def test_queries_are_encoded_as_queries(source, wordllama, listed, tmp_path, texts):
     model = wordllama.fit(texts[:300], transform=Whitening(8), queries=texts[300:400])
-    encode_file(model, source, tmp_path / "q.npy", queries=True)
+    encode_file(model, source, tmp_path / "q.npy", role="query")
     np.testing.assert_allclose(np.load(tmp_path / "q.npy"), model.encode_query(listed), atol=1e-5)
     assert np.abs(model.encode_query(listed) - model.encode(listed)).max() > 1e-3
 
@@ -362,7 +362,7 @@ def test_another_model_is_refused(begun, source, glove):
         ({"sharding": Sharding(21)}, r"shard_size=21, .*begun with shard_size=20"),
         ({"sharding": Sharding(20, "parquet")}, r"file_format=parquet, .*begun with .*file_format=npy"),
         ({"sharding": Sharding(20, dtype="float16")}, r"dtype=float16, .*begun with .*dtype=float32"),
-        ({"queries": True}, r"queries=True; it was begun with .*queries=False\. Name another folder"),
+        ({"role": "query"}, r"role=query; it was begun with .*role=text\. Name another folder"),
     ],
 )
 def test_other_settings_are_refused(begun, source, wordllama, settings, words):

@@ -321,6 +321,7 @@ def test_a_device_that_is_not_there_is_refused(bert, device):
         ("backend=torch&dtype=int8", "backend torch computes in float32, bfloat16, float16; got dtype int8"),
         ("backend=onnx&dtype=bfloat16", "backend onnx computes in float32, int8; got dtype bfloat16"),
         ("backend=onnx&devices=cuda", "backend onnx runs on the CPU here; got devices cuda. Take torch"),
+        ("dtype=int8&devices=cuda:1", "dtype int8 runs on the CPU here; got devices cuda:1. Take float16"),
     ],
 )
 def test_what_does_not_go_together_is_refused(bert, options, words):
@@ -332,6 +333,7 @@ def test_what_does_not_go_together_is_refused(bert, options, words):
     "options",
     [
         "backend=jax",
+        "backend=openvino",
         "dtype=float8",
         "devices=cpu,cpu",
         "devices=",

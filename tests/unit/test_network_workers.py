@@ -79,6 +79,37 @@ def test_each_worker_has_its_threads_and_the_caller_keeps_its_own():
         torch.set_num_threads(before)
 
 
+def test_torch_has_its_threads_again_where_the_last_caller_was_born_among_workers():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    begun, may_end, fresh = threading.Event(), threading.Event(), []
+
+    def call():
+        results = run_batches(range(8), lambda batch: batch, 2, threads_each=1)
+        next(results)
+        begun.set()
+        may_end.wait(30)
+        list(results)
+
+    def count():
+        fresh.append(torch.get_num_threads())
+
+    try:
+        results = run_batches(range(8), lambda batch: batch, 2, threads_each=1)
+        next(results)
+        caller, counter = threading.Thread(target=call), threading.Thread(target=count)
+        caller.start()
+        begun.wait(30)
+        list(results)
+        may_end.set()
+        caller.join()
+        counter.start()
+        counter.join()
+        assert (fresh, torch.get_num_threads()) == ([2], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize(("n_threads", "share"), [(1, (1, 1)), (2, (2, 1)), (16, (16, 1)), (64, (16, 4))])
 def test_threads_are_shared_out(n_threads, share):
     assert share_of_threads(n_threads) == share

@@ -81,7 +81,8 @@ def test_a_layer_that_is_not_there_or_there_twice_is_refused(written, words):
 
 
 @pytest.mark.parametrize(
-    "written", ["1,-1", "L1+L2+L12", "0..4", "0.3*1,0.7*12", "all", "last2", "1e-3*1,2*-1", "2*1,2*3"]
+    "written",
+    ["1,-1", "L1+L2+L12", "0..4", "0.3*1,0.7*12", "all", "last2", "1e-3*1,2*-1", "2*1,2*3", f"1{16 * '0'}*1,2"],
 )
 def test_the_stored_spelling_reads_back_as_itself(written):
     layers = resolve_layers(written, 12)

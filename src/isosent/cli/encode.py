@@ -36,7 +36,11 @@ def encode(
     ],
     column: Column = None,
     queries: Annotated[
-        bool, typer.Option("--queries", help="They are queries, where the model has a mean for these.")
+        bool,
+        typer.Option("--queries", help="They are queries, which have a prompt or a mean of their own in some models."),
+    ] = False,
+    documents: Annotated[
+        bool, typer.Option("--documents", help="They are documents, which have a prompt of their own in some models.")
     ] = False,
     store: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of the numbers written.")] = DTYPES[0],
     file_format: Annotated[
@@ -64,6 +68,9 @@ def encode(
 
     Texts are read block by block, whatever their number.
     """
+    if queries and documents:
+        raise InputError("Texts are --queries or --documents; got both. Leave one out.")
+    role = "query" if queries else "document" if documents else "text"
     sharding = None
     if Path(output).is_dir() or not Path(output).suffix or output.endswith(("/", os.sep)):
         sharding = Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], store)
@@ -75,12 +82,10 @@ def encode(
     with open_texts(texts, column=column) as source:
         opened = model.open()
         if sharding:
-            encoded = _into_folder(opened, source, output, sharding, queries)
+            encoded = _into_folder(opened, source, output, sharding, role)
         else:
             with progress_bar("encoding") as bar:
-                encoded = encode_file(
-                    opened, source, output, dtype=store, queries=queries, progress=bar(source.n_texts)
-                )
+                encoded = encode_file(opened, source, output, dtype=store, role=role, progress=bar(source.n_texts))
     tally = encoded.tally
     shards = f", shards: {encoded.n_shards}" if sharding else ""
     out.print(
@@ -89,7 +94,7 @@ def encode(
     print_unknown((tally.n_tokens, tally.n_unknown) if opened.encoder.skips_unknown else (0, 0))
 
 
-def _into_folder(model: SentenceEncoder, source: TextSource, output: str, sharding: Sharding, queries: bool) -> Encoded:
+def _into_folder(model: SentenceEncoder, source: TextSource, output: str, sharding: Sharding, role: str) -> Encoded:
     def resumed(index: ShardIndex) -> None:
         going_on = "nothing is left to encode" if index.is_complete else "going on with the next"
         err.print(f"{output}: {index.n_written} of {index.n_shards} shards are there; {going_on}")
@@ -100,7 +105,7 @@ def _into_folder(model: SentenceEncoder, source: TextSource, output: str, shardi
             source,
             output,
             sharding=sharding,
-            queries=queries,
+            role=role,
             resumed=resumed,
             progress=bar(source.n_texts),
         )

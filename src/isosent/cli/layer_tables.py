@@ -175,7 +175,7 @@ def _conclusions(scores: Mapping[_Row, float]) -> Table:
     ]
     rows += [
         (
-            f"minus as they are, mean, {name}",
+            f"gain over the vectors as they are, mean, {name}",
             "",
             *(change(("mean", layers, transform), ("mean", layers, NONE)) for transform in (WHITENING, AUTO)),
         )

@@ -12,7 +12,7 @@ from isosent.network.runtime import AUTO
 from isosent.text.tokens import SPLITTERS
 
 FUNCTION = "function"
-_DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:\d+)?")
+_DEVICE = re.compile(r"cpu|(cuda|mps|xpu)(:\d+)?")
 
 
 def yes_or_no(value: str) -> str:

@@ -108,7 +108,8 @@ class TransformerEncoder(Encoder):
             return self
         other = copy.copy(self)
         other.prompt = prompt
-        other.__dict__.pop("_frame", None)
+        for name in ("_frame", "fingerprint"):  # both depend on the prompt
+            other.__dict__.pop(name, None)
         return other
 
     def reading(self, layers: str, pooling: str) -> Reading:
@@ -261,8 +262,9 @@ class TransformerEncoder(Encoder):
         for rule in (encoder._frame for encoder in (self, self.for_queries(), self.for_documents())):
             if rule.n_own <= rule.overlap:
                 raise InputError(
-                    f"{self.reference}: max_length must leave room for more tokens of a text than overlap={rule.overlap} "
-                    f"beside {rule.n_leading + rule.n_closing} of prompt and special tokens; got {rule.max_length}."
+                    f"{self.reference}: max_length must leave room for more tokens of a text than "
+                    f"overlap={rule.overlap} beside {rule.n_leading + rule.n_closing} of prompt and special tokens; "
+                    f"got {rule.max_length}."
                 )
 
     @property

@@ -91,7 +91,7 @@ class HeatMap:
         )
         parts += [self._cell(row, column) for row, column in np.argwhere(~np.isnan(self.values)).tolist()]
         if not np.isnan(self.values).all():
-            best = divmod(int(np.nanargmax(self.values)), len(self.columns))
+            best = divmod(int(np.nanargmax(self.values.round(6))), len(self.columns))  # of equal ones, the first
             parts.append(f'<rect class="best" {self._place(*best)}/>')
         return f'<g transform="translate({left:g} {top:g})">{"".join(parts)}</g>'
 

@@ -68,8 +68,8 @@ class ShardIndex:
         ``name``, ``n_texts`` and ``sha256`` of the texts they are made of.
     sharding : Sharding
         How they are cut.
-    queries : bool, default False
-        Whether the texts were encoded as queries.
+    role : str, default "text"
+        What the texts were encoded as: text, query or document.
     n_written : int, default 0
         Shards that are whole.
     counts : mapping of str to int
@@ -80,7 +80,7 @@ class ShardIndex:
     dim: int
     texts: Mapping[str, Any]
     sharding: Sharding
-    queries: bool = False
+    role: str = "text"
     n_written: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -234,7 +234,7 @@ def read_index(folder: Path) -> ShardIndex | None:
             int(document["dim"]),
             {name: kind(document["texts"][name]) for name, kind in _TEXTS.items()},
             Sharding(**document["sharding"]),
-            bool(document["queries"]),
+            str(document["role"]),
             int(document["n_written"]),
             {name: int(count) for name, count in document["counts"].items()},
         )

@@ -16,7 +16,10 @@ from isosent.network.workers import run_batches
 from isosent.text.tokens import TokenIds
 
 Backend = Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], Sequence[Any]]
-_MEMORY_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "bad allocation", "failed to allocate")
+_MEMORY_WORDS = (
+    *("out of memory", "alloc_failed", "can't allocate memory", "not enough memory", "bad allocation"),
+    "failed to allocate",
+)
 
 
 class Computing:

@@ -7,7 +7,7 @@ import pickle
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,8 @@ class Network:
         Dimensions of the hidden states.
     tells_layers : bool, default True
         Whether it gives the hidden states of layers below the last.
+    prepared : dict, optional
+        What was made ready to compute it, by device and number type: several readings share it.
     """
 
     model: Any
@@ -59,6 +61,7 @@ class Network:
     n_layers: int
     dim: int
     tells_layers: bool = True
+    prepared: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @property
     def pad_id(self) -> int:

@@ -65,7 +65,7 @@ def computing_of(
         name = hashlib.sha256(f"{key()} {readings}".encode()).hexdigest()
         on_cpu: Backend = OnnxBackend(traceable(network, readings), name, dtype=runtime.dtype, n_threads=threads_each)
         return Computing([on_cpu] * n_workers, widths, budget)
-    on_cpu = TorchNetwork(_layers_on_cpu(network, runtime.dtype), readings, device=network.model.device)
+    on_cpu = TorchNetwork(_layers(network, runtime.dtype, "cpu"), readings, device=network.model.device)
     return Computing([on_cpu] * n_workers, widths, budget, threads_each=threads_each)
 
 
@@ -122,13 +122,23 @@ def _devices(runtime: Runtime) -> list[str]:
 
 
 def _on_gpu(network: Network, readings: Sequence[Reading], runtime: Runtime, device: str) -> Backend:
-    placed = _in_dtype(network, runtime.dtype, device)
     if runtime.backend == COMPILED:
-        return CompiledNetwork(placed, readings)
-    return TorchNetwork(LayerTaps(placed.model, placed.n_layers), readings, device=placed.model.device)
+        return CompiledNetwork(_in_dtype(network, runtime.dtype, device), readings)
+    layers = _layers(network, runtime.dtype, device)
+    return TorchNetwork(layers, readings, device=_extras.require("torch").device(device))
 
 
-def _layers_on_cpu(network: Network, dtype: str) -> Layers:
+def _layers(network: Network, dtype: str, device: str) -> Layers:
+    """Layers of a network made ready for a device, once for all that is read off them."""
+    if (device, dtype) not in network.prepared:
+        network.prepared[device, dtype] = _prepared(network, dtype, device)
+    layers: Layers = network.prepared[device, dtype]
+    return layers
+
+
+def _prepared(network: Network, dtype: str, device: str) -> Layers:
+    if device != "cpu":
+        return LayerTaps(_in_dtype(network, dtype, device).model, network.n_layers)
     try:
         return UnpaddedLayers(network.model, network.n_layers, dtype)
     except NotSupportedError:

@@ -207,7 +207,7 @@ def written_layers(layers: Sequence[tuple[int, float]]) -> str:
     """
     if all(weight == 1.0 for _, weight in layers):
         return ",".join(str(layer) for layer, _ in layers)
-    return ",".join(f"{weight!r}*{layer}" for layer, weight in layers)
+    return ",".join(f"{weight!r}*{layer}".replace("e+", "e") for layer, weight in layers)  # a plus parts layers
 
 
 def _layer(number: int, n_layers: int) -> int:

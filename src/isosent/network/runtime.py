@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from isosent.errors import InputError
 
 AUTO = "auto"
-TORCH, COMPILED, ONNX, OPENVINO = BACKENDS = ("torch", "compiled", "onnx", "openvino")
+TORCH, COMPILED, ONNX = BACKENDS = ("torch", "compiled", "onnx")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 _DTYPES_OF = {
     AUTO: DTYPES,
     TORCH: ("float32", "bfloat16", "float16"),
     COMPILED: ("float32", "bfloat16", "float16"),
     ONNX: ("float32", "int8"),
-    OPENVINO: ("float32", "bfloat16"),
 }
 
 
@@ -26,7 +25,7 @@ class Runtime:
     Parameters
     ----------
     backend : str, default "auto"
-        One of `BACKENDS`, or ``auto``, see `choose_backend`.
+        One of `BACKENDS`, or ``auto``, see `chosen_backend`.
     dtype : str, default "float32"
         One of `DTYPES`: what the layers are computed in. Pooling and what follows are float32.
     devices : str, default "auto"
@@ -50,8 +49,14 @@ class Runtime:
             raise InputError(
                 f"backend {self.backend} computes in {', '.join(_DTYPES_OF[self.backend])}; got dtype {self.dtype}."
             )
-        if self.backend in (ONNX, OPENVINO) and self.devices not in (AUTO, "cpu"):
-            raise InputError(f"backend {self.backend} runs on the CPU here; got devices {self.devices}. Take torch.")
+        if self.devices in (AUTO, "cpu"):
+            return
+        for is_asked, what, other in (
+            (self.backend == ONNX, "backend onnx", TORCH),
+            (self.dtype == "int8", "dtype int8", "float16"),
+        ):
+            if is_asked:
+                raise InputError(f"{what} runs on the CPU here; got devices {self.devices}. Take {other}.")
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Runtime:

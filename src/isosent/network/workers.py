@@ -6,7 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain, islice
+from threading import Lock
 from typing import TypeVar
 
 from isosent import _extras
@@ -15,6 +17,18 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _MOST_WORKERS = 16
+
+
+@dataclass(slots=True)
+class _Outside:
+    """Threads that torch used when the first of the workers under way began: a thread born meanwhile finds theirs."""
+
+    lock: Lock = field(default_factory=Lock)
+    n_under_way: int = 0
+    n_threads: int = 0
+
+
+_outside = _Outside()
 
 
 def run_batches(
@@ -70,11 +84,16 @@ def _threads(n_workers: int, threads_each: int | None) -> Iterator[ThreadPoolExe
         return
     torch = _extras.require("torch")
     n_before = torch.get_num_threads()
+    with _outside.lock:
+        _outside.n_threads = _outside.n_threads if _outside.n_under_way else n_before
+        _outside.n_under_way += 1
     try:
         with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(threads_each,)) as threads:
             yield threads
     finally:
-        torch.set_num_threads(n_before)
+        with _outside.lock:
+            _outside.n_under_way -= 1
+            torch.set_num_threads(n_before if _outside.n_under_way else _outside.n_threads)
 
 
 def share_of_threads(n_threads: int | None = None) -> tuple[int, int]:

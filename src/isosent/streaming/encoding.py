@@ -27,6 +27,7 @@ from isosent.streaming.transforming import narrowed
 from isosent.transforms.base import known_rows
 
 _BLOCK_BYTES = 64 << 20
+_METHODS = {"text": "encode", "query": "encode_query", "document": "encode_document"}
 _MOST_WINDOWS = 4
 
 
@@ -55,7 +56,7 @@ def encode_file(
     output: str | os.PathLike[str],
     *,
     dtype: str = "float32",
-    queries: bool = False,
+    role: str = "text",
     progress: Progress | None = None,
 ) -> Encoded:
     """Encode texts into one file, with memory for a block of them.
@@ -70,8 +71,8 @@ def encode_file(
         ``.npy``, ``.fvecs`` or, with the texts beside the vectors, ``.parquet``. It appears when it is whole.
     dtype : str, default "float32"
         Type of the numbers written, float32 or float16.
-    queries : bool, default False
-        Whether the texts are queries.
+    role : {"text", "query", "document"}, default "text"
+        What the texts are, for models that encode queries or documents in another way.
     progress : callable, optional
         Called with the number of texts finished since the last call.
 
@@ -95,7 +96,7 @@ def encode_file(
         Once, as ``encode`` does for all texts.
     """
     check_vector_file(output, dtype)
-    run = _Run(model, source, queries, progress)
+    run = _Run(model, source, role, progress)
     dim = run.dim()
     tally = run.write(Path(output), VectorFile(source.n_texts, dim, dtype, run.space), source.read())
     run.warn(tally)
@@ -108,7 +109,7 @@ def encode_folder(
     folder: str | os.PathLike[str],
     *,
     sharding: Sharding | None = None,
-    queries: bool = False,
+    role: str = "text",
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Progress | None = None,
 ) -> Encoded:
@@ -125,8 +126,8 @@ def encode_folder(
         appears when it is whole; the index is written behind each.
     sharding : Sharding, optional
         How the vectors are cut into shards and stored.
-    queries : bool, default False
-        Whether the texts are queries.
+    role : {"text", "query", "document"}, default "text"
+        What the texts are, for models that encode queries or documents in another way.
     resumed : callable, optional
         Called with the index where an earlier run had finished shards.
     progress : callable, optional
@@ -154,9 +155,9 @@ def encode_folder(
     """
     folder = Path(folder)
     check_shard_folder(folder)
-    run = _Run(model, source, queries, progress)
+    run = _Run(model, source, role, progress)
     texts = {"name": source.name, "n_texts": source.n_texts, "sha256": source.sha256}
-    asked = ShardIndex(run.space, run.dim(), texts, sharding or Sharding(), queries)
+    asked = ShardIndex(run.space, run.dim(), texts, sharding or Sharding(), role)
     with _held(folder):
         index = _reached(folder, asked)
         if index.n_written and resumed:
@@ -200,7 +201,7 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
             f"begun with {index.texts['name']} as it was then with {there['n_texts']:,}. Name another folder, or "
             "remove this one."
         )
-    now, then = (asdict(index.sharding) | {"queries": index.queries} for index in (asked, index))
+    now, then = (asdict(index.sharding) | {"role": index.role} for index in (asked, index))
     if now != then:
         raise InputError(
             f"{folder} must be of a run with the same settings, {_listed(now)}; it was begun with {_listed(then)}. "
@@ -221,7 +222,7 @@ class _Run:
 
     model: SentenceEncoder
     source: TextSource
-    queries: bool
+    role: str
     progress: Progress | None
 
     @property
@@ -273,8 +274,8 @@ class _Run:
         return tallied.total + Tally(n_zero_rows=n_zero_rows)
 
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
-        encode = self.model.encode_query if self.queries else self.model.encode
-        return encode(texts, progress=self.progress)
+        vectors: NDArray[np.float32] = getattr(self.model, _METHODS[self.role])(texts, progress=self.progress)
+        return vectors
 
     @staticmethod
     def _block_texts(dim: int) -> int:
