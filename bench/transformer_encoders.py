@@ -169,7 +169,7 @@ def resident(kind):
 def table(lines):
     print("| way | threads | texts/s | x | x processor | lowest cosine |\n|---|---|---|---|---|---|")
     for line in lines:
-        if "threads" in line:
+        if "x" in line:
             print(
                 f"| {line['way']} | {line['threads']} | {line['per_second']:,.0f} | {line['x']:.2f} "
                 f"| {line['x_processor']:.2f} | {line['lowest_cosine']:.7f} |"

@@ -304,7 +304,7 @@ def test_a_vector_does_not_depend_on_the_order_of_the_texts(words_file, save_sta
 
 def test_a_vector_does_not_depend_on_the_size_of_the_batches(wordllama, texts, monkeypatch):
     expected = wordllama.encode(texts)
-    monkeypatch.setattr(StaticEncoder, "batch_tokens", 30)
+    monkeypatch.setattr("isosent.encoders.base.WINDOW", 30)
     np.testing.assert_array_equal(wordllama.encode(texts), expected)
 
 

@@ -58,7 +58,7 @@ def test_memory_does_not_grow_with_the_layers_that_are_pooled():
 
 def test_pooling_keeps_no_states(bert):
     taps, alive = LayerTaps(bert, N_LAYERS), []
-    readout = Readout([Reading.of("all", "mean,max,cls,p_mean", n_layers=N_LAYERS)], MASK, MASK)
+    readout = Readout([Reading.of("all", "mean,max,cls,p_mean", n_layers=N_LAYERS)], MASK)
 
     def visit(layer, states):
         alive.append(weakref.ref(states))
