@@ -14,7 +14,7 @@ from isosent.network.torch_network import traceable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-OTHERS = ["roberta", "distilbert", "mpnet", "modernbert"]
+OTHERS = ["distilbert", "modernbert"]
 SHAPES = [(1, 1), (1, 20), (6, 9), (11, 2)]
 
 
