@@ -175,11 +175,15 @@ def resolve_layers(written: str, n_layers: int) -> list[tuple[int, float]]:
     >>> resolve_layers("0..2,-1", 6)
     [(0, 1.0), (1, 1.0), (2, 1.0), (6, 1.0)]
     """
+    try:
+        terms = parse_layers(written)
+    except ValueError:
+        raise ModelReferenceError(f"layers must be written as in 1,-1 or L1+L12 or 0..4; got {written!r}.") from None
     resolved: dict[int, float] = {}
-    for first, last, weight in parse_layers(written):
+    for first, last, weight in terms:
         low, high = _layer(first, n_layers), _layer(last, n_layers)
         if low > high:
-            raise ModelReferenceError(f"layers must rise in a range; got {first}..{last} of {n_layers} layers.")
+            raise ModelReferenceError(f"layers must rise in a range; got {first}..{last}.")
         for layer in range(low, high + 1):
             if layer in resolved:
                 raise ModelReferenceError(f"layers must differ; got layer {layer} twice in {written!r}.")
