@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -42,6 +43,8 @@ class Encoder(ABC):
         Whether a vector costs far more than its tokens, so that identical texts are encoded once.
     skips_unknown : bool
         Whether it leaves unknown tokens out, so that their share tells something.
+    computed_in : str
+        Number type of the computation: no part of the space, but of the last bits.
 
     Notes
     -----
@@ -51,6 +54,7 @@ class Encoder(ABC):
 
     is_costly: bool = False
     skips_unknown: bool = False
+    computed_in: str = "float32"
 
     def __init__(self, reference: str, options: Mapping[str, str], dim: int) -> None:
         self.reference = reference
@@ -218,17 +222,17 @@ class Encoder(ABC):
         list of ndarray of shape (n_texts, dim), float32
             Row i belongs to text i.
         """
-        distinct = list(dict.fromkeys(texts)) if self.is_costly else texts
+        repeats = Counter(texts) if self.is_costly else None
+        distinct = texts if repeats is None else list(repeats)
         outputs = [np.zeros((len(distinct), dim), dtype=np.float32) for dim in dims]
         n_cut = n_tokens = n_unknown = 0
         for start, tokens in self._tokenized(distinct):
-            n_cut += tokens.n_cut
+            n_cut += tokens.n_cut if repeats is None else sum(repeats[distinct[start + row]] for row in tokens.cut)
             n_tokens += tokens.n_tokens
             n_unknown += tokens.n_unknown
             for output, vectors in zip(outputs, embed(tokens), strict=True):
                 output[start : start + WINDOW] = vectors
         if len(distinct) < len(texts):
-            n_cut = sum(tokens.n_cut for _, tokens in self._tokenized(texts)) if n_cut else 0
             row_of = {text: row for row, text in enumerate(distinct)}
             rows = [row_of[text] for text in texts]
             outputs = [output[rows] for output in outputs]

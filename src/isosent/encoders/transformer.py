@@ -76,6 +76,7 @@ class TransformerEncoder(Encoder):
         self.tokenizer = network.tokenizer
         self.heads = heads
         self.runtime = runtime
+        self.computed_in = runtime.dtype
         self.n_layers = network.n_layers
         self.own_reading = self.reading(options["layers"], options["pooling"])
         self.equal_lengths = network.model.config.model_type in _PADDING_IS_VISIBLE
@@ -156,7 +157,7 @@ class TransformerEncoder(Encoder):
             shortened = self._input_ids([texts[i] for i in too_long], truncation=True, max_length=self._max_length)
             for i, ids in zip(too_long, shortened, strict=True):
                 lists[i] = ids
-        return TokenIds.from_lists(lists, n_cut=len(too_long))
+        return TokenIds.from_lists(lists, cut=too_long)
 
     def _input_ids(self, texts: Sequence[str], **truncation: Any) -> list[list[int]]:
         with self._tokenizing:  # whether it truncates is a state of the tokenizer, seen by every thread

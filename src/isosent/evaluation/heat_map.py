@@ -16,7 +16,8 @@ HEAT_STYLE = (
 
 _LIGHTEST, _DARKEST = (0xEF, 0xF4, 0xFA), (0x08, 0x3F, 0x73)
 _NARROWEST, _CELL_HEIGHT = 38, 22
-_TOP, _RIGHT, _BOTTOM, _LETTER = 34, 18, 44, 7
+_TOP, _RIGHT, _BOTTOM = 34, 18, 44
+LETTER = 7
 _TURN = 0.68  # black figures up to here, white ones beyond: a contrast of at least 4.5 on either side
 
 
@@ -48,7 +49,7 @@ class HeatMap:
     @property
     def width(self) -> int:
         """Pixels from left to right."""
-        least = _LETTER * len(self.title)
+        least = LETTER * len(self.title)
         return max(self._left + self._step * len(self.columns), least) + _RIGHT
 
     @property
@@ -58,11 +59,11 @@ class HeatMap:
 
     @property
     def _left(self) -> int:
-        return 20 + _LETTER * max(map(len, self.rows))
+        return 20 + LETTER * max(map(len, self.rows))
 
     @property
     def _step(self) -> int:
-        return max(_NARROWEST, 8 + _LETTER * max(map(len, self.columns)))
+        return max(_NARROWEST, 8 + LETTER * max(map(len, self.columns)))
 
     def panel(self, left: float, top: float) -> str:
         """Draw it, for one of several figures in one drawing.

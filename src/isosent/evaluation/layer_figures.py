@@ -9,7 +9,7 @@ from html import escape
 import numpy as np
 
 from isosent.drawing import HEIGHT, WIDTH, Axis, Frame
-from isosent.evaluation.heat_map import HEAT_STYLE, HeatMap
+from isosent.evaluation.heat_map import HEAT_STYLE, LETTER, HeatMap
 from isosent.evaluation.layer_study import best_of_sizes, pair_grid
 from isosent.evaluation.reading_cells import ReadingCell, averages, layers_label
 from isosent.evaluation.readings import TRANSFORMS
@@ -38,6 +38,7 @@ def layer_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
     width, top = 0, MARGIN
     for name, own in _by_model(cells):
         parts.append(_heading(name, top))
+        top += _HEADING
         grids = {transform: 100 * pair_grid(own, transform, aggregation) for transform in TRANSFORMS}
         span = _span(value for grid in grids.values() for value in grid.flat)
         names = [f"L{layer}" for layer in range(len(grids[TRANSFORMS[0]]))]
@@ -45,18 +46,14 @@ def layer_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
             HeatMap(f"{title(transform)}: pairs of layers", names, names, "layer; alone on the diagonal", grid, span)
             for transform, grid in grids.items()
         ]
-        top += _HEADING
-        left = MARGIN
-        for each in maps:
-            parts.append(each.panel(left, top))
-            left += each.width
+        left = _beside(maps, top, parts)
         top += maps[0].height + MARGIN
         names_of_lines = [title(transform) for transform in TRANSFORMS]
         parts.append(f'<g transform="translate(0 {top})">{"".join(line_key(names_of_lines, left))}</g>')
         top += key_height(len(TRANSFORMS), left)
         parts.append(_best_panel(own, aggregation, (MARGIN, top)))
         top += HEIGHT + MARGIN
-        width = max(width, left, MARGIN + WIDTH)
+        width = max(width, left, MARGIN + WIDTH, _heading_width(name))
     return study_document(width, top, "Scores of layers and their means", parts, style=HEAT_STYLE + _DOTS)
 
 
@@ -83,18 +80,21 @@ def pooling_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
         rows = list(dict.fromkeys(cell.pooling for cell in own))
         sets = list(dict.fromkeys(cell.layers for cell in own))
         span = _span(100 * value for value in scores.values())
-        top, left = top + _HEADING, MARGIN
-        maps = []
-        for transform in TRANSFORMS:
-            values = np.array(
-                [[100 * scores.get((pooling, layers, transform), math.nan) for layers in sets] for pooling in rows]
+        top += _HEADING
+        columns = [layers_label(layers) for layers in sets]
+        maps = [
+            HeatMap(
+                title(transform),
+                rows,
+                columns,
+                "layers",
+                np.array([[100 * scores.get((name, of, transform), math.nan) for of in sets] for name in rows]),
+                span,
             )
-            columns = [layers_label(layers) for layers in sets]
-            maps.append(HeatMap(title(transform), rows, columns, "layers", values, span))
-            parts.append(maps[-1].panel(left, top))
-            left += maps[-1].width
+            for transform in TRANSFORMS
+        ]
+        width = max(width, _beside(maps, top, parts), _heading_width(name))
         top += maps[0].height + MARGIN
-        width = max(width, left)
     return study_document(width, top, "Scores of poolings of layers", parts, style=HEAT_STYLE)
 
 
@@ -108,8 +108,25 @@ def _by_model(cells: Sequence[ReadingCell]) -> list[tuple[str, list[ReadingCell]
     return [(name, [cell for cell in cells if cell.model == name]) for name in names]
 
 
+def _beside(maps: Iterable[HeatMap], top: float, parts: list[str]) -> int:
+    """Draw maps side by side; return where the last one ends."""
+    left = MARGIN
+    for each in maps:
+        parts.append(each.panel(left, top))
+        left += each.width
+    return left
+
+
+def _title(name: str) -> str:
+    return f"{name}, average over the tasks, Spearman x100"
+
+
 def _heading(name: str, top: float) -> str:
-    return f'<text x="{MARGIN}" y="{top + 14}">{escape(name)}, average over the tasks, Spearman x100</text>'
+    return f'<text x="{MARGIN}" y="{top + 14}">{escape(_title(name))}</text>'
+
+
+def _heading_width(name: str) -> int:
+    return 2 * MARGIN + LETTER * len(_title(name))
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from isosent.evaluation.readings import (
 )
 from isosent.evaluation.sts_files import read_sts
 from isosent.model import SentenceEncoder
+from isosent.network.reading import canonical_pooling
 
 EXHAUSTIVE = {NONE: 3, WHITENING: 3, AUTO: 2}
 
@@ -100,7 +101,7 @@ def read_layers(
     InputError
         If the model is another one, or as `evaluate_sts` does.
     """
-    encoder = plain_transformer("study layers", model, name)
+    encoder, pooling = plain_transformer("study layers", model, name), canonical_pooling(pooling)
     readings = [encoder.reading(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
     texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
     pooled = encoder.read(texts, readings, progress=None if progress is None else progress(len(texts)))

@@ -70,6 +70,8 @@ class ShardIndex:
         How they are cut.
     role : str, default "text"
         What the texts were encoded as: text, query or document.
+    computed_in : str, default "float32"
+        Number type that they were encoded in, whatever is written.
     n_written : int, default 0
         Shards that are whole.
     counts : mapping of str to int
@@ -81,6 +83,7 @@ class ShardIndex:
     texts: Mapping[str, Any]
     sharding: Sharding
     role: str = "text"
+    computed_in: str = "float32"
     n_written: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -235,6 +238,7 @@ def read_index(folder: Path) -> ShardIndex | None:
             {name: kind(document["texts"][name]) for name, kind in _TEXTS.items()},
             Sharding(**document["sharding"]),
             str(document["role"]),
+            str(document["computed_in"]),
             int(document["n_written"]),
             {name: int(count) for name, count in document["counts"].items()},
         )

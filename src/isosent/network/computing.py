@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Any
@@ -16,10 +17,8 @@ from isosent.network.workers import run_batches
 from isosent.text.tokens import TokenIds
 
 Backend = Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], Sequence[Any]]
-_MEMORY_WORDS = (
-    *("out of memory", "alloc_failed", "can't allocate memory", "not enough memory", "bad allocation"),
-    "failed to allocate",
-)
+_FAR = 64  # batches whose vectors may be on a GPU
+_MEMORY_WORDS = ("out of memory", "alloc_failed", "allocate memory", "not enough memory", "bad allocation", "bad_alloc")
 
 
 class Computing:
@@ -77,17 +76,19 @@ class Computing:
         """
         n_texts = len(tokens.lengths)
         outputs = [np.empty((n_texts, width), dtype=np.float32) for width in self._widths]
-        far: list[tuple[Batch, Sequence[Any]]] = []
+        far: deque[tuple[Batch, Sequence[Any]]] = deque()
         batches = batches_of(tokens, layout)
         for _, parts in run_batches(batches, self._compute, self._n_workers, threads_each=self._threads_each):
             for batch, vectors in parts:
                 if getattr(vectors[0], "is_cuda", False):
                     far.append((batch, vectors))
+                    if len(far) > _FAR:
+                        _store(outputs, *far.popleft())
                 else:
                     _store(outputs, batch, vectors)
                 if progress:
                     progress(len(batch.rows))
-        for batch, vectors in far:  # fetched at the end: the GPU never waits for the one that reads
+        for batch, vectors in far:  # fetched late: the GPU does not wait for the one that reads
             _store(outputs, batch, vectors)
         return outputs
 
@@ -102,7 +103,7 @@ class Computing:
         """Compute a batch, in halves where it does not fit."""
         try:
             vectors = backend(*batch.arrays)
-        except (RuntimeError, MemoryError) as error:
+        except Exception as error:  # those of onnxruntime have no class in common with the others
             if not _is_out_of_memory(error):
                 raise
             if len(batch.rows) == 1:

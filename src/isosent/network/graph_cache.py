@@ -6,27 +6,18 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from isosent.errors import CacheWarning, IsosentError
+from isosent.files.user_cache import user_cache
 
 GRAPH_FILE = "graph.onnx"
-_KEPT = 16
-
-
-def graphs_folder() -> Path:
-    """Find where traced graphs lie.
-
-    Returns
-    -------
-    Path
-        ``isosent/graphs`` in the folder that ISOSENT_CACHE names, else XDG_CACHE_HOME, else ``~/.cache``.
-    """
-    root = os.environ.get("ISOSENT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "isosent" / "graphs"
+_KIND, _KEPT = "graphs", 16
+_OLD_S = 24 * 3600
 
 
 @contextmanager
@@ -55,7 +46,7 @@ def cached_graph(name: str, make: Callable[[Path], None]) -> Iterator[Path]:
     The 16 graphs that were used last are kept. Processes that make the same one at the same time do not meet: the first
     one that is ready stays.
     """
-    folder = graphs_folder() / name
+    folder = user_cache(_KIND) / name
     if (folder / GRAPH_FILE).is_file():
         with suppress(OSError):
             os.utime(folder)
@@ -73,7 +64,7 @@ def forget_graph(name: str) -> None:
     name : str
         As for `cached_graph`.
     """
-    shutil.rmtree(graphs_folder() / name, ignore_errors=True)
+    shutil.rmtree(user_cache(_KIND) / name, ignore_errors=True)
 
 
 def _made(folder: Path, make: Callable[[Path], None]) -> Path | None:
@@ -113,8 +104,10 @@ def _made_in(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 def _keep_the_last(graphs: Path) -> None:
-    """Remove the graphs that were not used for the longest time."""
+    """Remove the graphs that were not used for the longest time, and what runs left that were killed a day ago."""
     with suppress(OSError):
-        folders = [path for path in graphs.iterdir() if not path.name.startswith(".")]
-        for folder in sorted(folders, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+        used = {path: path.stat().st_mtime for path in graphs.iterdir()}
+        whole = sorted((path for path in used if not path.name.startswith(".")), key=used.__getitem__)
+        left = [path for path, time_s in used.items() if path.name.startswith(".") and time.time() - time_s > _OLD_S]
+        for folder in [*whole[:-_KEPT], *left]:
             shutil.rmtree(folder, ignore_errors=True)

@@ -22,7 +22,6 @@ INPUTS = ("input_ids", "attention_mask", "pooling_mask")
 DTYPES = ("float32", "int8")
 _FORMAT = "2"
 _SLOWER = ["SkipLayerNormFusion"]  # the fused operator takes longer than the two that it stands for
-_MEMORY_WORDS = ("allocate memory", "bad_alloc", "bad allocation")
 
 
 class OnnxBackend:
@@ -86,19 +85,9 @@ class OnnxBackend:
         -------
         list of ndarray of shape (n_texts, width), float32
             One a reading.
-
-        Raises
-        ------
-        MemoryError
-            If the batch does not fit.
         """
         arrays = dict(zip(INPUTS, (input_ids, attention_mask, pooling_mask), strict=True))
-        try:
-            vectors: list[NDArray[np.float32]] = self._session.run(None, {name: arrays[name] for name in self._names})
-        except Exception as error:  # those of onnxruntime have no class in common
-            if any(words in str(error) for words in _MEMORY_WORDS):
-                raise MemoryError(str(error)) from error
-            raise
+        vectors: list[NDArray[np.float32]] = self._session.run(None, {name: arrays[name] for name in self._names})
         return vectors
 
     @property

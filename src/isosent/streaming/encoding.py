@@ -157,7 +157,7 @@ def encode_folder(
     check_shard_folder(folder)
     run = _Run(model, source, role, progress)
     texts = {"name": source.name, "n_texts": source.n_texts, "sha256": source.sha256}
-    asked = ShardIndex(run.space, run.dim(), texts, sharding or Sharding(), role)
+    asked = ShardIndex(run.space, run.dim(), texts, sharding or Sharding(), role, model.encoder.computed_in)
     with _held(folder):
         index = _reached(folder, asked)
         if index.n_written and resumed:
@@ -201,7 +201,7 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
             f"begun with {index.texts['name']} as it was then with {there['n_texts']:,}. Name another folder, or "
             "remove this one."
         )
-    now, then = (asdict(index.sharding) | {"role": index.role} for index in (asked, index))
+    now, then = (asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in} for run in (asked, index))
     if now != then:
         raise InputError(
             f"{folder} must be of a run with the same settings, {_listed(now)}; it was begun with {_listed(then)}. "

@@ -84,7 +84,7 @@ class SubwordTokenizer:
         n_unknown = n_tokens - int(np.count_nonzero(is_known))
         if self.unknown_id is not None and n_unknown:
             ids, offsets = keep_where(is_known, ids, offsets)
-        return TokenIds(ids, offsets, int(np.count_nonzero(is_cut)), n_unknown, n_tokens)
+        return TokenIds(ids, offsets, np.flatnonzero(is_cut), n_unknown, n_tokens)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
@@ -150,12 +150,12 @@ class TokenLookup:
         is_known = ids >= 0
         n_unknown = len(ids) - int(np.count_nonzero(is_known))
         if self.unknown == "skip":
-            return TokenIds(*keep_where(is_known, ids, offsets), found.n_cut, n_unknown, len(ids))
+            return TokenIds(*keep_where(is_known, ids, offsets), found.cut, n_unknown, len(ids))
         distinct, firsts, numbers = np.unique(tokens[~is_known], return_index=True, return_inverse=True)
         order = np.argsort(firsts)
         ids[~is_known] = len(self.words) + np.argsort(order)[numbers]
         unknown = tuple(self._tokens[token] for token in distinct[order].tolist())
-        return TokenIds(ids, offsets, found.n_cut, n_unknown, unknown=unknown)
+        return TokenIds(ids, offsets, found.cut, n_unknown, unknown=unknown)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol
 
@@ -24,8 +24,8 @@ class TokenIds:
         Ids of all texts.
     offsets : ndarray of shape (n_texts + 1,), int64
         Text i has ``ids[offsets[i]:offsets[i + 1]]``.
-    n_cut : int, default 0
-        Texts that lost tokens because they were longer than the tokenizer's maximum.
+    cut : ndarray of shape (n_cut,), intp, optional
+        Texts that lost tokens because they were longer than the tokenizer's maximum; none by default.
     n_unknown : int, default 0
         Tokens that the vocabulary lacks.
     n_tokens : int, default -1
@@ -36,7 +36,7 @@ class TokenIds:
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
-    n_cut: int = 0
+    cut: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     n_unknown: int = 0
     n_tokens: int = -1
     unknown: tuple[str, ...] = ()
@@ -46,15 +46,15 @@ class TokenIds:
             object.__setattr__(self, "n_tokens", len(self.ids))
 
     @classmethod
-    def from_lists(cls, lists: Sequence[Sequence[int]], n_cut: int = 0) -> TokenIds:
+    def from_lists(cls, lists: Sequence[Sequence[int]], cut: Sequence[int] = ()) -> TokenIds:
         """Join lists of ids.
 
         Parameters
         ----------
         lists : sequence of sequences of int
             Ids of each text.
-        n_cut : int, default 0
-            Texts among them that were cut.
+        cut : sequence of int, default none
+            Which of them were cut.
 
         Returns
         -------
@@ -69,7 +69,12 @@ class TokenIds:
         """
         offsets = offsets_of([len(ids) for ids in lists])
         ids = np.fromiter(chain.from_iterable(lists), dtype=np.int32, count=offsets[-1])
-        return cls(ids, offsets, n_cut)
+        return cls(ids, offsets, np.array(cut, dtype=np.intp))
+
+    @property
+    def n_cut(self) -> int:
+        """Texts that were cut."""
+        return len(self.cut)
 
     @property
     def lengths(self) -> NDArray[np.int64]:

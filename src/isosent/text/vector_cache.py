@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,20 +10,9 @@ from pathlib import Path
 
 from isosent.errors import CacheWarning, FileFormatError, OutputError
 from isosent.files.atomic import replacing
+from isosent.files.user_cache import user_cache
 from isosent.text.byte_stream import FilePlace
 from isosent.text.vector_file import VERSION, StoredVectors, open_vector_file
-
-
-def cache_folder() -> Path:
-    """Find where converted files lie.
-
-    Returns
-    -------
-    Path
-        ``isosent/word_vectors`` in the folder that ISOSENT_CACHE names, else XDG_CACHE_HOME, else ``~/.cache``.
-    """
-    root = os.environ.get("ISOSENT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "isosent" / "word_vectors"
 
 
 def open_cached(place: FilePlace) -> tuple[StoredVectors, str] | None:
@@ -88,4 +76,4 @@ def _cache_file(place: FilePlace) -> Path:
     state = place.path.stat()
     where, when = f"{place.path.resolve()}!{place.member}", f"{state.st_size} {state.st_mtime_ns} {VERSION}"
     hashes = [hashlib.sha256(part.encode("utf-8", "surrogateescape")).hexdigest()[:16] for part in (where, when)]
-    return cache_folder() / f"{'-'.join(hashes)}.safetensors"
+    return user_cache("word_vectors") / f"{'-'.join(hashes)}.safetensors"
