@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ModelFolderError,
         ModelReferenceError,
         OutputError,
+        TaskNotFoundError,
     )
     from isosent.evaluation.sts import evaluate_sts
     from isosent.files.texts import read_texts
@@ -75,6 +76,7 @@ _HOME = {
     "SIF": "isosent.encoders.weighting",
     "SentenceEncoder": "isosent.model",
     "Standardize": "isosent.transforms.components",
+    "TaskNotFoundError": "isosent.errors",
     "Truncate": "isosent.transforms.components",
     "USIF": "isosent.encoders.weighting",
     "Whitening": "isosent.transforms.whitening",
@@ -116,6 +118,7 @@ __all__ = [
     "PrincipalComponents",
     "SentenceEncoder",
     "Standardize",
+    "TaskNotFoundError",
     "Truncate",
     "Whitening",
     "ZipfianWhitening",

@@ -6,6 +6,7 @@ file raises the built-in class beside it too, so `except ValueError` and `except
     IsosentError
     ├── InputError (ValueError)          a value, shape or dtype that cannot be used
     │   ├── ModelReferenceError          a model reference or option outside the grammar
+    │   ├── TaskNotFoundError            the files of a task that are not in the folder
     │   ├── InputFileError (OSError)     a file that is missing, a folder, or unreadable
     │   │   └── FileFormatError          a file whose content is not what its format promises
     │   └── ModelFolderError             a model folder that cannot be opened
@@ -41,6 +42,10 @@ class InputTypeError(IsosentError, TypeError):
 
 class ModelReferenceError(InputError):
     """A model reference or option outside the grammar."""
+
+
+class TaskNotFoundError(InputError):
+    """The files of a task are not in the folder; the sentence says which, and where they are expected."""
 
 
 class InputFileError(InputError, OSError):

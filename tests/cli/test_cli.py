@@ -11,6 +11,7 @@ import pytest
 
 import isosent
 from isosent.encoders.reference import GRAMMAR
+from isosent.evaluation.result import read_result
 from isosent.evaluation.sts_files import YEAR_SUBSETS
 
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
@@ -187,12 +188,12 @@ def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write
     write_stsb(here / "sts")
     finished = isosent_("evaluate", "sts", "--data", "sts")
     assert (finished.code, finished.err) == (0, "")
-    score = isosent.evaluate_sts(isosent.load(), here / "sts").tasks["STSB"].spearman["all"]
+    score = isosent.evaluate_sts(isosent.load(), here / "sts").tasks["STSB"].scores["spearman"]
     (row,) = [line for line in finished.out.splitlines() if "spearman all" in line]
     assert f"{100 * score:.2f}" in row
     told = strip_lines(finished.out)
     assert (
-        "model: wordllama?weighting=mean\ndimensions: 256\nsentences without a vector: 0\nunknown tokens: 0 of " in told
+        "model: wordllama?weighting=mean\ndimensions: 256\ntexts without a vector: 0\nunknown tokens: 0 of " in told
     )
 
 
@@ -209,7 +210,7 @@ def test_evaluate_sts_names_what_a_model_was_fitted_on(isosent_, here, write_sts
 def test_evaluate_sts_prints_json_in_place_of_the_table(isosent_, here, write_stsb):
     write_stsb(here / "sts")
     finished = isosent_("evaluate", "sts", "--data", "sts", "--json", "-")
-    assert json.loads(finished.out)["tasks"]["STSB"]["n_pairs"] == 12
+    assert json.loads(finished.out)["tasks"]["STSB"]["n_items"] == 12
 
 
 @pytest.mark.parametrize(
@@ -249,8 +250,12 @@ def test_evaluate_sts_writes_all_numbers_as_json(isosent_, here, write_stsb, wri
     finished = isosent_("evaluate", "sts", "--data", "sts", "--json", "r.json", *settings)
     assert finished.code == 0, finished.err
     transform = isosent.Whitening(5, strength=0.5)
-    expected = isosent.evaluate_sts(isosent.load(), here / "sts", transform=transform).to_json()
-    assert json.loads((here / "r.json").read_text("utf-8")) == json.loads(json.dumps(expected))
+    expected = isosent.evaluate_sts(isosent.load(), here / "sts", transform=transform)
+    written = read_result(here / "r.json")
+    assert {name: task.scores for name, task in written.tasks.items()} == {
+        name: task.scores for name, task in expected.tasks.items()
+    }
+    assert (written.model, written.fitting) == (expected.model, expected.fitting)
 
 
 def test_evaluate_sts_can_print_every_subset(isosent_, here, write_year):
@@ -264,7 +269,7 @@ def test_evaluate_sts_can_fit_on_a_file(isosent_, here, write_stsb, texts):
     (here / "fit.txt").write_text("\n".join(texts), "utf-8")
     settings = ("--transform", "whitening", "--dims", "5", "--fit", "fit.txt", "--json", "r.json")
     assert isosent_("evaluate", "sts", "--data", "sts", *settings).code == 0
-    assert json.loads((here / "r.json").read_text("utf-8"))["protocol"]["fit"] == "fit.txt"
+    assert json.loads((here / "r.json").read_text("utf-8"))["fitting"]["fit"] == "fit.txt"
 
 
 def test_evaluate_sts_warns_of_missing_subsets_on_standard_error(isosent_, here, write_year):

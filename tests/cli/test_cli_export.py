@@ -49,8 +49,14 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
         (["--to", "sentence-transformers", "-o", "."], "must be a new or empty folder or an older export"),
         (["--to", "sentence-transformers", "--tei", "-o", "out"], "the encoder must be a transformer; got wordllama"),
         (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json must exist"),
-        (["--to", "sentence-transformers", "--results", "model/model.json", "-o", "out"], "evaluate sts --json"),
-        (["--to", "sentence-transformers", "--results", "binary.json", "-o", "out"], "it holds something else"),
+        (
+            ["--to", "sentence-transformers", "--results", "model/model.json", "-o", "out"],
+            "of format 'isosent result 1'",
+        ),
+        (
+            ["--to", "sentence-transformers", "--results", "binary.json", "-o", "out"],
+            "must be a result file",
+        ),
         (["--to", "numpy", "-o", "model/model.json"], "must be a new file or an older numpy export"),
     ],
 )

@@ -23,21 +23,22 @@ def test_accuracies_are_printed_and_written(isosent_, here):
     assert finished.code == 0, finished.err
     written = json.loads((here / "rte.json").read_text())
     (fixed,) = [line for line in finished.out.splitlines() if "cosine > 0.5 " in line]
-    assert f"{100 * written['fixed']['dev_accuracy']:.2f}" in fixed
+    details = written["tasks"]["RTE"]["details"]
+    assert f"{100 * details['fixed']['dev_accuracy']:.2f}" in fixed
     (tuned,) = [line for line in finished.out.splitlines() if "best on train" in line]
-    assert f"{100 * written['tuned']['dev_accuracy']:.2f}" in tuned
+    assert f"{100 * details['tuned']['dev_accuracy']:.2f}" in tuned
     (majority,) = [line for line in finished.out.splitlines() if "always entailment" in line]
     assert "57.14" in majority
     assert "12 of train, 7 of dev" in finished.out
-    assert "sentences without a vector: 0; cut: 0" in finished.out
+    assert "texts without a vector: 0" in finished.out
 
 
 def test_json_can_go_to_standard_output(isosent_):
     finished = isosent_("evaluate", "rte", "--data", "data", "--transform", "whitening", "--dims", "4", "--json", "-")
     written = json.loads(finished.out)
-    assert written["protocol"]["parameters"]["n_components"] == 4
-    assert written["protocol"]["fit"] == "target"
-    assert written["dim"] == 4
+    assert written["fitting"]["parameters"]["n_components"] == 4
+    assert written["fitting"]["fit"] == "target"
+    assert written["tasks"]["RTE"]["dim"] == 4
 
 
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses):

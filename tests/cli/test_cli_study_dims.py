@@ -22,7 +22,7 @@ def test_a_study_is_printed_and_written(isosent_, here):
     outputs = ("--csv", "dims.csv", "--json", "dims.json", "--figure", "dims.svg")
     finished = isosent_("study", "dims", "--data", "data", "--dims", "4,16,8", "--docs", "50", *outputs)
     assert finished.code == 0, finished.err
-    (study,) = json.loads((here / "dims.json").read_text())
+    (study,) = json.loads((here / "dims.json").read_text())["results"]
     scores = {cell["k"]: cell["spearman"]["all"] for cell in study["cells"]}
     assert list(scores) == [4, 8, 16]
     best = max(scores, key=scores.get)

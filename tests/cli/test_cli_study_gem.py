@@ -26,7 +26,7 @@ def test_a_study_is_printed_and_written(isosent_, here):
     outputs = ("--csv", "gem.csv", "--json", "gem.json", "--figure", "gem.svg")
     finished = isosent_("study", "gem", "--data", "data", "-m", f"words:vectors.txt?{SMALL}", *outputs)
     assert finished.code == 0, finished.err
-    cells = json.loads((here / "gem.json").read_text())
+    cells = json.loads((here / "gem.json").read_text())["results"]
     assert list(dict.fromkeys(cell["study"] for cell in cells)) == [
         *("ablation", "window", "candidates", "removed", "power")
     ]

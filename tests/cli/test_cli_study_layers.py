@@ -29,7 +29,7 @@ def outputs_of(name):
 def test_layers_are_printed_and_written(isosent_, here):
     finished = isosent_("study", "layers", "--data", "data", "-m", "hf:tiny", *outputs_of("layers"))
     assert finished.code == 0, finished.err
-    cells = json.loads((here / "layers.json").read_text())
+    cells = json.loads((here / "layers.json").read_text())["results"]
     scores = {(tuple(cell["layers"]), cell["transform"]): cell["spearman"]["all"] for cell in cells}
     assert len(scores) == len(cells) == 15 + 15 + 13
     for transform, title in (("none", "as they are"), ("whitening", "whitening"), ("auto", "auto")):
@@ -51,7 +51,7 @@ def test_poolings_are_printed_and_written(isosent_, here):
         *("study", "pooling", "--data", "data", "-m", "hf:tiny", "--poolings", "mean,cls", *outputs_of("pooling"))
     )
     assert finished.code == 0, finished.err
-    cells = json.loads((here / "pooling.json").read_text())
+    cells = json.loads((here / "pooling.json").read_text())["results"]
     scores = {(cell["pooling"], tuple(cell["layers"]), cell["transform"]): cell["spearman"]["all"] for cell in cells}
     assert len(scores) == len(cells) == 2 * 3 * 3
     ((*_, score),) = lines_of(finished.out, "cls", "L1+L3", "whitening")

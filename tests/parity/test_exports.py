@@ -394,10 +394,10 @@ def test_a_wrong_folder_is_not_written(wordllama, texts, tmp_path, monkeypatch):
 
 def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_stsb, tmp_path):
     model = wordllama.fit(texts, transform=isosent.Whitening(8), source="/home/somebody/corpus.txt")
-    results = isosent.evaluate_sts(model, write_stsb(tmp_path / "data")).to_json()
+    results = isosent.evaluate_sts(model, write_stsb(tmp_path / "data"))
     export(model, "sentence-transformers", tmp_path / "out", results=results)
     card = (tmp_path / "out" / "README.md").read_text()
-    assert f"| STSB | {100 * results['tasks']['STSB']['spearman']['all']:.2f} |" in card
+    assert f"| STSB | spearman | {100 * results.tasks['STSB'].score:.2f} |" in card
     assert "n_components=8" in card
     assert "on 480 texts of corpus.txt" in card
     assert model.fingerprint in card
@@ -405,14 +405,14 @@ def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_sts
 
 
 def test_scores_of_another_space_are_refused(wordllama, texts, write_stsb, tmp_path):
-    results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data")).to_json()
+    results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data"))
     model = wordllama.fit(texts, transform=isosent.Whitening(8))
     with pytest.raises(isosent.InputError, match=f"{wordllama.fingerprint[:16]}.*{model.fingerprint[:16]}"):
         export(model, "sentence-transformers", tmp_path / "out", results=results)
 
 
 def test_scores_of_a_transform_fitted_for_them_are_refused(wordllama, write_stsb, tmp_path):
-    results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data"), transform=isosent.Whitening(4)).to_json()
+    results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data"), transform=isosent.Whitening(4))
     with pytest.raises(isosent.InputError, match="measured with a transform fitted behind it"):
         export(wordllama, "sentence-transformers", tmp_path / "out", results=results)
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "isosent"
 FLOORS = [
     {"errors", "_check", "_extras"},
-    {"numeric", "files", "drawing"},
+    {"numeric", "files", "drawing", "pages"},
     {"text", "transforms", "calibration"},
     {"network"},
     {"encoders"},
@@ -22,7 +22,8 @@ FLOORS = [
     {"loading"},
     {"streaming"},
     {"evaluation", "demo", "inspection"},
-    {"exports", "compat"},
+    {"studies"},
+    {"exports", "compat", "reporting"},
     {"cli"},
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

@@ -9,9 +9,9 @@ from gem_reference import coarse_vector, gem_vector, principal_vectors
 import isosent
 from isosent.encoders.gem_weighting import GEM
 from isosent.errors import InputError
-from isosent.evaluation.gem_figure import gem_figure
-from isosent.evaluation.gem_study import GemCell, conditions, study_gem, write_gem_csv
 from isosent.evaluation.sts_files import read_sts
+from isosent.studies.gem import GemCell, conditions, study_gem, write_gem_csv
+from isosent.studies.gem_figure import gem_figure
 
 DIM, BASE = 12, "weighting=gem&window=3&n_candidates=6&n_removed=3"
 

@@ -6,9 +6,9 @@ import pytest
 
 import isosent
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.report import rte_table
 from isosent.evaluation.rte import best_threshold, evaluate_rte
 from isosent.evaluation.rte_files import read_rte
+from isosent.evaluation.tables import rte_table
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
 LABELS = ("entailment", "not_entailment")
@@ -141,26 +141,28 @@ def test_no_threshold_is_better_than_the_best():
 
 @pytest.mark.parametrize("transform", [None, isosent.Whitening(16)])
 def test_accuracies_are_those_counted_by_hand(wordllama, data, pairs, transform):
-    result = evaluate_rte(wordllama, data, transform=transform)
+    result = evaluate_rte(wordllama, data, transform=transform).tasks["RTE"]
     model = wordllama
     if transform is not None:
         model = wordllama.fit(read_rte(data).target_texts, transform=transform)
-    for of in (result.fixed, result.tuned):
-        assert of.train_accuracy == pytest.approx(hand_accuracy(model, *pairs["train"], of.threshold))
-        assert of.dev_accuracy == pytest.approx(hand_accuracy(model, *pairs["dev"], of.threshold))
-    assert result.fixed.threshold == 0.5
-    assert result.tuned.train_accuracy >= result.fixed.train_accuracy
-    assert (result.n_train, result.n_dev, result.dim) == (40, 15, model.dim)
+    fixed, tuned = result.details["fixed"], result.details["tuned"]
+    for of in (fixed, tuned):
+        assert of["train_accuracy"] == pytest.approx(hand_accuracy(model, *pairs["train"], of["threshold"]))
+        assert of["dev_accuracy"] == pytest.approx(hand_accuracy(model, *pairs["dev"], of["threshold"]))
+    assert (result.score, result.scores["accuracy_tuned"]) == (fixed["dev_accuracy"], tuned["dev_accuracy"])
+    assert fixed["threshold"] == 0.5
+    assert tuned["train_accuracy"] >= fixed["train_accuracy"]
+    assert (result.details["n_train"], result.n_items, result.dim) == (40, 15, model.dim)
     share = pairs["dev"][1].mean()
-    assert result.majority_accuracy == pytest.approx(max(share, 1 - share))
-    assert result.majority == LABELS[int(share < 0.5)]
+    assert result.scores["accuracy_majority"] == pytest.approx(max(share, 1 - share))
+    assert result.details["majority"] == LABELS[int(share < 0.5)]
 
 
 def test_a_file_to_fit_on(wordllama, data, pairs, texts, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     result = evaluate_rte(wordllama, data, transform=isosent.Whitening(8), fit=tmp_path / "texts.txt")
     model = wordllama.fit(texts, transform=isosent.Whitening(8))
-    assert result.fixed.dev_accuracy == pytest.approx(hand_accuracy(model, *pairs["dev"], 0.5))
+    assert result.tasks["RTE"].score == pytest.approx(hand_accuracy(model, *pairs["dev"], 0.5))
     assert result.model["fits"][0]["source"] == "texts.txt"
 
 
@@ -168,22 +170,22 @@ def test_an_encoder_that_needs_a_corpus_is_fitted_on_the_target(data, pairs):
     model = isosent.load("wordllama?weighting=sif&frequencies=corpus")
     result = evaluate_rte(model, data)
     fitted = model.fit(read_rte(data).target_texts, transform=None)
-    assert result.fixed.dev_accuracy == pytest.approx(hand_accuracy(fitted, *pairs["dev"], 0.5))
-    assert result.protocol["fit"] == "target"
+    assert result.tasks["RTE"].score == pytest.approx(hand_accuracy(fitted, *pairs["dev"], 0.5))
+    assert result.fitting["fit"] == "target"
 
 
 def test_sentences_without_a_vector_are_counted(wordllama, data):
     with (data / "glue" / "RTE" / "dev.tsv").open("a") as file:
         file.write("15\t\tsomething\tnot_entailment\n")
-    result = evaluate_rte(wordllama, data)
-    assert (result.n_zero_rows, result.n_dev) == (1, 16)
+    result = evaluate_rte(wordllama, data).tasks["RTE"]
+    assert (result.n_zero_rows, result.n_items) == (1, 16)
 
 
 def test_the_table_says_what_was_done(wordllama, data):
     result = evaluate_rte(wordllama, data, transform=isosent.Whitening(8))
     table = rte_table(result)
     assert [column.header for column in table.columns][1] == "accuracy on dev, x100"
-    assert f"{100 * result.fixed.dev_accuracy:.2f}" in list(table.columns[1].cells)
+    assert f"{100 * result.tasks['RTE'].score:.2f}" in list(table.columns[1].cells)
     assert "whitening(" in table.caption
     assert "40 of train, 15 of dev" in table.caption
     json.dumps(result.to_json(), allow_nan=False)

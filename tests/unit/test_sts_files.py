@@ -9,6 +9,7 @@ from scipy.stats import pearsonr, spearmanr
 import isosent
 from isosent import FileFormatError, InputError, InputFileError, InputTypeError, Whitening, evaluate_sts
 from isosent.errors import EvaluationWarning
+from isosent.evaluation.running import Run
 from isosent.evaluation.sts_files import TASKS, YEAR_SUBSETS, read_sts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
@@ -358,39 +359,32 @@ def test_aggregations_are_those_of_scipy(wordllama, tmp_path, write_year):
             "mean": np.mean(each),
             "wmean": np.average(each, weights=list(map(len, scores))),
         }
-        assert getattr(result, metric) == pytest.approx(expected, abs=1e-9)
-        subsets = [getattr(subset, metric) for subset in result.subsets.values()]
+        measured = {how: result.scores[metric if how == "all" else f"{metric}_{how}"] for how in expected}
+        assert measured == pytest.approx(expected, abs=1e-9)
+        subsets = [subset[metric] for subset in result.details["subsets"].values()]
         assert subsets == pytest.approx(each, abs=1e-9)
-    assert [subset.n_pairs for subset in result.subsets.values()] == [6, 7, 8, 9, 10, 11]
-    assert result.n_pairs == 51
+    assert [subset["n_pairs"] for subset in result.details["subsets"].values()] == [6, 7, 8, 9, 10, 11]
+    assert result.n_items == 51
 
 
 def test_the_average_is_the_unweighted_mean_over_tasks(wordllama, all_tasks):
     result = evaluate_sts(wordllama, all_tasks)
-    for metric, average in result.average.items():
-        for how, value in average.items():
-            assert value == pytest.approx(np.mean([getattr(task, metric)[how] for task in result.tasks.values()]))
+    assert len(result.tasks) == 7
+    for name in ("spearman", "spearman_wmean", "pearson_mean"):
+        assert result.average(name) == pytest.approx(np.mean([task.scores[name] for task in result.tasks.values()]))
 
 
 def test_the_result_as_json_has_its_keys(wordllama, tmp_path, write_stsb):
     result = json.loads(json.dumps(evaluate_sts(wordllama, write_stsb(tmp_path)).to_json(), allow_nan=False))
-    assert set(result) == {"model", "protocol", "tasks", "average"}
     assert set(result["model"]) == set(wordllama.record.facts())
-    assert result["protocol"] == {
-        "similarity": "cosine",
-        "transform": None,
-        "parameters": {},
-        "fit": None,
-        "sickr": "full",
-        "missing_subsets": {},
-        "isosent_version": version("isosent"),
-    }
+    assert result["fitting"] == {"transform": None, "parameters": {}, "fit": None, "transductive": False}
+    assert result["environment"]["versions"]["isosent"] == version("isosent")
     task = result["tasks"]["STSB"]
-    counts = {"n_pairs", "n_zero_rows", "n_tokens", "n_unknown", "dim"}
-    assert set(task) == counts | {"spearman", "pearson", "subsets", "choice"}
-    assert set(task["spearman"]) == {"all", "mean", "wmean"}
-    assert set(task["subsets"]["stsb"]) == {"n_pairs", "spearman", "pearson"}
-    assert set(result["average"]) == {"spearman", "pearson"}
+    assert (task["kind"], task["metric"], task["n_items"]) == ("sts", "spearman", 12)
+    assert task["protocol"] == {"similarity": "cosine", "aggregation": "all"}
+    assert list(task["data"]) == ["sts-train.csv", "sts-dev.csv", "sts-test.csv"]
+    assert set(task["details"]["subsets"]["stsb"]) == {"n_pairs", "spearman", "pearson"}
+    assert len(result["items"]["STSB"]["values"]) == len(result["items"]["STSB"]["gold"]) == 12
 
 
 def test_sentences_without_a_vector_are_counted_and_their_cosine_is_0(tmp_path, write_year):
@@ -402,7 +396,7 @@ def test_sentences_without_a_vector_are_counted_and_their_cosine_is_0(tmp_path, 
     result = evaluate_sts(model, folder).tasks["STS13"]
     assert result.n_zero_rows == 9
     expected = spearmanr([0.8, 0, 1 / np.sqrt(50), 0], [4, 1, 2, 3])[0]
-    assert result.subsets["FNWN"].spearman == pytest.approx(expected)
+    assert result.details["subsets"]["FNWN"]["spearman"] == pytest.approx(expected)
 
 
 def test_an_undefined_correlation_is_none_and_warned_of(tmp_path, write_year):
@@ -417,17 +411,18 @@ def test_an_undefined_correlation_is_none_and_warned_of(tmp_path, write_year):
     ):
         result = evaluate_sts(model, folder)
     task = json.loads(json.dumps(result.to_json(), allow_nan=False))["tasks"]["STS13"]
-    assert (task["subsets"]["OnWN"]["spearman"], task["subsets"]["OnWN"]["pearson"]) == (None, None)
-    assert (task["spearman"]["mean"], task["spearman"]["wmean"]) == (None, None)
-    assert task["spearman"]["all"] is not None
-    assert task["subsets"]["FNWN"]["spearman"] is not None
+    subsets = task["details"]["subsets"]
+    assert (subsets["OnWN"]["spearman"], subsets["OnWN"]["pearson"]) == (None, None)
+    assert (task["scores"]["spearman_mean"], task["scores"]["spearman_wmean"]) == (None, None)
+    assert task["scores"]["spearman"] is not None
+    assert subsets["FNWN"]["spearman"] is not None
 
 
 def test_missing_subsets_are_in_the_protocol(wordllama, tmp_path, write_year):
     write_year("STS13", tmp_path, subsets=["FNWN", "OnWN"])
     with pytest.warns(EvaluationWarning, match="lacks headlines"):
         result = evaluate_sts(wordllama, tmp_path)
-    assert result.protocol["missing_subsets"] == {"STS13": ["headlines"]}
+    assert result.tasks["STS13"].protocol["missing_subsets"] == ["headlines"]
 
 
 def test_a_transform_is_fitted_on_all_sentences_of_each_task(wordllama, tmp_path, write_stsb, write_year):
@@ -441,10 +436,10 @@ def test_a_transform_is_fitted_on_all_sentences_of_each_task(wordllama, tmp_path
         )
         gold = np.concatenate([subset.scores for subset in task.subsets])
         expected = spearmanr(cosines(fitted, first, second), gold)[0]
-        assert result.tasks[task.name].spearman["all"] == pytest.approx(expected, abs=1e-6)
-    assert result.protocol["transform"] == "whitening"
-    assert result.protocol["fit"] == "target"
-    assert result.protocol["parameters"] == Whitening(5).get_params()
+        assert result.tasks[task.name].scores["spearman"] == pytest.approx(expected, abs=1e-6)
+    assert result.fitting["transform"] == "whitening"
+    assert result.fitting["fit"] == "target"
+    assert result.fitting["parameters"] == Whitening(5).get_params()
 
 
 def test_a_transform_is_fitted_on_the_texts_of_a_file(wordllama, texts, tmp_path, write_stsb):
@@ -452,8 +447,9 @@ def test_a_transform_is_fitted_on_the_texts_of_a_file(wordllama, texts, tmp_path
     folder = write_stsb(tmp_path / "sts")
     result = evaluate_sts(wordllama, folder, transform=Whitening(5), fit=tmp_path / "texts.txt")
     saved_first = evaluate_sts(wordllama.fit(texts, transform=Whitening(5)), folder)
-    assert result.tasks == saved_first.tasks
-    assert result.protocol["fit"] == str(tmp_path / "texts.txt")
+    assert result.tasks["STSB"].scores == saved_first.tasks["STSB"].scores
+    assert not result.fitting["transductive"]
+    assert result.fitting["fit"] == str(tmp_path / "texts.txt")
 
 
 def test_a_fitted_model_is_scored_with_its_map(wordllama, texts, tmp_path, write_stsb):
@@ -461,13 +457,13 @@ def test_a_fitted_model_is_scored_with_its_map(wordllama, texts, tmp_path, write
     result = evaluate_sts(model, write_stsb(tmp_path))
     (subset,) = read_sts(tmp_path)[0].subsets
     expected = spearmanr(cosines(model, subset.first, subset.second), subset.scores)[0]
-    assert result.tasks["STSB"].spearman["all"] == pytest.approx(expected, abs=1e-9)
+    assert result.tasks["STSB"].scores["spearman"] == pytest.approx(expected, abs=1e-9)
     assert result.model["fingerprint"] == model.fingerprint
 
 
 def test_the_pairs_of_sick_are_in_the_protocol(wordllama, tmp_path, write_sick):
     result = evaluate_sts(wordllama, write_sick(tmp_path), sickr="test")
-    assert (result.protocol["sickr"], result.tasks["SICKR"].n_pairs) == ("test", 7)
+    assert (result.tasks["SICKR"].protocol["sickr"], result.tasks["SICKR"].n_items) == ("test", 7)
 
 
 def test_every_distinct_sentence_is_encoded_once(wordllama, tmp_path, write_stsb):
@@ -478,7 +474,7 @@ def test_every_distinct_sentence_is_encoded_once(wordllama, tmp_path, write_stsb
         return done.append
 
     folder = write_stsb(tmp_path)
-    evaluate_sts(wordllama, folder, progress=progress)
+    evaluate_sts(wordllama, folder, run=Run(progress=progress))
     (subset,) = read_sts(folder)[0].subsets
     n_distinct = len({*subset.first, *subset.second})
     assert (totals, sum(done)) == ([n_distinct], n_distinct)

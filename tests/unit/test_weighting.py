@@ -21,9 +21,9 @@ from isosent.encoders.options import OPTIONS
 from isosent.encoders.reference import WEIGHTING_OPTIONS, parse_reference
 from isosent.encoders.weighting_options import options_of, weighting_of
 from isosent.errors import FrequencyWarning, InputTypeError, RankWarning, UnknownWordsWarning
-from isosent.evaluation.auto_study import study_auto
 from isosent.exports.targets import export
 from isosent.model_folder import write_model
+from isosent.studies.auto import study_auto
 
 DIM = 6
 WORDS = [f"w{i}" for i in range(40)]

@@ -7,8 +7,8 @@ import typer
 
 from isosent.cli.model_options import ModelChoice, with_model_flags
 from isosent.cli.terminal import out
+from isosent.evaluation.result import read_result
 from isosent.exports.faiss_export import DEFAULT_INDEX
-from isosent.exports.model_card import read_results
 from isosent.exports.targets import TARGETS
 from isosent.exports.targets import export as export_model
 
@@ -49,7 +49,7 @@ def export(
     Before it appears, the result is opened in the other library, and its vectors are compared with those of the model
     on sample texts; one that differs is not written, and an older one stays.
     """
-    scores = None if results is None else read_results(results)
+    scores = None if results is None else read_result(results)
     written = export_model(model.open(), target, output, tei=tei, results=scores, index=index)
     agreement = written.agreement
     out.print(

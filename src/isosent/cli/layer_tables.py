@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.table import Table
 
 from isosent.cli.terminal import out
-from isosent.evaluation.layer_figures import title
-from isosent.evaluation.layer_study import EXHAUSTIVE, best_of_sizes, pair_grid
-from isosent.evaluation.reading_cells import ReadingCell, averages, layers_label, published_average
-from isosent.evaluation.readings import AUTO, NONE, TRANSFORMS, WHITENING
-from isosent.evaluation.report import x100
+from isosent.evaluation.tables import x100
+from isosent.studies.layer_figures import title
+from isosent.studies.layers import EXHAUSTIVE, best_of_sizes, pair_grid
+from isosent.studies.reading_cells import ReadingCell, averages, layers_label, published_average
+from isosent.studies.readings import AUTO, NONE, TRANSFORMS, WHITENING
 
 _Row = tuple[str, tuple[int, ...], str]
 _Rows = Mapping[_Row, Sequence[ReadingCell]]

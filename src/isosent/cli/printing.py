@@ -8,10 +8,10 @@ from rich.table import Table
 from isosent.cli.terminal import out
 from isosent.demo.run import DEMO_STRENGTH, DemoReport
 from isosent.encoders.given import GIVEN
-from isosent.evaluation.auto_study import ROWS, AutoCell, AutoVerdict
-from isosent.evaluation.gem_study import GemCell
-from isosent.evaluation.report import x100
+from isosent.evaluation.tables import x100
 from isosent.numeric.isotropy import SpaceReport
+from isosent.studies.auto import ROWS, AutoCell, AutoVerdict
+from isosent.studies.gem import GemCell
 
 _SPACE_ROWS: tuple[tuple[str, Callable[[SpaceReport], str]], ...] = (
     ("mean cosine of random pairs", lambda space: f"{space.mean_cosine:.4f}"),

@@ -21,10 +21,10 @@ from isosent.cli.study_options import (
 )
 from isosent.cli.terminal import err, progress_bar
 from isosent.encoders.reference import DEFAULT_REFERENCE
-from isosent.evaluation.auto_study import AutoCell, judge, study_auto
-from isosent.evaluation.gem_figure import gem_figure
-from isosent.evaluation.gem_study import GemCell, study_gem, write_gem_csv
 from isosent.loading import load
+from isosent.studies.auto import AutoCell, judge, study_auto
+from isosent.studies.gem import GemCell, study_gem, write_gem_csv
+from isosent.studies.gem_figure import gem_figure
 
 app = typer.Typer(no_args_is_help=True, help="Measure isosent itself, as its documentation does.")
 app.command()(dims)
@@ -45,7 +45,7 @@ def auto(data: Data, models: Models = None, tasks: Tasks = None, json_output: Js
             cells += study_auto(load(reference), data, name=reference, tasks=task_names(tasks), progress=bar)
         err.print(f"done: {reference}")
     print_study(cells, judge(cells))
-    write_json(json_output, [cell.to_json() for cell in cells])
+    write_json(json_output, "auto", cells)
 
 
 @app.command()
@@ -74,6 +74,6 @@ def gem(
     print_gem_study(cells)
     if csv_output is not None:
         write_gem_csv(csv_output, cells)
-    write_json(json_output, [cell.to_json() for cell in cells])
+    write_json(json_output, "gem", cells)
     if figure is not None:
         write_text(figure, gem_figure(cells))

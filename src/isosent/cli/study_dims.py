@@ -24,16 +24,16 @@ from isosent.cli.terminal import err, out, progress_bar
 from isosent.cli.transform_options import TransformChoice, with_transform_flags
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.evaluation.dims_figure import dims_figure
-from isosent.evaluation.dims_result import DimsCell, DimsStudy, size_of_a_million
-from isosent.evaluation.dims_study import LEADING, DimsPlan, study_dims
 from isosent.evaluation.protocol import TARGET
-from isosent.evaluation.report import x100
-from isosent.evaluation.search_time import N_DOCS
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
+from isosent.evaluation.tables import x100
 from isosent.files.csv_table import write_csv
 from isosent.loading import load
+from isosent.studies.dims import LEADING, DimsPlan, study_dims
+from isosent.studies.dims_figure import dims_figure
+from isosent.studies.dims_result import DimsCell, DimsStudy, size_of_a_million
+from isosent.studies.search_time import N_DOCS
 
 _BEST = "*"
 
@@ -86,7 +86,7 @@ def dims(
         out.print(_table(study, aggregation))
     if csv_output is not None:
         write_csv(csv_output, [row for study in studies for row in study.rows()])
-    write_json(json_output, [study.to_json() for study in studies])
+    write_json(json_output, "dims", studies)
     if figure is not None:
         write_text(figure, dims_figure(studies, aggregation))
 

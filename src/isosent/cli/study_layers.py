@@ -20,14 +20,14 @@ from isosent.cli.study_options import (
 )
 from isosent.cli.terminal import err, progress_bar
 from isosent.errors import InputError
-from isosent.evaluation.layer_figures import layer_figure, pooling_figure
-from isosent.evaluation.layer_study import read_layers, study_layers
-from isosent.evaluation.pooling_study import STUDIED, study_pooling
-from isosent.evaluation.reading_cells import ReadingCell
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.files.csv_table import write_csv
 from isosent.loading import load
+from isosent.studies.layer_figures import layer_figure, pooling_figure
+from isosent.studies.layers import read_layers, study_layers
+from isosent.studies.poolings import STUDIED, study_pooling
+from isosent.studies.reading_cells import ReadingCell
 
 Transformers = Annotated[
     list[str], typer.Option("--model", "-m", metavar="REFERENCE", help="A transformer, hf:ID-OR-DIR; may be repeated.")
@@ -65,7 +65,7 @@ def layers(
         err.print(f"done: {reference}")
         print_layer_study(own, aggregation)
         cells += own
-    _write_readings(csv_output, json_output, cells)
+    _write_readings("layers", cells, csv_output, json_output)
     if figure is not None:
         write_text(figure, layer_figure(cells, aggregation))
 
@@ -106,7 +106,7 @@ def pooling(
         err.print(f"done: {reference}")
         print_pooling_study(own, aggregation)
         cells += own
-    _write_readings(csv_output, json_output, cells)
+    _write_readings("pooling", cells, csv_output, json_output)
     if figure is not None:
         write_text(figure, pooling_figure(cells, aggregation))
 
@@ -116,7 +116,7 @@ def _check(aggregation: str) -> None:
         raise InputError(f"--aggregation must be one of {', '.join(AGGREGATIONS)}; got {aggregation!r}.")
 
 
-def _write_readings(csv_output: Path | None, json_output: Path | None, cells: list[ReadingCell]) -> None:
+def _write_readings(study: str, cells: list[ReadingCell], csv_output: Path | None, json_output: Path | None) -> None:
     if csv_output is not None:
         write_csv(csv_output, [line for cell in cells for line in cell.lines()])
-    write_json(json_output, [cell.to_json() for cell in cells])
+    write_json(json_output, study, cells)

@@ -1,9 +1,9 @@
 """What the commands ``study ...`` share: their options, and how results are written."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from isosent.errors import InputError
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.files.atomic import check_destination, replacing
+from isosent.studies.study_file import StudyResult, study_to_json
 
 Data = Annotated[Path, typer.Option(metavar="DIR", help="Folder with the original STS files, anywhere below it.")]
 Models = Annotated[
@@ -72,7 +73,7 @@ def write_text(path: Path, content: str) -> None:
         temporary.write_text(content, "utf-8")
 
 
-def write_json(path: Path | None, document: Sequence[Mapping[str, Any]]) -> None:
-    """Write results as JSON, where a file was asked for."""
+def write_json(path: Path | None, study: str, results: Sequence[StudyResult]) -> None:
+    """Write a study as JSON, where a file was asked for."""
     if path is not None:
-        write_text(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        write_text(path, json.dumps(study_to_json(study, results), indent=2, ensure_ascii=False) + "\n")

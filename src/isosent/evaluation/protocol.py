@@ -3,37 +3,83 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from time import perf_counter
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.encoders.base import Progress
+from isosent.encoders.base import Encoder, Progress
+from isosent.evaluation.task import Role, Task
 from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.transforms.base import LinearTransform, settings_of, transform_name
 
 TARGET = "target"
 
-Lookup = Callable[[Sequence[str]], NDArray[np.float32]]
+
+class Encoded:
+    """Vectors of texts, each text encoded once in each of its roles.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        The encoder.
+    texts : mapping of Role to iterable of str
+        The texts by role; repeated ones are encoded once.
+    progress : callable or None
+        Called with the number of texts to encode; returns what is called with the number of texts finished.
+
+    Attributes
+    ----------
+    n_texts : int
+        Distinct texts, over the roles.
+    elapsed_s : float
+        Time of encoding.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        texts: Mapping[Role, Iterable[str]],
+        progress: Callable[[int], Progress] | None,
+    ) -> None:
+        started = perf_counter()
+        self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(own))} for role, own in texts.items()}
+        self.n_texts = sum(map(len, self._rows.values()))
+        advance = None if progress is None else progress(self.n_texts)
+        self._vectors = {
+            role: _ENCODER_OF[role](encoder).encode(list(rows), progress=advance) for role, rows in self._rows.items()
+        }
+        self.elapsed_s = perf_counter() - started
+
+    def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
+        """Return the vectors of texts.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            Some of the texts.
+        role : {"text", "query", "document"}, default "text"
+            What they were encoded as.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            Row i belongs to text i.
+        """
+        rows = self._rows[role]
+        return self._vectors[role][[rows[text] for text in texts]]
 
 
-class Task(Protocol):
-    """What is evaluated: the sentences of its pairs, and those that a transform is fitted on."""
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """All sentences of the pairs, as often as they occur."""
-        ...
-
-    @property
-    def target_texts(self) -> Sequence[str]:
-        """All sentences to fit on under the protocol "target"."""
-        ...
+_ENCODER_OF: Mapping[Role, Callable[[Encoder], Encoder]] = {
+    "text": lambda encoder: encoder,
+    "query": Encoder.for_queries,
+    "document": Encoder.for_documents,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,16 +92,33 @@ class FittedTask:
         The model without the transform; if it needs a corpus, fitted on one.
     fitted : SentenceEncoder
         The same with the fitted transform behind it.
-    vectors : callable
-        From sentences of the task to the bare encoder's vectors, which `transform` of either model takes.
+    vectors : Encoded
+        The bare encoder's vectors of the task's texts, which `transform` of either model takes.
     choice : mapping or None
         What "auto" weighed and chose, where it did.
     """
 
     bare: SentenceEncoder
     fitted: SentenceEncoder
-    vectors: Lookup
+    vectors: Encoded
     choice: Mapping[str, Any] | None
+
+    def encode(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
+        """Return the vectors of some texts of the task behind all that was fitted.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            Texts of the task.
+        role : {"text", "query", "document"}, default "text"
+            What they are encoded as, one of those of the task.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            Row i belongs to text i.
+        """
+        return self.fitted.transform(self.vectors(texts, role), queries=role == "query")
 
 
 def fit_tasks(
@@ -100,7 +163,8 @@ def fit_tasks(
         fitted = bare if on_target else whole
         if transform is not None and on_target:
             targets = task.target_texts
-            fitted = bare.fit(targets, transform=transform, encoded=vectors(targets), source=TARGET)
+            encoded_targets = vectors(targets, task.target_role)
+            fitted = bare.fit(targets, transform=transform, encoded=encoded_targets, source=TARGET)
         yield FittedTask(bare, fitted, vectors, fitted.fits[-1].choice if learns else None)
 
 
@@ -110,7 +174,7 @@ def encode_tasks(
     *,
     with_targets: bool,
     progress: Callable[[int], Progress] | None,
-) -> Iterator[tuple[SentenceEncoder, Lookup]]:
+) -> Iterator[tuple[SentenceEncoder, Encoded]]:
     """Encode every distinct sentence of some tasks once; of each task alone, where the encoder is fitted on it.
 
     Parameters
@@ -122,46 +186,39 @@ def encode_tasks(
     with_targets : bool
         Whether the sentences to fit on are encoded too.
     progress : callable or None
-        As for `evaluate_sts`.
+        As for `Encoded`.
 
     Yields
     ------
     model : SentenceEncoder
         For each task, the model; if it needs a corpus, fitted on the sentences of the task.
-    lookup : callable
+    vectors : Encoded
         From sentences of the task to the encoder's vectors.
     """
     if model.encoder.needs_corpus:
         for task in tasks:
             fitted = model.fit(task.target_texts, transform=None, source=TARGET)
-            yield fitted, _encode_once(fitted, [task], with_targets, progress)
+            yield fitted, Encoded(fitted.encoder, _texts_by_role([task], with_targets), progress)
         return
-    lookup = _encode_once(model, tasks, with_targets, progress)
+    encoded = Encoded(model.encoder, _texts_by_role(tasks, with_targets), progress)
     for _ in tasks:
-        yield model, lookup
+        yield model, encoded
 
 
-def _encode_once(
-    model: SentenceEncoder,
-    tasks: Sequence[Task],
-    with_targets: bool,
-    progress: Callable[[int], Progress] | None,
-) -> Lookup:
-    rows: dict[str, int] = {}
+def _texts_by_role(tasks: Sequence[Task], with_targets: bool) -> dict[Role, list[str]]:
+    texts: dict[Role, list[str]] = {}
     for task in tasks:
-        for texts in (task.texts, task.target_texts if with_targets else ()):
-            for text in texts:
-                rows.setdefault(text, len(rows))
-    encoded = model.encoder.encode(list(rows), progress=None if progress is None else progress(len(rows)))
-    return lambda texts: encoded[[rows[text] for text in texts]]
+        for role, own in task.by_role.items():
+            texts.setdefault(role, []).extend(own)
+        if with_targets:
+            texts.setdefault(task.target_role, []).extend(task.target_texts)
+    return texts
 
 
-def describe_protocol(
-    transform: LinearTransform | Literal["auto"] | None,
-    fit: str | os.PathLike[str] | None,
-    more: Mapping[str, Any],
+def describe_fitting(
+    transform: LinearTransform | Literal["auto"] | None, fit: str | os.PathLike[str] | None
 ) -> dict[str, Any]:
-    """Say what was done, as plain values that JSON can hold.
+    """Say what was fitted, as plain values that JSON can hold.
 
     Parameters
     ----------
@@ -169,20 +226,17 @@ def describe_protocol(
         What was fitted.
     fit : path-like, "target" or None
         What on; None where nothing was.
-    more : mapping of str to object
-        What else belongs to the evaluation at hand.
 
     Returns
     -------
     dict
-        Similarity, transform, its settings, what it was fitted on, `more`, and the version of isosent.
+        ``transform``, its ``parameters``, what it was ``fit`` on, and whether that is ``transductive``: on the texts of
+        the task under evaluation.
     """
     named = transform is None or isinstance(transform, str)
     return {
-        "similarity": "cosine",
         "transform": transform if named else transform_name(transform),
         "parameters": {} if transform is None or isinstance(transform, str) else settings_of(transform),
         "fit": None if fit is None else str(fit),
-        **more,
-        "isosent_version": version("isosent"),
+        "transductive": fit == TARGET,
     }

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from math import sqrt
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.encoders.base import Progress
-from isosent.evaluation.protocol import TARGET, FittedTask, describe_protocol, fit_tasks
-from isosent.evaluation.rte_files import ENTAILMENT, NOT_ENTAILMENT, EntailmentPairs, read_rte
+from isosent.evaluation.protocol import TARGET, FittedTask
+from isosent.evaluation.result import EvaluationResult, Items, Measured
+from isosent.evaluation.rte_files import ENTAILMENT, NOT_ENTAILMENT, EntailmentPairs, RTETask, read_rte
+from isosent.evaluation.running import Job, Run, run_jobs
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import LinearTransform, known_rows
+from isosent.transforms.base import LinearTransform
 
+KIND = "rte"
 FIXED_THRESHOLD = 0.5
 
 
@@ -39,61 +40,6 @@ class ThresholdResult:
     train_accuracy: float
     dev_accuracy: float
     dev_entailed: int
-
-
-@dataclass(frozen=True, slots=True)
-class RTEResult:
-    """Accuracy of a model on RTE.
-
-    Parameters
-    ----------
-    model : mapping
-        Reference, options, dimensions and fingerprint of the model.
-    protocol : mapping
-        Similarity, transform, what it was fitted on.
-    dim : int
-        Dimensions of the vectors that were compared.
-    n_train, n_dev : int
-        Pairs.
-    fixed : ThresholdResult
-        At `FIXED_THRESHOLD`.
-    tuned : ThresholdResult
-        At the threshold that is best on train.
-    majority : str
-        The label that more pairs of dev have.
-    majority_accuracy : float
-        Accuracy on dev of always saying so.
-    interval : float
-        Half the width of the 95 % interval of the accuracy at `FIXED_THRESHOLD`, by the normal approximation.
-    n_zero_rows : int
-        Sentences of train and dev without a vector; their cosine counts as 0.
-    n_cut : int
-        Sentences of train and dev that were cut at the encoder's maximum.
-    n_tokens, n_unknown : int
-        Tokens of the sentences, and those among them that the encoder does not know; 0 where none can be unknown.
-    choice : mapping or None
-        What "auto" weighed and chose, where it did.
-    """
-
-    model: Mapping[str, Any]
-    protocol: Mapping[str, Any]
-    dim: int
-    n_train: int
-    n_dev: int
-    fixed: ThresholdResult
-    tuned: ThresholdResult
-    majority: str
-    majority_accuracy: float
-    interval: float
-    n_zero_rows: int
-    n_cut: int
-    n_tokens: int
-    n_unknown: int
-    choice: Mapping[str, Any] | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain values that JSON can hold."""
-        return asdict(self)
 
 
 def best_threshold(cosines: NDArray[np.float64], entailed: NDArray[np.bool_]) -> float:
@@ -131,8 +77,8 @@ def evaluate_rte(
     *,
     transform: LinearTransform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    progress: Callable[[int], Progress] | None = None,
-) -> RTEResult:
+    run: Run | None = None,
+) -> EvaluationResult:
     """Tell entailment by the cosine of premise and hypothesis, on the RTE task of GLUE.
 
     Parameters
@@ -142,17 +88,18 @@ def evaluate_rte(
     folder : path-like
         Where the original files lie, see `read_rte`.
     transform : LinearTransform or "auto", optional
-        Fitted behind the model before scoring.
+        Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: all sentences of train, dev and test,
         without labels, or the texts of a file.
-    progress : callable, optional
-        As for `evaluate_sts`.
+    run : Run, optional
+        Seed, bootstrap, progress.
 
     Returns
     -------
-    RTEResult
-        Accuracy on dev, at 0.5 and at the threshold that is best on train.
+    EvaluationResult
+        ``accuracy`` on dev at 0.5, ``accuracy_tuned`` at the threshold that is best on train, ``accuracy_majority`` of
+        always naming the more frequent label; the thresholds under ``details``.
 
     Raises
     ------
@@ -169,8 +116,17 @@ def evaluate_rte(
     ----------
     Huang et al. 2021, *WhiteningBERT: An Easy Unsupervised Sentence Embedding Approach*, arXiv 2104.01767, appendix.
     """
+    return run_jobs("evaluate_rte", model, rte_jobs(folder), folder, transform=transform, fit=fit, run=run)
+
+
+def rte_jobs(folder: str | os.PathLike[str]) -> list[Job]:
+    """Read RTE and say how it is scored; parameters as for `evaluate_rte`."""
     task = read_rte(folder)
-    (done,) = fit_tasks(model, [task], transform=transform, fit=fit, progress=progress)
+    protocol = {"similarity": "cosine", "threshold": FIXED_THRESHOLD}
+    return [Job("RTE", KIND, task, partial(_measure, task), protocol, task.files)]
+
+
+def _measure(task: RTETask, done: FittedTask, seed: int) -> Measured:
     train, dev = (_cosines(pairs, done) for pairs in (task.train, task.dev))
 
     def accuracies(threshold: float) -> ThresholdResult:
@@ -181,30 +137,23 @@ def evaluate_rte(
         return ThresholdResult(threshold, of_train, of_dev, int((dev > threshold).sum()))
 
     share = float(task.dev.entailed.mean())
-    fixed = accuracies(FIXED_THRESHOLD)
-    described = model if fit == TARGET else done.fitted
-    learns = transform is not None or model.encoder.needs_corpus
-    zeros = ~known_rows(done.fitted.transform(done.vectors(task.texts)))
-    n_tokens, n_unknown = done.fitted.encoder.coverage(task.texts)
-    return RTEResult(
-        model=described.record.facts(),
-        protocol=describe_protocol(transform, fit if learns else None, {}),
-        dim=done.fitted.dim,
-        n_train=len(train),
-        n_dev=len(dev),
-        fixed=fixed,
-        tuned=accuracies(best_threshold(train, task.train.entailed)),
-        majority=ENTAILMENT if share >= 0.5 else NOT_ENTAILMENT,
-        majority_accuracy=max(share, 1 - share),
-        interval=1.96 * sqrt(fixed.dev_accuracy * (1 - fixed.dev_accuracy) / len(dev)),
-        n_zero_rows=int(zeros.sum()),
-        n_cut=int(done.fitted.encoder.tokenize(task.texts).n_cut),
-        n_tokens=n_tokens,
-        n_unknown=n_unknown,
-        choice=done.choice,
+    fixed, tuned = accuracies(FIXED_THRESHOLD), accuracies(best_threshold(train, task.train.entailed))
+    return Measured(
+        "accuracy",
+        {
+            "accuracy": fixed.dev_accuracy,
+            "accuracy_tuned": tuned.dev_accuracy,
+            "accuracy_majority": max(share, 1 - share),
+        },
+        Items(((dev > FIXED_THRESHOLD) == task.dev.entailed).astype(np.float64)),
+        {
+            "fixed": asdict(fixed),
+            "tuned": asdict(tuned),
+            "majority": ENTAILMENT if share >= 0.5 else NOT_ENTAILMENT,
+            "n_train": len(train),
+        },
     )
 
 
 def _cosines(pairs: EntailmentPairs, done: FittedTask) -> NDArray[np.float64]:
-    first, second = (done.fitted.transform(done.vectors(texts)) for texts in (pairs.first, pairs.second))
-    return pairwise_cosine(first, second)
+    return pairwise_cosine(done.encode(pairs.first), done.encode(pairs.second))

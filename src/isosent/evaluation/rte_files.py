@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
+from isosent.evaluation.task import Task
 
 ENTAILMENT, NOT_ENTAILMENT = "entailment", "not_entailment"
 _TRAIN, _DEV, _TEST = "train.tsv", "dev.tsv", "test.tsv"
@@ -43,7 +44,7 @@ class EntailmentPairs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RTETask:
+class RTETask(Task):
     """The RTE task.
 
     Parameters
@@ -52,11 +53,14 @@ class RTETask:
         The labelled pairs: 2,490 to find a threshold on, 277 to be evaluated.
     unlabelled : tuple of str
         Sentences of the test part, whose labels are not public; none where its file is not there.
+    files : tuple of Path
+        What it was read from.
     """
 
     train: EntailmentPairs
     dev: EntailmentPairs
     unlabelled: tuple[str, ...]
+    files: tuple[Path, ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -85,8 +89,10 @@ def read_rte(folder: str | os.PathLike[str]) -> RTETask:
 
     Raises
     ------
+    TaskNotFoundError
+        If there are no such files.
     InputError
-        If there are no such files, or in several folders.
+        If they lie in several folders.
     FileFormatError
         If a line is malformed, or all labels of a part are the same.
 
@@ -97,7 +103,7 @@ def read_rte(folder: str | os.PathLike[str]) -> RTETask:
     root = _check.input_folder(folder).resolve()
     found = [path for path, files in folders_below(root) if {_TRAIN, _DEV} <= set(files) and _is_rte(path / _DEV)]
     if not found:
-        raise InputError(
+        raise TaskNotFoundError(
             f"{root} must hold the RTE files of GLUE; none were found. They are {_TRAIN} and {_DEV}, with the columns "
             f"{', '.join(_HEADER)} and the labels {ENTAILMENT} and {NOT_ENTAILMENT}."
         )
@@ -105,7 +111,8 @@ def read_rte(folder: str | os.PathLike[str]) -> RTETask:
         raise InputError(f"RTE must lie in one folder; got {', '.join(map(str, found))}. Name one of them.")
     (home,) = found
     unlabelled = _sentences(home / _TEST) if (home / _TEST).exists() else ()
-    return RTETask(_read_pairs(home / _TRAIN), _read_pairs(home / _DEV), unlabelled)
+    files = tuple(home / name for name in (_TRAIN, _DEV, _TEST) if (home / name).exists())
+    return RTETask(_read_pairs(home / _TRAIN), _read_pairs(home / _DEV), unlabelled, files)
 
 
 def _is_rte(path: Path) -> bool:

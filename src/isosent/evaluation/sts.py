@@ -5,22 +5,26 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.encoders.base import Progress
-from isosent.errors import EvaluationWarning, InputTypeError
-from isosent.evaluation.protocol import TARGET, Lookup, describe_protocol, fit_tasks
+from isosent.errors import EvaluationWarning
+from isosent.evaluation.protocol import TARGET, FittedTask
+from isosent.evaluation.result import EvaluationResult, Items, Measured
+from isosent.evaluation.running import Job, Run, run_jobs
 from isosent.evaluation.sts_files import PairSet, STSTask, read_sts
-from isosent.files.plain import without_nan
 from isosent.model import SentenceEncoder
 from isosent.numeric.metrics import pearson, spearman
 from isosent.numeric.similarity import pairwise_cosine
 from isosent.transforms.base import LinearTransform, known_rows
 
+Lookup = Callable[[Sequence[str]], NDArray[np.float32]]
+
+KIND = "sts"
 METRICS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float]] = {
     "spearman": spearman,
     "pearson": pearson,
@@ -47,8 +51,8 @@ class SubsetResult:
 
 
 @dataclass(frozen=True, slots=True)
-class STSTaskResult:
-    """Scores of one task.
+class STSScores:
+    """Scores of one task, in every aggregation.
 
     Parameters
     ----------
@@ -62,10 +66,6 @@ class STSTaskResult:
         ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs.
     subsets : mapping of str to SubsetResult
         Every subset.
-    choice : mapping, optional
-        What "auto" weighed and chose for the task, where it did.
-    n_tokens, n_unknown : int
-        Tokens of the sentences, and those among them that the encoder does not know; 0 where none can be unknown.
     """
 
     n_pairs: int
@@ -74,42 +74,6 @@ class STSTaskResult:
     spearman: Mapping[str, float]
     pearson: Mapping[str, float]
     subsets: Mapping[str, SubsetResult]
-    choice: Mapping[str, Any] | None = None
-    n_tokens: int = 0
-    n_unknown: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class STSResult:
-    """Scores of a model over STS tasks.
-
-    Parameters
-    ----------
-    model : mapping
-        Reference, options, dimensions and fingerprint of the model.
-    protocol : mapping
-        What was done: metric, transform, what it was fitted on, the pairs of SICK-R, missing subsets.
-    tasks : mapping of str to STSTaskResult
-        Each task.
-    average : mapping of str to mapping of str to float
-        Metric, aggregation, unweighted mean over the tasks.
-    """
-
-    model: Mapping[str, Any]
-    protocol: Mapping[str, Any]
-    tasks: Mapping[str, STSTaskResult]
-    average: Mapping[str, Mapping[str, float]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain values that JSON can hold.
-
-        Returns
-        -------
-        dict
-            The same nesting; an undefined score is None.
-        """
-        plain: dict[str, Any] = without_nan(asdict(self))
-        return plain
 
 
 def evaluate_sts(
@@ -117,11 +81,11 @@ def evaluate_sts(
     folder: str | os.PathLike[str],
     *,
     tasks: Sequence[str] | None = None,
+    sickr: str = "full",
     transform: LinearTransform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    sickr: str = "full",
-    progress: Callable[[int], Progress] | None = None,
-) -> STSResult:
+    run: Run | None = None,
+) -> EvaluationResult:
     """Score a model on the STS sets below a folder.
 
     Parameters
@@ -132,20 +96,21 @@ def evaluate_sts(
         Where the original files lie, see `read_sts`.
     tasks : sequence of str, optional
         Among STS12 ... STS16, STSB, SICKR; all that are found where left out.
+    sickr : {"full", "test"}, default "full"
+        All 9,927 pairs of SICK-R, or the 4,927 of the test part.
     transform : LinearTransform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: all sentences of the task under
         evaluation, without its scores, or the texts of a file.
-    sickr : {"full", "test"}, default "full"
-        All 9,927 pairs of SICK-R, or the 4,927 of the test part.
-    progress : callable, optional
-        Called once with the number of texts to encode; returns what is called with the number of texts finished.
+    run : Run, optional
+        Seed, bootstrap, progress.
 
     Returns
     -------
-    STSResult
-        Spearman and Pearson of every subset and of the three aggregations.
+    EvaluationResult
+        Spearman and Pearson over all pairs of a task; their mean over subsets as ``spearman_mean`` and weighted by
+        pairs as ``spearman_wmean``, likewise for Pearson; every subset under ``details["subsets"]``.
 
     Raises
     ------
@@ -162,34 +127,44 @@ def evaluate_sts(
     Cosines and correlations are float64. "target" takes in the sentences of train, dev and test (Su et al. 2021), each
     as often as it occurs.
     """
-    if not isinstance(model, SentenceEncoder):
-        raise InputTypeError(f"evaluate_sts: model must be what isosent.load returns; got {type(model).__name__}.")
-    found = read_sts(folder, tasks=tasks, sickr=sickr)
-    results, described = {}, model
-    for task, done in zip(found, fit_tasks(model, found, transform=transform, fit=fit, progress=progress), strict=True):
-        n_tokens, n_unknown = done.fitted.encoder.coverage(task.texts)
-        scores = score_task(task, done.fitted, done.vectors)
-        results[task.name] = replace(scores, choice=done.choice, n_tokens=n_tokens, n_unknown=n_unknown)
-        described = model if fit == TARGET else done.fitted
-    return STSResult(
-        model=described.record.facts(),
-        protocol=describe_protocol(
-            transform,
-            fit if transform is not None or model.encoder.needs_corpus else None,
-            {
-                "sickr": sickr,
-                "missing_subsets": {task.name: list(task.missing_subsets) for task in found if task.missing_subsets},
-            },
-        ),
-        tasks=results,
-        average={
-            metric: {how: float(np.mean([getattr(r, metric)[how] for r in results.values()])) for how in AGGREGATIONS}
-            for metric in METRICS
-        },
+    return run_jobs(
+        "evaluate_sts", model, sts_jobs(folder, tasks=tasks, sickr=sickr), folder, transform=transform, fit=fit, run=run
     )
 
 
-def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTaskResult:
+def sts_jobs(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None, sickr: str = "full") -> list[Job]:
+    """Read STS sets and say how they are scored; parameters as for `evaluate_sts`."""
+    return [
+        Job(
+            task.name,
+            KIND,
+            task,
+            partial(_measure, task),
+            {
+                "similarity": "cosine",
+                "aggregation": "all",
+                **({"sickr": sickr} if task.name == "SICKR" else {}),
+                **({"missing_subsets": list(task.missing_subsets)} if task.missing_subsets else {}),
+            },
+            task.files,
+        )
+        for task in read_sts(folder, tasks=tasks, sickr=sickr)
+    ]
+
+
+def _measure(task: STSTask, done: FittedTask, seed: int) -> Measured:
+    cosines, scores = _cosines(task, done.fitted, done.vectors)
+    flat = {
+        metric if how == "all" else f"{metric}_{how}": getattr(scores, metric)[how]
+        for metric in METRICS
+        for how in AGGREGATIONS
+    }
+    gold = np.concatenate([subset.scores for subset in task.subsets])
+    subsets = {name: asdict(subset) for name, subset in scores.subsets.items()}
+    return Measured("spearman", flat, Items(np.concatenate(cosines), gold), {"subsets": subsets})
+
+
+def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSScores:
     """Score a model on one task.
 
     Parameters
@@ -199,11 +174,11 @@ def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTas
     model : SentenceEncoder
         The model.
     encoded : callable
-        What `encode_tasks` gave for it.
+        From sentences of the task to the encoder's vectors, such as `Encoded`.
 
     Returns
     -------
-    STSTaskResult
+    STSScores
         Its scores.
 
     Warns
@@ -211,6 +186,10 @@ def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTas
     EvaluationWarning
         If a correlation is undefined because every cosine is the same.
     """
+    return _cosines(task, model, encoded)[1]
+
+
+def _cosines(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> tuple[list[NDArray[np.float64]], STSScores]:
     cosines, n_zero_rows = [], 0
     for subset in task.subsets:
         first, second = (model.transform(encoded(texts)) for texts in (subset.first, subset.second))
@@ -220,7 +199,7 @@ def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTas
         warnings.warn(
             f"{task.name}: every cosine of {', '.join(flat)} is the same; its correlation is undefined.",
             EvaluationWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     aggregates = {metric: aggregate(correlate, task.subsets, cosines) for metric, correlate in METRICS.items()}
     subsets = {
@@ -228,7 +207,8 @@ def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSTas
         for subset, scores in zip(task.subsets, cosines, strict=True)
     }
     n_pairs = sum(map(len, cosines))
-    return STSTaskResult(n_pairs, n_zero_rows, model.dim, aggregates["spearman"], aggregates["pearson"], subsets)
+    scores = STSScores(n_pairs, n_zero_rows, model.dim, aggregates["spearman"], aggregates["pearson"], subsets)
+    return cosines, scores
 
 
 def pair_scores(first: NDArray[np.floating], second: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError, TaskNotFoundError
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
+from isosent.evaluation.task import Task
 
 YEAR_SUBSETS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -54,7 +55,7 @@ class PairSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class STSTask:
+class STSTask(Task):
     """One STS set.
 
     Parameters
@@ -66,6 +67,8 @@ class STSTask:
     target_texts : tuple of str
         All sentences of scored pairs, those of parts that are not evaluated included (train and dev of STS-B, for
         one): what a transform is fitted on under the protocol "target", without the scores.
+    files : tuple of Path
+        What it was read from.
     missing_subsets : tuple of str
         Subsets of the year that were not found.
     """
@@ -73,6 +76,7 @@ class STSTask:
     name: str
     subsets: tuple[PairSet, ...]
     target_texts: tuple[str, ...]
+    files: tuple[Path, ...] = ()
     missing_subsets: tuple[str, ...] = ()
 
     @property
@@ -105,7 +109,9 @@ def read_sts(
     Raises
     ------
     InputError
-        If a task is unknown or not found, or there is no known file at all.
+        If a task is unknown or lies in several folders.
+    TaskNotFoundError
+        If a task is not found, or there is no known file at all.
     FileFormatError
         If sentences and scores differ in number, a line is malformed, or all scores of a subset are equal.
 
@@ -125,13 +131,13 @@ def read_sts(
     wanted = None if tasks is None else _task_names(tasks)
     found = _find(root, TASKS if wanted is None else wanted)
     if not found:
-        raise InputError(
+        raise TaskNotFoundError(
             f"{root} must hold STS files; no task was found. Known names: STS.input.NAME.txt with STS.gs.NAME.txt, in "
             "a folder that holds a subset of one year only or is named by its year, such as STS12 (train parts are not "
             f"evaluated); {', '.join(_STSB_FILES + _SICK_FILES)}."
         )
     if absent := [task for task in wanted or () if task not in found]:
-        raise InputError(f"{root} must hold {', '.join(absent)}; it holds {', '.join(found)}.")
+        raise TaskNotFoundError(f"{root} must hold {', '.join(absent)}; it holds {', '.join(found)}.")
     readers: dict[str, Callable[[Path], STSTask]] = {"STSB": _read_stsb, "SICKR": lambda path: _read_sick(path, sickr)}
     return tuple(
         readers.get(task, lambda path, task=task: _read_year(task, path))(found[task])
@@ -199,12 +205,13 @@ def _own_subsets(year: str, names: Sequence[str]) -> set[str]:
 
 
 def _read_year(task: str, folder: Path) -> STSTask:
-    subsets, missing = [], []
+    subsets, missing, files = [], [], []
     for name in YEAR_SUBSETS[task]:
         found = [prefix for prefix in _PREFIXES if (folder / f"{prefix}.input.{name}.txt").exists()]
         if found:
             inputs, scores = (folder / f"{found[0]}.{kind}.{name}.txt" for kind in ("input", "gs"))
             subsets.append(_read_subset(name, inputs, _check.input_file(scores)))
+            files += [inputs, scores]
         else:
             missing.append(name)
     if missing:
@@ -213,7 +220,7 @@ def _read_year(task: str, folder: Path) -> STSTask:
             EvaluationWarning,
             stacklevel=4,
         )
-    return STSTask(task, tuple(subsets), _sentences(subsets), tuple(missing))
+    return STSTask(task, tuple(subsets), _sentences(subsets), tuple(files), tuple(missing))
 
 
 def _read_subset(name: str, inputs: Path, scores: Path) -> PairSet:
@@ -239,7 +246,8 @@ def _read_stsb(folder: Path) -> STSTask:
             rows = [split_fields(path, number, line, 7) for number, line in enumerate(read_lines(path), start=1)]
             pairs = [(row[5], row[6], _score(path, number, row[4])) for number, row in enumerate(rows, start=1)]
             parts[name] = _pair_set(path, "stsb", pairs)
-    return STSTask("STSB", (parts["sts-test.csv"],), _sentences(parts.values()))
+    files = tuple(folder / name for name in parts)
+    return STSTask("STSB", (parts["sts-test.csv"],), _sentences(parts.values()), files)
 
 
 def _read_sick(folder: Path, evaluated: str) -> STSTask:
@@ -251,7 +259,7 @@ def _read_sick(folder: Path, evaluated: str) -> STSTask:
             _check.input_file(folder / name)
         pairs = [pair for part in parts.values() for pair in part]
     texts = tuple(text for part in parts.values() for first, second, _ in part for text in (first, second))
-    return STSTask("SICKR", (_pair_set(folder, "sick", pairs),), texts)
+    return STSTask("SICKR", (_pair_set(folder, "sick", pairs),), texts, tuple(folder / name for name in parts))
 
 
 def _read_sick_part(path: Path) -> list[tuple[str, str, float]]:

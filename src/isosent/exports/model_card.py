@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
-from isosent import _check
 from isosent.encoders.prompts import named_prompts
 from isosent.encoders.transformer import PROMPT_OF
-from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.errors import InputError, InputTypeError
+from isosent.evaluation.result import EvaluationResult
+from isosent.evaluation.tables import interval_x100, x100
 from isosent.exports.note import shared_facts, space_of
 from isosent.files.space import Space, same_space
 from isosent.model import SentenceEncoder
@@ -30,15 +29,15 @@ front, where there is one.
 """
 
 
-def model_card(model: SentenceEncoder, results: Mapping[str, Any] | None = None) -> str:
+def model_card(model: SentenceEncoder, results: EvaluationResult | None = None) -> str:
     """Write the model card.
 
     Parameters
     ----------
     model : SentenceEncoder
         The model.
-    results : mapping, optional
-        What ``evaluate_sts(...).to_json()`` gave for this model.
+    results : EvaluationResult, optional
+        Scores of this model.
 
     Returns
     -------
@@ -48,7 +47,7 @@ def model_card(model: SentenceEncoder, results: Mapping[str, Any] | None = None)
     Raises
     ------
     InputError
-        If the results are those of another vector space, or not what ``to_json()`` gives.
+        If the results are those of another vector space, or of a transform fitted for them.
     """
     facts = shared_facts(model)
     options = ", ".join(f"{k}={v}" for k, v in facts["options"].items() if k not in PROMPT_OF.values())
@@ -86,72 +85,29 @@ def _fit_line(fit: Mapping[str, Any]) -> str:
     return f"- {fit['transform']}({settings}), on {fit['n_texts']} texts of {fit['source']}, {fit['fitted_at']}"
 
 
-def _score_lines(model: SentenceEncoder, results: Mapping[str, Any]) -> list[str]:
-    if not _are_results(results):
-        raise InputError("export: results must be what evaluate_sts(...).to_json() gave; got something else.")
-    measured = Space(results["model"]["fingerprint"], results["model"]["reference"])
+def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]:
+    if not isinstance(results, EvaluationResult):
+        raise InputTypeError(
+            f"export: results must be what evaluate_sts or read_result returned; got {type(results).__name__}."
+        )
+    measured = Space(results.model["fingerprint"], results.model["reference"])
     same_space("the model", space_of(model), "export: the result file", measured)
-    if results["protocol"]["transform"] is not None:
+    if results.fitting["transform"] is not None:
         raise InputError(
             "export --results: the scores must be those of the model as it is; they were measured with a transform "
             "fitted behind it. Measure the model itself: isosent evaluate sts -m MODEL --data DIR --json scores.json"
         )
     rows = [
-        f"| {name} | {100 * task['spearman']['all']:.2f} |"
-        for name, task in results["tasks"].items()
-        if task["spearman"]["all"] is not None
+        f"| {name} | {task.metric} | {x100(task.score)} | {interval_x100(task.interval)} | {task.n_items} |"
+        for name, task in results.tasks.items()
     ]
     return [
         "## Measured",
         "",
-        "Spearman correlation of cosines with human scores over all pairs, x100:",
+        "x100; spearman and pearson are correlations of cosines with human scores over all pairs of a task:",
         "",
-        "| task | spearman |",
-        "|---|---:|",
+        "| task | metric | score | 95 % interval | items |",
+        "|---|---|---:|---:|---:|",
         *rows,
         "",
     ]
-
-
-def read_results(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the scores that ``isosent evaluate sts --json`` wrote.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-
-    Returns
-    -------
-    dict
-        What `model_card` takes.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file.
-    FileFormatError
-        If it holds something else.
-    """
-    try:
-        document = json.loads(_check.input_file(path).read_text("utf-8"))
-    except InputFileError:
-        raise
-    except (ValueError, RecursionError):
-        document = None
-    if not _are_results(document):
-        raise FileFormatError(f"{path} must be what 'isosent evaluate sts --json' wrote; it holds something else.")
-    return {name: document[name] for name in ("model", "protocol", "tasks")}
-
-
-def _are_results(document: Any) -> bool:
-    """Whether all that the card takes from results is there."""
-    try:
-        _ = document["protocol"]["transform"]
-        names = [document["model"]["fingerprint"], document["model"]["reference"], *document["tasks"]]
-        scores = [task["spearman"]["all"] for task in document["tasks"].values()]
-    except (KeyError, TypeError, AttributeError):
-        return False
-    return all(isinstance(name, str) for name in names) and all(
-        score is None or isinstance(score, int | float) for score in scores
-    )

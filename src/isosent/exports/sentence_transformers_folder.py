@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from isosent.encoders.base import Encoder
 from isosent.encoders.module_folder import ROLES
 from isosent.encoders.prompts import DEFAULT_PROMPT, named_prompts
 from isosent.errors import InputError
+from isosent.evaluation.result import EvaluationResult
 from isosent.exports.exportable import exportable
 from isosent.exports.folder import check_folder, replacing_folder
 from isosent.exports.model_card import model_card
@@ -35,7 +36,7 @@ def export_sentence_transformers(
     output: str | os.PathLike[str],
     *,
     tei: bool = False,
-    results: Mapping[str, Any] | None = None,
+    results: EvaluationResult | None = None,
 ) -> Export:
     """Write a folder for ``SentenceTransformer(FOLDER)``.
 
@@ -48,8 +49,8 @@ def export_sentence_transformers(
     tei : bool, default False
         Whether Text Embeddings Inference must be able to serve it: module names and settings as releases before 6 of
         sentence-transformers wrote them.
-    results : mapping, optional
-        What ``evaluate_sts(...).to_json()`` gave for this model, for the model card.
+    results : EvaluationResult, optional
+        Scores of this model, for the model card.
 
     Returns
     -------

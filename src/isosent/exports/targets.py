@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from isosent.errors import InputError
+from isosent.evaluation.result import EvaluationResult
 from isosent.exports import faiss_export, numpy_export, onnx_folder, sentence_transformers_folder
 from isosent.exports.note import Export
 from isosent.model import SentenceEncoder
@@ -25,7 +24,7 @@ def export(
     output: str | os.PathLike[str],
     *,
     tei: bool = False,
-    results: Mapping[str, Any] | None = None,
+    results: EvaluationResult | None = None,
     index: str | None = None,
 ) -> Export:
     """Write a model in another format, after checking that it gives the same vectors.
@@ -40,8 +39,8 @@ def export(
         The folder (sentence-transformers, onnx) or file (faiss, numpy) to write.
     tei : bool, default False
         sentence-transformers: whether Text Embeddings Inference must be able to serve it.
-    results : mapping, optional
-        sentence-transformers: what ``evaluate_sts(...).to_json()`` gave for this model, for the model card.
+    results : EvaluationResult, optional
+        sentence-transformers: scores of this model, for the model card.
     index : str, optional
         faiss: what stands behind the map, as in ``faiss.index_factory``; "Flat" where left out.
 

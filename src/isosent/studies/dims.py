@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
-from isosent.evaluation.dims_result import DimsCell, DimsStudy, PublishedWidth
-from isosent.evaluation.protocol import TARGET, describe_protocol, fit_tasks
+from isosent.evaluation.protocol import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.published import published_rows
-from isosent.evaluation.search_time import N_DOCS, measure_search
 from isosent.evaluation.sts import score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.model import SentenceEncoder
+from isosent.studies.dims_result import DimsCell, DimsStudy, PublishedWidth
+from isosent.studies.search_time import N_DOCS, measure_search
 from isosent.transforms.base import LinearTransform, transform_name
 from isosent.transforms.choice import make_transform
 
@@ -151,7 +151,7 @@ def study_dims(
         untransformed.append(_measure(task, done.bare, plain, model.dim))
         cells += [_measure(task, done.bare, transformed, k) for k in widths]
     missing = {task.name: list(task.missing_subsets) for task in found if task.missing_subsets}
-    protocol = describe_protocol(plan.transform, plan.fit, {"sickr": plan.sickr, "missing_subsets": missing})
+    protocol = describe_fitting(plan.transform, plan.fit) | {"sickr": plan.sickr, "missing_subsets": missing}
     facts = model.record.facts()
     search = measure_search(widths, n_docs=plan.n_docs) if plan.n_docs else []
     published = _published(facts, protocol, [task.name for task in found], [*widths], model.dim)

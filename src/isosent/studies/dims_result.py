@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from isosent.evaluation.search_time import SearchTime
 from isosent.evaluation.sts import AGGREGATIONS
-from isosent.files.plain import without_nan
+from isosent.files.plain import nan_where_none, without_nan
+from isosent.studies.search_time import SearchTime
 
 _FLOAT32_BYTES = 4
 _MILLION = 10**6
@@ -45,6 +45,11 @@ class DimsCell:
     n_pairs: int
     n_zero_rows: int
     spearman: Mapping[str, float]
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> DimsCell:
+        """Make it of its fields as plain values, an undefined score being None."""
+        return cls(**{**document, "spearman": nan_where_none(document["spearman"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,19 @@ class DimsStudy:
         memory = {str(k): size_of_a_million(k) for k in self.widths}
         plain: dict[str, Any] = without_nan(asdict(self) | {"best": best, "bytes_per_million": memory})
         return plain
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> DimsStudy:
+        """Make it of what `to_json` returned."""
+        return cls(
+            document["name"],
+            document["model"],
+            document["protocol"],
+            tuple(map(DimsCell.from_json, document["untransformed"])),
+            tuple(map(DimsCell.from_json, document["cells"])),
+            tuple(SearchTime(**time) for time in document["search"]),
+            tuple(PublishedWidth(**row) for row in document["published"]),
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """Return it as the lines of a table; what is not known is None."""

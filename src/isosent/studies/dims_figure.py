@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from isosent.drawing import HEIGHT, SECOND_AXIS, WIDTH, Axis, Frame
-from isosent.evaluation.dims_result import DimsStudy, size_of_a_million
 from isosent.evaluation.sts import AGGREGATIONS
-from isosent.evaluation.study_figure import COLOURS, MARGIN, key_height, line_key, line_style, study_document
+from isosent.studies.dims_result import DimsStudy, size_of_a_million
+from isosent.studies.study_figure import COLOURS, MARGIN, key_height, line_key, line_style, study_document
 
 _AVERAGE = "average"
 _TITLE_HEIGHT, _KEY_WIDTH = 24, 160
@@ -42,10 +42,7 @@ def dims_figure(studies: Sequence[DimsStudy], how: str = AGGREGATIONS[0]) -> str
         An ``svg`` document: Spearman x100 on the left, the time of an exact search on the right, dimensions
         below, the memory of a million float32 vectors above. Open circles are the vectors without the transform.
     """
-    tasks = list(dict.fromkeys(task for study in studies for task in study.tasks))
-    styles = {task: line_style(number) for number, task in enumerate(tasks)}
-    if len(tasks) > 1:
-        styles[_AVERAGE] = "average"
+    styles = curve_styles(studies)
     keys = styles | {
         f"search of {n:,} (right)": "search" for n in sorted({t.n_docs for s in studies for t in s.search})
     }
@@ -54,14 +51,44 @@ def dims_figure(studies: Sequence[DimsStudy], how: str = AGGREGATIONS[0]) -> str
     top = key_height(len(keys), width, key_width=_KEY_WIDTH)
     parts = line_key(list(keys), width, list(keys.values()), key_width=_KEY_WIDTH)
     for number, study in enumerate(studies):
-        left, row = number % 2 * panel_width, number // 2
-        parts += _panel(study, how, styles, (left, top + row * (HEIGHT + _TITLE_HEIGHT)))
+        left, up = number % 2 * panel_width, top + number // 2 * (HEIGHT + _TITLE_HEIGHT)
+        parts.append(f'<text class="title" x="{left + MARGIN}" y="{up + 10}">{escape(dims_title(study))}</text>')
+        parts.append(dims_panel(study, how, styles, (left, up + _TITLE_HEIGHT)))
     height = top + math.ceil(len(studies) / 2) * (HEIGHT + _TITLE_HEIGHT) + MARGIN
     return study_document(width, height, "Scores, memory and search time by dimensions", parts, style=_STYLE)
 
 
-def _panel(study: DimsStudy, how: str, styles: Mapping[str, str], corner: tuple[float, float]) -> list[str]:
-    left, top = corner
+def curve_styles(studies: Sequence[DimsStudy]) -> dict[str, str]:
+    """Class of the line of every task, and of their average where there are several."""
+    tasks = list(dict.fromkeys(task for study in studies for task in study.tasks))
+    styles = {task: line_style(number) for number, task in enumerate(tasks)}
+    return styles | {_AVERAGE: _AVERAGE} if len(tasks) > 1 else styles
+
+
+def dims_title(study: DimsStudy) -> str:
+    """Name a study for people."""
+    return f"{study.name.rpartition('/')[2]}, {study.protocol['transform']} fitted on {study.protocol['fit']}"
+
+
+def dims_panel(study: DimsStudy, how: str, styles: Mapping[str, str], corner: tuple[float, float]) -> str:
+    """Draw one study, for one of several figures in one drawing.
+
+    Parameters
+    ----------
+    study : DimsStudy
+        The study.
+    how : str
+        One of `AGGREGATIONS`.
+    styles : mapping of str to str
+        What `curve_styles` gave.
+    corner : pair of float
+        Where it stands, in pixels.
+
+    Returns
+    -------
+    str
+        A ``g`` element, `WIDTH` by `HEIGHT` pixels, with `SECOND_AXIS` more on the right where a search was timed.
+    """
     curves = {name: _points(study, how, name) for name in styles if name == _AVERAGE or name in study.tasks}
     whole = {cell.task: (cell.k, 100 * cell.spearman[how]) for cell in study.untransformed}
     if len(whole) > 1:
@@ -84,9 +111,7 @@ def _panel(study: DimsStudy, how: str, styles: Mapping[str, str], corner: tuple[
         frame.dot(k, score, f"{styles[name]} open", f"{name}, without the transform: {score:.2f}")
         for name, (k, score) in whole.items()
     ]
-    title = f"{study.name.rpartition('/')[2]}, {study.protocol['transform']} fitted on {study.protocol['fit']}"
-    heading = f'<text class="title" x="{left + MARGIN}" y="{top + 10}">{escape(title)}</text>'
-    return [heading, frame.panel(left, top + _TITLE_HEIGHT, marks)]
+    return frame.panel(*corner, marks)
 
 
 def _points(study: DimsStudy, how: str, name: str) -> list[tuple[float, float]]:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from isosent.encoders.base import Progress
-from isosent.evaluation.protocol import TARGET, Lookup, encode_tasks
-from isosent.evaluation.sts import score_task
+from isosent.evaluation.protocol import TARGET, encode_tasks
+from isosent.evaluation.sts import Lookup, score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
+from isosent.files.plain import nan_where_none, without_nan
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.selection.candidates import Candidate
@@ -54,8 +55,14 @@ class AutoCell:
     best: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return asdict(self)
+        """Return it as plain values; an undefined score is None."""
+        plain: dict[str, Any] = without_nan(asdict(self))
+        return plain
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> AutoCell:
+        """Make it of what `to_json` returned."""
+        return cls(**{**document, "scores": nan_where_none(document["scores"])})
 
 
 def study_auto(

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from isosent.drawing import HEIGHT, WIDTH, Axis, Frame
-from isosent.evaluation.gem_study import ABLATION, SENSITIVITY, GemCell
-from isosent.evaluation.study_figure import MARGIN, key_height, line_key, line_style, study_document
+from isosent.studies.gem import ABLATION, SENSITIVITY, GemCell
+from isosent.studies.study_figure import MARGIN, key_height, line_key, line_style, study_document
 
 _METRICS = ("pearson", "spearman")
 _LABELS = {

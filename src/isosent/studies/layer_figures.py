@@ -9,11 +9,11 @@ from html import escape
 import numpy as np
 
 from isosent.drawing import HEIGHT, WIDTH, Axis, Frame
-from isosent.evaluation.heat_map import HEAT_STYLE, LETTER, HeatMap
-from isosent.evaluation.layer_study import best_of_sizes, pair_grid
-from isosent.evaluation.reading_cells import ReadingCell, averages, layers_label
-from isosent.evaluation.readings import TRANSFORMS
-from isosent.evaluation.study_figure import COLOURS, MARGIN, key_height, line_key, line_style, study_document
+from isosent.studies.heat_map import HEAT_STYLE, LETTER, HeatMap
+from isosent.studies.layers import best_of_sizes, pair_grid
+from isosent.studies.reading_cells import ReadingCell, averages, layers_label
+from isosent.studies.readings import TRANSFORMS
+from isosent.studies.study_figure import COLOURS, MARGIN, key_height, line_key, line_style, study_document
 
 _DOTS = " ".join(f"circle.c{number} {{ fill: {colour}; stroke: none }}" for number, colour in enumerate(COLOURS))
 _HEADING = 26
@@ -36,22 +36,16 @@ def layer_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
     """
     parts: list[str] = []
     width, top = 0, MARGIN
-    for name, own in _by_model(cells):
+    for name, own in by_model(cells):
         parts.append(_heading(name, top))
         top += _HEADING
-        grids = {transform: 100 * pair_grid(own, transform, aggregation) for transform in TRANSFORMS}
-        span = _span(value for grid in grids.values() for value in grid.flat)
-        names = [f"L{layer}" for layer in range(len(grids[TRANSFORMS[0]]))]
-        maps = [
-            HeatMap(f"{title(transform)}: pairs of layers", names, names, "layer; alone on the diagonal", grid, span)
-            for transform, grid in grids.items()
-        ]
+        maps = pair_maps(own, aggregation)
         left = _beside(maps, top, parts)
         top += maps[0].height + MARGIN
         names_of_lines = [title(transform) for transform in TRANSFORMS]
         parts.append(f'<g transform="translate(0 {top})">{"".join(line_key(names_of_lines, left))}</g>')
         top += key_height(len(TRANSFORMS), left)
-        parts.append(_best_panel(own, aggregation, (MARGIN, top)))
+        parts.append(best_panel(own, aggregation, (MARGIN, top)))
         top += HEIGHT + MARGIN
         width = max(width, left, MARGIN + WIDTH, _heading_width(name))
     return study_document(width, top, "Scores of layers and their means", parts, style=HEAT_STYLE + _DOTS)
@@ -74,28 +68,69 @@ def pooling_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
     """
     parts: list[str] = []
     width, top = 0, MARGIN
-    for name, own in _by_model(cells):
+    for name, own in by_model(cells):
         parts.append(_heading(name, top))
-        scores = averages(own, aggregation)
-        rows = list(dict.fromkeys(cell.pooling for cell in own))
-        sets = list(dict.fromkeys(cell.layers for cell in own))
-        span = _span(100 * value for value in scores.values())
         top += _HEADING
-        columns = [layers_label(layers) for layers in sets]
-        maps = [
-            HeatMap(
-                title(transform),
-                rows,
-                columns,
-                "layers",
-                np.array([[100 * scores.get((name, of, transform), math.nan) for of in sets] for name in rows]),
-                span,
-            )
-            for transform in TRANSFORMS
-        ]
+        maps = pooling_maps(own, aggregation)
         width = max(width, _beside(maps, top, parts), _heading_width(name))
         top += maps[0].height + MARGIN
     return study_document(width, top, "Scores of poolings of layers", parts, style=HEAT_STYLE)
+
+
+def pair_maps(cells: Sequence[ReadingCell], aggregation: str) -> list[HeatMap]:
+    """Lay out single layers and pairs, x100: a map for each transform, in the same colours.
+
+    Parameters
+    ----------
+    cells : sequence of ReadingCell
+        What `study_layers` returned of one model.
+    aggregation : str
+        Which of the aggregations.
+
+    Returns
+    -------
+    list of HeatMap
+        In the order of `TRANSFORMS`.
+    """
+    grids = {transform: 100 * pair_grid(cells, transform, aggregation) for transform in TRANSFORMS}
+    span = _span(value for grid in grids.values() for value in grid.flat)
+    names = [f"L{layer}" for layer in range(len(grids[TRANSFORMS[0]]))]
+    return [
+        HeatMap(f"{title(transform)}: pairs of layers", names, names, "layer; alone on the diagonal", grid, span)
+        for transform, grid in grids.items()
+    ]
+
+
+def pooling_maps(cells: Sequence[ReadingCell], aggregation: str) -> list[HeatMap]:
+    """Lay out poolings by layers, x100: a map for each transform, in the same colours.
+
+    Parameters
+    ----------
+    cells : sequence of ReadingCell
+        What `study_pooling` returned of one model.
+    aggregation : str
+        Which of the aggregations.
+
+    Returns
+    -------
+    list of HeatMap
+        In the order of `TRANSFORMS`.
+    """
+    scores = averages(cells, aggregation)
+    rows = list(dict.fromkeys(cell.pooling for cell in cells))
+    sets = list(dict.fromkeys(cell.layers for cell in cells))
+    span = _span(100 * value for value in scores.values())
+    return [
+        HeatMap(
+            title(transform),
+            rows,
+            [layers_label(layers) for layers in sets],
+            "layers",
+            np.array([[100 * scores.get((name, of, transform), math.nan) for of in sets] for name in rows]),
+            span,
+        )
+        for transform in TRANSFORMS
+    ]
 
 
 def title(transform: str) -> str:
@@ -103,7 +138,8 @@ def title(transform: str) -> str:
     return "as they are" if transform == TRANSFORMS[0] else transform
 
 
-def _by_model(cells: Sequence[ReadingCell]) -> list[tuple[str, list[ReadingCell]]]:
+def by_model(cells: Sequence[ReadingCell]) -> list[tuple[str, list[ReadingCell]]]:
+    """Part cells by their models."""
     names = dict.fromkeys(cell.model for cell in cells)
     return [(name, [cell for cell in cells if cell.model == name]) for name in names]
 
@@ -134,7 +170,8 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     return min(known), max(known)
 
 
-def _best_panel(cells: Sequence[ReadingCell], aggregation: str, corner: tuple[float, float]) -> str:
+def best_panel(cells: Sequence[ReadingCell], aggregation: str, corner: tuple[float, float]) -> str:
+    """Draw the best set of layers of every size, a line a transform, for one of several figures in one drawing."""
     best = best_of_sizes(cells, aggregation)
     points = {
         transform: [

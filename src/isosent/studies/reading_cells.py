@@ -11,9 +11,9 @@ import numpy as np
 
 from isosent.evaluation.protocol import TARGET
 from isosent.evaluation.published import published_rows
-from isosent.evaluation.readings import AUTO, NONE, Score
 from isosent.evaluation.sts_files import STSTask
-from isosent.files.plain import without_nan
+from isosent.files.plain import nan_where_none, without_nan
+from isosent.studies.readings import AUTO, NONE, Score
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,16 @@ class ReadingCell:
             }
         )
         return plain
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> ReadingCell:
+        """Make it of what `to_json` returned."""
+        read = {
+            "layers": tuple(document["layers"]),
+            "spearman": nan_where_none(document["spearman"]),
+            "published": {how: PublishedScore(**there) for how, there in document["published"].items()},
+        }
+        return cls(**{**document, **read})
 
     def lines(self) -> Iterable[dict[str, Any]]:
         """Yield it as lines of a table, one an aggregation; an undefined score is None."""

@@ -18,7 +18,7 @@ from isosent.errors import InputError
 from isosent.evaluation.sts import score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.files.csv_table import write_csv
-from isosent.files.plain import without_nan
+from isosent.files.plain import nan_where_none, without_nan
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments
@@ -75,6 +75,12 @@ class GemCell:
         """Return it as plain values; an undefined score is None."""
         plain: dict[str, Any] = without_nan(asdict(self))
         return plain
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> GemCell:
+        """Make it of what `to_json` returned."""
+        scores = nan_where_none({metric: document[metric] for metric in ("pearson", "spearman")})
+        return cls(**{**document, **scores})
 
 
 @dataclass(frozen=True, slots=True)

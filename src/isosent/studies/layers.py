@@ -11,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.base import Progress
-from isosent.evaluation.reading_cells import Measured, ReadingCell, averages
-from isosent.evaluation.readings import (
+from isosent.evaluation.sts_files import read_sts
+from isosent.model import SentenceEncoder
+from isosent.network.reading import canonical_pooling
+from isosent.studies.reading_cells import Measured, ReadingCell, averages
+from isosent.studies.readings import (
     AUTO,
     NONE,
     TRANSFORMS,
@@ -23,9 +26,6 @@ from isosent.evaluation.readings import (
     score_reading,
     side_by_side,
 )
-from isosent.evaluation.sts_files import read_sts
-from isosent.model import SentenceEncoder
-from isosent.network.reading import canonical_pooling
 
 EXHAUSTIVE = {NONE: 3, WHITENING: 3, AUTO: 2}
 

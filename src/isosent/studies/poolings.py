@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from isosent.encoders.base import Progress
-from isosent.evaluation.reading_cells import Measured, ReadingCell
-from isosent.evaluation.readings import place_tasks, plain_transformer, score_reading, side_by_side
 from isosent.evaluation.sts_files import read_sts
 from isosent.model import SentenceEncoder
 from isosent.network.reading import SBERT_WK, canonical_pooling
 from isosent.numeric.pooling import POOLINGS
 from isosent.numeric.sbert_wk import sbert_wk_layers
+from isosent.studies.reading_cells import Measured, ReadingCell
+from isosent.studies.readings import place_tasks, plain_transformer, score_reading, side_by_side
 
 STUDIED = ("cls", *(name for name in POOLINGS if name != "cls"), SBERT_WK)
 

@@ -1,0 +1,137 @@
+"""What the commands ``evaluate ...`` share: model, transform, what to fit on, seed, and where the result goes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from isosent.cli.flags import flag, with_flags
+from isosent.cli.model_options import ModelChoice, with_model_flags
+from isosent.cli.terminal import out, progress_bar
+from isosent.cli.transform_options import TransformChoice, with_transform_flags
+from isosent.errors import InputError
+from isosent.evaluation.protocol import TARGET
+from isosent.evaluation.result import EvaluationResult
+from isosent.evaluation.running import Run
+from isosent.files.atomic import check_destination, replacing
+from isosent.numeric.resampling import N_RESAMPLES
+
+STANDARD_OUTPUT = Path("-")
+_PANEL = "Evaluation"
+
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder with the original files, anywhere below it.")]
+Tasks = Annotated[
+    str | None, typer.Option(metavar="NAMES", help="Some tasks, with commas between. [default: all that are found]")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluating:
+    """How a command evaluates, whatever it evaluates.
+
+    Parameters
+    ----------
+    model : ModelChoice
+        The model.
+    transform : TransformChoice or None
+        What is fitted behind it.
+    fit : str or None
+        What on; the texts of the task where left out.
+    seed, resamples : int
+        Of all random numbers; draws of the bootstrap.
+    json_output : Path or None
+        Where the result goes.
+    """
+
+    model: ModelChoice
+    transform: TransformChoice | None
+    fit: str | None
+    seed: int
+    resamples: int
+    json_output: Path | None
+
+    def show(
+        self, evaluate: Callable[..., EvaluationResult], *tables: Callable[[EvaluationResult], Table]
+    ) -> EvaluationResult:
+        """Evaluate, write the result file, and print tables unless standard output is the file.
+
+        Parameters
+        ----------
+        evaluate : callable
+            Takes the model, ``transform``, ``fit`` and ``run``.
+        *tables : callable
+            From the result to what is printed.
+
+        Returns
+        -------
+        EvaluationResult
+            The result.
+
+        Raises
+        ------
+        OutputError
+            If the result cannot be written; nothing is computed then.
+        InputError
+            If there is something to fit on, but nothing to fit.
+        """
+        to_file = self.json_output is not None and self.json_output != STANDARD_OUTPUT
+        if self.json_output is not None and to_file:
+            check_destination(self.json_output)
+        model = self.model.open()
+        if self.transform is None and self.fit is not None and not model.encoder.needs_corpus:
+            raise InputError("--fit must come with a transform to fit. Add --transform whitening.")
+        made = None if self.transform is None else self.transform.make(model.dim)
+        with progress_bar("encoding") as bar:
+            run = Run(seed=self.seed, n_resamples=self.resamples, progress=bar)
+            result = evaluate(model, transform=made, fit=self.fit or TARGET, run=run)
+        if self.json_output is not None and to_file:
+            with replacing(self.json_output) as temporary:
+                temporary.write_text(result.to_text(), "utf-8")
+        if self.json_output == STANDARD_OUTPUT:
+            typer.echo(result.to_text(), nl=False)
+        else:
+            for table in tables:
+                out.print(table(result))
+        return result
+
+
+_FLAGS = [
+    flag(
+        "fit",
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="target|FILE",
+                help="What to fit on: all texts of the task, or those of a file. [default: target]",
+            ),
+        ],
+    ),
+    flag(
+        "seed", Annotated[int, typer.Option(min=0, help="Of all random numbers.", rich_help_panel=_PANEL)], Run().seed
+    ),
+    flag(
+        "resamples",
+        Annotated[int, typer.Option(min=1, help="Draws of the bootstrap intervals.", rich_help_panel=_PANEL)],
+        N_RESAMPLES,
+    ),
+    flag(
+        "json_output",
+        Annotated[
+            Path | None,
+            typer.Option("--json", metavar="OUT", help="Write the result file; - prints it in place of the table."),
+        ],
+    ),
+]
+
+
+def with_evaluation_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags of `Evaluating` in place of its parameter ``evaluating``."""
+    flags = [flag("model", ModelChoice), flag("transform", TransformChoice | None), *_FLAGS]
+
+    def build(values: Mapping[str, Any]) -> Evaluating:
+        return Evaluating(**values)
+
+    return with_model_flags()(with_transform_flags(None)(with_flags("evaluating", flags, build)(command)))

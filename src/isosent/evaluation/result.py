@@ -1,0 +1,273 @@
+"""What a result file holds: the scores of a model over tasks of any kind, and all that is needed to judge them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import FileFormatError
+from isosent.files.plain import without_nan
+from isosent.numeric.resampling import Statistic
+
+FORMAT = "isosent result 1"
+_DECIMALS = 9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """What was measured item by item, so that two results can be compared pair by pair.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_items,), float64
+        The predicted score of each pair, 1 or 0 for right or wrong, or the metric of each query.
+    gold : ndarray of shape (n_items,), float64, optional
+        The human score of each pair. Where there is one the metric is a correlation, else the mean of the values.
+    """
+
+    values: NDArray[np.float64]
+    gold: NDArray[np.float64] | None = None
+
+    def statistics(self, metric: str) -> dict[str, Statistic]:
+        """Metrics that follow from the items, and the statistic that each of them is."""
+        return {metric: "mean"} if self.gold is None else {"spearman": "spearman", "pearson": "pearson"}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as plain values, rounded to nine decimals."""
+        return {"values": _rounded(self.values), "gold": None if self.gold is None else _rounded(self.gold)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """What scoring a task gives.
+
+    Parameters
+    ----------
+    metric : str
+        The metric that the task is judged by, one of `scores`.
+    scores : mapping of str to float
+        All metrics, in [-1, 1] or [0, 1], an error (``mse``) in its own unit; NaN where undefined.
+    items : Items
+        What `metric` is the statistic of.
+    details : mapping
+        What else people want to know, as plain values.
+    """
+
+    metric: str
+    scores: Mapping[str, float]
+    items: Items
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskResult:
+    """Scores of a model on one task.
+
+    Parameters
+    ----------
+    kind : str
+        Family of the task: sts, transfer, cqa, rte, retrieval.
+    metric : str
+        The metric that the task is judged by, one of `scores`.
+    scores : mapping of str to float
+        All metrics, in [-1, 1] or [0, 1], an error (``mse``) in its own unit; NaN where undefined.
+    intervals : mapping of str to pair of float
+        95 % bootstrap interval of `metric`, and of others that follow from the items; NaN where undefined.
+    protocol : mapping
+        How the task is scored. Only results of the same protocol can be compared.
+    data : mapping of str to str
+        SHA-256 of each file, by its name within the folder of the data.
+    n_items : int
+        Pairs, texts or queries that were scored.
+    dim : int
+        Dimensions of the vectors.
+    n_zero_rows : int
+        Texts among those encoded for the task without a vector.
+    n_tokens, n_unknown : int
+        Tokens of these, and those among them that the encoder does not know; 0 where none can be unknown.
+    elapsed_s : float
+        Time of fitting and scoring; encoding is shared by all tasks.
+    items : Items
+        What was measured item by item.
+    details : mapping
+        What else people want to know, as plain values.
+    choice : mapping, optional
+        What "auto" weighed and chose for the task, where it did.
+    """
+
+    kind: str
+    metric: str
+    scores: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    protocol: Mapping[str, Any]
+    data: Mapping[str, str]
+    n_items: int
+    dim: int
+    n_zero_rows: int
+    n_tokens: int
+    n_unknown: int
+    elapsed_s: float
+    items: Items
+    details: Mapping[str, Any] = field(default_factory=dict)
+    choice: Mapping[str, Any] | None = None
+
+    @property
+    def score(self) -> float:
+        """The score that the task is judged by."""
+        return self.scores[self.metric]
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % bootstrap interval of `score`."""
+        return self.intervals[self.metric]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvaluationResult:
+    """Scores of a model over tasks.
+
+    Parameters
+    ----------
+    model : mapping
+        Reference, options, dimensions, fits and fingerprint of the model.
+    fitting : mapping
+        What was fitted for the evaluation: ``transform``, its ``parameters``, the ``fit`` corpus, and whether that is
+        ``transductive``, which it is on the texts of the task under evaluation.
+    tasks : mapping of str to TaskResult
+        Each task.
+    environment : mapping
+        Versions of isosent, Python and the packages that compute, and the machine.
+    seed : int
+        Of all random numbers.
+    n_resamples : int
+        Draws of the bootstrap.
+    n_texts, n_cut : int
+        Distinct texts that were encoded, and those among them that were cut at the encoder's maximum.
+    encode_s, elapsed_s : float
+        Time of encoding, and of everything.
+    """
+
+    model: Mapping[str, Any]
+    fitting: Mapping[str, Any]
+    tasks: Mapping[str, TaskResult]
+    environment: Mapping[str, Any]
+    seed: int
+    n_resamples: int
+    n_texts: int
+    n_cut: int
+    encode_s: float
+    elapsed_s: float
+
+    def average(self, metric: str) -> float:
+        """Unweighted mean of a metric over the tasks that have it; NaN where one is undefined or none has it."""
+        scores = [task.scores[metric] for task in self.tasks.values() if metric in task.scores]
+        return float(np.mean(scores)) if scores else float("nan")
+
+    def average_of(self, kind: str) -> float:
+        """Unweighted mean of the scores that the tasks of a kind are judged by; NaN where one is undefined."""
+        return float(np.mean([task.score for task in self.tasks.values() if task.kind == kind]))
+
+    def to_json(self, *, items: bool = True) -> dict[str, Any]:
+        """Return the result as plain values that JSON can hold.
+
+        Parameters
+        ----------
+        items : bool, default True
+            Whether what was measured item by item is among them; it makes most of a file, and holds human scores of
+            the data.
+
+        Returns
+        -------
+        dict
+            The same nesting; an undefined score is None.
+        """
+        document = {"format": FORMAT, **{name: getattr(self, name) for name in self.__slots__ if name != "tasks"}}
+        document["tasks"] = {name: _task_json(task) for name, task in self.tasks.items()}
+        if items:
+            document["items"] = {name: task.items.to_json() for name, task in self.tasks.items()}
+        plain: dict[str, Any] = without_nan(document)
+        return plain
+
+    def to_text(self) -> str:
+        """Return what a result file holds: JSON, items on one line each."""
+        document = self.to_json()
+        items = document.pop("items")
+        head = json.dumps(document, indent=2, ensure_ascii=False).removesuffix("\n}")
+        lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(of)}" for name, of in items.items())
+        return f'{head},\n  "items": {{\n{lines}\n  }}\n}}\n'
+
+
+def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
+    """Read a result file.
+
+    Parameters
+    ----------
+    path : path-like
+        What ``isosent evaluate ... --json`` wrote.
+
+    Returns
+    -------
+    EvaluationResult
+        The result; tasks of a file without items have none.
+
+    Raises
+    ------
+    InputFileError
+        If there is no such file.
+    FileFormatError
+        If it is not a result file of this format.
+    """
+    path = _check.input_file(path)
+    try:
+        document = json.loads(path.read_bytes())
+        if document["format"] != FORMAT:
+            raise FileFormatError(f"{path} must be of format {FORMAT!r}; got {document['format']!r}.")
+        items = document.pop("items", {})
+        tasks = {name: _task_of_json(task, items.get(name)) for name, task in document.pop("tasks").items()}
+        del document["format"]
+        return EvaluationResult(tasks=tasks, **document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(
+            f"{path} must be a result file, written by isosent evaluate ... --json OUT; it cannot be read as one: "
+            f"{type(error).__name__} {error}."
+        ) from None
+
+
+def _task_json(task: TaskResult) -> dict[str, Any]:
+    return {name: getattr(task, name) for name in task.__slots__ if name != "items"}
+
+
+def _task_of_json(document: dict[str, Any], items: Mapping[str, Any] | None) -> TaskResult:
+    nan = float("nan")
+    scores = {name: nan if score is None else float(score) for name, score in document.pop("scores").items()}
+    intervals = {
+        name: (nan if low is None else float(low), nan if high is None else float(high))
+        for name, (low, high) in document.pop("intervals").items()
+    }
+    task = TaskResult(scores=scores, intervals=intervals, items=_items_of_json(items), **document)
+    if task.metric not in scores or task.metric not in intervals:
+        raise ValueError(f"no score of {task.metric}")
+    return task
+
+
+def _items_of_json(document: Mapping[str, Any] | None) -> Items:
+    if document is None:
+        return Items(np.zeros(0))
+    gold = document["gold"]
+    return Items(
+        np.array(document["values"], dtype=np.float64), None if gold is None else np.array(gold, dtype=np.float64)
+    )
+
+
+def _rounded(values: NDArray[np.float64]) -> list[float]:
+    whole = bool(np.all(values == np.round(values)))
+    return [int(value) for value in values] if whole else [round(float(value), _DECIMALS) for value in values]

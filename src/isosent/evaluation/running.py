@@ -1,0 +1,223 @@
+"""One run of any tasks: encode, fit, score, and write down under which circumstances."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+from isosent import _check
+from isosent.encoders.base import Progress
+from isosent.encoders.tally import tallying
+from isosent.errors import InputTypeError
+from isosent.evaluation.protocol import TARGET, Encoded, FittedTask, describe_fitting, fit_tasks
+from isosent.evaluation.result import EvaluationResult, Measured, TaskResult
+from isosent.evaluation.task import Task
+from isosent.model import SentenceEncoder
+from isosent.numeric.resampling import N_RESAMPLES, bootstrap_interval
+from isosent.transforms.base import LinearTransform, known_rows
+
+_PACKAGES = ("isosent", "numpy", "scipy", "scikit-learn", "tokenizers", "torch", "transformers", "onnxruntime")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How any evaluation is run, whatever is evaluated.
+
+    Parameters
+    ----------
+    seed : int, default 0
+        Of all random numbers.
+    n_resamples : int, default 1000
+        Draws of the bootstrap.
+    progress : callable, optional
+        Called with the number of texts to encode; returns what is called with the number of texts finished.
+    """
+
+    seed: int = 0
+    n_resamples: int = N_RESAMPLES
+    progress: Callable[[int], Progress] | None = None
+
+    def __post_init__(self) -> None:
+        _check.whole_number("Run", "seed", self.seed, 0)
+        _check.whole_number("Run", "n_resamples", self.n_resamples, 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """A task, and how it is scored.
+
+    Parameters
+    ----------
+    name : str
+        Name of the task.
+    kind : str
+        Its family.
+    task : Task
+        Its texts.
+    score : callable
+        From the task made ready, and the seed, to what is measured.
+    protocol : mapping
+        How it is scored, as plain values.
+    files : sequence of Path
+        Files that it was read from.
+    """
+
+    name: str
+    kind: str
+    task: Task
+    score: Callable[[FittedTask, int], Measured]
+    protocol: Mapping[str, Any]
+    files: Sequence[Path]
+
+
+def run_jobs(
+    where: str,
+    model: SentenceEncoder,
+    jobs: Sequence[Job],
+    root: str | os.PathLike[str],
+    *,
+    transform: LinearTransform | Literal["auto"] | None,
+    fit: str | os.PathLike[str],
+    run: Run | None,
+) -> EvaluationResult:
+    """Score a model on tasks; texts that occur in several of them are encoded once.
+
+    Parameters
+    ----------
+    where : str
+        Begins the message if something is wrong.
+    model : SentenceEncoder
+        The model.
+    jobs : sequence of Job
+        The tasks.
+    root : path-like
+        Folder, or file, of the data: files are named by their place in it.
+    transform : LinearTransform, "auto" or None
+        Fitted behind the model before scoring.
+    fit : path-like or "target"
+        What the transform, and an encoder that needs a corpus, is fitted on: the target texts of each task, without
+        labels, or the texts of a file.
+    run : Run or None
+        How to run; None for the defaults.
+
+    Returns
+    -------
+    EvaluationResult
+        Scores of every task.
+
+    Raises
+    ------
+    InputTypeError
+        If the model is none.
+
+    Warns
+    -----
+    TruncationWarning, UnknownWordsWarning
+        Once, as ``encode`` does.
+    """
+    if not isinstance(model, SentenceEncoder):
+        raise InputTypeError(f"{where}: model must be what isosent.load returns; got {type(model).__name__}.")
+    run = run or Run()
+    started = perf_counter()
+    results: dict[str, TaskResult] = {}
+    encodings: dict[int, Encoded] = {}
+    described = model
+    with tallying() as tallied:
+        tasks = [job.task for job in jobs]
+        ready = fit_tasks(model, tasks, transform=transform, fit=fit, progress=run.progress)
+        for job in jobs:
+            before, encoded_s = perf_counter(), _total_s(encodings)
+            done = next(ready)
+            encodings[id(done.vectors)] = done.vectors
+            results[job.name] = _score(job, done, root, run)
+            spent_s = perf_counter() - before - (_total_s(encodings) - encoded_s)
+            results[job.name] = replace(results[job.name], elapsed_s=spent_s)
+            described = model if fit == TARGET else done.fitted
+    tallied.total.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
+    learns = transform is not None or model.encoder.needs_corpus
+    return EvaluationResult(
+        model=described.record.facts(),
+        fitting=describe_fitting(transform, fit if learns else None),
+        tasks=results,
+        environment=environment(),
+        seed=run.seed,
+        n_resamples=run.n_resamples,
+        n_texts=tallied.total.n_texts,
+        n_cut=tallied.total.n_cut,
+        encode_s=_total_s(encodings),
+        elapsed_s=perf_counter() - started,
+    )
+
+
+def _score(job: Job, done: FittedTask, root: str | os.PathLike[str], run: Run) -> TaskResult:
+    measured = job.score(done, run.seed)
+    zeros = sum(int((~known_rows(done.encode(texts, role))).sum()) for role, texts in job.task.by_role.items())
+    n_tokens, n_unknown = done.fitted.encoder.coverage(job.task.texts)
+    items = measured.items
+    intervals = {
+        metric: bootstrap_interval(statistic, items.values, items.gold, n_resamples=run.n_resamples, seed=run.seed)
+        for metric, statistic in items.statistics(measured.metric).items()
+    }
+    return TaskResult(
+        kind=job.kind,
+        metric=measured.metric,
+        scores=measured.scores,
+        intervals=intervals,
+        protocol=job.protocol,
+        data=checksums(root, job.files),
+        n_items=len(items.values),
+        dim=done.fitted.dim,
+        n_zero_rows=zeros,
+        n_tokens=n_tokens,
+        n_unknown=n_unknown,
+        elapsed_s=0.0,
+        items=items,
+        details=measured.details,
+        choice=done.choice,
+    )
+
+
+def checksums(root: str | os.PathLike[str], files: Sequence[Path]) -> dict[str, str]:
+    """SHA-256 of files.
+
+    Parameters
+    ----------
+    root : path-like
+        The folder that they lie in, at any depth, or the one file.
+    files : sequence of Path
+        The files.
+
+    Returns
+    -------
+    dict of str to str
+        The sum by the place within the folder, or by the name of a file that lies elsewhere.
+    """
+    home = Path(root).resolve()
+    sums = {}
+    for path in files:
+        real = path.resolve()
+        name = real.relative_to(home).as_posix() if home in real.parents else path.name
+        with path.open("rb") as file:
+            sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return sums
+
+
+def environment() -> dict[str, Any]:
+    """Versions of Python and of the packages that compute, as far as they are installed, and the machine."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return {"versions": versions, "machine": platform.machine(), "system": platform.system(), "n_cpus": os.cpu_count()}
+
+
+def _total_s(encodings: Mapping[int, Encoded]) -> float:
+    return sum(encoded.elapsed_s for encoded in encodings.values())

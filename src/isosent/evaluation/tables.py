@@ -1,0 +1,251 @@
+"""Scores as tables for people, x100, with published scores beside them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from isosent.evaluation.published import PublishedRow, published_rows
+from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.rte_files import ENTAILMENT
+from isosent.evaluation.sts import AGGREGATIONS, METRICS
+from isosent.transforms.base import AUTO
+
+ERRORS = ("mse",)  # scores that are no shares of anything, and better the lower
+
+
+def x100(score: float) -> str:
+    """Write a score as tables show it.
+
+    Parameters
+    ----------
+    score : float
+        In [-1, 1], or NaN.
+
+    Returns
+    -------
+    str
+        Times 100, with two decimals.
+
+    Examples
+    --------
+    >>> x100(0.5), x100(float("nan"))
+    ('50.00', 'undefined')
+    """
+    return "undefined" if math.isnan(score) else f"{100 * score:.2f}"
+
+
+def interval_x100(interval: tuple[float, float]) -> str:
+    """Write an interval as tables show it.
+
+    Parameters
+    ----------
+    interval : pair of float
+        Its ends, in [-1, 1], or NaN.
+
+    Returns
+    -------
+    str
+        Both ends times 100, with one decimal.
+
+    Examples
+    --------
+    >>> interval_x100((0.505, 0.61))
+    '50.5 to 61.0'
+    """
+    return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
+
+
+def sts_table(result: EvaluationResult) -> Table:
+    """Lay out the aggregations of every task, and the published rows for the same model.
+
+    Parameters
+    ----------
+    result : EvaluationResult
+        Scores of STS tasks.
+
+    Returns
+    -------
+    Table
+        One column a task, one row an aggregation.
+    """
+    table = Table(caption=_sts_caption(result), caption_justify="left")
+    table.add_column("x100")
+    columns = [*result.tasks, "average"] if len(result.tasks) > 1 else list(result.tasks)
+    for column in columns:
+        table.add_column(column, justify="right")
+    tasks = result.tasks.values()
+    aggregations = AGGREGATIONS if any(len(task.details["subsets"]) > 1 for task in tasks) else AGGREGATIONS[:1]
+    missing = [name for task in tasks for name in task.protocol.get("missing_subsets", ())]
+    published = published_rows(result.model, {**result.fitting, "missing_subsets": missing})
+    for metric in METRICS:
+        for how in aggregations:
+            name = metric if how == "all" else f"{metric}_{how}"
+            scores = [*(task.scores[name] for task in tasks), result.average(name)]
+            table.add_row(f"{metric} {how}", *map(x100, scores[: len(columns)]))
+            if how == "all":
+                table.add_row("  95 % interval", *(interval_x100(task.intervals[name]) for task in tasks), style="dim")
+            for row in published if metric == "spearman" else ():
+                cells = _published_cells(row, result)
+                if row.aggregation == how and set(cells) != {"-"}:
+                    table.add_row(f"  published: {row.label}", *cells, style="dim")
+        table.add_section()
+    return table
+
+
+def subset_table(result: EvaluationResult) -> Table:
+    """Lay out every subset.
+
+    Parameters
+    ----------
+    result : EvaluationResult
+        Scores of STS tasks.
+
+    Returns
+    -------
+    Table
+        One row a subset.
+    """
+    table = Table("task", "subset")
+    for name in ("pairs", *METRICS):
+        table.add_column(name, justify="right")
+    for task, scores in result.tasks.items():
+        for name, subset in scores.details["subsets"].items():
+            table.add_row(task, name, str(subset["n_pairs"]), *(x100(subset[metric]) for metric in METRICS))
+        table.add_section()
+    return table
+
+
+def rte_table(result: EvaluationResult) -> Table:
+    """Lay out the accuracy on RTE.
+
+    Parameters
+    ----------
+    result : EvaluationResult
+        Scores of RTE.
+
+    Returns
+    -------
+    Table
+        One row a way to decide.
+    """
+    (task,) = result.tasks.values()
+    details = task.details
+    caption = [
+        *_caption(result),
+        f"pairs: {details['n_train']} of train, {task.n_items} of dev; 95 % interval of the first accuracy: "
+        f"{interval_x100(task.interval)}",
+    ]
+    table = Table(caption="\n".join(caption), caption_justify="left")
+    table.add_column("RTE, entailment where")
+    for name in ("accuracy on dev, x100", "called entailment", "accuracy on train, x100"):
+        table.add_column(name, justify="right")
+    for how, of in (("", details["fixed"]), (", best on train", details["tuned"])):
+        dev, train = x100(of["dev_accuracy"]), x100(of["train_accuracy"])
+        table.add_row(f"cosine > {of['threshold']:.3g}{how}", dev, str(of["dev_entailed"]), train)
+    n_entailed = task.n_items if details["majority"] == ENTAILMENT else 0
+    majority = x100(task.scores["accuracy_majority"])
+    table.add_row(f"always {details['majority']}", majority, str(n_entailed), style="dim")
+    return table
+
+
+def task_table(result: EvaluationResult) -> Table:
+    """Lay out tasks of any kind.
+
+    Parameters
+    ----------
+    result : EvaluationResult
+        Scores.
+
+    Returns
+    -------
+    Table
+        One row a task: items, the metric that it is judged by, its interval, and the other metrics.
+    """
+    tasks = result.tasks
+    others = list(dict.fromkeys(name for task in tasks.values() for name in task.scores if name != task.metric))
+    table = Table(caption="\n".join(_caption(result)), caption_justify="left")
+    for name in ("task", "items", "judged by", "x100", "95 % interval", *others):
+        table.add_column(name, justify="left" if name in ("task", "judged by") else "right")
+    for kind in dict.fromkeys(task.kind for task in tasks.values()):
+        own = {name: task for name, task in tasks.items() if task.kind == kind}
+        for name, task in own.items():
+            cells = [_score_cell(other, task.scores) for other in others]
+            row = (name, f"{task.n_items:,}", task.metric, x100(task.score), interval_x100(task.interval))
+            table.add_row(*row, *cells)
+        metrics = {task.metric for task in own.values()}
+        if len(own) > 1 and len(metrics) == 1:
+            average = x100(result.average_of(kind))
+            table.add_row(f"average, {kind}", "", *metrics, average, *[""] * (1 + len(others)), style="dim")
+        table.add_section()
+    return table
+
+
+def _score_cell(name: str, scores: Mapping[str, float]) -> str:
+    if name not in scores:
+        return ""
+    return f"{scores[name]:.4f}" if name in ERRORS else x100(scores[name])
+
+
+def _published_cells(row: PublishedRow, result: EvaluationResult) -> list[str]:
+    """A published score for each task, a dash where it is over other pairs than ours."""
+    sickr = result.tasks["SICKR"].protocol["sickr"] if "SICKR" in result.tasks else ""
+    scores = row.scores_of(result.tasks, sickr)
+    return [f"{scores[task]:.2f}" if task in scores else "-" for task in result.tasks]
+
+
+def _sts_caption(result: EvaluationResult) -> str:
+    lines = _caption(result)
+    if "SICKR" in result.tasks:
+        sickr = result.tasks["SICKR"]
+        lines.append(f"SICKR: {sickr.n_items} pairs ({sickr.protocol['sickr']})")
+    return "\n".join(lines)
+
+
+def _caption(result: EvaluationResult) -> list[str]:
+    """What was measured and how, in a few lines."""
+    tasks: Sequence[TaskResult] = list(result.tasks.values())
+    lines = model_lines(result.model, result.fitting)
+    lines += [f"  auto chose for {name}: {task.choice['chosen']}" for name, task in result.tasks.items() if task.choice]
+    lines.append(f"dimensions: {', '.join(map(str, sorted({task.dim for task in tasks})))}")
+    cut = f"; cut: {result.n_cut}" if result.n_cut else ""
+    lines.append(f"texts without a vector: {sum(task.n_zero_rows for task in tasks)}{cut}")
+    n_tokens, n_unknown = sum(task.n_tokens for task in tasks), sum(task.n_unknown for task in tasks)
+    if n_tokens:
+        lines.append(f"unknown tokens: {n_unknown:,} of {n_tokens:,} ({n_unknown / n_tokens:.1%})")
+    return lines
+
+
+def model_lines(model: Mapping[str, Any], fitting: Mapping[str, Any]) -> list[str]:
+    """Say what a model is, and what was fitted behind it.
+
+    Parameters
+    ----------
+    model, fitting : mapping
+        Those of an `EvaluationResult`.
+
+    Returns
+    -------
+    list of str
+        A line a step.
+    """
+    options = "&".join(f"{name}={value}" for name, value in model["options"].items())
+    lines = [f"model: {model['reference']}{'?' if options else ''}{options}"]
+    lines += [
+        f"  -> left alone by auto, on {fit['source']}"
+        if fit["transform"] == "none"
+        else f"  -> {_call(fit['transform'], fit['parameters'])} fitted on {fit['source']}"
+        for fit in model["fits"]
+    ]
+    if fitting["transform"] == AUTO:
+        lines.append(f"  -> auto, on {fitting['fit']}")
+    elif fitting["transform"]:
+        lines.append(f"  -> {_call(fitting['transform'], fitting['parameters'])} fitted on {fitting['fit']}")
+    elif fitting["fit"] and not model["fits"]:
+        lines.append(f"  -> the encoder fitted on {fitting['fit']}")
+    return lines
+
+
+def _call(name: str, parameters: Mapping[str, object]) -> str:
+    return f"{name}({', '.join(f'{key}={value}' for key, value in parameters.items())})"

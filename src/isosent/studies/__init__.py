@@ -1,0 +1,1 @@
+"""One setting varied at a time: what it does to the scores of a model."""

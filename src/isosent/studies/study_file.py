@@ -1,0 +1,93 @@
+"""Studies as files: what ``isosent study ... --json`` writes, and the report reads."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from isosent import _check
+from isosent.errors import FileFormatError
+from isosent.studies.auto import AutoCell
+from isosent.studies.dims_result import DimsStudy
+from isosent.studies.gem import GemCell
+from isosent.studies.reading_cells import ReadingCell
+
+_FORMAT = "isosent study {} 1"
+_RESULTS = {"auto": AutoCell, "dims": DimsStudy, "gem": GemCell, "layers": ReadingCell, "pooling": ReadingCell}
+STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _RESULTS}
+
+
+class StudyResult(Protocol):
+    """One of the results that a study is a list of."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study that was read from its file.
+
+    Parameters
+    ----------
+    name : str
+        Which: auto, dims, gem, layers or pooling.
+    results : tuple
+        What ``study_auto``, ``study_dims``, ``study_gem``, ``study_layers`` or ``study_pooling`` found.
+    """
+
+    name: str
+    results: tuple[Any, ...]
+
+
+def study_to_json(name: str, results: Sequence[StudyResult]) -> dict[str, Any]:
+    """Return a study as plain values.
+
+    Parameters
+    ----------
+    name : str
+        Which, as in `Study`.
+    results : sequence
+        What it found.
+
+    Returns
+    -------
+    dict
+        ``format``, which tells studies from each other and from results of evaluations, and ``results``.
+    """
+    return {"format": _FORMAT.format(name), "results": [result.to_json() for result in results]}
+
+
+def read_study(path: str | os.PathLike[str]) -> Study:
+    """Read the file of a study.
+
+    Parameters
+    ----------
+    path : path-like
+        What ``isosent study ... --json`` wrote.
+
+    Returns
+    -------
+    Study
+        The study.
+
+    Raises
+    ------
+    InputFileError
+        If there is no such file.
+    FileFormatError
+        If it is not the file of a study.
+    """
+    path = _check.input_file(path)
+    try:
+        document = json.loads(path.read_bytes())
+        name = STUDY_FORMATS[document["format"]]
+        return Study(name, tuple(_RESULTS[name].from_json(result) for result in document["results"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(
+            f"{path} must be a study, written by isosent study ... --json OUT; it cannot be read as one: "
+            f"{type(error).__name__} {error}."
+        ) from None
