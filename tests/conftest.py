@@ -1,3 +1,9 @@
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch are loaded: a worker has one core
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
 import pytest
 
 import isosent

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.prompts import encoder_for
 from isosent.evaluation.task import Role, Task
 from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
@@ -52,7 +53,7 @@ class Encoded:
         self.n_texts = sum(map(len, self._rows.values()))
         advance = None if progress is None else progress(self.n_texts)
         self._vectors = {
-            role: _ENCODER_OF[role](encoder).encode(list(rows), progress=advance) for role, rows in self._rows.items()
+            role: encoder_for(encoder, role).encode(list(rows), progress=advance) for role, rows in self._rows.items()
         }
         self.elapsed_s = perf_counter() - started
 
@@ -73,13 +74,6 @@ class Encoded:
         """
         rows = self._rows[role]
         return self._vectors[role][[rows[text] for text in texts]]
-
-
-_ENCODER_OF: Mapping[Role, Callable[[Encoder], Encoder]] = {
-    "text": lambda encoder: encoder,
-    "query": Encoder.for_queries,
-    "document": Encoder.for_documents,
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,6 +30,11 @@ class Task(ABC):
         """All texts to fit on under the protocol "target", without labels."""
 
     @property
+    def scored_items(self) -> Sequence[tuple[str, ...]]:
+        """The texts of each item that is scored: one text, or the two of a pair."""
+        return [(text,) for text in self.texts]
+
+    @property
     def by_role(self) -> Mapping[Role, Sequence[str]]:
         """The texts by what they are encoded as."""
         return {"text": self.texts}

@@ -1,0 +1,206 @@
+import json
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.evaluation.beir_files import read_beir
+from isosent.evaluation.retrieval import evaluate_paraphrases, evaluate_retrieval
+
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+def write_lines(path, rows):
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+
+
+@pytest.fixture
+def judged():
+    rng = np.random.default_rng(0)
+    judged = {f"q{row}": {f"d{document}": int(score) for document, score in rng.integers((40, 3), size=(6, 2))}
+              for row in range(12)}  # fmt: skip
+    return {**judged, "q5": {"d0": 0}}
+
+
+@pytest.fixture
+def folder(tmp_path, texts, judged):
+    home = tmp_path / "Forum"
+    (home / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{row}", "title": texts[row], "text": texts[100 + row]} for row in range(38)]
+    documents += [{"_id": "d38", "text": texts[138]}, {"_id": "d39", "title": "", "text": texts[138]}]
+    write_lines(home / "corpus.jsonl", documents)
+    write_lines(home / "queries.jsonl", [{"_id": f"q{row}", "text": texts[50 + 2 * row]} for row in range(14)])
+    rows = [f"{query}\t{document}\t{score}\n" for query, of in judged.items() for document, score in of.items()]
+    (home / "qrels" / "test.tsv").write_text(HEADER + "".join(rows))
+    return home
+
+
+def run_of(model, folder, skipped=()):
+    """What trec_eval takes: the score of every document for every query."""
+    task = read_beir(folder)[0]
+    documents, queries = (model.encode(list(texts)).astype(np.float64) for texts in (task.documents, task.queries))
+    cosines = queries @ documents.T / np.outer(np.linalg.norm(queries, axis=1), np.linalg.norm(documents, axis=1))
+    ids = sorted(
+        (json.loads(line)["_id"] for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()), reverse=True
+    )
+    return [
+        {key: float(np.float32(cosine)) for key, cosine in zip(ids, row, strict=True) if key not in skipped}
+        for row in cosines
+    ]
+
+
+@pytest.mark.parametrize("transform", [None, isosent.Whitening(8)])
+def test_scores_are_those_of_trec_eval(wordllama, folder, judged, transform):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    found = evaluate_retrieval(wordllama, folder, transform=transform).tasks["Forum"]
+    model = wordllama
+    if transform is not None:
+        model = wordllama.fit(list(read_beir(folder)[0].documents), transform=transform)
+    run = dict(zip(judged, run_of(model, folder), strict=True))
+    names = {"map", "recip_rank", "ndcg_cut.10", "recall.1,5,10,100"}
+    each = pytrec_eval.RelevanceEvaluator(judged, names).evaluate(run).values()
+    expected = {name: np.mean([of[name] for of in each]) for name in ("map", "ndcg_cut_10", "recall_1", "recall_5")}
+    assert {name.replace("@", "_"): found.scores[name] for name in ("map", "recall@1", "recall@5")} | {
+        "ndcg_cut_10": found.scores["ndcg@10"]
+    } == pytest.approx(expected)
+    within = [of["recip_rank"] if of["recip_rank"] >= 0.1 else 0 for of in each]
+    assert found.scores["mrr@10"] == pytest.approx(np.mean(within))
+    assert found.scores["recall@100"] == pytest.approx(11 / 12)
+    assert (found.metric, found.n_items, found.details["n_left_out"]) == ("ndcg@10", 12, 2)
+    assert found.details["n_without_relevant"] == sum(max(of.values()) == 0 for of in judged.values())
+    assert found.data.keys() == {"corpus.jsonl", "queries.jsonl", "qrels/test.tsv"}
+
+
+def test_a_document_is_its_title_and_its_text(folder, texts):
+    (task,) = read_beir(folder)
+    assert texts[0] + " " + texts[100] in task.documents
+    assert task.documents[:2] == (f"{texts[9]} {texts[109]}".strip(), f"{texts[8]} {texts[108]}".strip())
+    assert task.documents.count(texts[138].strip()) == 2
+
+
+def test_transforms_are_fitted_on_documents(folder):
+    (task,) = read_beir(folder)
+    assert task.target_texts == task.by_role["document"] == task.documents
+    assert task.target_role == "document"
+
+
+def test_queries_and_documents_are_encoded_by_their_roles(folder, wordllama, monkeypatch):
+    seen = []
+    monkeypatch.setattr(type(wordllama.encoder), "for_queries", lambda self: seen.append("query") or self)
+    monkeypatch.setattr(type(wordllama.encoder), "for_documents", lambda self: seen.append("document") or self)
+    evaluate_retrieval(wordllama, folder)
+    assert sorted(seen) == ["document", "query"]
+
+
+def test_a_query_does_not_find_itself_unless_it_should(tmp_path, wordllama):
+    home = tmp_path / "Same"
+    (home / "qrels").mkdir(parents=True)
+    rows = [{"_id": key, "text": text} for key, text in (("a", "a red car"), ("b", "the red car"), ("c", "a blue sea"))]
+    write_lines(home / "corpus.jsonl", rows)
+    write_lines(home / "queries.jsonl", rows[:2])
+    (home / "qrels" / "test.tsv").write_text(f"{HEADER}a\tb\t1\nb\tb\t1\n")
+    task = evaluate_retrieval(wordllama, home).tasks["Same"]
+    assert task.items.values.tolist() == [1, 1]
+    assert read_beir(home)[0].own.tolist() == [2, -1]
+
+
+def test_folders_are_found_below_and_called_by_their_names(folder, wordllama):
+    assert list(evaluate_retrieval(wordllama, folder.parent).tasks) == ["Forum"]
+    (folder.parent / "deep" / "Forum").mkdir(parents=True)
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (folder.parent / "deep" / "Forum" / name).write_bytes((folder / name).read_bytes())
+    with pytest.raises(InputError, match=r"must not hold two folders of one name; got .*Forum and .*Forum\. Name one"):
+        read_beir(folder.parent)
+
+
+def test_missing_files_are_told(folder):
+    with pytest.raises(InputError, match=r"qrels/dev.tsv must exist; splits there: test\."):
+        read_beir(folder, split="dev")
+    (folder / "queries.jsonl").unlink()
+    with pytest.raises(InputError, match=r"must hold corpus.jsonl, queries.jsonl and qrels/test.tsv; no such folder"):
+        read_beir(folder)
+    with pytest.raises(InputFileError, match="must be a folder"):
+        read_beir(folder / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("corpus.jsonl", "{", "corpus.jsonl: line 41 must be a JSON object; got: "),
+        ("corpus.jsonl", "[1]", "corpus.jsonl: line 41 must be a JSON object; got list"),
+        ("corpus.jsonl", '{"_id": "d3", "text": "a"}', "line 41: _id must occur once; got 'd3' again"),
+        ("corpus.jsonl", '{"text": "a"}', "line 41: _id must be a string; got None"),
+        ("corpus.jsonl", '{"_id": "x"}', "line 41: text must be a string; got no such field"),
+        ("corpus.jsonl", '{"_id": "x", "text": null}', "line 41: text must be a string; got NoneType"),
+        ("corpus.jsonl", '{"_id": "x", "text": "\\ud800"}', "line 41: text must be valid Unicode"),
+        ("queries.jsonl", '{"_id": "q0", "text": "a"}', "queries.jsonl: line 15: _id must occur once; got 'q0' again"),
+        ("qrels/test.tsv", "q99\td1\t1", r"must name ids of queries.jsonl; got 'q99'"),
+        ("qrels/test.tsv", "q1\td99\t1", r"must name ids of corpus.jsonl; got 'd99'"),
+        ("qrels/test.tsv", "q1\td1", r"must have at least 3 fields between tabs; got 2"),
+        ("qrels/test.tsv", "q13\td1\thigh", r"must hold a whole number as score; got 'high'"),
+        ("qrels/test.tsv", "q13\td1\t1\nq13\td1\t1", r"must judge a new pair; got 'q13' and 'd1' again"),
+    ],
+)
+def test_a_malformed_line_is_named(folder, name, line, message):
+    with (folder / name).open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(FileFormatError, match=message):
+        read_beir(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("q1\td1\t1\n", r"line 1 must name the columns query-id, corpus-id, score, between tabs; got 'q1\\td1\\t1'"),
+        (HEADER, "must call at least one document relevant; got 0 queries without one"),
+        (f"{HEADER}q1\td1\t0\nq1\td2\t-1\n", "must call at least one document relevant; got 1 queries without one"),
+        ("", "must not be empty"),
+    ],
+)
+def test_qrels_that_judge_nothing_are_refused(folder, content, message):
+    (folder / "qrels" / "test.tsv").write_text(content)
+    with pytest.raises(InputFileError, match=message):
+        read_beir(folder)
+
+
+def test_numbers_are_ids_too(folder):
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        write_lines(folder / name, [{"_id": 7, "text": "a sentence"}, {"_id": 8, "text": "a word"}])
+    (folder / "qrels" / "test.tsv").write_text(f"{HEADER}7\t8\t1\n")
+    assert read_beir(folder)[0].queries == ("a sentence",)
+
+
+def test_a_first_text_finds_its_second(wordllama, tmp_path, texts):
+    first, second = texts[:30], [f"{text} again" for text in texts[:30]]
+    rows = "".join(f"{one}\t{other}\n" for one, other in zip(first, second, strict=True))
+    (tmp_path / "same.tsv").write_text(f"text1\ttext2\n{rows}", "utf-8")
+    task = evaluate_paraphrases(wordllama, tmp_path / "same.tsv").tasks["same"]
+    asked, found = (wordllama.encode(texts).astype(np.float64) for texts in (first, second))
+    cosines = asked @ found.T / np.outer(np.linalg.norm(asked, axis=1), np.linalg.norm(found, axis=1))
+    ranks = [1 + int((row > row[place]).sum()) for place, row in enumerate(cosines)]
+    assert task.items.values == pytest.approx([1 / rank for rank in ranks])
+    assert task.scores == pytest.approx(
+        {"mrr": np.mean([1 / rank for rank in ranks])}
+        | {f"recall@{k}": np.mean([rank <= k for rank in ranks]) for k in (1, 5, 10)}
+    )
+    assert (task.metric, task.n_items, task.protocol["columns"]) == ("mrr", 30, "text1,text2")
+
+
+def test_equal_texts_are_one_query_and_one_document(wordllama, tmp_path):
+    pairs = [
+        ("a red car", "the red car"),
+        ("a red car", "the car is red"),
+        ("the sea", "a red car"),
+        ("sea", "a red car"),
+    ]
+    (tmp_path / "pairs.csv").write_text("s1,s2\n" + "".join(f"{one},{other}\n" for one, other in pairs))
+    task = evaluate_paraphrases(wordllama, tmp_path / "pairs.csv").tasks["pairs"]
+    assert (task.n_items, task.details["n_documents"], task.details["n_relevant"]) == (3, 3, 4)
+    assert task.items.values[0] == 1  # the query itself, which is a second text of others, is passed over
+
+
+def test_a_file_without_pairs_is_refused(tmp_path, wordllama):
+    (tmp_path / "pairs.csv").write_text("s1,s2\n")
+    with pytest.raises(FileFormatError, match="must hold at least one pair; got none"):
+        evaluate_paraphrases(wordllama, tmp_path / "pairs.csv")
