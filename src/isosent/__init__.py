@@ -31,7 +31,16 @@ if TYPE_CHECKING:
         OutputError,
         TaskNotFoundError,
     )
+    from isosent.evaluation.compare import compare_results
+    from isosent.evaluation.cqa import evaluate_cqa
+    from isosent.evaluation.everything import evaluate_all
+    from isosent.evaluation.pairs import evaluate_pairs
+    from isosent.evaluation.result import EvaluationResult, read_result
+    from isosent.evaluation.retrieval import evaluate_retrieval
+    from isosent.evaluation.rte import evaluate_rte
+    from isosent.evaluation.running import Run
     from isosent.evaluation.sts import evaluate_sts
+    from isosent.evaluation.transfer import evaluate_transfer
     from isosent.files.texts import read_texts
     from isosent.inspection.inspecting import inspect_texts, inspect_vectors
     from isosent.loading import load
@@ -55,6 +64,7 @@ _HOME = {
     "Calibration": "isosent.calibration",
     "CommonComponentRemoval": "isosent.transforms.components",
     "Encoder": "isosent.encoders.base",
+    "EvaluationResult": "isosent.evaluation.result",
     "FileFormatError": "isosent.errors",
     "GEM": "isosent.encoders.gem_weighting",
     "InputError": "isosent.errors",
@@ -73,6 +83,7 @@ _HOME = {
     "OutputError": "isosent.errors",
     "PowerMean": "isosent.encoders.weighting",
     "PrincipalComponents": "isosent.transforms.whitening",
+    "Run": "isosent.evaluation.running",
     "SIF": "isosent.encoders.weighting",
     "SentenceEncoder": "isosent.model",
     "Standardize": "isosent.transforms.components",
@@ -82,11 +93,19 @@ _HOME = {
     "Whitening": "isosent.transforms.whitening",
     "ZipfianWhitening": "isosent.encoders.zipfian_weighting",
     "chain": "isosent.transforms.chain",
+    "compare_results": "isosent.evaluation.compare",
     "demo_texts": "isosent.demo.run",
+    "evaluate_all": "isosent.evaluation.everything",
+    "evaluate_cqa": "isosent.evaluation.cqa",
+    "evaluate_pairs": "isosent.evaluation.pairs",
+    "evaluate_retrieval": "isosent.evaluation.retrieval",
+    "evaluate_rte": "isosent.evaluation.rte",
     "evaluate_sts": "isosent.evaluation.sts",
+    "evaluate_transfer": "isosent.evaluation.transfer",
     "inspect_texts": "isosent.inspection.inspecting",
     "inspect_vectors": "isosent.inspection.inspecting",
     "load": "isosent.loading",
+    "read_result": "isosent.evaluation.result",
     "read_texts": "isosent.files.texts",
 }
 
@@ -99,6 +118,7 @@ __all__ = [
     "Calibration",
     "CommonComponentRemoval",
     "Encoder",
+    "EvaluationResult",
     "FileFormatError",
     "InputError",
     "InputFileError",
@@ -116,6 +136,7 @@ __all__ = [
     "OutputError",
     "PowerMean",
     "PrincipalComponents",
+    "Run",
     "SentenceEncoder",
     "Standardize",
     "TaskNotFoundError",
@@ -123,11 +144,19 @@ __all__ = [
     "Whitening",
     "ZipfianWhitening",
     "chain",
+    "compare_results",
     "demo_texts",
+    "evaluate_all",
+    "evaluate_cqa",
+    "evaluate_pairs",
+    "evaluate_retrieval",
+    "evaluate_rte",
     "evaluate_sts",
+    "evaluate_transfer",
     "inspect_texts",
     "inspect_vectors",
     "load",
+    "read_result",
     "read_texts",
 ]
 

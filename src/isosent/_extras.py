@@ -14,6 +14,7 @@ _EXTRA_OF = {
     "onnxscript": "onnx",
     "faiss": "export",
     "mteb": "mteb",
+    "matplotlib": "plots",
 }
 
 

@@ -12,6 +12,7 @@ SECOND_AXIS = 52
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 18, 30, 44
 
 _LINE = 14
+_LABEL_HEIGHT = 9
 
 
 def plain(value: float) -> str:
@@ -244,7 +245,8 @@ class Frame:
             _, py = self.at(self.x.high, tick)
             parts.append(f'<line class="axis" x1="{right}" x2="{right + 4}" y1="{py:.1f}" y2="{py:.1f}"/>')
             parts.append(f'<text class="tick" x="{right + 8}" y="{py + 4:.1f}">{self.y.write(tick)}</text>')
-        label = f'<text class="label" x="{right + SECOND_AXIS}" y="12" text-anchor="end">{escape(self.y.label)}</text>'
+        x = right + SECOND_AXIS
+        label = f'<text class="label" x="{x}" y="{_LABEL_HEIGHT}" text-anchor="end">{escape(self.y.label)}</text>'
         return "".join([*parts, label])
 
     def top_axis(self) -> str:
@@ -258,8 +260,8 @@ class Frame:
                 f'<text class="tick" x="{px:.1f}" y="{top - 6}" text-anchor="middle">{self.x.write(tick)}</text>'
             )
         parts.append(f'<line class="axis" x1="{left}" x2="{right}" y1="{top}" y2="{top}"/>')
-        middle = (left + right) / 2
-        label = f'<text class="label" x="{middle:.0f}" y="12" text-anchor="middle">{escape(self.x.label)}</text>'
+        x = f"{(left + right) / 2:.0f}"
+        label = f'<text class="label" x="{x}" y="{_LABEL_HEIGHT}" text-anchor="middle">{escape(self.x.label)}</text>'
         return "".join([*parts, label])
 
     def _grid(self) -> str:
@@ -283,5 +285,5 @@ class Frame:
         parts.append(
             f'<text class="label" x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(self.x.label)}</text>'
         )
-        parts.append(f'<text class="label" x="4" y="12">{escape(self.y.label)}</text>')
+        parts.append(f'<text class="label" x="4" y="{_LABEL_HEIGHT}">{escape(self.y.label)}</text>')
         return "".join(parts)

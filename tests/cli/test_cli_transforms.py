@@ -93,7 +93,7 @@ def test_evaluate_takes_what_fit_takes(isosent_, here, write_stsb):
     finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "auto", "--json", "-")
     assert finished.code == 0
     document = json.loads(finished.out)
-    assert document["protocol"]["transform"] == "auto"
+    assert document["fitting"]["transform"] == "auto"
     assert document["tasks"]["STSB"]["choice"]["reason"]
     finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "mean_centering,l2_normalize")
     assert "chain(steps=" in finished.out

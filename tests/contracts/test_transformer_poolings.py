@@ -236,11 +236,11 @@ def test_nothing_to_read_and_nobody_elses_reading(tiny_model):
         ),
         ("pooling=mean,mean", "none twice"),
         ("pooling=lasttoken,last_token", "none twice"),
-        ("pooling=sbert_wk&layers=-1", "layers must be two or more, without weights, for pooling=sbert_wk; got 3"),
+        ("pooling=sbert_wk&layers=-1", "layers must be two or more, without weights, for pooling=sbert_wk; got -1"),
         ("pooling=mean,sbert_wk&layers=0.2*1,0.8*2", "without weights, for pooling=sbert_wk"),
     ],
 )
 def test_layers_and_poolings_that_are_not_there_are_refused_with_what_is(tiny_model, options, words):
     with pytest.raises(isosent.ModelReferenceError, match=words) as refused:
         isosent.load(f"hf:{tiny_model('bert')}?{options}")
-    assert "A model reference is one of" in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "isosent"
 FLOORS = [
     {"errors", "_check", "_extras"},
-    {"numeric", "files", "drawing", "pages"},
-    {"text", "transforms", "calibration"},
+    {"numeric", "files", "drawing", "pages", "papers"},
+    {"text", "transforms", "calibration", "datasets"},
     {"network"},
     {"encoders"},
     {"selection", "behind"},
@@ -23,7 +23,7 @@ FLOORS = [
     {"streaming"},
     {"evaluation", "demo", "inspection"},
     {"studies"},
-    {"exports", "compat", "reporting"},
+    {"exports", "compat", "reporting", "reproduction"},
     {"cli"},
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

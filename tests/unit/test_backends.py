@@ -1,8 +1,9 @@
-"""What onnxruntime computes of a network is what torch computes of it."""
+"""What onnxruntime, and what torch compiles, computes of a network is what torch computes of it."""
 
 import numpy as np
 import pytest
 import torch
+from tiny_models import TEXTS
 
 import isosent
 from isosent.network import graph_cache
@@ -223,3 +224,16 @@ def test_a_missing_package_is_named(package, empty_cache, monkeypatch):
 def test_a_number_type_that_is_not_there_is_refused():
     with pytest.raises(isosent.InputError, match="dtype must be one of float32, int8; got float16"):
         OnnxBackend(Largest(), "key", dtype="float16")
+
+
+def test_a_compiled_network_gives_the_same_vectors_and_no_warning_of_the_compiler(tiny_model, monkeypatch):
+    """Traced as ever; code of its own, which takes the compiler half a minute, is not written."""
+    compile_, compiled = torch.compile, []
+    monkeypatch.setattr(
+        torch, "compile", lambda module, **how: compiled.append(how) or compile_(module, backend="eager", **how)
+    )
+    reference = f"hf:{tiny_model('bert')}"
+    plain, model = (isosent.load(f"{reference}?backend={name}") for name in ("torch", "compiled"))
+    for texts in (TEXTS, TEXTS[:1]):
+        np.testing.assert_allclose(model.encode(texts), plain.encode(texts), atol=2e-6)
+    assert compiled == [{"dynamic": True}]

@@ -320,7 +320,7 @@ def test_the_page_stands_alone_and_is_well_formed(found):
     assert not re.search(r"https?:|url\(|@import|\bsrc=|\bhref=", text)
     assert "a <b> & c.txt" in page.words
     assert found.advice in page.words
-    for scheme in ("prefers-color-scheme: dark", "@media print", "max-width: 560px"):
+    for scheme in ("color-scheme: light dark", "@media print", "max-width: 560px"):
         assert scheme in text
 
 

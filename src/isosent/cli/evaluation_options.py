@@ -23,9 +23,6 @@ STANDARD_OUTPUT = Path("-")
 _PANEL = "Evaluation"
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder with the original files, anywhere below it.")]
-Tasks = Annotated[
-    str | None, typer.Option(metavar="NAMES", help="Some tasks, with commas between. [default: all that are found]")
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +93,33 @@ class Evaluating:
             for table in tables:
                 out.print(table(result))
         return result
+
+
+def one_source(data: Path | None, pairs: Path | None) -> tuple[Path, bool]:
+    """Tell which of ``--data`` and ``--pairs`` was given.
+
+    Parameters
+    ----------
+    data, pairs : Path or None
+        What each says.
+
+    Returns
+    -------
+    path : Path
+        The one that was given.
+    is_pairs : bool
+        Whether that is ``--pairs``.
+
+    Raises
+    ------
+    InputError
+        If it is none or both.
+    """
+    if data is not None and pairs is None:
+        return data, False
+    if pairs is not None and data is None:
+        return pairs, True
+    raise InputError(f"evaluate: either --data or --pairs must be given; got {'neither' if data is None else 'both'}.")
 
 
 _FLAGS = [

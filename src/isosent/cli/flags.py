@@ -71,3 +71,8 @@ def with_flags(
         return wrapped
 
     return decorate
+
+
+def split_names(written: str | None) -> list[str] | None:
+    """Split names at their commas; None where there is nothing."""
+    return None if written is None else written.split(",")

@@ -8,7 +8,21 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli import commands, encode, evaluate, export, inspect, study, vectors, words
+from isosent.cli import (
+    commands,
+    compare,
+    data,
+    encode,
+    evaluate,
+    export,
+    inspect,
+    overlap,
+    report,
+    reproduce,
+    study,
+    vectors,
+    words,
+)
 from isosent.cli.terminal import err
 from isosent.encoders.reference import GRAMMAR
 from isosent.errors import IsosentError, IsosentWarning
@@ -39,14 +53,19 @@ app.command()(commands.demo)
 app.command()(encode.encode)
 app.command()(commands.fit)
 app.add_typer(evaluate.app, name="evaluate")
+app.command()(compare.compare)
+app.command()(overlap.overlap)
 app.command()(commands.info)
+app.command()(report.report)
 app.add_typer(study.app, name="study")
+app.command()(reproduce.reproduce)
 app.command()(inspect.inspect)
 app.command()(inspect.calibrate)
 app.command()(export.export)
 app.command()(vectors.moments)
 app.command()(vectors.transform)
 app.add_typer(words.app, name="words")
+app.add_typer(data.app, name="data")
 
 
 def _print_version(wanted: bool) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from isosent.cli.flags import split_names
 from isosent.cli.printing import print_gem_study, print_study
 from isosent.cli.study_dims import dims
 from isosent.cli.study_layers import layers, pooling
@@ -15,7 +16,6 @@ from isosent.cli.study_options import (
     Models,
     Tasks,
     check_outputs,
-    task_names,
     write_json,
     write_text,
 )
@@ -42,7 +42,7 @@ def auto(data: Data, models: Models = None, tasks: Tasks = None, json_output: Js
     cells: list[AutoCell] = []
     for reference in models or [DEFAULT_REFERENCE]:
         with progress_bar(reference) as bar:
-            cells += study_auto(load(reference), data, name=reference, tasks=task_names(tasks), progress=bar)
+            cells += study_auto(load(reference), data, name=reference, tasks=split_names(tasks), progress=bar)
         err.print(f"done: {reference}")
     print_study(cells, judge(cells))
     write_json(json_output, "auto", cells)
@@ -69,7 +69,7 @@ def gem(
     cells: list[GemCell] = []
     for reference in models or [DEFAULT_REFERENCE]:
         with progress_bar(reference, "settings") as bar:
-            cells += study_gem(load(reference), data, name=reference, tasks=task_names(tasks), progress=bar)
+            cells += study_gem(load(reference), data, name=reference, tasks=split_names(tasks), progress=bar)
         err.print(f"done: {reference}")
     print_gem_study(cells)
     if csv_output is not None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from isosent.cli.flags import split_names
 from isosent.cli.study_options import (
     Aggregation,
     CsvOutput,
@@ -16,7 +17,6 @@ from isosent.cli.study_options import (
     SickR,
     Tasks,
     check_outputs,
-    task_names,
     write_json,
     write_text,
 )
@@ -80,7 +80,7 @@ def dims(
             raise InputError(f"study dims: transform must end with {', '.join(LEADING)}; got {made!r}.")
         plan = DimsPlan(made, numbers, fit, sickr, docs)
         with progress_bar(reference) as bar:
-            studies.append(study_dims(model, data, name=reference, plan=plan, tasks=task_names(tasks), progress=bar))
+            studies.append(study_dims(model, data, name=reference, plan=plan, tasks=split_names(tasks), progress=bar))
         err.print(f"done: {reference}")
     for study in studies:
         out.print(_table(study, aggregation))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from isosent.cli.flags import split_names
 from isosent.cli.layer_tables import print_layer_study, print_pooling_study
 from isosent.cli.study_options import (
     Aggregation,
@@ -14,7 +15,6 @@ from isosent.cli.study_options import (
     SickR,
     Tasks,
     check_outputs,
-    task_names,
     write_json,
     write_text,
 )
@@ -58,7 +58,7 @@ def layers(
         with progress_bar(reference) as bar:
             model = load(reference)
             vectors = read_layers(
-                model, data, name=reference, tasks=task_names(tasks), sickr=sickr, pooling=pooling, progress=bar
+                model, data, name=reference, tasks=split_names(tasks), sickr=sickr, pooling=pooling, progress=bar
             )
         with progress_bar("sets of layers", "scores") as bar:
             own = study_layers(vectors, aggregation=aggregation, progress=bar)
@@ -98,7 +98,7 @@ def pooling(
                 load(reference),
                 data,
                 name=reference,
-                tasks=task_names(tasks),
+                tasks=split_names(tasks),
                 sickr=sickr,
                 poolings=poolings.split(","),
                 progress=bar,

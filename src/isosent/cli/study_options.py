@@ -38,11 +38,6 @@ CsvOutput = Annotated[
 JsonOutput = Annotated[Path | None, typer.Option("--json", metavar="OUT", help="Write all numbers as JSON.")]
 
 
-def task_names(tasks: str | None) -> list[str] | None:
-    """Split what ``--tasks`` says; None where it says nothing."""
-    return None if tasks is None else tasks.split(",")
-
-
 def check_outputs(*paths: Path | None, figure: Path | None = None) -> None:
     """Refuse, before any work is done, what could not be written.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
+from isosent.errors import InputError, InputTypeError
 from isosent.model import SentenceEncoder
 
 DEFAULT_NAME = "isosent/model"
@@ -28,11 +29,26 @@ class MTEBEncoder:
 
     Raises
     ------
+    InputError
+        If the name is not of that form.
+    InputTypeError
+        If the model is something else, such as a reference.
     MissingExtraError
         If mteb is not installed.
+
+    Notes
+    -----
+    MTEB compares texts by the cosine of their vectors. Where one of a pair has no vector, an empty text for one, its
+    own cosine is 0.5; in isosent, and by `similarity_pairwise`, it is 0.
     """
 
     def __init__(self, model: SentenceEncoder, name: str = DEFAULT_NAME) -> None:
+        if not isinstance(model, SentenceEncoder):
+            raise InputTypeError(
+                f"MTEBEncoder: model must be a SentenceEncoder; got {type(model).__name__}. Open it with isosent.load."
+            )
+        if not all(name.partition("/")):
+            raise InputError(f"MTEBEncoder: name must have the form owner/name; got {name!r}.")
         self._mteb = _extras.require("mteb")
         self._model = model
         self._name = name
@@ -81,8 +97,17 @@ class MTEBEncoder:
         -------
         ndarray of shape (n_texts, dim), float32
             Row i belongs to text i.
+
+        Raises
+        ------
+        InputError
+            If a batch holds no texts.
         """
-        texts = [text for batch in inputs for text in batch["text"]]
+        texts: list[str] = []
+        for batch in inputs:
+            if "text" not in batch:
+                raise InputError(f"MTEBEncoder: a batch must hold text; got {', '.join(batch) or 'nothing'}.")
+            texts.extend(batch["text"])
         match prompt_type:
             case "query":
                 return self._model.encode_query(texts)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from isosent.encoders.options import MODEL, OPTIONS, RUNNING, RUNTIME_OPTIONS, WORD_PANELS, options_under
@@ -126,7 +127,7 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_u
     ------
     ModelReferenceError
         If the reference is unknown or ambiguous, or an option is unknown, repeated, misspelt or not for this kind of
-        model. The message ends with the grammar.
+        model. The message ends with the grammar where the reference is not understood.
 
     Examples
     --------
@@ -138,7 +139,7 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_u
     if query:
         for name, value in _split_query(text, query):
             if name in written:
-                raise _outside_grammar(f"{text!r} gives the option {name} twice.")
+                raise _refused(f"{text!r} gives the option {name} twice.")
             written[name] = unescape(value) if name in PROMPTS else value
     scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(text, body)
     checked = {
@@ -151,7 +152,7 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_u
 def _split_query(text: str, query: str) -> list[tuple[str, str]]:
     pairs = [part.partition("=") for part in query.split("&")]
     if not all(name and equals for name, equals, _ in pairs):
-        raise _outside_grammar(f"the options of {text!r} must be written name=value&name=value.")
+        raise _refused(f"the options of {text!r} must be written name=value&name=value.")
     return [(name, value) for name, _, value in pairs]
 
 
@@ -197,20 +198,18 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
     if prefix and not _is_folder(body):
         name, location = prefix[1], body[prefix.end() :]
         if name not in ("words", "static", "hf"):
-            raise _outside_grammar(f"{text!r} has the unknown prefix {name}:.")
+            raise _not_understood(f"{text!r} has the unknown prefix {name}:.")
         if not location:
-            raise _outside_grammar(f"{text!r} names nothing behind {name}:.")
+            raise _not_understood(f"{text!r} names nothing behind {name}:.")
         return name, location
     if body == "wordllama":
         if Path(body, MODEL_FILE).exists():
-            raise _outside_grammar("'wordllama' is also a model folder here. Write ./wordllama for the folder.")
+            raise _refused("'wordllama' is also a model folder here. Write ./wordllama for the folder.")
         return "wordllama", ""
     if not body or not _is_folder(body):
-        raise _outside_grammar(f"{text!r} is no model reference and no folder.")
+        raise _not_understood(f"{text!r} is no model reference and no folder.")
     if not Path(unescape(body), MODEL_FILE).exists() and Path(unescape(body), "config.json").exists():
-        raise _outside_grammar(
-            f"{text!r} is no model saved by isosent. Write hf:{body} or static:{body}, whichever it is."
-        )
+        raise _refused(f"{text!r} is no model saved by isosent. Write hf:{body} or static:{body}, whichever it is.")
     return "folder", body
 
 
@@ -223,19 +222,22 @@ def _is_folder(body: str) -> bool:
 
 def _check_option(text: str, scheme: Scheme, name: str, value: str) -> str:
     if name not in OPTIONS:
-        raise _outside_grammar(f"{text!r}: there is no option {name}.")
+        nearest = get_close_matches(name, scheme.options, n=1, cutoff=0)[0]
+        raise _refused(f"{text!r}: there is no option {name}. The nearest for {scheme.syntax} is {nearest}.")
     option = OPTIONS[name]
     if name not in scheme.options:
-        raise _outside_grammar(
-            f"{text!r}: {scheme.syntax} takes {', '.join(scheme.options) or 'no options'}; got {name}."
-        )
+        raise _refused(f"{text!r}: {scheme.syntax} takes {', '.join(scheme.options)}; got {name}.")
     try:
         if isinstance(value, str):
             return option.parse(value)
     except ValueError:
         pass
-    raise _outside_grammar(f"{text!r}: {name} must {option.rule}; got {value!r}.")
+    raise _refused(f"{text!r}: {name} must {option.rule}; got {value!r}.")
 
 
-def _outside_grammar(problem: str) -> ModelReferenceError:
+def _refused(problem: str) -> ModelReferenceError:
+    return ModelReferenceError(f"Model reference: {problem}")
+
+
+def _not_understood(problem: str) -> ModelReferenceError:
     return ModelReferenceError(f"Model reference: {problem}\n{GRAMMAR}")

@@ -11,7 +11,7 @@ from isosent import _extras
 from isosent.encoders.heads import load_heads
 from isosent.encoders.module_folder import ModuleFolder, read_module_folder
 from isosent.encoders.options import RUNTIME_OPTIONS
-from isosent.encoders.reference import GRAMMAR, escape, unescape
+from isosent.encoders.reference import escape, unescape
 from isosent.encoders.transformer import PROMPT_OF, UNBOUNDED, WINDOWS, TransformerEncoder
 from isosent.errors import InputError, InputFileError, ModelReferenceError
 from isosent.network.loading import Network, Permissions, load_network
@@ -62,12 +62,9 @@ def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEn
     modules = read_module_folder(folder or _download(location, permissions))
     runtime = Runtime.of(options)
     check_devices(runtime)
-    network = load_network(modules.transformer, permissions)
+    network = load_network(modules.transformer, permissions, lambda n_layers: _check_layers(modules, n_layers, options))
     resolved = _resolved(modules, network, options)
-    try:
-        reading = Reading.of(resolved["layers"], resolved["pooling"], n_layers=network.n_layers)
-    except ModelReferenceError as error:
-        raise ModelReferenceError(f"hf: {error}\n{GRAMMAR}") from None
+    reading = _reading(resolved, network.n_layers)
     heads = load_heads(
         modules.heads,
         dim=reading.width(network.dim),
@@ -92,12 +89,23 @@ def _resolved(modules: ModuleFolder, network: Network, options: Mapping[str, str
     resolved["pooling"] = canonical_pooling(resolved["pooling"])
     if "layers" not in options and SBERT_WK in resolved["pooling"].split(","):
         resolved["layers"] = ",".join(map(str, sbert_wk_layers(network.n_layers)))
-    try:
-        resolved["layers"] = written_layers(resolve_layers(resolved["layers"], network.n_layers))
-    except ModelReferenceError as error:
-        raise ModelReferenceError(f"hf: {error}\n{GRAMMAR}") from None
+    _reading(resolved, network.n_layers)
+    resolved["layers"] = written_layers(resolve_layers(resolved["layers"], network.n_layers))
     _check_max_length(resolved["max_length"], network)
     return _with_overlap(resolved)
+
+
+def _check_layers(modules: ModuleFolder, n_layers: int, options: Mapping[str, str]) -> None:
+    """Refuse layers that a network does not have, or that its pooling does not take."""
+    if "layers" in options:
+        _reading({"pooling": modules.pooling, **options}, n_layers)
+
+
+def _reading(options: Mapping[str, str], n_layers: int) -> Reading:
+    try:
+        return Reading.of(options["layers"], options["pooling"], n_layers=n_layers)
+    except ModelReferenceError as error:
+        raise ModelReferenceError(f"hf: {error}") from None
 
 
 def _with_overlap(resolved: dict[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.json_rows import json_lines, text_of
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
 from isosent.evaluation.task import Role, Task
@@ -108,7 +108,9 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test") -> tuple[R
     root = _check.input_folder(folder).resolve()
     homes = sorted((path for path, files in folders_below(root) if {_CORPUS, _QUERIES} <= set(files)), key=_name)
     if not homes:
-        raise InputError(f"{root} must hold {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv; no such folder was found.")
+        raise TaskNotFoundError(
+            f"{root} must hold {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv; no such folder was found."
+        )
     for one, other in pairwise(homes):
         if one.name == other.name:
             raise InputError(f"{root} must not hold two folders of one name; got {one} and {other}. Name one of them.")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
 from isosent.evaluation.task import Task
 from isosent.files.texts import decode_utf8
@@ -108,7 +108,7 @@ def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tu
     _check.one_of("read_cqa", "text", text, TEXT_PARTS)
     found, labels = _find(root, _XML_NAME), _find(root, _LABEL_NAME)
     if not found:
-        raise InputError(
+        raise TaskNotFoundError(
             f"{root} must hold questions of SemEval's task 3; none were found. They are called "
             "SemEval2016-Task3-CQA-QL-dev.xml or SemEval2016-Task3-CQA-QL-test-input.xml, with the labels of the "
             "test part in SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy."

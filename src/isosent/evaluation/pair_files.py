@@ -78,6 +78,11 @@ class PairTask(Task):
         """The same: what a transform is fitted on under the protocol "target"."""
         return self.texts
 
+    @property
+    def scored_items(self) -> list[tuple[str, str]]:
+        """The pairs."""
+        return list(zip(self.first, self.second, strict=True))
+
 
 def read_scored_pairs(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> PairTask:
     """Read pairs with a human score.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.prompts import encoder_for
+from isosent.encoders.tally import tallying
 from isosent.evaluation.task import Role, Task
 from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
@@ -36,8 +37,8 @@ class Encoded:
 
     Attributes
     ----------
-    n_texts : int
-        Distinct texts, over the roles.
+    tally : Tally
+        Distinct texts, over the roles, and how many of them were cut.
     elapsed_s : float
         Time of encoding.
     """
@@ -50,11 +51,13 @@ class Encoded:
     ) -> None:
         started = perf_counter()
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(own))} for role, own in texts.items()}
-        self.n_texts = sum(map(len, self._rows.values()))
-        advance = None if progress is None else progress(self.n_texts)
-        self._vectors = {
-            role: encoder_for(encoder, role).encode(list(rows), progress=advance) for role, rows in self._rows.items()
-        }
+        advance = None if progress is None else progress(sum(map(len, self._rows.values())))
+        with tallying() as tallied:
+            self._vectors = {
+                role: encoder_for(encoder, role).encode(list(rows), progress=advance)
+                for role, rows in self._rows.items()
+            }
+        self.tally = tallied.total
         self.elapsed_s = perf_counter() - started
 
     def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:

@@ -139,7 +139,8 @@ class EvaluationResult:
         Reference, options, dimensions, fits and fingerprint of the model.
     fitting : mapping
         What was fitted for the evaluation: ``transform``, its ``parameters``, the ``fit`` corpus, and whether that is
-        ``transductive``, which it is on the texts of the task under evaluation.
+        ``transductive``, which it is on the texts of the task under evaluation. With a corpus of its own, ``overlap``:
+        what of each task occurs in it, see `count_overlap`.
     tasks : mapping of str to TaskResult
         Each task.
     environment : mapping
@@ -170,9 +171,10 @@ class EvaluationResult:
         scores = [task.scores[metric] for task in self.tasks.values() if metric in task.scores]
         return float(np.mean(scores)) if scores else float("nan")
 
-    def average_of(self, kind: str) -> float:
-        """Unweighted mean of the scores that the tasks of a kind are judged by; NaN where one is undefined."""
-        return float(np.mean([task.score for task in self.tasks.values() if task.kind == kind]))
+    def average_of(self, kind: str, metric: str) -> float:
+        """Unweighted mean over the tasks of a kind that are judged by a metric; NaN where one is undefined."""
+        of_kind = [task.score for task in self.tasks.values() if (task.kind, task.metric) == (kind, metric)]
+        return float(np.mean(of_kind)) if of_kind else float("nan")
 
     def to_json(self, *, items: bool = True) -> dict[str, Any]:
         """Return the result as plain values that JSON can hold.
@@ -232,8 +234,10 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
         items = document.pop("items", {})
         tasks = {name: _task_of_json(task, items.get(name)) for name, task in document.pop("tasks").items()}
         del document["format"]
-        return EvaluationResult(tasks=tasks, **document)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        result = EvaluationResult(tasks=tasks, **document)
+        _ = result.model["reference"], result.fitting["transductive"], result.environment["versions"]
+        return result
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, FileFormatError):
             raise
         raise FileFormatError(
@@ -256,6 +260,11 @@ def _task_of_json(document: dict[str, Any], items: Mapping[str, Any] | None) -> 
     task = TaskResult(scores=scores, intervals=intervals, items=_items_of_json(items), **document)
     if task.metric not in scores or task.metric not in intervals:
         raise ValueError(f"no score of {task.metric}")
+    if not (isinstance(task.protocol, dict) and isinstance(task.data, dict)):
+        raise ValueError("no protocol or no data")
+    arrays = [array for array in (task.items.values, task.items.gold) if array is not None]
+    if items is not None and any(array.shape != (task.n_items,) for array in arrays):
+        raise ValueError(f"the items are not {task.n_items} numbers")
     return task
 
 

@@ -68,6 +68,11 @@ class RTETask(Task):
         return self.train.texts + self.dev.texts
 
     @property
+    def scored_items(self) -> list[tuple[str, str]]:
+        """The pairs of dev."""
+        return list(zip(self.dev.first, self.dev.second, strict=True))
+
+    @property
     def target_texts(self) -> tuple[str, ...]:
         """All sentences of train, dev and test: what a transform is fitted on under the protocol "target"."""
         return self.texts + self.unlabelled

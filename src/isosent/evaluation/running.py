@@ -15,11 +15,13 @@ from typing import Any, Literal
 
 from isosent import _check
 from isosent.encoders.base import Progress
-from isosent.encoders.tally import tallying
+from isosent.encoders.tally import Tally, tallying
 from isosent.errors import InputTypeError
-from isosent.evaluation.protocol import TARGET, Encoded, FittedTask, describe_fitting, fit_tasks
+from isosent.evaluation.overlap import count_overlap
+from isosent.evaluation.protocol import TARGET, FittedTask, describe_fitting, fit_tasks
 from isosent.evaluation.result import EvaluationResult, Measured, TaskResult
 from isosent.evaluation.task import Task
+from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.resampling import N_RESAMPLES, bootstrap_interval
 from isosent.transforms.base import LinearTransform, known_rows
@@ -128,31 +130,35 @@ def run_jobs(
     run = run or Run()
     started = perf_counter()
     results: dict[str, TaskResult] = {}
-    encodings: dict[int, Encoded] = {}
-    described = model
-    with tallying() as tallied:
+    described, latest, tally, encode_s = model, None, Tally(), 0.0
+    with tallying():  # what is encoded to fit is no news
         tasks = [job.task for job in jobs]
         ready = fit_tasks(model, tasks, transform=transform, fit=fit, progress=run.progress)
         for job in jobs:
-            before, encoded_s = perf_counter(), _total_s(encodings)
+            before, newly_s = perf_counter(), 0.0
             done = next(ready)
-            encodings[id(done.vectors)] = done.vectors
-            results[job.name] = _score(job, done, root, run)
-            spent_s = perf_counter() - before - (_total_s(encodings) - encoded_s)
-            results[job.name] = replace(results[job.name], elapsed_s=spent_s)
+            if done.vectors is not latest:
+                latest, newly_s = done.vectors, done.vectors.elapsed_s
+                tally += latest.tally
+                encode_s += newly_s
+            scored = _score(job, done, root, run)
+            results[job.name] = replace(scored, elapsed_s=perf_counter() - before - newly_s)
             described = model if fit == TARGET else done.fitted
-    tallied.total.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
+    tally.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
     learns = transform is not None or model.encoder.needs_corpus
+    fitting = describe_fitting(transform, fit if learns else None)
+    if learns and fit != TARGET:
+        fitting["overlap"] = count_overlap(read_texts(fit), {job.name: job.task for job in jobs})
     return EvaluationResult(
         model=described.record.facts(),
-        fitting=describe_fitting(transform, fit if learns else None),
+        fitting=fitting,
         tasks=results,
         environment=environment(),
         seed=run.seed,
         n_resamples=run.n_resamples,
-        n_texts=tallied.total.n_texts,
-        n_cut=tallied.total.n_cut,
-        encode_s=_total_s(encodings),
+        n_texts=tally.n_texts,
+        n_cut=tally.n_cut,
+        encode_s=encode_s,
         elapsed_s=perf_counter() - started,
     )
 
@@ -203,8 +209,7 @@ def checksums(root: str | os.PathLike[str], files: Sequence[Path]) -> dict[str, 
     home = Path(root).resolve()
     sums = {}
     for path in files:
-        real = path.resolve()
-        name = real.relative_to(home).as_posix() if home in real.parents else path.name
+        name = path.relative_to(home).as_posix() if home in path.parents else path.name
         with path.open("rb") as file:
             sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return sums
@@ -217,7 +222,3 @@ def environment() -> dict[str, Any]:
         with suppress(PackageNotFoundError):
             versions[package] = version(package)
     return {"versions": versions, "machine": platform.machine(), "system": platform.system(), "n_cpus": os.cpu_count()}
-
-
-def _total_s(encodings: Mapping[int, Encoded]) -> float:
-    return sum(encoded.elapsed_s for encoded in encodings.values())

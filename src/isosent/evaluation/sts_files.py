@@ -84,6 +84,11 @@ class STSTask(Task):
         """All sentences of the scored pairs, as often as they occur."""
         return _sentences(self.subsets)
 
+    @property
+    def scored_items(self) -> list[tuple[str, str]]:
+        """The scored pairs."""
+        return [pair for subset in self.subsets for pair in zip(subset.first, subset.second, strict=True)]
+
 
 def read_sts(
     folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None, sickr: str = "full"

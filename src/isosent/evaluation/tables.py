@@ -1,6 +1,7 @@
 """Scores as tables for people, x100, with published scores beside them."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from isosent.evaluation.sts import AGGREGATIONS, METRICS
 from isosent.transforms.base import AUTO
 
 ERRORS = ("mse",)  # scores that are no shares of anything, and better the lower
+BASELINES = ("majority", "search_engine", "random")  # what needs no vectors, among the details of a task
 
 
 def x100(score: float) -> str:
@@ -161,31 +163,35 @@ def task_table(result: EvaluationResult) -> Table:
     Returns
     -------
     Table
-        One row a task: items, the metric that it is judged by, its interval, and the other metrics.
+        One row a task: items, the metric that it is judged by, its interval, and its other metrics.
     """
-    tasks = result.tasks
-    others = list(dict.fromkeys(name for task in tasks.values() for name in task.scores if name != task.metric))
     table = Table(caption="\n".join(_caption(result)), caption_justify="left")
-    for name in ("task", "items", "judged by", "x100", "95 % interval", *others):
-        table.add_column(name, justify="left" if name in ("task", "judged by") else "right")
-    for kind in dict.fromkeys(task.kind for task in tasks.values()):
-        own = {name: task for name, task in tasks.items() if task.kind == kind}
+    for name in ("task", "items", "judged by", "x100", "95 % interval", "beside it"):
+        table.add_column(name, justify="right" if name in ("items", "x100", "95 % interval") else "left")
+    for kind in dict.fromkeys(task.kind for task in result.tasks.values()):
+        own = {name: task for name, task in result.tasks.items() if task.kind == kind}
         for name, task in own.items():
-            cells = [_score_cell(other, task.scores) for other in others]
-            row = (name, f"{task.n_items:,}", task.metric, x100(task.score), interval_x100(task.interval))
-            table.add_row(*row, *cells)
-        metrics = {task.metric for task in own.values()}
-        if len(own) > 1 and len(metrics) == 1:
-            average = x100(result.average_of(kind))
-            table.add_row(f"average, {kind}", "", *metrics, average, *[""] * (1 + len(others)), style="dim")
+            interval = interval_x100(task.interval)
+            table.add_row(name, f"{task.n_items:,}", task.metric, x100(task.score), interval, _beside(task))
+        for metric, n_tasks in Counter(task.metric for task in own.values()).items():
+            if n_tasks > 1:
+                average = x100(result.average_of(kind, metric))
+                table.add_row(f"average of {n_tasks}", "", metric, average, "", kind, style="dim")
         table.add_section()
     return table
 
 
-def _score_cell(name: str, scores: Mapping[str, float]) -> str:
-    if name not in scores:
-        return ""
-    return f"{scores[name]:.4f}" if name in ERRORS else x100(scores[name])
+def _beside(task: TaskResult) -> str:
+    """The other metrics of a task, and what it takes to be better than nothing."""
+    others = {
+        name: f"{score:.3f}" if name in ERRORS else x100(score)
+        for name, score in task.scores.items()
+        if name != task.metric and not name.endswith(("_mean", "_wmean"))
+    }
+    baselines = {
+        name: x100(of[task.metric]) for name, of in task.details.items() if name in BASELINES and task.metric in of
+    }
+    return ", ".join(f"{name.replace('_', ' ')} {written}" for name, written in (others | baselines).items())
 
 
 def _published_cells(row: PublishedRow, result: EvaluationResult) -> list[str]:
@@ -211,6 +217,11 @@ def _caption(result: EvaluationResult) -> list[str]:
     lines.append(f"dimensions: {', '.join(map(str, sorted({task.dim for task in tasks})))}")
     cut = f"; cut: {result.n_cut}" if result.n_cut else ""
     lines.append(f"texts without a vector: {sum(task.n_zero_rows for task in tasks)}{cut}")
+    lines += [
+        f"{name}: {counts['n_items_same']:,} of {counts['n_items']:,} items occur in {result.fitting['fit']}"
+        for name, counts in result.fitting.get("overlap", {}).items()
+        if counts["n_items_same"]
+    ]
     n_tokens, n_unknown = sum(task.n_tokens for task in tasks), sum(task.n_unknown for task in tasks)
     if n_tokens:
         lines.append(f"unknown tokens: {n_unknown:,} of {n_tokens:,} ({n_unknown / n_tokens:.1%})")
@@ -238,11 +249,11 @@ def model_lines(model: Mapping[str, Any], fitting: Mapping[str, Any]) -> list[st
         else f"  -> {_call(fit['transform'], fit['parameters'])} fitted on {fit['source']}"
         for fit in model["fits"]
     ]
-    if fitting["transform"] == AUTO:
+    if fitting["transductive"] and fitting["transform"] == AUTO:
         lines.append(f"  -> auto, on {fitting['fit']}")
-    elif fitting["transform"]:
+    elif fitting["transductive"] and fitting["transform"]:
         lines.append(f"  -> {_call(fitting['transform'], fitting['parameters'])} fitted on {fitting['fit']}")
-    elif fitting["fit"] and not model["fits"]:
+    elif fitting["transductive"]:
         lines.append(f"  -> the encoder fitted on {fitting['fit']}")
     return lines
 

@@ -26,6 +26,7 @@ from isosent.inspection.rows import (
     percentile_rows,
 )
 from isosent.inspection.survey import COSINE_PAIRS, SAMPLE_ROWS
+from isosent.pages.document import html_document
 from isosent.selection.candidates import LEAVE
 
 _CANDIDATES = 12
@@ -60,12 +61,7 @@ def html_page(inspection: Inspection) -> str:
         _table(("", "count", "", "what it says"), count_rows(inspection.counts), wide=True),
         _footer(inspection),
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>isosent inspect: {escape(inspection.source)}</title><style>{css}</style></head>"
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
-    )
+    return html_document(f"isosent inspect: {inspection.source}", "".join(parts), css=css)
 
 
 def _header(inspection: Inspection) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +69,7 @@ class Network:
         return self.tokenizer.pad_token_id or 0
 
 
-def load_network(folder: Path, permissions: Permissions) -> Network:
+def load_network(folder: Path, permissions: Permissions, check: Callable[[int], None] = lambda _: None) -> Network:
     """Load a transformers encoder.
 
     Parameters
@@ -78,6 +78,9 @@ def load_network(folder: Path, permissions: Permissions) -> Network:
         With ``config.json``, weights and the files of the tokenizer.
     permissions : Permissions
         What it may do.
+    check : callable, optional
+        Called with the number of layers before the weights are read, where the config tells it; what it raises is
+        passed on.
 
     Returns
     -------
@@ -99,17 +102,12 @@ def load_network(folder: Path, permissions: Permissions) -> Network:
     """
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
     _check_files(transformers, folder, permissions)
-    with quiet(transformers):
-        try:
-            model, tokenizer, missing = _from_pretrained(torch, transformers, folder, permissions)
-        except SafetensorError as error:
-            raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
-        except pickle.UnpicklingError as error:
-            raise FileFormatError(
-                f"hf: {folder}: pickled weights must be tensors and no code; these are more."
-            ) from error
-        except Exception as error:  # tokenizers and code of strangers raise anything
-            raise FileFormatError(f"hf: {folder} could not be loaded by transformers: {error}") from error
+    with quiet(transformers), _told(folder):
+        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=permissions.trust_remote_code)
+    if (n_layers := getattr(config.get_text_config(), "num_hidden_layers", None)) and not config.is_encoder_decoder:
+        check(n_layers)
+    with quiet(transformers), _told(folder):
+        model, tokenizer, missing = _from_pretrained(torch, transformers, folder, config, permissions)
     if missing:
         raise FileFormatError(f"hf: {folder} lacks {len(missing)} weights of its own architecture, {missing[0]} first.")
     _check_vocabulary(folder, model, tokenizer)
@@ -123,12 +121,24 @@ def load_network(folder: Path, permissions: Permissions) -> Network:
     return Network(model, tokenizer, n_layers, *_on_one_token(torch, model, n_layers))
 
 
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """Say which folder it was that something is wrong with."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
+    except pickle.UnpicklingError as error:
+        raise FileFormatError(f"hf: {folder}: pickled weights must be tensors and no code; these are more.") from error
+    except Exception as error:  # tokenizers and code of strangers raise anything
+        raise FileFormatError(f"hf: {folder} could not be loaded by transformers: {error}") from error
+
+
 def _from_pretrained(
-    torch: Any, transformers: Any, folder: Path, permissions: Permissions
+    torch: Any, transformers: Any, folder: Path, config: Any, permissions: Permissions
 ) -> tuple[Any, Any, list[str]]:
     """The network, its tokenizer, and the names of missing weights."""
     code = {"trust_remote_code": permissions.trust_remote_code}
-    config = transformers.AutoConfig.from_pretrained(folder, **code)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **code)
     has_encoder_alone = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
     auto = transformers.AutoModelForTextEncoding if has_encoder_alone else transformers.AutoModel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,8 @@ from isosent.network.reading import SBERT_WK, Reading
 from isosent.network.taps import Visit
 from isosent.numeric.pooling import POOLINGS
 from isosent.numeric.sbert_wk import sbert_wk
+
+_CACHED_FUNCTIONS = "Dynamo detected a call to a `functools.lru_cache`"  # array_api_compat has them: no state
 
 
 class Readout:
@@ -161,7 +164,8 @@ class CompiledNetwork:
     ) -> list[Any]:
         """Compute a batch; see `TorchNetwork`."""
         tensors = [on_device(array, self._device) for array in (input_ids, attention_mask, pooling_mask)]
-        with self._torch.inference_mode():
+        with self._torch.inference_mode(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _CACHED_FUNCTIONS, UserWarning)
             return list(self._compiled(*tensors))
 
 

@@ -14,6 +14,7 @@ Weighted = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 N_RESAMPLES = 1000
 LEVEL = 0.95
 _CELLS = 250_000  # a block and what is made of it stay in the cache
+_ROUNDING = 1e-12
 
 
 def resampled_counts(n_items: int, *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> Iterator[NDArray[np.float64]]:
@@ -162,7 +163,13 @@ def _pearson_of_sums(
     yy: NDArray[np.float64],
     xy: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    return _correlation(xx - x * x / n, yy - y * y / n, xy - x * y / n)
+    return _correlation(_about_the_mean(n, x, xx), _about_the_mean(n, y, yy), xy - x * y / n)
+
+
+def _about_the_mean(n: NDArray[np.float64], x: NDArray[np.float64], xx: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum of squares about the mean, 0 where nothing but rounding is left of it: the drawn values are all the same."""
+    about = xx - x * x / n
+    return np.where(about > _ROUNDING * xx, about, 0)
 
 
 def _correlation(xx: NDArray[np.float64], yy: NDArray[np.float64], xy: NDArray[np.float64]) -> NDArray[np.float64]:

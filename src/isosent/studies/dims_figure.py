@@ -12,7 +12,7 @@ from isosent.studies.dims_result import DimsStudy, size_of_a_million
 from isosent.studies.study_figure import COLOURS, MARGIN, key_height, line_key, line_style, study_document
 
 _AVERAGE = "average"
-_TITLE_HEIGHT, _KEY_WIDTH = 24, 160
+_TITLE_HEIGHT, _KEY_WIDTH, _BESIDE = 24, 160, 14
 _TICKS_APART = 1.9
 _FILLS = {f"c{number}": colour for number, colour in enumerate(COLOURS)} | {_AVERAGE: "#16191d"}
 _STYLE = (
@@ -90,26 +90,29 @@ def dims_panel(study: DimsStudy, how: str, styles: Mapping[str, str], corner: tu
         A ``g`` element, `WIDTH` by `HEIGHT` pixels, with `SECOND_AXIS` more on the right where a search was timed.
     """
     curves = {name: _points(study, how, name) for name in styles if name == _AVERAGE or name in study.tasks}
-    whole = {cell.task: (cell.k, 100 * cell.spearman[how]) for cell in study.untransformed}
-    if len(whole) > 1:
-        whole[_AVERAGE] = (study.untransformed[0].k, sum(score for _, score in whole.values()) / len(whole))
-    whole = {name: (k, score) for name, (k, score) in whole.items() if not math.isnan(score)}
-    scores = [score for points in (whole.values(), *curves.values()) for _, score in points] or [0.0]
-    widths = sorted({*study.widths, study.untransformed[0].k})
+    dim = study.untransformed[0].k
+    whole = {name: 100 * study.whole(None if name == _AVERAGE else name, how) for name in curves}
+    whole = {name: score for name, score in whole.items() if not math.isnan(score)}
+    scores = [*whole.values(), *(score for points in curves.values() for _, score in points)] or [0.0]
+    widths = sorted({*study.widths, dim})
     x_axis = _width_axis("dimensions kept (open circles: without the transform)", widths)
-    frame = Frame(x_axis, Axis("Spearman x100", min(scores) - 1, max(scores) + 1))
-    marks = [_memory_above(frame)]
+    frame = Frame(x_axis, Axis("", min(scores) - 1, max(scores) + 1))
+    marks = [_memory_above(frame), _beside("Spearman x100", _BESIDE)]
     if study.search:
         slowest = max(time.elapsed_s for time in study.search)
-        second = Frame(x_axis, Axis("ms a query", 0.0, 1000 * slowest))
-        marks += [second.right_axis(), second.line([(t.k, 1000 * t.elapsed_s) for t in study.search], "search")]
+        second = Frame(x_axis, Axis("", 0.0, 1000 * slowest))
+        marks += [
+            second.right_axis(),
+            _beside("ms a query", WIDTH + SECOND_AXIS - _BESIDE),
+            second.line([(t.k, 1000 * t.elapsed_s) for t in study.search], "search"),
+        ]
     marks += [frame.line(points, styles[name]) for name, points in curves.items()]
     for name, points in curves.items():
         best = study.best(None if name == _AVERAGE else name, how)
         marks += [frame.dot(k, y, styles[name], f"{name}: {y:.2f} at {k}") for k, y in points if k == best]
     marks += [
-        frame.dot(k, score, f"{styles[name]} open", f"{name}, without the transform: {score:.2f}")
-        for name, (k, score) in whole.items()
+        frame.dot(dim, score, f"{styles[name]} open", f"{name}, without the transform: {score:.2f}")
+        for name, score in whole.items()
     ]
     return frame.panel(*corner, marks)
 
@@ -133,6 +136,13 @@ def _memory_above(frame: Frame) -> str:
     """The same axis in memory."""
     low, high, *ticks = (size_of_a_million(int(k)) for k in (frame.x.low, frame.x.high, *frame.x.ticks))
     return Frame(Axis("memory of a million", low, high, log=True, write=_bytes, at=ticks), frame.y).top_axis()
+
+
+def _beside(words: str, x: float) -> str:
+    """Label an axis along its side: above it stand the ticks of the memory."""
+    return (
+        f'<text class="label" transform="translate({x} {HEIGHT / 2}) rotate(-90)" text-anchor="middle">{words}</text>'
+    )
 
 
 def _bytes(size: float) -> str:

@@ -138,6 +138,10 @@ class DimsStudy:
         }
         return {k: float(np.mean(of_k)) for k, of_k in scores.items()}
 
+    def whole(self, task: str | None = None, how: str = AGGREGATIONS[0]) -> float:
+        """Return Spearman without the transform; parameters as for `curve`."""
+        return float(np.mean([cell.spearman[how] for cell in self.untransformed if task in (None, cell.task)]))
+
     def best(self, task: str | None = None, how: str = AGGREGATIONS[0]) -> int | None:
         """Return the width of the highest score, the smallest of several; None where all are undefined."""
         curve = {k: score for k, score in self.curve(task, how).items() if not np.isnan(score)}

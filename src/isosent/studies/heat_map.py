@@ -96,15 +96,21 @@ class HeatMap:
             parts.append(f'<rect class="best" {self._place(*best)}/>')
         return f'<g transform="translate({left:g} {top:g})">{"".join(parts)}</g>'
 
-    def _cell(self, row: int, column: int) -> str:
-        value, (low, high) = float(self.values[row, column]), self.span
+    def shade(self, value: float) -> tuple[str, str]:
+        """Return the colour of a cell with that number, and whether what stands on it is ``light`` or ``dark``."""
+        low, high = self.span
         share = min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 1.0
         colour = "".join(f"{round(a + share * (b - a)):02x}" for a, b in zip(_LIGHTEST, _DARKEST, strict=True))
+        return f"#{colour}", "light" if share > _TURN else "dark"
+
+    def _cell(self, row: int, column: int) -> str:
+        value = float(self.values[row, column])
+        colour, ink = self.shade(value)
         x, y = self._left + self._step * (column + 0.5), _TOP + _CELL_HEIGHT * row + 15
         tip = f"{self.rows[row]}, {self.columns[column]}: {value:.2f}"
         return (
-            f'<rect class="cell" {self._place(row, column)} fill="#{colour}"><title>{escape(tip)}</title></rect>'
-            f'<text class="value {"light" if share > _TURN else "dark"}" x="{x}" y="{y}" text-anchor="middle">'
+            f'<rect class="cell" {self._place(row, column)} fill="{colour}"><title>{escape(tip)}</title></rect>'
+            f'<text class="value {ink}" x="{x}" y="{y}" text-anchor="middle">'
             f"{value:.1f}</text>"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,8 +16,14 @@ from isosent.studies.gem import GemCell
 from isosent.studies.reading_cells import ReadingCell
 
 _FORMAT = "isosent study {} 1"
-_RESULTS = {"auto": AutoCell, "dims": DimsStudy, "gem": GemCell, "layers": ReadingCell, "pooling": ReadingCell}
-STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _RESULTS}
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "auto": AutoCell.from_json,
+    "dims": DimsStudy.from_json,
+    "gem": GemCell.from_json,
+    "layers": ReadingCell.from_json,
+    "pooling": ReadingCell.from_json,
+}
+STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _READERS}
 
 
 class StudyResult(Protocol):
@@ -85,7 +91,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     try:
         document = json.loads(path.read_bytes())
         name = STUDY_FORMATS[document["format"]]
-        return Study(name, tuple(_RESULTS[name].from_json(result) for result in document["results"]))
+        return Study(name, tuple(_READERS[name](result) for result in document["results"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FileFormatError(
             f"{path} must be a study, written by isosent study ... --json OUT; it cannot be read as one: "

@@ -1,0 +1,301 @@
+"""Which of two results is better, task by task, and where that cannot be told."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy  # scipy.stats is loaded when it is first used
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import InputError, InputTypeError
+from isosent.evaluation.comparable import Names, Pair, check_comparable, shared_tasks
+from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.running import Run
+from isosent.files.plain import without_nan
+from isosent.numeric.metrics import pearson
+from isosent.numeric.resampling import LEVEL, central_interval
+from isosent.numeric.significance import (
+    bootstrap_differences,
+    bootstrap_p_value,
+    holm,
+    mcnemar_exact,
+    williams_test,
+)
+
+N_RESAMPLES = 2000  # the smallest p-value is 2 / 2001: enough for a correction over 50 tasks
+CORRELATIONS = ("spearman", "pearson")
+BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"
+BOOTSTRAP, WILLIAMS, MCNEMAR = "paired bootstrap", "Williams", "exact McNemar"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the second result has over the first, on a task or on average over tasks.
+
+    Parameters
+    ----------
+    metric : str
+        What is compared.
+    n_items : int
+        Pairs, texts or queries.
+    first, second : float
+        Score of each; NaN where undefined.
+    difference : float
+        `second` minus `first`.
+    interval : pair of float
+        Percentile interval of the difference by the paired bootstrap.
+    test : str
+        What the p-value comes from: the paired bootstrap, Williams's test, or the exact McNemar test.
+    p_value : float
+        Two-sided p-value of no difference; NaN where a score is undefined.
+    p_corrected : float
+        The same by Holm's correction over all compared tasks; an average is not corrected.
+    verdict : str
+        ``better`` or ``worse``, the second than the first, by `p_corrected`; else ``cannot tell``.
+    p_williams_on_ranks : float
+        For Spearman, beside the p-value that decides: Williams's test of the ranks, which assumes more than is true of
+        them and finds differences somewhat too often. NaN elsewhere.
+    """
+
+    metric: str
+    n_items: int
+    first: float
+    second: float
+    difference: float
+    interval: tuple[float, float]
+    test: str
+    p_value: float
+    p_corrected: float
+    verdict: str
+    p_williams_on_ranks: float = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two results.
+
+    Parameters
+    ----------
+    name : str
+        What people call it.
+    model, fitting : mapping
+        Those of its `EvaluationResult`.
+    only : tuple of str
+        Tasks that the other one does not have.
+    """
+
+    name: str
+    model: Mapping[str, Any]
+    fitting: Mapping[str, Any]
+    only: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two results side by side.
+
+    Parameters
+    ----------
+    first, second : Side
+        The results.
+    tasks : mapping of str to Difference
+        Every compared task.
+    averages : mapping of str to Difference
+        By kind of task and metric, such as ``transfer, accuracy``, where several tasks have both: the difference of
+        the unweighted means.
+    notes : tuple of str
+        What a reader should know before believing the verdicts.
+    level : float
+        Share of the draws within an interval; a verdict needs a p-value below one minus it.
+    n_resamples, seed : int
+        Draws of the bootstrap, and the seed of the random numbers.
+    """
+
+    first: Side
+    second: Side
+    tasks: Mapping[str, Difference]
+    averages: Mapping[str, Difference]
+    notes: tuple[str, ...]
+    level: float
+    n_resamples: int
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as plain values that JSON can hold; what is undefined is None."""
+        plain: dict[str, Any] = without_nan(asdict(self))
+        return plain
+
+
+def compare_results(
+    first: EvaluationResult,
+    second: EvaluationResult,
+    *,
+    names: tuple[str, str] = ("the first", "the second"),
+    tasks: Sequence[str] | None = None,
+    correlation: str | None = None,
+    level: float = LEVEL,
+    run: Run | None = None,
+) -> Comparison:
+    """Compare two results item by item, on the tasks that both have.
+
+    Parameters
+    ----------
+    first, second : EvaluationResult
+        Of the same data by the same protocol. `second` is judged against `first`.
+    names : pair of str
+        What messages and notes call them.
+    tasks : sequence of str, optional
+        Which tasks; all that both have where left out.
+    correlation : {"spearman", "pearson"}, optional
+        What tasks with human scores are compared by; what each is judged by where left out.
+    level : float, default 0.95
+        Of the intervals, in (0, 1); a verdict needs a p-value below one minus it.
+    run : Run, optional
+        Seed, draws (2,000 where left out), progress over the items.
+
+    Returns
+    -------
+    Comparison
+        Differences, intervals, p-values and verdicts.
+
+    Raises
+    ------
+    InputError
+        If there is no such task in both, a task is of different data or protocol, or a result was written without
+        items.
+
+    Notes
+    -----
+    A Pearson correlation is tested by Williams's test, an accuracy by the exact McNemar test, a Spearman correlation or
+    a mean over queries by the paired bootstrap; every interval is the bootstrap's. Holm's correction over the tasks
+    keeps one false verdict among all of them as rare as in a single test. An average is resampled task by task, as if
+    no two tasks shared texts.
+
+    What is tested is the choice of items. Where a classifier was trained for the score, other draws of its training
+    data could change the score as well, which no test here sees.
+    """
+    for result in (first, second):
+        if not isinstance(result, EvaluationResult):
+            raise InputTypeError(f"compare_results: results must be EvaluationResult; got {type(result).__name__}.")
+    if correlation is not None:
+        _check.one_of("compare_results", "correlation", correlation, CORRELATIONS)
+    if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+        raise InputError(f"compare_results: level must lie between 0 and 1, as 0.95; got {level!r}.")
+    results, run = (first, second), run or Run(n_resamples=N_RESAMPLES)
+    shared = shared_tasks(results, names, tasks)
+    check_comparable(results, names, shared)
+    advance = None if run.progress is None else run.progress(sum(first.tasks[task].n_items for task in shared))
+    found, draws = {}, {}
+    for task in shared:
+        found[task], draws[task] = _compare(task, first.tasks[task], second.tasks[task], correlation, level, run)
+        if advance is not None:
+            advance(found[task].n_items)
+    corrected = holm([of.p_value for of in found.values()])
+    found = {
+        task: replace(of, p_corrected=p_value, verdict=_verdict(of.difference, p_value, level))
+        for (task, of), p_value in zip(found.items(), corrected, strict=True)
+    }
+    return Comparison(
+        first=_side(names[0], first, second),
+        second=_side(names[1], second, first),
+        tasks=found,
+        averages=_averages({task: first.tasks[task].kind for task in shared}, found, draws, level),
+        notes=tuple(_notes(results, names, found, level, run)),
+        level=level,
+        n_resamples=run.n_resamples,
+        seed=run.seed,
+    )
+
+
+def _side(name: str, result: EvaluationResult, other: EvaluationResult) -> Side:
+    return Side(name, result.model, result.fitting, tuple(task for task in result.tasks if task not in other.tasks))
+
+
+def _compare(
+    name: str, first: TaskResult, second: TaskResult, correlation: str | None, level: float, run: Run
+) -> tuple[Difference, NDArray[np.float64]]:
+    """The difference on a task before its p-value is corrected, and the resampled differences."""
+    statistics = first.items.statistics(first.metric)
+    metric = correlation if correlation in statistics else first.metric
+    a, b, gold = first.items.values, second.items.values, first.items.gold
+    own_seed = run.seed + zlib.crc32(name.encode())  # tasks are drawn apart, or their average would vary too much
+    draws = bootstrap_differences(statistics[metric], a, b, gold, n_resamples=run.n_resamples, seed=own_seed)
+    test, p_value, p_on_ranks = BOOTSTRAP, bootstrap_p_value(draws), float("nan")
+    if statistics[metric] == "spearman" and gold is not None:
+        p_on_ranks = _williams(*map(scipy.stats.rankdata, (a, b, gold)))
+    elif statistics[metric] == "pearson" and gold is not None:
+        test, p_value = WILLIAMS, _williams(a, b, gold)
+    elif np.isin([a, b], [0, 1]).all():
+        test, p_value = MCNEMAR, mcnemar_exact(a, b)
+    scores = first.scores[metric], second.scores[metric]
+    interval = central_interval(draws, level)
+    found = Difference(
+        metric, len(a), *scores, scores[1] - scores[0], interval, test, p_value, p_value, CANNOT_TELL, p_on_ranks
+    )
+    return found, draws
+
+
+def _williams(first: NDArray[np.float64], second: NDArray[np.float64], gold: NDArray[np.float64]) -> float:
+    return williams_test(pearson(first, gold), pearson(second, gold), pearson(first, second), len(gold))[1]
+
+
+def _verdict(difference: float, p_value: float, level: float) -> str:
+    if not p_value < 1 - level:
+        return CANNOT_TELL
+    return BETTER if difference > 0 else WORSE
+
+
+def _averages(
+    kinds: Mapping[str, str], found: Mapping[str, Difference], draws: Mapping[str, NDArray[np.float64]], level: float
+) -> dict[str, Difference]:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, of in found.items():
+        alike.setdefault((kinds[name], of.metric), []).append(name)
+    averages = {}
+    for (kind, metric), names in alike.items():
+        own = [found[name] for name in names]
+        if len(own) == 1:
+            continue
+        mean_draws = np.mean([draws[name] for name in names], axis=0)
+        first, second, difference = (
+            float(np.mean([getattr(of, side) for of in own])) for side in ("first", "second", "difference")
+        )
+        p_value = bootstrap_p_value(mean_draws)
+        averages[f"{kind}, {metric}"] = Difference(
+            metric,
+            sum(of.n_items for of in own),
+            first,
+            second,
+            difference,
+            central_interval(mean_draws, level),
+            BOOTSTRAP,
+            p_value,
+            p_value,
+            _verdict(difference, p_value, level),
+        )
+    return averages
+
+
+def _notes(results: Pair, names: Names, found: Mapping[str, Difference], level: float, run: Run) -> Iterator[str]:
+    transductive = [of.fitting["transductive"] for of in results]
+    if transductive[0] != transductive[1]:
+        yield (
+            f"{names[transductive.index(True)]} was fitted on the texts of each task (without labels), "
+            f"{names[transductive.index(False)]} was not: that may be part of a difference."
+        )
+    for what, values in (
+        ("isosent", [of.environment["versions"].get("isosent") for of in results]),
+        ("seed", [of.seed for of in results]),
+    ):
+        if values[0] != values[1]:
+            yield f"{names[0]} was made with {what} {values[0]}, {names[1]} with {what} {values[1]}."
+    if undefined := [task for task, of in found.items() if np.isnan(of.p_value)]:
+        yield f"undefined, so that nothing can be told: {', '.join(undefined)}."
+    by_bootstrap = any(of.test == BOOTSTRAP for of in found.values())
+    if by_bootstrap and 2 * len(found) / (run.n_resamples + 1) >= 1 - level:
+        yield f"{run.n_resamples} draws are too few to tell anything by the bootstrap on {len(found)} tasks. Draw more."

@@ -1,0 +1,147 @@
+"""How much of a task a corpus has already seen."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
+from math import ceil
+
+from isosent.evaluation.task import Task
+
+NEAR_WORDS = 8
+NEAR_SHARE = 0.8
+_BUCKETS = 1 << 20
+_ABSENT, _NEAR, _SAME, _EXACT = range(4)
+
+Gram = tuple[str, str, str]
+
+
+def count_overlap(corpus_texts: Iterable[str], tasks: Mapping[str, Task]) -> dict[str, dict[str, int]]:
+    """Count the texts that are scored in a task and occur in a corpus, too.
+
+    Parameters
+    ----------
+    corpus_texts : iterable of str
+        The corpus, gone through once; none of it is kept.
+    tasks : mapping of str to Task
+        The tasks by their names.
+
+    Returns
+    -------
+    dict of str to dict of str to int
+        By name of the task: ``n_texts``, distinct texts that are scored; among them ``n_exact`` that are a text of the
+        corpus letter for letter, ``n_same`` that are one up to Unicode form, case, punctuation and white space, and
+        ``n_near`` that are one nearly, the same and the exact ones counted in; ``n_items``, texts or pairs that are
+        scored, and ``n_items_same``, those with all their texts, both of a pair, among the same.
+
+    Notes
+    -----
+    Texts are the same if their `plain_form` is. A text of at least eight words nearly occurs in one of the corpus that
+    holds at least 80 % of its distinct word trigrams: a longer text around it, or one that was edited a little.
+    Shorter texts, and those of scripts without spaces, are not looked for nearly.
+
+    Only the texts of the tasks are kept in memory. To find the near ones, a text is listed under as many of its rarest
+    trigrams as it can lack, and one more: any text of the corpus that holds 80 % of them holds one of these.
+    """
+    by_task = {name: task.scored_items for name, task in tasks.items()}
+    found = _Found(text for items in by_task.values() for item in items for text in item)
+    for text in corpus_texts:
+        found.meet(text)
+    counts = {}
+    for name, items in by_task.items():
+        distinct = {text for item in items for text in item}
+        closeness = [found.closeness(text) for text in distinct]
+        counts[name] = {
+            "n_texts": len(distinct),
+            "n_exact": sum(how >= _EXACT for how in closeness),
+            "n_same": sum(how >= _SAME for how in closeness),
+            "n_near": sum(how >= _NEAR for how in closeness),
+            "n_items": len(items),
+            "n_items_same": sum(all(found.closeness(text) >= _SAME for text in item) for item in items),
+        }
+    return counts
+
+
+def plain_form(text: str) -> str:
+    r"""Strip a text of what does not make it another one: Unicode form (NFKC), case, punctuation, symbols, white space.
+
+    Parameters
+    ----------
+    text : str
+        A text.
+
+    Returns
+    -------
+    str
+        Its words with one space between them; of a text that has only punctuation and symbols, these.
+
+    Examples
+    --------
+    >>> plain_form("  A man\u2019s dog (Fido) ran. "), plain_form("A MAN'S DOG FIDO RAN")
+    ('a man s dog fido ran', 'a man s dog fido ran')
+    """
+    folded = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
+    return " ".join(folded.translate(_spaces_for_marks()).split()) or " ".join(folded.split())
+
+
+@cache
+def _spaces_for_marks() -> dict[int, str]:
+    """A space for each punctuation mark and symbol; combining marks, such as signs of vowels, are letters' parts."""
+    codes = range(sys.maxunicode + 1)
+    return {code: " " for code in codes if unicodedata.category(chr(code))[0] in "PS"}
+
+
+class _Found:
+    """Texts that are looked for, and how closely each was met."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._closeness = dict.fromkeys(texts, _ABSENT)
+        self._by_form: dict[str, list[str]] = {}
+        for text in self._closeness:
+            self._by_form.setdefault(plain_form(text), []).append(text)
+        self._by_gram = _list_by_rare_grams(self._by_form)
+
+    def closeness(self, text: str) -> int:
+        return self._closeness[text]
+
+    def meet(self, text: str) -> None:
+        form = plain_form(text)
+        for same in self._by_form.get(form, ()):
+            self._raise(same, _EXACT if same == text else _SAME)
+        if self._by_gram.keys().isdisjoint(_grams(form)):
+            return
+        grams = set(_grams(form))
+        for near in {near for gram in grams if gram in self._by_gram for near in self._by_gram[gram]}:
+            own = set(_grams(near))
+            if len(own & grams) >= _least_common(own):
+                for same in self._by_form[near]:
+                    self._raise(same, _NEAR)
+
+    def _raise(self, text: str, closeness: int) -> None:
+        self._closeness[text] = max(self._closeness[text], closeness)
+
+
+def _list_by_rare_grams(forms: Iterable[str]) -> dict[Gram, list[str]]:
+    """Forms by some of their trigrams, see `count_overlap`."""
+    long = [form for form in forms if form.count(" ") + 1 >= NEAR_WORDS]
+    frequencies = [0] * _BUCKETS  # by hash: a collision costs time, never a find
+    for form in long:
+        for gram in set(_grams(form)):
+            frequencies[hash(gram) % _BUCKETS] += 1
+    by_gram: dict[Gram, list[str]] = {}
+    for form in long:
+        grams = sorted(set(_grams(form)), key=lambda gram: frequencies[hash(gram) % _BUCKETS])
+        for gram in grams[: len(grams) - _least_common(grams) + 1]:
+            by_gram.setdefault(gram, []).append(form)
+    return by_gram
+
+
+def _grams(form: str) -> Iterator[Gram]:
+    words = form.split(" ")
+    return zip(words, words[1:], words[2:], strict=False)
+
+
+def _least_common(grams: Collection[Gram]) -> int:
+    return ceil(NEAR_SHARE * len(grams))

@@ -1,0 +1,338 @@
+"""Reading the transfer tasks of SentEval from their original files, wherever these lie below a folder."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError, TaskNotFoundError
+from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
+from isosent.evaluation.task import Task
+from isosent.files.texts import split_lines
+
+WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledTexts:
+    """Texts, or pairs of texts, and what has to be told of each.
+
+    Parameters
+    ----------
+    sides : tuple of tuple of str
+        The texts; of pairs the first ones, then the second ones.
+    labels : ndarray of shape (n_items,), int64 or float64
+        Place of the label among the classes of the task, or the human score.
+    """
+
+    sides: tuple[tuple[str, ...], ...]
+    labels: NDArray[np.int64] | NDArray[np.float64]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts, as often as they occur."""
+        return tuple(text for side in self.sides for text in side)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransferTask(Task):
+    """A task that is learnt on frozen vectors.
+
+    Parameters
+    ----------
+    name : str
+        One of `TRANSFER_TASKS`.
+    parts : mapping of str to LabelledTexts
+        ``whole`` alone; ``train`` and ``test``; or ``train``, ``dev`` and ``test``.
+    classes : tuple of str
+        The labels; where there are human scores, the whole numbers of their scale.
+    is_scored : bool
+        Whether the labels are human scores.
+    files : tuple of Path
+        What it was read from.
+    """
+
+    name: str
+    parts: Mapping[str, LabelledTexts]
+    classes: tuple[str, ...]
+    is_scored: bool
+    files: tuple[Path, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts of all parts, as often as they occur."""
+        return tuple(text for part in self.parts.values() for text in part.texts)
+
+    @property
+    def target_texts(self) -> tuple[str, ...]:
+        """All texts: what a transform is fitted on under the protocol "target", without the labels."""
+        return self.texts
+
+    @property
+    def scored_items(self) -> list[tuple[str, ...]]:
+        """The texts or pairs of the test part, or of the whole."""
+        *_, scored = self.parts.values()
+        return list(zip(*scored.sides, strict=True))
+
+
+def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None) -> tuple[TransferTask, ...]:
+    """Find and read transfer tasks in their original format.
+
+    Parameters
+    ----------
+    folder : path-like
+        Searched with everything below it: SentEval's layout or any other. All files of a task lie in one folder.
+    tasks : sequence of str, optional
+        Which of `TRANSFER_TASKS`; all that are found where left out. Case and dashes do not matter.
+
+    Returns
+    -------
+    tuple of TransferTask
+        In the order of `TRANSFER_TASKS`.
+
+    Raises
+    ------
+    InputError
+        If a task is unknown, not found or found twice, or there is no task at all.
+    FileFormatError
+        If a line is malformed, or all labels of a part are the same.
+
+    Warns
+    -----
+    EvaluationWarning
+        If tasks are left out, where none are named, because some of their files are missing.
+
+    Notes
+    -----
+    Files are split at line feeds, and at tabs without quoting; white space at the ends of a text is dropped. A blank line
+    in a file that holds one class is an empty text: CR has four, and with them the 3,775 texts that SentEval counts. Files
+    of one text a line are read as Latin-1 where they are not UTF-8, as a question of TREC requires.
+    """
+    root = _check.input_folder(folder).resolve()
+    wanted = None if tasks is None else _task_names(tasks)
+    places, in_part = _find(root)
+    if absent := [task for task in wanted or () if task not in places]:
+        expected = "; ".join(in_part.get(task, _expected(task)) for task in absent)
+        raise TaskNotFoundError(
+            f"{root} must hold {expected}, all files of a task in one folder; it holds {_listed(places)}."
+        )
+    if not places:
+        raise TaskNotFoundError(
+            f"{root} must hold all files of a transfer task in one folder; none was found. Known: "
+            f"{'; '.join(in_part.get(task, _expected(task)) for task in TRANSFER_TASKS)}."
+        )
+    if wanted is None and in_part:
+        warnings.warn(f"tasks left out: {root} lacks {'; '.join(in_part.values())}.", EvaluationWarning, stacklevel=2)
+    taken = [task for task in TRANSFER_TASKS if task in (places if wanted is None else wanted)]
+    for task in taken:
+        if len(places[task]) > 1:
+            raise InputError(f"{task} must lie in one folder; got {_listed(places[task])}. Name one of them.")
+    return tuple(_read(task, places[task][0]) for task in taken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """Files of a task and how they are read.
+
+    Parameters
+    ----------
+    files : mapping of str to tuple of str
+        Names by part; a part has one file, or one for each class.
+    classes : tuple of str
+        As of `TransferTask`.
+    rows : callable
+        From a file to the texts and the label of each item.
+    is_scored : bool
+        Whether the labels are human scores.
+    begins : callable
+        Tells by its first line whether a file is of this task: others have files of the same name.
+    """
+
+    files: Mapping[str, tuple[str, ...]]
+    classes: tuple[str, ...]
+    rows: Callable[[Path], Iterator[tuple[int, Sequence[str], str]]]
+    is_scored: bool = False
+    begins: Callable[[str], bool] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for names in self.files.values() for name in names)
+
+    def owns(self, path: Path) -> bool:
+        if self.begins is None:
+            return True
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            return self.begins(file.readline())
+
+
+def _task_names(written: Sequence[str]) -> list[str]:
+    if isinstance(written, str):
+        raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{written!r}].")
+    if not len(written):
+        raise InputError("tasks must name at least one task; got none. Leave it out for all.")
+    if not all(isinstance(task, str) for task in written):
+        raise InputTypeError(f"tasks must be names; got {list(written)!r}.")
+    names = {_plain(task): task for task in TRANSFER_TASKS}
+    for task in written:
+        if _plain(task) not in names:
+            nearest = names[get_close_matches(_plain(task), names, n=1, cutoff=0)[0]]
+            raise InputError(f"tasks must be among {_listed(TRANSFER_TASKS)}; got {task!r}. The nearest is {nearest}.")
+    return [names[_plain(task)] for task in written]
+
+
+def _plain(task: str) -> str:
+    return task.strip().upper().replace("-", "")
+
+
+def _expected(task: str) -> str:
+    return f"{task} ({_listed(_FORMATS[task].names)})"
+
+
+def _listed(things: Iterable[object]) -> str:
+    return ", ".join(map(str, things)) or "none"
+
+
+def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
+    """Folders that hold all files of a task; and of tasks without one, what is lacking beside the files that are there."""
+    places: dict[str, list[Path]] = {}
+    in_part: dict[str, str] = {}
+    for path, files in folders_below(root):
+        for task, form in _FORMATS.items():
+            present = [name for name in form.names if name in files and form.owns(path / name)]
+            if len(present) == len(form.names):
+                places.setdefault(task, []).append(path)
+            elif present:
+                lacking = [name for name in form.names if name not in present]
+                in_part[task] = f"{task} ({_listed(lacking)}, expected in {path})"
+    return places, {task: lacking for task, lacking in in_part.items() if task not in places}
+
+
+def _read(task: str, home: Path) -> TransferTask:
+    form = _FORMATS[task]
+    parts = {part: _read_part(form, [home / name for name in names]) for part, names in form.files.items()}
+    return TransferTask(task, parts, form.classes, form.is_scored, tuple(home / name for name in form.names))
+
+
+def _read_part(form: _Format, paths: Sequence[Path]) -> LabelledTexts:
+    texts: list[Sequence[str]] = []
+    labels: list[float] = []
+    for place, path in enumerate(paths):
+        for number, of_item, label in form.rows(path):
+            texts.append([text.strip() for text in of_item])
+            labels.append(place if len(paths) > 1 else _label(form, path, number, label))
+    if len(set(labels)) < 2:
+        raise FileFormatError(
+            f"{_listed(paths)} must hold items of two labels at least; got {len(labels)} items of {len(set(labels))}."
+        )
+    return LabelledTexts(
+        tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64 if form.is_scored else np.int64)
+    )
+
+
+def _label(form: _Format, path: Path, number: int, written: str) -> float:
+    if not form.is_scored:
+        if written not in form.classes:
+            raise FileFormatError(
+                f"{path}: line {number} must be labelled {' or '.join(form.classes)}; got {written!r}."
+            )
+        return form.classes.index(written)
+    lowest, *_, highest = form.classes
+    try:
+        score = float(written)
+    except ValueError:
+        score = float("nan")
+    if not int(lowest) <= score <= int(highest):
+        raise FileFormatError(f"{path}: line {number} must hold a score in {lowest} ... {highest}; got {written!r}.")
+    return score
+
+
+def _unlabelled(path: Path) -> Iterator[tuple[int, Sequence[str], str]]:
+    for number, line in enumerate(_lines(path), start=1):
+        yield number, [line], ""
+
+
+def _label_first(path: Path) -> Iterator[tuple[int, Sequence[str], str]]:
+    """``label text`` or, as TREC has it, ``label:finer text``."""
+    for number, line in enumerate(_lines(path), start=1):
+        label, _, text = line.partition(" ")
+        yield number, [text], label.partition(":")[0]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return read_lines(path)
+    except FileFormatError:
+        return split_lines(path.read_bytes().decode("latin-1"))
+
+
+def _table(
+    path: Path, texts: Sequence[str | int], label: str | int
+) -> Iterator[tuple[int, Sequence[str], str]]:
+    """Columns of a tab separated file: by their names in its first line, or by their places where it has no header."""
+    lines = read_lines(path)
+    columns = [*texts, label]
+    start = 0
+    if isinstance(label, str):
+        header, start = lines[0].split("\t"), 1
+        if absent := [column for column in columns if column not in header]:
+            raise FileFormatError(f"{path}: line 1 must name the columns {_listed(columns)}; {absent[0]} is missing.")
+        columns = [header.index(column) for column in columns]
+    for number, line in enumerate(lines[start:], start=start + 1):
+        fields = split_fields(path, number, line, max(columns) + 1)
+        *chosen, written = (fields[column] for column in columns)
+        yield number, chosen, written.strip()
+
+
+def _parts(names: str, *parts: str) -> dict[str, tuple[str, ...]]:
+    return {part: (names.format(part),) for part in parts}
+
+
+_SICK_FILES = {TRAIN: ("SICK_train.txt",), DEV: ("SICK_trial.txt",), TEST: ("SICK_test_annotated.txt",)}
+_SICK_TEXTS = ("sentence_A", "sentence_B")
+_SENTIMENT = ("negative", "positive")
+_FORMATS = {
+    "MR": _Format({WHOLE: ("rt-polarity.neg", "rt-polarity.pos")}, _SENTIMENT, _unlabelled),
+    "CR": _Format({WHOLE: ("custrev.neg", "custrev.pos")}, _SENTIMENT, _unlabelled),
+    "SUBJ": _Format({WHOLE: ("subj.objective", "subj.subjective")}, ("objective", "subjective"), _unlabelled),
+    "MPQA": _Format({WHOLE: ("mpqa.neg", "mpqa.pos")}, _SENTIMENT, _unlabelled),
+    "SST2": _Format(
+        _parts("sentiment-{}", TRAIN, DEV, TEST),
+        ("0", "1"),
+        partial(_table, texts=[0], label=1),
+        begins=lambda line: "\t" in line,
+    ),
+    "SST5": _Format(
+        _parts("sentiment-{}", TRAIN, DEV, TEST), tuple("01234"), _label_first, begins=lambda line: "\t" not in line
+    ),
+    "TREC": _Format(
+        {TRAIN: ("train_5500.label",), TEST: ("TREC_10.label",)},
+        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
+        _label_first,
+    ),
+    "MRPC": _Format(
+        _parts("msr_paraphrase_{}.txt", TRAIN, TEST),
+        ("0", "1"),
+        partial(_table, texts=["#1 String", "#2 String"], label="Quality"),
+    ),
+    "SICK-R": _Format(
+        _SICK_FILES, tuple("12345"), partial(_table, texts=_SICK_TEXTS, label="relatedness_score"), is_scored=True
+    ),
+    "SICK-E": _Format(
+        _SICK_FILES,
+        ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        partial(_table, texts=_SICK_TEXTS, label="entailment_judgment"),
+    ),
+    "STSB-supervised": _Format(
+        _parts("sts-{}.csv", TRAIN, DEV, TEST), tuple("012345"), partial(_table, texts=[5, 6], label=4), is_scored=True
+    ),
+}
+TRANSFER_TASKS = tuple(_FORMATS)

@@ -1,0 +1,1 @@
+"""HTML pages that need nothing else: what all of them share."""

@@ -1,0 +1,1 @@
+"""Results of evaluations and studies as a page, and as figures."""

@@ -1,0 +1,179 @@
+"""The report in headless Chromium: opened from the disk, sorted, darkened, on a phone, on paper."""
+
+import json
+import shutil
+
+import pytest
+from made_results import NAN, made_result, made_task, right_and_wrong
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from isosent.reporting.leaderboard import make_leaderboard
+from isosent.reporting.page import html_report
+from isosent.reporting.reading import ReportData, ResultFile
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
+)
+PHONE_WIDTH = 390
+NASTY = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"
+
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
+
+
+def report():
+    tasks = [f"STS{year}" for year in range(12, 17)]
+    results = [
+        made_result("middle", **{name: made_task(0.5) for name in tasks}, MR=right_and_wrong(0)),
+        made_result("high", **{name: made_task(0.7) for name in tasks}, MR=right_and_wrong(60)),
+        made_result("low", **{name: made_task(0.1) for name in tasks}),
+        made_result(NASTY, **{name: made_task(NAN) for name in tasks}),
+    ]
+    files = tuple(ResultFile(f"{number}.json", result) for number, result in enumerate(results))
+    return html_report(ReportData(files), make_leaderboard(files))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    options = ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = Chrome(options, Service(DRIVER))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(report(), "utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page, newly opened on a wide screen in a light room; nothing may go wrong while it is used."""
+    look(browser, scheme="light")
+    browser.get_log("performance")
+    browser.get(address)
+    yield browser
+    assert browser.get_log("browser") == []
+    assert requests_of(browser) <= {address}
+
+
+def look(browser, *, scheme="light", width=1280, media=""):
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE_WIDTH},
+    )
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+
+def requests_of(browser):
+    events = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
+    sent = (event["params"] for event in events if event["method"] == "Network.requestWillBeSent")
+    return {request["request"]["url"].partition("#")[0] for request in sent}
+
+
+def heads(page):
+    return {head.text.split()[0]: head for head in page.find_elements(By.CSS_SELECTOR, ".scores th[aria-sort]")}
+
+
+def models(page):
+    return [row.text.splitlines()[0] for row in page.find_elements(By.CSS_SELECTOR, ".scores tbody th")]
+
+
+def paper(page):
+    return page.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
+
+
+def test_it_opens_sorted_by_its_first_column(page):
+    assert "4 models on 6 tasks" in page.title
+    assert models(page) == ["high", "middle", "low", NASTY]
+    assert heads(page)["average"].get_attribute("aria-sort") == "descending"
+
+
+def test_a_click_sorts_and_another_turns_round(page):
+    head = heads(page)["STS12"]
+    button = head.find_element(By.TAG_NAME, "button")
+    button.click()
+    assert head.get_attribute("aria-sort") == "descending"
+    button.click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert models(page) == ["low", "middle", "high", NASTY]  # what is undefined stays below
+    assert heads(page)["average"].get_attribute("aria-sort") == "none"
+    assert page.find_element(By.ID, "sorted").get_attribute("textContent") == "Sorted by STS12, ascending."
+
+
+def test_the_keyboard_sorts(page):
+    button = heads(page)["MR"].find_element(By.TAG_NAME, "button")
+    button.send_keys(Keys.ENTER)
+    assert models(page)[:2] == ["high", "middle"]
+    button.send_keys(Keys.SPACE)
+    assert models(page)[:2] == ["middle", "high"]
+    assert page.switch_to.active_element == button
+    heads(page)["Model"].find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert models(page)[-3:] == ["high", "low", "middle"]
+
+
+def test_every_button_is_reached_by_the_tab_key(page):
+    page.find_element(By.ID, "theme").send_keys(Keys.NULL)
+    page.execute_script("document.getElementById('theme').focus()")
+    reached = set()
+    for _ in range(30):
+        page.switch_to.active_element.send_keys(Keys.TAB)
+        reached.add(page.switch_to.active_element.text)
+    assert {"Model", "average of 5", "STS16", "MR"} <= reached
+
+
+def test_dark_and_light(page):
+    theme = page.find_element(By.ID, "theme")
+    light = paper(page)
+    assert theme.text == "Dark"
+    theme.click()
+    assert (theme.text, paper(page) == light) == ("Light", False)
+    theme.click()
+    assert (theme.text, paper(page)) == ("Dark", light)
+    look(page, scheme="dark")
+    assert paper(page) == light  # what was chosen by hand stays
+
+
+def test_it_follows_the_reader_s_scheme(page):
+    light = paper(page)
+    look(page, scheme="dark")
+    assert paper(page) != light
+    assert page.find_element(By.ID, "theme").text == "Light"
+
+
+def test_on_a_phone_only_the_table_scrolls_and_names_stay(page, address):
+    look(page, width=PHONE_WIDTH)
+    page.get(address)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= PHONE_WIDTH
+    box = page.find_element(By.CSS_SELECTOR, ".scroll")
+    assert page.execute_script("return arguments[0].scrollWidth > arguments[0].clientWidth", box)
+    name = page.find_element(By.CSS_SELECTOR, ".scores tbody th")
+    before = name.rect["x"]
+    page.execute_script("arguments[0].scrollLeft = 200", box)
+    assert name.rect["x"] == before
+
+
+def test_paper_is_white_and_holds_the_small_print(page):
+    page.find_element(By.ID, "theme").click()
+    look(page, media="print")
+    assert paper(page) == "rgba(255, 255, 255, 1)"
+    folded = page.find_elements(By.CSS_SELECTOR, "#small-print details")
+    page.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert all(each.get_attribute("open") for each in folded)
+    page.execute_script("dispatchEvent(new Event('afterprint'))")
+    assert not any(each.get_attribute("open") for each in folded)
+
+
+def test_a_name_is_not_run(page):
+    assert page.execute_script("return window.hacked") is None

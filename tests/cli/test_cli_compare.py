@@ -1,0 +1,83 @@
+import json
+
+import pytest
+
+import isosent
+from isosent.evaluation.sts import evaluate_sts
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, wordllama, sts_lines):
+    """Result files of the same task: a model, the same whitened, and both without items."""
+    folder = tmp_path_factory.mktemp("results")
+    data = folder / "data"
+    data.mkdir()
+    for number, part in enumerate(("train", "dev", "test")):
+        sentences, scores = sts_lines(30, 100 * number)
+        rows = [
+            f"g\tf\ty\t{row}\t{score}\t{line}\n"
+            for row, (line, score) in enumerate(zip(sentences, scores, strict=True))
+        ]
+        (data / f"sts-{part}.csv").write_text("".join(rows), "utf-8")
+    plain = evaluate_sts(wordllama, data)
+    white = evaluate_sts(wordllama, data, transform=isosent.Whitening(8))
+    (folder / "plain.json").write_text(plain.to_text(), "utf-8")
+    (folder / "white.json").write_text(white.to_text(), "utf-8")
+    (folder / "bare.json").write_text(json.dumps(plain.to_json(items=False)), "utf-8")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def here(written, monkeypatch):
+    monkeypatch.chdir(written)
+
+
+def test_two_results_are_laid_side_by_side(isosent_):
+    finished = isosent_("compare", "plain.json", "white.json", "--resamples", "200")
+    assert finished.code == 0, finished.err
+    (row,) = [line for line in finished.out.splitlines() if line.startswith("│ STSB")]
+    assert any(verdict in row for verdict in ("better", "worse", "cannot tell"))
+    assert " to " in row
+    assert "A: plain.json" in finished.out
+    assert "-> whitening(" in finished.out
+    assert "white.json was fitted on the texts of each task (without labels), plain.json was not" in finished.out
+    assert "spearman, paired bootstrap: STSB" in finished.out
+
+
+def test_the_tests_are_printed_where_asked_for(isosent_):
+    finished = isosent_(
+        "compare", "plain.json", "white.json", "--tests", "--correlation", "pearson", "--resamples", "50"
+    )
+    assert "pearson, Williams: STSB" in finished.out
+    (row, _) = [line for line in finished.out.splitlines() if line.startswith("│ STSB")]
+    assert "Williams" in row
+    assert " 30 " in row
+
+
+def test_all_numbers_are_written(isosent_, written, tmp_path):
+    finished = isosent_(
+        "compare", "plain.json", "white.json", "--json", tmp_path / "c.json", "--resamples", "50", "--seed", 3
+    )
+    document = json.loads((tmp_path / "c.json").read_text("utf-8"))
+    assert (document["seed"], document["n_resamples"]) == (3, 50)
+    found = document["tasks"]["STSB"]
+    assert f"{100 * found['difference']:+.2f}" in finished.out
+    plain = json.loads((written / "plain.json").read_text("utf-8"))
+    assert found["first"] == plain["tasks"]["STSB"]["scores"]["spearman"]
+
+
+def test_json_goes_to_standard_output_alone(isosent_):
+    finished = isosent_("compare", "plain.json", "white.json", "--json", "-", "--resamples", "50")
+    assert json.loads(finished.out)["first"]["name"] == "plain.json"
+
+
+def test_what_cannot_be_compared_is_refused(isosent_, refuses, written, tmp_path):
+    refuses(isosent_("compare", "plain.json", "nowhere.json"), "nowhere.json must exist")
+    refuses(isosent_("compare", "bare.json", "white.json"), "bare.json must hold", "--json OUT")
+    refuses(isosent_("compare", "plain.json", "white.json", "--tasks", "STS21"), "has no 'STS21'", "nearest is STSB")
+    refuses(isosent_("compare", "plain.json", "white.json", "--level", "95"), "level must lie between 0 and 1")
+    refuses(isosent_("compare", "plain.json", "white.json", "--json", "no/c.json"), "must lie in an existing folder")
+    document = json.loads((written / "plain.json").read_text("utf-8"))
+    document["tasks"]["STSB"]["protocol"]["similarity"] = "dot"
+    (tmp_path / "dot.json").write_text(json.dumps(document), "utf-8")
+    refuses(isosent_("compare", "plain.json", tmp_path / "dot.json"), "protocol similarity is cosine and dot")

@@ -1,0 +1,64 @@
+import pytest
+from made_results import made_result, made_task, right_and_wrong
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Result files of two models."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "a.json", made_result("first", STS12=made_task(0.6), MR=right_and_wrong(60)))
+    write(tmp_path, "b.json", made_result("second", STS12=made_task(0.4), MR=right_and_wrong(0)))
+    return tmp_path
+
+
+def write(folder, name, result):
+    (folder / name).write_text(result.to_text(), "utf-8")
+
+
+def test_a_page_is_written(isosent_, here):
+    finished = isosent_("report", "a.json", "b.json", "-o", "report.html")
+    assert finished.code == 0, finished.err
+    assert finished.out == "report.html: 2 models on 2 tasks\n"
+    assert finished.err == ""
+    text = (here / "report.html").read_text()
+    assert "first" in text
+    assert text.count("★</span>") == 1
+
+
+def test_figures_are_written_beside_it(isosent_, here):
+    finished = isosent_("report", "a.json", "-o", "report.html", "--figures", "figures")
+    assert finished.code == 0, finished.err
+    assert [line for line in finished.out.splitlines() if "sts" in line] == [
+        "figures/scores_sts.png",
+        "figures/scores_sts.svg",
+    ]
+    assert (here / "figures" / "scores_transfer.svg").stat().st_size
+
+
+def test_what_cannot_be_compared_is_noted(isosent_, here):
+    write(here, "c.json", made_result("first", STS12=made_task(0.6)))
+    finished = isosent_("report", "a.json", "c.json", "-o", "report.html")
+    assert finished.code == 0
+    assert finished.err == (
+        "note: a.json and c.json are of the same model and settings (first): the names of the files tell them apart.\n"
+    )
+    write(here, "d.json", made_result("third", TREC=right_and_wrong(3)))
+    finished = isosent_("report", "c.json", "d.json", "-o", "report.html")
+    assert "note: No two models were measured on the same task of the same data" in finished.err
+
+
+def test_what_cannot_be_reported_is_refused(isosent_, refuses, here):
+    def report(*arguments, output="report.html"):
+        return isosent_("report", *arguments, "-o", output)
+
+    (here / "other.json").write_text("[]")
+    refuses(report("a.json", "other.json"), "other.json must be a file that isosent evaluate ... --json or")
+    refuses(report("a.json", "no.json"), "no.json must exist")
+    refuses(report("a.json", "a.json"), "each file must be named once; got a.json 2 times")
+    refuses(report("a.json", output="a.json"), "-o must name another file than the results; got a.json")
+    refuses(report("a.json", output="no/report.html"), "must lie in an existing folder")
+    refuses(report("a.json", "--figures", "b.json"), "b.json must be a folder for the figures; got a file")
+    assert not (here / "report.html").exists()
+    finished = isosent_("report", "-o", "report.html")
+    assert finished.code == 2
+    assert "Missing argument 'RESULTS...'" in finished.err

@@ -1,0 +1,270 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isosent.errors import InputError, InputTypeError
+from isosent.evaluation.compare import compare_results
+from isosent.evaluation.result import EvaluationResult, Items, TaskResult
+from isosent.evaluation.running import Run
+from isosent.numeric.metrics import pearson, spearman
+
+N_PAIRS = 200
+GOLD = np.random.default_rng(0).integers(0, 11, size=N_PAIRS) / 2
+FEW = Run(n_resamples=200)
+
+
+def task_of(kind, metric, scores, items, **more):
+    facts = {"protocol": {"similarity": "cosine"}, "data": {"a.txt": "0a", "b.txt": "0b"}, "n_items": len(items.values)}
+    counts = {"dim": 3, "n_zero_rows": 0, "n_tokens": 0, "n_unknown": 0, "elapsed_s": 0.0}
+    intervals = dict.fromkeys(scores, (0.0, 1.0))
+    return TaskResult(kind, metric, scores, intervals, items=items, **{**facts, **counts, **more})
+
+
+def correlated(noise, seed=1, metric="spearman", kind="sts", **more):
+    """A task with human scores, that a prediction of so much noise is scored on."""
+    values = GOLD + np.random.default_rng(seed).normal(scale=noise, size=N_PAIRS)
+    scores = {"spearman": spearman(values, GOLD), "pearson": pearson(values, GOLD)}
+    return task_of(kind, metric, scores, Items(values, GOLD), **more)
+
+
+def averaged(values, metric="accuracy", kind="transfer", **more):
+    values = np.array(values, dtype=float)
+    return task_of(kind, metric, {metric: values.mean()}, Items(values), **more)
+
+
+def result_of(tasks, *, transductive=False, seed=0, isosent="0.1.0"):
+    fitting = {"transform": None, "parameters": {}, "fit": None, "transductive": transductive}
+    environment = {"versions": {"isosent": isosent}}
+    return EvaluationResult({"reference": "wordllama"}, fitting, tasks, environment, seed, 100, 10, 0, 0.1, 0.2)
+
+
+def test_a_clear_difference_is_told_from_both_ends():
+    clear, dim = result_of({"STSB": correlated(0.5)}), result_of({"STSB": correlated(3, seed=2)})
+    found = compare_results(dim, clear, run=FEW).tasks["STSB"]
+    assert found.verdict == "better"
+    assert found.difference == found.second - found.first > 0
+    assert 0 < found.interval[0] < found.difference < found.interval[1]
+    back = compare_results(clear, dim, run=FEW).tasks["STSB"]
+    assert back.verdict == "worse"
+    assert back.difference == -found.difference
+    assert back.interval == pytest.approx((-found.interval[1], -found.interval[0]))
+
+
+def test_chance_cannot_be_told():
+    first, second = (result_of({"STSB": correlated(2, seed)}) for seed in (3, 4))
+    found = compare_results(first, second, run=FEW).tasks["STSB"]
+    assert found.interval[0] < 0 < found.interval[1]
+    assert found.p_value > 0.05
+    assert found.verdict == "cannot tell"
+
+
+def test_a_result_against_itself():
+    result = result_of({"STSB": correlated(2), "MR": averaged([1, 0, 1])})
+    for found in compare_results(result, result, run=FEW).tasks.values():
+        assert (found.difference, found.interval, found.p_value, found.verdict) == (0, (0, 0), 1, "cannot tell")
+
+
+def test_each_metric_has_its_test():
+    queries = np.random.default_rng(1).random(50)
+    tasks = {
+        "STSB": correlated(2),
+        "SICK-R": correlated(2, metric="pearson", kind="transfer"),
+        "MR": averaged(queries > 0.4),
+        "CQA": averaged(queries, metric="map", kind="cqa"),
+    }
+    found = compare_results(result_of(tasks), result_of(tasks), run=FEW).tasks
+    tests = {name: of.test for name, of in found.items()}
+    assert tests == {
+        "STSB": "paired bootstrap",
+        "SICK-R": "Williams",
+        "MR": "exact McNemar",
+        "CQA": "paired bootstrap",
+    }
+    assert {name for name, of in found.items() if not np.isnan(of.p_williams_on_ranks)} == {"STSB"}
+
+
+def test_another_correlation_can_be_asked_for_and_leaves_other_tasks_alone():
+    tasks = {"STSB": correlated(2), "MR": averaged([1, 0, 1])}
+    found = compare_results(result_of(tasks), result_of(tasks), correlation="pearson", run=FEW).tasks
+    assert (found["STSB"].metric, found["STSB"].test) == ("pearson", "Williams")
+    assert found["STSB"].first == tasks["STSB"].scores["pearson"]
+    assert found["MR"].metric == "accuracy"
+
+
+def test_verdicts_count_all_tasks():
+    first = {f"MR{number}": averaged([0] * 6 + [1] * 20) for number in range(4)}
+    second = {**first, "MR0": averaged([1] * 26)}
+    found = compare_results(result_of(first), result_of(second), run=FEW).tasks["MR0"]
+    assert found.p_value == pytest.approx(2 / 2**6)
+    assert found.p_corrected == pytest.approx(4 * found.p_value)
+    assert found.verdict == "cannot tell"
+    alone = compare_results(result_of(first), result_of(second), tasks=["MR0"], run=FEW).tasks["MR0"]
+    assert alone.verdict == "better"
+
+
+def test_the_average_has_an_interval_narrower_than_its_tasks():
+    first = result_of({f"STS1{number}": correlated(2, number) for number in range(2, 6)})
+    second = result_of({f"STS1{number}": correlated(1.5, number + 10) for number in range(2, 6)})
+    compared = compare_results(first, second, run=FEW)
+    average = compared.averages["sts, spearman"]
+    assert average.difference == pytest.approx(np.mean([of.difference for of in compared.tasks.values()]))
+    assert average.first == pytest.approx(first.average_of("sts", "spearman"))
+    widths = [high - low for low, high in (of.interval for of in compared.tasks.values())]
+    width = average.interval[1] - average.interval[0]
+    assert width == pytest.approx(np.sqrt(np.mean(np.square(widths)) / 4), rel=0.3)  # as if tasks were independent
+    assert average.verdict == "better"
+
+
+def test_only_like_scores_are_averaged():
+    tasks = {
+        "MR": averaged([1, 0, 1]),
+        "CR": averaged([1, 0, 1]),
+        "SICK-R": correlated(2, metric="pearson", kind="transfer"),
+        "RTE": averaged([1, 0], kind="rte"),
+    }
+    compared = compare_results(result_of(tasks), result_of(tasks), run=FEW)
+    assert list(compared.averages) == ["transfer, accuracy"]
+    assert compared.averages["transfer, accuracy"].n_items == 6
+
+
+def test_an_undefined_score_leaves_only_its_task_and_the_average_undefined():
+    flat = replace(correlated(2), scores={"spearman": float("nan")}, items=Items(np.ones(N_PAIRS), GOLD))
+    first = result_of({"STSB": correlated(2), "STS12": correlated(2)})
+    second = result_of({"STSB": correlated(0.1), "STS12": flat})
+    compared = compare_results(first, second, run=FEW)
+    assert compared.tasks["STSB"].verdict == "better"
+    assert compared.tasks["STSB"].p_corrected == compared.tasks["STSB"].p_value  # one test only
+    for undefined in (compared.tasks["STS12"], compared.averages["sts, spearman"]):
+        assert np.isnan([undefined.difference, *undefined.interval, undefined.p_value]).all()
+        assert undefined.verdict == "cannot tell"
+    assert any("STS12" in note and "undefined" in note for note in compared.notes)
+    assert json.loads(json.dumps(compared.to_json(), allow_nan=False))["tasks"]["STS12"]["p_value"] is None
+
+
+def test_tasks_that_only_one_has_are_listed():
+    first = result_of({"STSB": correlated(2), "STS12": correlated(2)})
+    second = result_of({"RTE": averaged([1, 0]), "STSB": correlated(2)})
+    compared = compare_results(first, second, run=FEW)
+    assert list(compared.tasks) == ["STSB"]
+    assert (compared.first.only, compared.second.only) == (("STS12",), ("RTE",))
+
+
+def test_the_seed_makes_the_draws():
+    first, second = (result_of({"STSB": correlated(2, seed)}) for seed in (3, 4))
+    intervals = [compare_results(first, second, run=Run(seed, 200)).tasks["STSB"].interval for seed in (0, 0, 1)]
+    assert intervals[0] == intervals[1] != intervals[2]
+
+
+def test_a_wider_level_gives_a_wider_interval():
+    first, second = (result_of({"STSB": correlated(2, seed)}) for seed in (3, 4))
+    (low, high), (lower, higher) = (
+        compare_results(first, second, level=level, run=FEW).tasks["STSB"].interval for level in (0.9, 0.99)
+    )
+    assert lower < low < high < higher
+
+
+def test_progress_counts_the_items():
+    told, totals = [], []
+
+    def progress(total):
+        totals.append(total)
+        return told.append
+
+    result = result_of({"STSB": correlated(2), "MR": averaged([1, 0, 1])})
+    compare_results(result, result, run=Run(n_resamples=10, progress=progress))
+    assert totals == [sum(told)] == [N_PAIRS + 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"protocol": {"similarity": "dot"}}, "STSB: protocol similarity is cosine and dot"),
+        ({"protocol": {}}, "STSB: protocol similarity is cosine and absent"),
+        ({"metric": "pearson"}, "STSB: metric is spearman and pearson"),
+        ({"kind": "transfer"}, "STSB: kind is sts and transfer"),
+        ({"n_items": 7}, "STSB: n_items is 200 and 7"),
+        ({"data": {"a.txt": "0a", "b.txt": "ff"}}, "STSB: files differ (b.txt)"),
+        ({"data": {"a.txt": "0a"}}, "STSB: files differ (b.txt)"),
+        ({"data": {str(number): str(number) for number in range(9)}}, "STSB: files differ (0, 1, 2 and 8 more)"),
+        ({"items": Items(GOLD, GOLD[::-1])}, "STSB: human scores differ"),
+    ],
+)
+def test_results_that_were_not_measured_alike_are_refused(change, words):
+    first = result_of({"STSB": correlated(2), "MR": averaged([1, 0])})
+    second = result_of({"STSB": replace(correlated(2), **change), "MR": averaged([1, 0])})
+    with pytest.raises(InputError) as caught:
+        compare_results(first, second, names=("A.json", "B.json"), run=FEW)
+    assert words in str(caught.value)
+    assert "A.json and B.json must be of the same data by the same protocol" in str(caught.value)
+    assert "name the other tasks" in str(caught.value)
+    assert list(compare_results(first, second, tasks=["MR"], run=FEW).tasks) == ["MR"]
+
+
+def test_all_that_differs_is_said_at_once():
+    first = result_of({"STSB": correlated(2), "MR": averaged([1, 0])})
+    other = replace(correlated(2), protocol={"similarity": "dot"}, n_items=7)
+    second = result_of({"STSB": other, "MR": averaged([1, 0], data={})})
+    with pytest.raises(InputError, match=r"STSB: n_items .*, protocol similarity .*; MR: files differ"):
+        compare_results(first, second, run=FEW)
+
+
+def test_files_are_known_by_their_content():
+    elsewhere = replace(correlated(2), data={"sts/a.txt": "0a", "sts/b.txt": "0b"})
+    compare_results(result_of({"STSB": correlated(2)}), result_of({"STSB": elsewhere}), run=FEW)
+
+
+def test_lists_and_tuples_of_a_protocol_are_the_same():
+    first, second = (correlated(2, protocol={"missing_subsets": missing}) for missing in (["FNWN"], ("FNWN",)))
+    compare_results(result_of({"STSB": first}), result_of({"STSB": second}), run=FEW)
+
+
+def test_results_without_items_are_refused_saying_how_to_get_them():
+    bare = replace(correlated(2), items=Items(np.zeros(0)))
+    with pytest.raises(InputError, match=r"B\.json must hold .* item by item; .* scores of STSB.*--json OUT"):
+        compare_results(
+            result_of({"STSB": correlated(2)}), result_of({"STSB": bare}), names=("A.json", "B.json"), run=FEW
+        )
+
+
+def test_results_without_a_common_task_are_refused():
+    with pytest.raises(InputError, match="a task in common; the first has STSB; the second has MR"):
+        compare_results(result_of({"STSB": correlated(2)}), result_of({"MR": averaged([1, 0])}), run=FEW)
+
+
+def test_an_unknown_task_is_refused_with_the_nearest_name():
+    result = result_of({"STSB": correlated(2), "STS12": correlated(2)})
+    with pytest.raises(InputError, match=r"the first has no 'STSb'\. Its nearest is STSB; it has: STSB, STS12"):
+        compare_results(result, result, tasks=["STSb"])
+    with pytest.raises(InputTypeError, match="one string"):
+        compare_results(result, result, tasks="STSB")
+
+
+def test_what_is_no_setting_is_refused():
+    result = result_of({"STSB": correlated(2)})
+    with pytest.raises(InputError, match="level must lie between 0 and 1"):
+        compare_results(result, result, level=95.0)
+    with pytest.raises(InputError, match="correlation must be one of spearman, pearson; got 'kendall'"):
+        compare_results(result, result, correlation="kendall")
+    with pytest.raises(InputTypeError, match="EvaluationResult; got dict"):
+        compare_results(result, {})
+
+
+def test_notes_say_what_weakens_a_verdict():
+    plain = result_of({"STSB": correlated(2)})
+    other = result_of({"STSB": correlated(2)}, transductive=True, seed=7, isosent="0.2.0")
+    notes = " ".join(compare_results(plain, other, names=("A", "B"), run=Run(n_resamples=30)).notes)
+    assert "B was fitted on the texts of each task (without labels), A was not" in notes
+    assert "A was made with seed 0, B with seed 7" in notes
+    assert "A was made with isosent 0.1.0, B with isosent 0.2.0" in notes
+    assert "30 draws are too few" in notes
+    assert compare_results(plain, plain, run=FEW).notes == ()
+
+
+def test_a_comparison_is_plain_values():
+    result = result_of({"STSB": correlated(2)})
+    document = json.loads(json.dumps(compare_results(result, result, run=FEW).to_json(), allow_nan=False))
+    assert document["first"]["model"] == {"reference": "wordllama"}
+    assert document["tasks"]["STSB"]["verdict"] == "cannot tell"
+    assert document["level"] == 0.95

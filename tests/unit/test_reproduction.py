@@ -1,0 +1,258 @@
+import json
+import math
+from functools import cache
+
+import pytest
+
+import isosent
+from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
+from isosent.evaluation.running import Run
+from isosent.evaluation.sts import evaluate_sts
+from isosent.evaluation.sts_files import TASKS
+from isosent.reproduction.layout import rows, to_markdown
+from isosent.reproduction.reproducing import reproduce
+from isosent.reproduction.result import Cell, Number
+from isosent.studies.dims import width_grid
+
+PAPER = """
+name: T
+title: Tiny
+citation: Nobody 2000
+tables:
+  - name: table 1
+    title: Some rows
+    source: made up
+    family: sts
+    columns: [STSB, {name: dev, task: STSB-dev}, STS16]
+    metric: spearman
+    aggregation: all
+    notes: [a thing to know]
+    conditions:
+      - {label: mean, model: here, published: [50, null, 60]}
+      - &narrow {label: narrow, model: here, transform: principal_components, settings: {n_components: 3}, fit: target,
+         published: unknown}
+      - {<<: *narrow, label: pairs alone, fit: evaluated}
+      - {label: elsewhere, model: bert-base-uncased, options: {layers: "-1"}, published: [10, 20, 30], note: a note}
+      - {label: on NLI, model: here, transform: whitening, fit: nli, published: unknown}
+      - {label: flow, model: here, needs: [BERT-flow], published: unknown}
+      - {label: nothing of isosent, needs: [InferSent], published: unknown}
+  - name: figure 1
+    title: Widths
+    source: made up
+    family: dims
+    columns: [STSB]
+    metric: spearman
+    conditions:
+      - {label: widths, model: here, transform: truncate, fit: target, published: [40]}
+  - name: table 2
+    title: Speed
+    source: made up
+    family: speed
+    columns: [CPU, GPU]
+    metric: null
+    unit: sentences/s
+    conditions:
+      - {label: fast, model: here, published: [137, 1000]}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch, write_stsb):
+    monkeypatch.chdir(tmp_path)
+    write_stsb(tmp_path / "data")
+    (tmp_path / "paper.yaml").write_text(PAPER)
+    (tmp_path / "map.yaml").write_text("here: wordllama\n")
+    return tmp_path
+
+
+def reproduced(*tables, **how):
+    return reproduce("paper.yaml", "data", tables=tables, models="map.yaml", run=Run(n_resamples=2), **how)
+
+
+def outcomes(*tables, **how):
+    found = reproduced(*tables, **how)
+    return {(done.table.name, outcome.label): outcome for done in found.tables for outcome in done.outcomes}
+
+
+@cache
+def table_1():
+    """The first table as it is written above: the folder of every test holds the same."""
+    return reproduced("1")
+
+
+def row(label):
+    return next(outcome for outcome in table_1().tables[0].outcomes if outcome.label == label)
+
+
+def stsb(**how):
+    model = isosent.load("wordllama")
+    return evaluate_sts(model, "data", run=Run(n_resamples=2), **how).tasks["STSB"].scores["spearman"]
+
+
+def test_what_is_at_hand_is_measured():
+    outcome = row("mean")
+    cell = outcome.cells["STSB"]
+    assert cell.measured.value == stsb()
+    assert cell.difference == pytest.approx(stsb() - 0.5)
+    assert cell.measured.unknown == 0
+    assert outcome.cells["STS16"] == Cell(0.6, None)
+    assert outcome.missing == ("files of STS16",)
+
+
+def test_a_command_gives_the_number_that_stands_beside_it():
+    narrow = row("narrow")
+    assert narrow.command == (
+        "isosent evaluate sts --data data --tasks STSB -m wordllama --transform principal_components --dims 3 && "
+        "isosent evaluate sts --data DEV --tasks STSB -m wordllama --transform principal_components --dims 3"
+    )
+    assert narrow.cells["STSB"].measured.value == stsb(transform=isosent.PrincipalComponents(3))
+
+
+def test_the_dev_part_is_a_task_of_its_own(here):
+    dev = row("mean").cells["dev"].measured.value
+    (here / "data" / "sts-test.csv").write_text((here / "data" / "sts-dev.csv").read_text())
+    assert dev == stsb()
+
+
+def test_a_transform_can_be_fitted_on_the_evaluated_pairs_alone(here):
+    alone = row("pairs alone")
+    assert "--fit SENTENCES" in alone.command
+    lines = (here / "data" / "sts-test.csv").read_text().splitlines()
+    (here / "test.txt").write_text("".join(f"{text}\n" for line in lines for text in line.split("\t")[5:7]))
+    expected = stsb(transform=isosent.PrincipalComponents(3), fit="test.txt")
+    assert alone.cells["STSB"].measured.value == pytest.approx(expected, abs=1e-9)
+    assert expected != stsb(transform=isosent.PrincipalComponents(3))
+
+
+@pytest.mark.parametrize(
+    ("label", "needed"),
+    [
+        ("elsewhere", ("bert-base-uncased",)),
+        ("on NLI", ("an NLI corpus (nli: sentences of MultiNLI train and of SNLI, one a line)",)),
+        ("flow", ("BERT-flow",)),
+        ("nothing of isosent", ("InferSent",)),
+    ],
+)
+def test_what_is_not_at_hand_is_named_and_nothing_is_measured(label, needed):
+    outcome = row(label)
+    assert outcome.missing == needed
+    assert all(cell.measured is None for cell in outcome.cells.values())
+
+
+def test_a_condition_that_cannot_be_run_has_its_command_all_the_same():
+    assert row("elsewhere").command.startswith(
+        "isosent evaluate sts --data data --tasks STSB,STS16 -m 'hf:bert-base-uncased?layers=-1' && "
+    )
+    assert row("nothing of isosent").command is None
+
+
+def test_another_model_can_stand_in_and_is_said_to_be_another(here):
+    (here / "map.yaml").write_text("instead: {bert-base-uncased: wordllama}\n")
+    outcome = outcomes("1")["table 1", "elsewhere"]
+    assert outcome.missing == ("bert-base-uncased",)
+    (other,) = outcome.stand_ins
+    assert (other.model, other.measured["STSB"].value) == ("wordllama", stsb())
+    assert outcome.cells["STSB"] == Cell(0.1, None)
+
+
+def test_equal_conditions_are_measured_once(here):
+    again = "label: again, model: here, published: unknown}\n      - {label: elsewhere"
+    (here / "paper.yaml").write_text(PAPER.replace("label: elsewhere", again))
+    told = []
+    found = outcomes("1", tell=told.append)
+    assert len(told) == len(set(told)) == 3
+    assert found["table 1", "again"].cells["STSB"].measured == found["table 1", "mean"].cells["STSB"].measured
+
+
+def test_a_study_is_summed_up_by_its_best():
+    cell = outcomes("figure 1")["figure 1", "widths"].cells["STSB"]
+    scores = {width: stsb(transform=isosent.Truncate(width)) for width in width_grid(256)[::4]}
+    assert cell.measured.value >= max(scores.values())
+    assert cell.measured.at.endswith(" dimensions")
+
+
+def test_speed_is_measured_on_the_cpu():
+    outcome = outcomes("2")["table 2", "fast"]
+    assert outcome.cells["CPU"].measured.value > 0
+    assert outcome.cells["GPU"] == Cell(1000, None)
+    assert outcome.missing == ("a run on the GPU",)
+    assert outcome.command == "isosent encode SENTENCES -m wordllama"
+
+
+def test_word_vectors_and_counts_in_the_data_folder_are_found(here):
+    (here / "data" / "glove.840B.300d.part.txt").write_text("the 0.5 0.1\na 0.1 0.7\nis 0.3 0.2\nof 0.2 0.9\n")
+    (here / "data" / "enwiki_vocab_min200.txt").write_text("the 10\na 5\nis 3\nof 2\n")
+    found = reproduce("others", "data", tables=["Zipfian whitening"], run=Run(n_resamples=2))
+    (done,) = found.tables
+    mean, sif, zipfian = done.outcomes
+    assert mean.cells["STSB"].measured is not None
+    assert "frequencies=data/enwiki_vocab_min200.txt" in sif.command
+    assert zipfian.missing == tuple(f"files of {task}" for task in TASKS if task != "STSB")
+
+
+def test_numbers_of_a_model_that_lacks_words_are_not_compared():
+    assert Cell(0.5, Number(0.4, unknown=0.06)).difference is None
+    assert Cell(0.5, Number(0.4, unknown=0.04)).difference == pytest.approx(-0.1)
+    assert Cell(None, Number(0.4)).difference is None
+
+
+def test_tables_say_measured_published_and_difference():
+    laid_out = {line[0]: line for line in rows(table_1().tables[0], line_end=" ")}
+    assert laid_out["mean"][1] == f"{100 * stsb():.2f} (50.00) {100 * stsb() - 50:+.2f}"
+    assert laid_out["mean"][2].endswith(" (unknown)")
+    assert laid_out["mean"][3:] == ["60.00", "missing: needs files of STS16"]
+    assert laid_out["elsewhere (a note)"][1:] == ["10.00", "20.00", "30.00", "missing: needs bert-base-uncased"]
+    assert not any(cell == "" for line in laid_out.values() for cell in line)
+
+
+def test_markdown_holds_every_row_and_command():
+    text = to_markdown(table_1(), with_commands=True)
+    assert "## T: Tiny" in text
+    assert "### T, table 1: Some rows" in text
+    assert "- a thing to know" in text
+    assert "| nothing of isosent | unknown | unknown | unknown | missing: needs InferSent |" in text
+    assert "--dims 3 && isosent evaluate sts --data DEV" in text
+    assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
+
+
+def test_json_holds_scores_between_minus_one_and_one():
+    found = table_1().to_json()
+    json.dumps(found, allow_nan=False)
+    cell = found["tables"][0]["conditions"][0]["cells"]["STSB"]
+    assert cell["published"] == 0.5
+    assert math.isclose(cell["difference"], cell["measured"]["value"] - 0.5)
+    assert found["environment"]["versions"]["isosent"]
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (
+            "bert-base-uncase: hf:x\n",
+            "got 'bert-base-uncase'. The nearest is bert-base-uncased",
+        ),
+        ("here: 3\n", "here must be a model reference or a path; got 3"),
+        ("instead: wordllama\n", "instead must hold names and references; got 'wordllama'"),
+        ("- wordllama\n", "must hold names and their values; got list"),
+    ],
+)
+def test_a_map_of_another_form_is_refused(here, written, message):
+    (here / "map.yaml").write_text(written)
+    with pytest.raises(FileFormatError, match=message):
+        outcomes("1")
+
+
+def test_what_cannot_be_done_is_refused(here):
+    with pytest.raises(InputError, match="table must be among table 1; figure 1; table 2; got 'table 9'"):
+        outcomes("9")
+    with pytest.raises(InputFileError, match="none must be a folder"):
+        reproduce("S1", "none")
+    with pytest.raises(InputError, match="paper must be one of S1, S2, S3, S4, others, or a YAML file; got 'S9'"):
+        reproduce("S9", "data")
+    (here / "map.yaml").write_text("here: nowhere\n")
+    with pytest.raises(ModelReferenceError, match="'nowhere' is no model reference and no folder"):
+        outcomes("1")
+    (here / "map.yaml").write_text("here: wordllama\n")
+    (here / "paper.yaml").write_text(PAPER.replace("metric: spearman", "metric: rho", 1))
+    with pytest.raises(InputError, match=r"table 1: metric of STSB must be one of spearman, .*; got rho"):
+        outcomes("1")
