@@ -13,6 +13,9 @@ from isosent.reproduction.layout import rows, to_markdown
 from isosent.reproduction.reproducing import reproduce
 from isosent.reproduction.result import Cell, Number
 from isosent.studies.dims import width_grid
+from isosent.studies.gem import study_gem
+from isosent.studies.layers import best_of_sizes, read_layers, study_layers
+from isosent.studies.reading_cells import layers_label
 
 PAPER = """
 name: T
@@ -256,3 +259,64 @@ def test_what_cannot_be_done_is_refused(here):
     (here / "paper.yaml").write_text(PAPER.replace("metric: spearman", "metric: rho", 1))
     with pytest.raises(InputError, match=r"table 1: metric of STSB must be one of spearman, .*; got rho"):
         outcomes("1")
+
+
+FIGURES = """
+name: F
+title: Figures
+citation: Nobody 2000
+tables:
+  - name: figure 1
+    title: Layers
+    source: made up
+    family: layers
+    columns: [{name: best layer, task: "1"}, {name: best pair, task: "2"}, {name: too many, task: "9"}]
+    metric: spearman
+    aggregation: mean
+    conditions:
+      - {label: plain, model: net, options: {pooling: mean}, published: unknown}
+  - name: figure 2
+    title: Settings of GEM
+    source: made up
+    family: gem
+    columns: [STSB]
+    metric: pearson
+    conditions:
+      - {label: window, model: words, options: {n_removed: 2}, study: window, published: unknown}
+"""
+
+
+def figure(name, here, reference):
+    (here / "paper.yaml").write_text(FIGURES)
+    (here / "map.yaml").write_text(f"{'net' if name == 'figure 1' else 'words'}: {reference}\n")
+    (done,) = reproduced(name).tables
+    return done.outcomes[0]
+
+
+def test_the_best_layers_are_those_of_the_study(here, tiny_model, one_thread):
+    reference = f"hf:{tiny_model('bert')}"
+    outcome = figure("figure 1", here, reference)
+    cells = study_layers(read_layers(isosent.load(reference), here / "data", name="net"), aggregation="mean")
+    best = best_of_sizes(cells, "mean")["none"]
+    for column, size in (("best layer", 1), ("best pair", 2)):
+        measured = outcome.cells[column].measured
+        assert (measured.value, measured.at) == (best[size].average, layers_label(best[size].layers))
+    assert outcome.missing == ("as many as 9 layers",)
+    assert outcome.command == f"isosent study layers --data data -m '{reference}?pooling=mean' --aggregation mean"
+
+
+def test_the_best_setting_of_gem_is_that_of_the_study(here):
+    words = {word for text in isosent.demo_texts() for word in text.lower().split()}
+    lines = (
+        " ".join([word, *(f"0.{1 + 7 * len(word) * (k + place) % 9}" for k in range(4))])
+        for place, word in enumerate(sorted(words))
+    )
+    (here / "words.txt").write_text("".join(f"{line}\n" for line in lines))
+    reference = "words:words.txt?tokenizer=whitespace&weighting=gem&window=2&n_candidates=3&n_removed=2"
+    outcome = figure("figure 2", here, reference)
+    measured = outcome.cells["STSB"].measured
+    cells = [cell for cell in study_gem(isosent.load(reference), "data", name="w") if cell.study == "window"]
+    best = max(cells, key=lambda cell: cell.pearson)
+    assert measured.value == best.pearson
+    assert measured.at.startswith(f"window = {best.condition}; ")
+    assert outcome.command == f"isosent study gem --data data --tasks STSB -m '{reference}'"

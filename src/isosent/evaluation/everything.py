@@ -86,7 +86,7 @@ def jobs_of_kinds(folder: str | os.PathLike[str], kinds: Sequence[str] | None = 
                 raise
             absent.append(error)
     if not jobs:
-        raise TaskNotFoundError("\n".join(map(str, absent)))
+        raise TaskNotFoundError(" ".join(map(str, absent)))
     for reason in absent:
         warnings.warn(f"left out: {reason}", EvaluationWarning, stacklevel=3)
     return jobs

@@ -65,9 +65,11 @@ class Request:
 
     @property
     def model(self) -> str:
-        """The model reference with all options."""
-        written = "&".join(f"{name}={value}" for name, value in self.options)
-        return f"{self.reference}{'&' if '?' in self.reference else '?'}{written}" if written else self.reference
+        """The model reference with all options; those of the condition win."""
+        location, _, query = self.reference.partition("?")
+        own = dict(part.partition("=")[::2] for part in query.split("&") if part)
+        written = "&".join(f"{name}={value}" for name, value in (own | dict(self.options)).items())
+        return f"{location}?{written}" if written else location
 
     def command(self, data: str, tasks: Sequence[str]) -> str:
         """Write it as a command.

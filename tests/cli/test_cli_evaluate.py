@@ -1,0 +1,70 @@
+"""The commands ``evaluate ...``, apart from those of STS and RTE on their own files."""
+
+import json
+
+import pytest
+
+from isosent.evaluation.result import read_result
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def pairs_file(here, texts):
+    rows = [f"{texts[row]}\t{texts[row + 1]}\t{row % 5}\n" for row in range(20)]
+    (here / "pairs.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(rows), "utf-8")
+    return "pairs.tsv"
+
+
+def test_sts_takes_a_file_of_pairs(isosent_, here, pairs_file):
+    finished = isosent_("evaluate", "sts", "--pairs", pairs_file, "--json", "r.json")
+    assert finished.code == 0, finished.err
+    (row,) = [line for line in finished.out.splitlines() if "spearman" in line]
+    assert "pairs" in row
+    assert read_result(here / "r.json").tasks["pairs"].n_items == 20
+
+
+def test_retrieval_takes_a_file_of_paraphrases(isosent_, pairs_file):
+    finished = isosent_("evaluate", "retrieval", "--pairs", pairs_file, "--json", "-")
+    task = json.loads(finished.out)["tasks"]["pairs"]
+    assert (task["kind"], task["metric"]) == ("retrieval", "mrr")
+
+
+@pytest.mark.parametrize("command", ["sts", "retrieval"])
+def test_either_data_or_pairs_must_be_given(isosent_, refuses, pairs_file, command):
+    refuses(isosent_("evaluate", command), "either --data or --pairs must be given; got neither")
+    refuses(isosent_("evaluate", command, "--data", ".", "--pairs", pairs_file), "got both")
+
+
+def test_all_prints_one_table_of_every_task(isosent_, here, write_stsb):
+    write_stsb(here / "data", n_pairs=9)
+    finished = isosent_("evaluate", "all", "--data", "data", "--kinds", "sts,transfer")
+    assert finished.code == 0, finished.err
+    assert [line.split()[1] for line in finished.out.splitlines() if line.startswith("│")] == ["STSB", "STSB-supervised"]
+    assert "texts without a vector: 0" in finished.out
+
+
+def test_transfer_names_the_nearest_task(isosent_, refuses, here, write_stsb):
+    write_stsb(here / "data")
+    refuses(isosent_("evaluate", "transfer", "--data", "data", "--tasks", "TRECK"), "The nearest is TREC")
+
+
+@pytest.mark.parametrize("command", ["transfer", "cqa", "retrieval", "all"])
+def test_a_folder_without_the_files_is_refused_with_what_is_missing(isosent_, refuses, here, command):
+    (here / "empty").mkdir()
+    refuses(isosent_("evaluate", command, "--data", "empty"), "must hold")
+
+
+def test_what_a_corpus_shares_with_a_task_is_told(isosent_, here, write_stsb, sts_lines):
+    write_stsb(here / "data")
+    sentences, _ = sts_lines(12, 200)  # those of the test part
+    (here / "corpus.txt").write_text("\n".join(text for line in sentences for text in line.split("\t")), "utf-8")
+    settings = ("--transform", "whitening", "--dims", "4", "--fit", "corpus.txt", "--json", "r.json")
+    finished = isosent_("evaluate", "sts", "--data", "data", *settings)
+    assert finished.code == 0, finished.err
+    assert "STSB: 12 of 12 items occur in corpus.txt" in finished.out
+    assert read_result(here / "r.json").fitting["overlap"]["STSB"]["n_items_same"] == 12

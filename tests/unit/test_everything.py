@@ -1,0 +1,67 @@
+"""Every task of a folder in one run."""
+
+import pytest
+
+import isosent
+from isosent.errors import EvaluationWarning
+from isosent.evaluation.everything import jobs_of_kinds
+
+
+@pytest.fixture
+def data(tmp_path, write_stsb, texts):
+    """STS-B, RTE, CR, and a folder of BEIR's format; no CQA."""
+    write_stsb(tmp_path / "stsb", n_pairs=9)
+    (tmp_path / "RTE").mkdir()
+    for name in ("train", "dev"):
+        rows = [
+            f"{row}\t{texts[row]}\t{texts[row + 1]}\t{label}\n"
+            for row, label in enumerate(["entailment", "not_entailment"] * 4)
+        ]
+        (tmp_path / "RTE" / f"{name}.tsv").write_text("index\tsentence1\tsentence2\tlabel\n" + "".join(rows), "utf-8")
+    (tmp_path / "CR").mkdir()
+    (tmp_path / "CR" / "custrev.pos").write_text("\n".join(texts[:30]), "utf-8")
+    (tmp_path / "CR" / "custrev.neg").write_text("\n".join(texts[30:60]), "utf-8")
+    home = tmp_path / "small"
+    (home / "qrels").mkdir(parents=True)
+    (home / "corpus.jsonl").write_text('{"_id": "a", "text": "a cat"}\n{"_id": "b", "text": "a dog"}\n')
+    (home / "queries.jsonl").write_text('{"_id": "q", "text": "the cat"}\n')
+    (home / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
+    return tmp_path
+
+
+def test_every_task_that_is_found_is_scored_and_what_is_not_is_said(wordllama, data):
+    with pytest.warns(EvaluationWarning, match="left out: .* must hold questions of SemEval's task 3"):
+        result = isosent.evaluate_all(wordllama, data)
+    assert {name: task.kind for name, task in result.tasks.items()} == {
+        "STSB": "sts",
+        "CR": "transfer",
+        "STSB-supervised": "transfer",
+        "RTE": "rte",
+        "small": "retrieval",
+    }
+    assert result.tasks["small"].score == 1
+
+
+def test_scores_are_those_of_the_kinds_alone(wordllama, data):
+    whitening = isosent.Whitening(8)
+    result = isosent.evaluate_all(wordllama, data, kinds=["rte", "sts"], transform=whitening)
+    assert list(result.tasks) == ["RTE", "STSB"]
+    for alone in (isosent.evaluate_sts, isosent.evaluate_rte):
+        for name, task in alone(wordllama, data, transform=whitening).tasks.items():
+            assert result.tasks[name].scores == pytest.approx(task.scores, abs=1e-9)
+
+
+def test_a_kind_that_was_asked_for_must_be_there(data):
+    with pytest.raises(isosent.TaskNotFoundError, match="must hold questions of SemEval's task 3"):
+        jobs_of_kinds(data, ["sts", "cqa"])
+
+
+def test_an_unknown_kind_is_refused(data):
+    with pytest.raises(isosent.InputError, match="kinds must be among sts, transfer, cqa, rte, retrieval; got stss"):
+        jobs_of_kinds(data, ["stss"])
+
+
+def test_a_folder_without_any_task_is_refused_with_what_it_may_hold(tmp_path):
+    with pytest.raises(isosent.TaskNotFoundError) as caught:
+        jobs_of_kinds(tmp_path)
+    assert all(name in str(caught.value) for name in ("STS files", "transfer task", "task 3", "RTE", "corpus.jsonl"))
