@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from isosent.evaluation.cqa import evaluate_cqa
     from isosent.evaluation.everything import evaluate_all
     from isosent.evaluation.pairs import evaluate_pairs
-    from isosent.evaluation.result import EvaluationResult, read_result
+    from isosent.evaluation.result import EvaluationResult
+    from isosent.evaluation.result_file import read_result
     from isosent.evaluation.retrieval import evaluate_retrieval
     from isosent.evaluation.rte import evaluate_rte
     from isosent.evaluation.running import Run
@@ -105,7 +106,7 @@ _HOME = {
     "inspect_texts": "isosent.inspection.inspecting",
     "inspect_vectors": "isosent.inspection.inspecting",
     "load": "isosent.loading",
-    "read_result": "isosent.evaluation.result",
+    "read_result": "isosent.evaluation.result_file",
     "read_texts": "isosent.files.texts",
 }
 

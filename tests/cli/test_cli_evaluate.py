@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,8 @@ def test_all_prints_one_table_of_every_task(isosent_, here, write_stsb):
     write_stsb(here / "data", n_pairs=9)
     finished = isosent_("evaluate", "all", "--data", "data", "--kinds", "sts,transfer")
     assert finished.code == 0, finished.err
-    assert [line.split()[1] for line in finished.out.splitlines() if line.startswith("│")] == ["STSB", "STSB-supervised"]
+    names = [line.split()[1] for line in finished.out.splitlines() if line.startswith("│")]
+    assert names == ["STSB", "STSB-supervised"]
     assert "texts without a vector: 0" in finished.out
 
 
@@ -68,3 +69,14 @@ def test_what_a_corpus_shares_with_a_task_is_told(isosent_, here, write_stsb, st
     assert finished.code == 0, finished.err
     assert "STSB: 12 of 12 items occur in corpus.txt" in finished.out
     assert read_result(here / "r.json").fitting["overlap"]["STSB"]["n_items_same"] == 12
+
+
+def test_a_file_that_is_read_is_not_written_over(isosent_, refuses, here, pairs_file):
+    before = (here / pairs_file).read_bytes()
+    refuses(isosent_("evaluate", "sts", "--pairs", pairs_file, "--json", pairs_file), "must not be a file that is read")
+    assert (here / pairs_file).read_bytes() == before
+
+
+def test_flags_without_effect_are_refused(isosent_, refuses, pairs_file):
+    refuses(isosent_("evaluate", "sts", "--pairs", pairs_file, "--tasks", "STS12"), "--tasks must come with --data")
+    refuses(isosent_("evaluate", "sts", "--data", ".", "--columns", "a,b,c"), "--columns must come with --pairs")

@@ -55,7 +55,7 @@ def test_what_cannot_be_reported_is_refused(isosent_, refuses, here):
     refuses(report("a.json", "other.json"), "other.json must be a file that isosent evaluate ... --json or")
     refuses(report("a.json", "no.json"), "no.json must exist")
     refuses(report("a.json", "a.json"), "each file must be named once; got a.json 2 times")
-    refuses(report("a.json", output="a.json"), "-o must name another file than the results; got a.json")
+    refuses(report("a.json", output="a.json"), "a.json must not be a file that is read")
     refuses(report("a.json", output="no/report.html"), "must lie in an existing folder")
     refuses(report("a.json", "--figures", "b.json"), "b.json must be a folder for the figures; got a file")
     assert not (here / "report.html").exists()

@@ -192,7 +192,7 @@ def test_bytes_that_are_not_utf_8_are_told_by_their_line(dev):
     ("old", "new", "message"),
     [
         ("Q0\tQ0_R1\t1\t1.0\tfalse\n", "", "must label all related questions of .*; Q0_R1 has no label"),
-        ("Q0_R1\t", "Q9_R1\t", "must label all related questions of .*; Q0_R1 has no label"),
+        ("Q0\tQ0_R1\t", "Q9\tQ9_R1\t", "must label all related questions of .*; Q0_R1 has no label"),
         ("Q0\tQ0_R1", "Q9\tQ9_R1\t1\t1.0\tfalse\nQ0\tQ0_R1", "got Q9_R1, which is none"),
         ("1.0\tfalse", "1.0\tmaybe", "line 1 must end with true or false; got 'maybe'"),
         ("1.0\tfalse", "1.0", "line 1 must have at least 5 fields between tabs; got 4"),

@@ -364,7 +364,7 @@ def test_a_damaged_lock_is_refused(mirror, tmp_path):
         ("rte", parquet(sentence1=["a"], sentence2=["b"]), "it lacks label"),
         ("rte", parquet(sentence1=["a"], sentence2=["b"], label=[2], idx=[0]), "out of range"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "content",
 )
 def test_damaged_files_of_the_hub_are_refused_before_anything_is_written(mirror, tmp_path, how, content, why):
     manifest = toy({"path": "a.txt", "file": "a.bin", "how": how, "member": "a/b"})

@@ -18,7 +18,6 @@ import isosent
 from isosent.encoders.given import GivenVectors
 from isosent.exports import faiss_export, numpy_export, onnx_folder, onnx_static, tokenizer_files
 from isosent.exports.folder import replacing_folder
-from isosent.exports.model_card import read_results
 from isosent.exports.note import read_space, shortened, space_of
 from isosent.exports.self_check import compare, sample_texts
 from isosent.exports.targets import export
@@ -412,35 +411,11 @@ def test_only_an_older_export_is_replaced(fitted, target, tmp_path):
         assert (tmp_path / name).read_bytes() == before
 
 
-RESULTS = {
-    "model": {"fingerprint": "ab", "reference": "wordllama"},
-    "protocol": {"transform": None},
-    "tasks": {"STSB": {"spearman": {"all": 0.7}}},
-}
-
-
-def test_results_are_read(tmp_path):
-    (tmp_path / "scores.json").write_text(json.dumps(RESULTS))
-    assert read_results(tmp_path / "scores.json") == RESULTS
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\xff\xfe" * 500,
-        b"{" * 500,
-        b"[" * 100_000,
-        b"[1]",
-        json.dumps(RESULTS | {"model": {}}).encode(),
-        json.dumps(RESULTS | {"tasks": {"STSB": {}}}).encode(),
-        json.dumps(RESULTS | {"tasks": {"STSB": {"spearman": {"all": "high"}}}}).encode(),
-    ],
-)
-@pytest.mark.parametrize("name", ["scores.json", "isosent.json"])
-def test_other_content_is_refused_in_one_sentence(name, content, tmp_path):
-    (tmp_path / name).write_bytes(content)
+@pytest.mark.parametrize("content", [b"\xff\xfe" * 500, b"{" * 500, b"[" * 100_000, b"[1]", b'{"model": {}}'])
+def test_other_content_of_a_note_is_refused_in_one_sentence(content, tmp_path):
+    (tmp_path / "isosent.json").write_bytes(content)
     with pytest.raises(isosent.InputFileError, match="it holds something else") as caught:
-        read_results(tmp_path / name) if name == "scores.json" else read_space(tmp_path)
+        read_space(tmp_path)
     assert len(str(caught.value)) < 150 + len(str(tmp_path))
 
 

@@ -147,7 +147,7 @@ def test_a_text_is_encoded_in_each_of_its_roles(wordllama, texts, monkeypatch):
     scorer = Scorer()
     task = Search(tuple(texts[:3]), tuple(texts[1:6]))
     run(wordllama, job_of(task, scorer))
-    assert scorer.done.vectors.tally.n_texts == 8
+    assert scorer.done.vectors.n_texts == 8
     assert (scorer.done.encode(task.queries, "query") == 1).all()
     assert np.array_equal(scorer.done.encode(task.documents, "document"), wordllama.encode(task.documents))
 
@@ -272,3 +272,9 @@ def test_what_cannot_be_fitted_on_is_refused(wordllama, texts, tmp_path):
             transform=isosent.Whitening(),
             fit=tmp_path / "nowhere.txt",
         )
+
+
+def test_two_tasks_of_one_name_are_refused(wordllama, texts):
+    one, other = (job_of(Search(tuple(texts[:3]), tuple(texts[1:6])), Scorer()) for _ in range(2))
+    with pytest.raises(isosent.InputError, match="tasks must have names of their own"):
+        run_jobs("evaluate", wordllama, [one, other], ".", transform=None, fit="target", run=None)

@@ -112,3 +112,12 @@ def test_holm_counts_only_tests_that_are_defined():
 def test_holm_stays_a_probability():
     assert holm([0.9, 0.8]) == [1, 1]
     assert holm([]) == []
+
+
+@pytest.mark.parametrize("noise", [0, 1e-9])
+def test_predictions_that_are_the_same_are_told_apart_by_nothing(noise):
+    random = np.random.default_rng(3)
+    first, gold = random.normal(size=(2, 400))
+    second = 3 * first + 1 + noise * random.normal(size=400)
+    correlations = [np.corrcoef(*pair)[0, 1] for pair in ((first, gold), (second, gold), (first, second))]
+    assert williams_test(*correlations, 400)[1] == 1.0

@@ -14,7 +14,7 @@ from isosent.cli.flags import split_names
 from isosent.cli.study_options import write_text
 from isosent.cli.terminal import out, progress_bar
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 from isosent.evaluation.running import Run
 from isosent.evaluation.tables import model_lines, x100
 from isosent.files.atomic import check_destination
@@ -53,7 +53,7 @@ def compare(
     """
     to_file = json_output is not None and json_output != STANDARD_OUTPUT
     if json_output is not None and to_file:
-        check_destination(json_output)
+        check_destination(json_output, reads=(first, second))
     results = read_result(first), read_result(second)
     with progress_bar("comparing", "items") as bar:
         found = compare_results(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli.evaluation_options import Data, Evaluating, one_source, with_evaluation_flags
+from isosent.cli.evaluation_options import Data, Evaluating, one_source, refuse_flags, with_evaluation_flags
 from isosent.cli.flags import split_names
 from isosent.evaluation.cqa import evaluate_cqa
 from isosent.evaluation.cqa_files import TEXT_PARTS
@@ -61,8 +61,10 @@ def sts(
     """
     source, is_file = one_source(data, pairs)
     if is_file:
-        evaluating.show(partial(evaluate_pairs, file=source, columns=columns), task_table)
+        refuse_flags("--data", tasks=tasks, subsets=subsets or None, sickr=None if sickr == SICKR_PARTS[0] else sickr)
+        evaluating.show(partial(evaluate_pairs, file=source, columns=columns), task_table, reads=source)
         return
+    refuse_flags("--pairs", columns=columns)
     tables = (subset_table, sts_table) if subsets else (sts_table,)
     evaluating.show(partial(evaluate_sts, folder=source, tasks=split_names(tasks), sickr=sickr), *tables)
 
@@ -106,8 +108,9 @@ def retrieval(
     evaluating: Evaluating,
     data: DataOrPairs = None,
     qrels: Annotated[
-        str, typer.Option(metavar="NAME", help="Which judgements: those of qrels/NAME.tsv in each folder.")
-    ] = "test",
+        str | None,
+        typer.Option(metavar="NAME", help="Which judgements: those of qrels/NAME.tsv in each folder. [default: test]"),
+    ] = None,
     pairs: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="In place of --data: two texts of the same meaning a row."),
@@ -120,9 +123,11 @@ def retrieval(
     """
     source, is_file = one_source(data, pairs)
     if is_file:
-        evaluating.show(partial(evaluate_paraphrases, file=source, columns=columns), task_table)
+        refuse_flags("--data", qrels=qrels)
+        evaluating.show(partial(evaluate_paraphrases, file=source, columns=columns), task_table, reads=source)
     else:
-        evaluating.show(partial(evaluate_retrieval, folder=source, split=qrels), task_table)
+        refuse_flags("--pairs", columns=columns)
+        evaluating.show(partial(evaluate_retrieval, folder=source, split=qrels or "test"), task_table)
 
 
 @app.command()

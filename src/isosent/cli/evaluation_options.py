@@ -51,8 +51,11 @@ class Evaluating:
     json_output: Path | None
 
     def show(
-        self, evaluate: Callable[..., EvaluationResult], *tables: Callable[[EvaluationResult], Table]
-    ) -> EvaluationResult:
+        self,
+        evaluate: Callable[..., EvaluationResult],
+        *tables: Callable[[EvaluationResult], Table],
+        reads: Path | None = None,
+    ) -> None:
         """Evaluate, write the result file, and print tables unless standard output is the file.
 
         Parameters
@@ -61,11 +64,8 @@ class Evaluating:
             Takes the model, ``transform``, ``fit`` and ``run``.
         *tables : callable
             From the result to what is printed.
-
-        Returns
-        -------
-        EvaluationResult
-            The result.
+        reads : Path, optional
+            A file that is evaluated on.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class Evaluating:
         """
         to_file = self.json_output is not None and self.json_output != STANDARD_OUTPUT
         if self.json_output is not None and to_file:
-            check_destination(self.json_output)
+            check_destination(self.json_output, reads=(reads, self.fit))
         model = self.model.open()
         if self.transform is None and self.fit is not None and not model.encoder.needs_corpus:
             raise InputError("--fit must come with a transform to fit. Add --transform whitening.")
@@ -92,7 +92,6 @@ class Evaluating:
         else:
             for table in tables:
                 out.print(table(result))
-        return result
 
 
 def one_source(data: Path | None, pairs: Path | None) -> tuple[Path, bool]:
@@ -120,6 +119,25 @@ def one_source(data: Path | None, pairs: Path | None) -> tuple[Path, bool]:
     if pairs is not None and data is None:
         return pairs, True
     raise InputError(f"evaluate: either --data or --pairs must be given; got {'neither' if data is None else 'both'}.")
+
+
+def refuse_flags(belong_to: str, **given: object) -> None:
+    """Refuse flags that would be without effect.
+
+    Parameters
+    ----------
+    belong_to : str
+        The flag that they belong to.
+    **given : object
+        Their values; None where they are not given.
+
+    Raises
+    ------
+    InputError
+        If one is given.
+    """
+    if named := [f"--{name}" for name, value in given.items() if value is not None]:
+        raise InputError(f"evaluate: {', '.join(named)} must come with {belong_to}; it does not. Leave it out.")
 
 
 _FLAGS = [

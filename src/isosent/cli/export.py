@@ -7,7 +7,7 @@ import typer
 
 from isosent.cli.model_options import ModelChoice, with_model_flags
 from isosent.cli.terminal import out
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 from isosent.exports.faiss_export import DEFAULT_INDEX
 from isosent.exports.targets import TARGETS
 from isosent.exports.targets import export as export_model

@@ -48,7 +48,7 @@ def overlap(
     """
     to_file = json_output is not None and json_output != STANDARD_OUTPUT
     if json_output is not None and to_file:
-        check_destination(json_output)
+        check_destination(json_output, reads=(corpus,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvaluationWarning)  # of kinds and subsets that are not there
         jobs = jobs_of_kinds(data)

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from isosent.cli.terminal import err, out, progress_bar
-from isosent.errors import InputError
 from isosent.files.atomic import check_destination, replacing
 from isosent.reporting.leaderboard import make_leaderboard
 from isosent.reporting.page import html_report, report_title
@@ -33,9 +32,7 @@ def report(
     another protocol get columns of their own. The best of a column is marked only where it beats the second beyond
     chance. Studies of dimensions, layers, poolings and auto are shown, too.
     """
-    check_destination(output)
-    if output.exists() and any(path.exists() and output.samefile(path) for path in results):
-        raise InputError(f"report: -o must name another file than the results; got {output}, which it would replace.")
+    check_destination(output, reads=results)
     if figures is not None:
         check_figures(figures)
     data = read_report(results)

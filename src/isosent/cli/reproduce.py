@@ -44,7 +44,7 @@ def reproduce(
     elsewhere, which evaluate sts prints beside measured ones.
     """
     if json_output is not None and json_output != STANDARD_OUTPUT:
-        check_destination(json_output)
+        check_destination(json_output, reads=(models,))
     with progress_bar("encoding") as bar:
         found = reproduce_paper(
             paper,

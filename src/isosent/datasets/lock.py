@@ -99,7 +99,7 @@ class Lock:
             return cls(path, repositories, {name: Written(**one) for name, one in document["files"].items()})
         except FileNotFoundError:
             return cls(path, {}, {})
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FileFormatError(
                 f"{path} must be what isosent wrote about the data beside it; it is damaged: {error}. Move the folder "
                 "away and get the data again."

@@ -245,7 +245,7 @@ def _williams(first: NDArray[np.float64], second: NDArray[np.float64], gold: NDA
 
 
 def _verdict(difference: float, p_value: float, level: float) -> str:
-    if not p_value < 1 - level:
+    if not p_value < 1 - level or difference == 0:
         return CANNOT_TELL
     return BETTER if difference > 0 else WORSE
 

@@ -211,6 +211,10 @@ def _read_labels(path: Path) -> dict[str, bool]:
         fields = split_fields(path, number, line, 5)
         if fields[4] not in _LABELS:
             raise FileFormatError(f"{path}: line {number} must end with true or false; got {fields[4]!r}.")
+        if fields[1] in labels or not fields[1].startswith(f"{fields[0]}_"):
+            raise FileFormatError(
+                f"{path}: line {number} must label a question related to {fields[0]}, once; got {fields[1]}."
+            )
         labels[fields[1]] = _LABELS[fields[4]]
     return labels
 

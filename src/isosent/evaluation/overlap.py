@@ -32,9 +32,10 @@ def count_overlap(corpus_texts: Iterable[str], tasks: Mapping[str, Task]) -> dic
     -------
     dict of str to dict of str to int
         By name of the task: ``n_texts``, distinct texts that are scored; among them ``n_exact`` that are a text of the
-        corpus letter for letter, ``n_same`` that are one up to Unicode form, case, punctuation and white space, and
-        ``n_near`` that are one nearly, the same and the exact ones counted in; ``n_items``, texts or pairs that are
-        scored, and ``n_items_same``, those with all their texts, both of a pair, among the same.
+        corpus letter for letter, but for white space at the ends, ``n_same`` that are one up to Unicode form, case,
+        punctuation and white space, and ``n_near`` that are one nearly, the same and the exact ones counted in;
+        ``n_items``, texts or pairs that are scored, and ``n_items_same``, those with all their texts, both of a pair,
+        among the same. Empty texts are met nowhere.
 
     Notes
     -----
@@ -107,9 +108,12 @@ class _Found:
         return self._closeness[text]
 
     def meet(self, text: str) -> None:
+        text = text.strip()
+        if not text:
+            return
         form = plain_form(text)
         for same in self._by_form.get(form, ()):
-            self._raise(same, _EXACT if same == text else _SAME)
+            self._raise(same, _EXACT if same.strip() == text else _SAME)
         if self._by_gram.keys().isdisjoint(_grams(form)):
             return
         grams = set(_grams(form))

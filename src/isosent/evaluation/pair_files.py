@@ -201,7 +201,7 @@ def _score(row: Row, column: str) -> float | None:
         return None
     try:
         score = float("nan") if isinstance(written, bool) else float(written)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         score = float("nan")
     if not np.isfinite(score):
         raise FileFormatError(f"{row.where}: {column} must be a number; got {written!r}.")

@@ -12,12 +12,9 @@ from isosent.numeric.logistic import LogisticFits, logistic_path
 from isosent.numeric.metrics import pearson
 
 N_FOLDS = 10
-LEAST_OF_A_CLASS = 12
-"""Items of a class such that ten folds hold it, and ten folds of any nine of these."""
+LEAST_OF_A_CLASS = 12  # so that each of ten folds holds some, and each of ten folds of any nine of them
 
 _ROUNDING = 1e-12
-
-Labels = NDArray[np.int64] | NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +25,7 @@ class Probe:
     ----------
     fits : LogisticFits
         One fit.
-    levels : ndarray of shape (n_levels,), int64
+    levels : ndarray of shape (n_levels,), float64
         The labels, or whole scores, that its probabilities are of.
     is_scored : bool
         Whether scores are predicted, and not labels.
@@ -41,13 +38,13 @@ class Probe:
     """
 
     fits: LogisticFits
-    levels: NDArray[np.int64]
+    levels: NDArray[np.float64]
     is_scored: bool
     strength: float
     C: float
     dev: float
 
-    def predict(self, rows: NDArray[np.floating]) -> Labels:
+    def predict(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Predict labels or scores.
 
         Parameters
@@ -57,7 +54,7 @@ class Probe:
 
         Returns
         -------
-        ndarray of shape (n_rows,), int64 or float64
+        ndarray of shape (n_rows,), float64
             The most probable label, or the expected score.
         """
         return _told(self.fits.probabilities(rows)[:, :, 0], self.levels, self.is_scored)
@@ -65,9 +62,9 @@ class Probe:
 
 def probe_by_dev(
     rows: NDArray[np.floating],
-    labels: Labels,
+    labels: NDArray[np.float64],
     dev_rows: NDArray[np.floating],
-    dev_labels: Labels,
+    dev_labels: NDArray[np.float64],
     *,
     strengths: Sequence[float],
     is_scored: bool = False,
@@ -76,10 +73,12 @@ def probe_by_dev(
 
     Parameters
     ----------
-    rows, dev_rows : ndarray of shape (n_rows, dim), float
-        Vectors to learn from, and to choose by.
-    labels, dev_labels : ndarray of shape (n_rows,), int64 or float64
-        Their labels, at least two different ones, or scores.
+    rows : ndarray of shape (n_rows, dim), float
+        Vectors to learn from.
+    labels : ndarray of shape (n_rows,), float64
+        Their labels, whole numbers, or scores; at least two different ones.
+    dev_rows, dev_labels : ndarray of shapes (n_dev, dim) and (n_dev,), float
+        The same of the rows to choose by.
     strengths : sequence of float
         To choose from, ascending; of equally good ones the first is taken.
     is_scored : bool, default False
@@ -92,12 +91,13 @@ def probe_by_dev(
 
     Notes
     -----
-    A score between two whole ones is taken as a distribution over both of them with that expectation (Tai et al. 2015, section
-    4.2); the regression predicts a distribution, and its expectation is the predicted score.
+    A score between two whole ones is taken as the distribution over both with that expectation (Tai et al. 2015,
+    section 4.2); the regression predicts a distribution, and its expectation is the predicted score.
 
     References
     ----------
-    Tai, Socher and Manning 2015, *Improved Semantic Representations From Tree-Structured Long Short-Term Memory Networks*.
+    Tai, Socher and Manning 2015, *Improved Semantic Representations From Tree-Structured Long Short-Term Memory
+    Networks*.
     """
     levels, path = _path(rows, labels, np.ones((len(rows), 1)), strengths)
     probes = []
@@ -109,7 +109,7 @@ def probe_by_dev(
 
 
 def probe_by_folds(
-    rows: NDArray[np.floating], labels: NDArray[np.int64], *, strengths: Sequence[float], seed: int
+    rows: NDArray[np.floating], labels: NDArray[np.float64], *, strengths: Sequence[float], seed: int
 ) -> Probe:
     """Learn labels, with the penalty that is best in cross-validation.
 
@@ -117,7 +117,7 @@ def probe_by_folds(
     ----------
     rows : ndarray of shape (n_rows, dim), float
         Vectors to learn from.
-    labels : ndarray of shape (n_rows,), int64
+    labels : ndarray of shape (n_rows,), float64
         Their labels; ten or more of each.
     strengths : sequence of float
         To choose from, ascending; of equally good ones the first is taken.
@@ -142,15 +142,15 @@ def probe_by_folds(
 
 
 def probe_each_fold(
-    rows: NDArray[np.floating], labels: NDArray[np.int64], *, strengths: Sequence[float], seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.intp], list[Probe]]:
+    rows: NDArray[np.floating], labels: NDArray[np.float64], *, strengths: Sequence[float], seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp], list[Probe]]:
     """Predict the labels of every fold by what is learnt from the other nine.
 
     Parameters
     ----------
     rows : ndarray of shape (n_rows, dim), float
         Vectors.
-    labels : ndarray of shape (n_rows,), int64
+    labels : ndarray of shape (n_rows,), float64
         Their labels; at least `LEAST_OF_A_CLASS` of each.
     strengths : sequence of float
         To choose from by cross-validation within the nine folds, see `probe_by_folds`.
@@ -159,7 +159,7 @@ def probe_each_fold(
 
     Returns
     -------
-    predicted : ndarray of shape (n_rows,), int64
+    predicted : ndarray of shape (n_rows,), float64
         The labels, each predicted without its row.
     fold : ndarray of shape (n_rows,), intp
         Fold of each row.
@@ -175,12 +175,12 @@ def probe_each_fold(
     return predicted, fold, probes
 
 
-def stratified_folds(labels: NDArray[np.int64], seed: int) -> NDArray[np.intp]:
+def stratified_folds(labels: NDArray[np.float64], seed: int) -> NDArray[np.intp]:
     """Deal rows to ten folds at random, each label alike.
 
     Parameters
     ----------
-    labels : ndarray of shape (n_rows,), int64
+    labels : ndarray of shape (n_rows,), float64
         Labels; ten or more of each.
     seed : int
         Of the random numbers.
@@ -204,10 +204,13 @@ def fold_means(values: NDArray[np.generic], fold: NDArray[np.intp]) -> NDArray[n
 
 
 def _path(
-    rows: NDArray[np.floating], labels: Labels, learnt_from: NDArray[np.float64], strengths: Sequence[float]
-) -> tuple[NDArray[np.int64], Iterator[tuple[float, float, LogisticFits]]]:
+    rows: NDArray[np.floating],
+    labels: NDArray[np.float64],
+    learnt_from: NDArray[np.float64],
+    strengths: Sequence[float],
+) -> tuple[NDArray[np.float64], Iterator[tuple[float, float, LogisticFits]]]:
     """Levels that occur, and the fits for each strength."""
-    levels = np.arange(np.floor(labels.min()), np.ceil(labels.max()) + 1).astype(np.int64)
+    levels = np.arange(np.floor(labels.min()), np.ceil(labels.max()) + 1)
     targets = np.maximum(1 - np.abs(labels[:, None] - levels), 0)
     occurs = targets.any(axis=0)
     variance = _total_variance(rows)
@@ -222,9 +225,9 @@ def _total_variance(rows: NDArray[np.floating]) -> float:
     return variance if variance > np.finfo(np.float32).eps * squared_length else 1.0
 
 
-def _told(probabilities: NDArray[np.float64], levels: NDArray[np.int64], is_scored: bool) -> Labels:
+def _told(probabilities: NDArray[np.float64], levels: NDArray[np.float64], is_scored: bool) -> NDArray[np.float64]:
     if not is_scored:
-        most_probable: NDArray[np.int64] = levels[probabilities.argmax(axis=1)]
+        most_probable: NDArray[np.float64] = levels[probabilities.argmax(axis=1)]
         return most_probable
     expected: NDArray[np.float64] = probabilities @ levels
     return expected if np.ptp(expected) > _ROUNDING else np.full_like(expected, expected[0])

@@ -37,8 +37,10 @@ class Encoded:
 
     Attributes
     ----------
+    n_texts : int
+        Distinct texts, over the roles.
     tally : Tally
-        Distinct texts, over the roles, and how many of them were cut.
+        What encoding them met on its way.
     elapsed_s : float
         Time of encoding.
     """
@@ -51,7 +53,8 @@ class Encoded:
     ) -> None:
         started = perf_counter()
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(own))} for role, own in texts.items()}
-        advance = None if progress is None else progress(sum(map(len, self._rows.values())))
+        self.n_texts = sum(map(len, self._rows.values()))
+        advance = None if progress is None else progress(self.n_texts)
         with tallying() as tallied:
             self._vectors = {
                 role: encoder_for(encoder, role).encode(list(rows), progress=advance)
@@ -125,6 +128,7 @@ def fit_tasks(
     transform: LinearTransform | Literal["auto"] | None,
     fit: str | os.PathLike[str],
     progress: Callable[[int], Progress] | None,
+    corpus: Sequence[str] | None = None,
 ) -> Iterator[FittedTask]:
     """Encode some tasks, each distinct sentence once, and fit what has to be fitted.
 
@@ -140,7 +144,9 @@ def fit_tasks(
         What the transform, and an encoder that needs a corpus, is fitted on: the target texts of each task, or the
         texts of a file.
     progress : callable or None
-        As for `evaluate_sts`.
+        As for `Encoded`.
+    corpus : sequence of str, optional
+        The texts of the file, where they were read already.
 
     Yields
     ------
@@ -151,7 +157,7 @@ def fit_tasks(
     learns = transform is not None or model.encoder.needs_corpus
     whole = model
     if learns and not on_target:
-        texts, source = read_texts(fit), Path(fit).name
+        texts, source = read_texts(fit) if corpus is None else corpus, Path(fit).name
         model = whole = model.fit(texts, transform=None, source=source)
         if transform is not None:
             whole = model.fit(texts, transform=transform, source=source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check
-from isosent.errors import FileFormatError
 from isosent.files.plain import without_nan
 from isosent.numeric.resampling import Statistic
 
 FORMAT = "isosent result 1"
-_DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,8 +36,8 @@ class Items:
         return {metric: "mean"} if self.gold is None else {"spearman": "spearman", "pearson": "pearson"}
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as plain values, rounded to nine decimals."""
-        return {"values": _rounded(self.values), "gold": None if self.gold is None else _rounded(self.gold)}
+        """Return them as plain values, to the last digit."""
+        return {"values": _plain(self.values), "gold": None if self.gold is None else _plain(self.gold)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,77 +202,10 @@ class EvaluationResult:
         return f'{head},\n  "items": {{\n{lines}\n  }}\n}}\n'
 
 
-def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
-    """Read a result file.
-
-    Parameters
-    ----------
-    path : path-like
-        What ``isosent evaluate ... --json`` wrote.
-
-    Returns
-    -------
-    EvaluationResult
-        The result; tasks of a file without items have none.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file.
-    FileFormatError
-        If it is not a result file of this format.
-    """
-    path = _check.input_file(path)
-    try:
-        document = json.loads(path.read_bytes())
-        if document["format"] != FORMAT:
-            raise FileFormatError(f"{path} must be of format {FORMAT!r}; got {document['format']!r}.")
-        items = document.pop("items", {})
-        tasks = {name: _task_of_json(task, items.get(name)) for name, task in document.pop("tasks").items()}
-        del document["format"]
-        result = EvaluationResult(tasks=tasks, **document)
-        _ = result.model["reference"], result.fitting["transductive"], result.environment["versions"]
-        return result
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, FileFormatError):
-            raise
-        raise FileFormatError(
-            f"{path} must be a result file, written by isosent evaluate ... --json OUT; it cannot be read as one: "
-            f"{type(error).__name__} {error}."
-        ) from None
-
-
 def _task_json(task: TaskResult) -> dict[str, Any]:
     return {name: getattr(task, name) for name in task.__slots__ if name != "items"}
 
 
-def _task_of_json(document: dict[str, Any], items: Mapping[str, Any] | None) -> TaskResult:
-    nan = float("nan")
-    scores = {name: nan if score is None else float(score) for name, score in document.pop("scores").items()}
-    intervals = {
-        name: (nan if low is None else float(low), nan if high is None else float(high))
-        for name, (low, high) in document.pop("intervals").items()
-    }
-    task = TaskResult(scores=scores, intervals=intervals, items=_items_of_json(items), **document)
-    if task.metric not in scores or task.metric not in intervals:
-        raise ValueError(f"no score of {task.metric}")
-    if not (isinstance(task.protocol, dict) and isinstance(task.data, dict)):
-        raise ValueError("no protocol or no data")
-    arrays = [array for array in (task.items.values, task.items.gold) if array is not None]
-    if items is not None and any(array.shape != (task.n_items,) for array in arrays):
-        raise ValueError(f"the items are not {task.n_items} numbers")
-    return task
-
-
-def _items_of_json(document: Mapping[str, Any] | None) -> Items:
-    if document is None:
-        return Items(np.zeros(0))
-    gold = document["gold"]
-    return Items(
-        np.array(document["values"], dtype=np.float64), None if gold is None else np.array(gold, dtype=np.float64)
-    )
-
-
-def _rounded(values: NDArray[np.float64]) -> list[float]:
+def _plain(values: NDArray[np.float64]) -> list[float]:
     whole = bool(np.all(values == np.round(values)))
-    return [int(value) for value in values] if whole else [round(float(value), _DECIMALS) for value in values]
+    return [int(value) for value in values] if whole else values.tolist()

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.encoders.tally import Tally, tallying
-from isosent.errors import InputTypeError
+from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.overlap import count_overlap
 from isosent.evaluation.protocol import TARGET, FittedTask, describe_fitting, fit_tasks
 from isosent.evaluation.result import EvaluationResult, Measured, TaskResult
@@ -128,27 +128,29 @@ def run_jobs(
     if not isinstance(model, SentenceEncoder):
         raise InputTypeError(f"{where}: model must be what isosent.load returns; got {type(model).__name__}.")
     run = run or Run()
+    _check_names(where, jobs)
+    learns = transform is not None or model.encoder.needs_corpus
+    corpus = read_texts(fit) if learns and fit != TARGET else None
     started = perf_counter()
     results: dict[str, TaskResult] = {}
-    described, latest, tally, encode_s = model, None, Tally(), 0.0
+    described, latest, tally, n_texts, encode_s = model, None, Tally(), 0, 0.0
     with tallying():  # what is encoded to fit is no news
         tasks = [job.task for job in jobs]
-        ready = fit_tasks(model, tasks, transform=transform, fit=fit, progress=run.progress)
+        ready = fit_tasks(model, tasks, transform=transform, fit=fit, progress=run.progress, corpus=corpus)
         for job in jobs:
             before, newly_s = perf_counter(), 0.0
             done = next(ready)
             if done.vectors is not latest:
                 latest, newly_s = done.vectors, done.vectors.elapsed_s
-                tally += latest.tally
+                tally, n_texts = tally + latest.tally, n_texts + latest.n_texts
                 encode_s += newly_s
             scored = _score(job, done, root, run)
             results[job.name] = replace(scored, elapsed_s=perf_counter() - before - newly_s)
             described = model if fit == TARGET else done.fitted
     tally.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
-    learns = transform is not None or model.encoder.needs_corpus
     fitting = describe_fitting(transform, fit if learns else None)
-    if learns and fit != TARGET:
-        fitting["overlap"] = count_overlap(read_texts(fit), {job.name: job.task for job in jobs})
+    if corpus is not None:
+        fitting["overlap"] = count_overlap(corpus, {job.name: job.task for job in jobs})
     return EvaluationResult(
         model=described.record.facts(),
         fitting=fitting,
@@ -156,11 +158,22 @@ def run_jobs(
         environment=environment(),
         seed=run.seed,
         n_resamples=run.n_resamples,
-        n_texts=tally.n_texts,
+        n_texts=n_texts,
         n_cut=tally.n_cut,
         encode_s=encode_s,
         elapsed_s=perf_counter() - started,
     )
+
+
+def _check_names(where: str, jobs: Sequence[Job]) -> None:
+    kinds: dict[str, str] = {}
+    for job in jobs:
+        if job.name in kinds:
+            raise InputError(
+                f"{where}: tasks must have names of their own; {job.name} is one of {kinds[job.name]} and one of "
+                f"{job.kind}. Evaluate them apart, or rename the folder of one."
+            )
+        kinds[job.name] = job.kind
 
 
 def _score(job: Job, done: FittedTask, root: str | os.PathLike[str], run: Run) -> TaskResult:

@@ -32,8 +32,11 @@ def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file, split at line feeds only."""
-    return split_lines(decode_utf8(str(path), _check.input_file(path).read_bytes()))
+    """Return the lines of a UTF-8 file, split at line feeds only; there must be one."""
+    lines = split_lines(decode_utf8(str(path), _check.input_file(path).read_bytes()))
+    if not lines:
+        raise FileFormatError(f"{path} must hold at least one line; it is empty.")
+    return lines
 
 
 def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]:

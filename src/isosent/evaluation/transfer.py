@@ -15,8 +15,6 @@ from isosent.errors import EvaluationWarning, FileFormatError
 from isosent.evaluation.probes import (
     LEAST_OF_A_CLASS,
     N_FOLDS,
-    Labels,
-    Probe,
     fold_means,
     probe_by_dev,
     probe_by_folds,
@@ -54,48 +52,52 @@ def evaluate_transfer(
     folder : path-like
         Where the original files lie, see `read_transfer`.
     tasks : sequence of str, optional
-        Among MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC, SICK-R, SICK-E, STSB-supervised; all that are found where left out.
+        Among MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC, SICK-R, SICK-E, STSB-supervised; all that are found where left
+        out.
     transform : LinearTransform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
-        What the transform, and an encoder that needs a corpus, is fitted on: all texts of the task under evaluation, without its
-        labels, or the texts of a file.
+        What the transform, and an encoder that needs a corpus, is fitted on: all texts of the task under evaluation,
+        without its labels, or the texts of a file.
     run : Run, optional
         Seed, bootstrap, progress.
 
     Returns
     -------
     EvaluationResult
-        ``accuracy``, with ``f1`` of the paraphrases on MRPC; on SICK-R and STSB-supervised ``pearson``, ``spearman`` and
-        ``mse``. Under ``details``: the penalties that were chosen, the score they were chosen by (``dev``), the accuracy in
-        each fold and its standard deviation, that of always naming the most frequent label, and the size of everything.
+        ``accuracy``, with ``f1`` of the paraphrases on MRPC; on SICK-R and STSB-supervised ``pearson``, ``spearman``
+        and ``mse``. Under ``details``: the penalties that were chosen (``C``), the score they were chosen by (``dev``),
+        the accuracy in each of the outer ``folds`` and its standard deviation, the accuracy of always naming the most
+        frequent label (``majority``), the items and labels of each part.
 
     Raises
     ------
     InputError
-        If a task is unknown or not found, or there is none at all.
+        If a task is unknown or lies in several folders.
+    TaskNotFoundError
+        If a task is not found, or there is none at all.
     FileFormatError
         If a file is malformed, or a class is too small to be split into folds.
 
     Warns
     -----
     EvaluationWarning
-        If a task is left out because files are missing, or a correlation is undefined because all predictions are the same.
+        If tasks are left out because files are missing, or a correlation is undefined because all predictions are the
+        same.
 
     Notes
     -----
-    Vectors are neither trained nor standardised. Of a pair the features are :math:`|u - v|` and :math:`u \cdot v` by dimension. The
-    penalty is chosen by accuracy, or Pearson correlation, within what is learnt from: MR, CR, SUBJ and MPQA by ten folds
-    within each nine of ten outer ones, TREC and MRPC by ten folds of train, the others on dev. Where folds are outer ones,
-    ``accuracy`` is that of all out-of-fold predictions.
+    Vectors are neither trained nor standardised. The features of a pair are :math:`|u - v|` and, by dimension,
+    :math:`u v`. The penalty is chosen by accuracy, or Pearson correlation, within what is learnt from: by ten folds
+    within each nine of ten outer folds (MR, CR, SUBJ, MPQA), by ten folds of train (TREC, MRPC), or on dev. Over outer
+    folds, ``accuracy`` is the share of all texts that are told rightly, each by what was learnt without it.
 
-    :math:`C` is chosen among SentEval's values for scikit-learn, :math:`2^{-2} \dots 2^3`, or :math:`2^{-1} \dots 2^5` by folds of
-    train, over the total variance of the features that are learnt from. On vectors of length one about zero this is SentEval's choice;
-    on others it asks the same of short and long vectors, so that no score depends on the unit that vectors are measured in.
-
-    SentEval predicts scores by least squares on the distribution, without penalty and with early stopping; here the same model is
-    fitted by maximum likelihood with a penalty. SentEval's distribution over 1 ... 5 cannot express the scores below 1 of STS-B;
-    here it is over 0 ... 5.
+    Two things are not as in SentEval. :math:`C` is chosen among SentEval's values for scikit-learn,
+    :math:`2^{-2} \dots 2^3`, or :math:`2^{-1} \dots 2^5` by folds of train; but here these are divided by the total
+    variance of the features that are learnt from. On features of variance 1 that is SentEval's choice; on others it
+    makes the score independent of the unit that vectors are measured in. And SentEval predicts scores by least squares
+    on the distribution, over 1 to 5 for STS-B too, with early stopping in place of a penalty; here by maximum
+    likelihood with a penalty, over 0 to 5 for STS-B.
 
     References
     ----------
@@ -116,7 +118,7 @@ def transfer_jobs(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
 
 def _check_folds(task: TransferTask) -> None:
     for label, count in _class_counts(task, _learnt_from(task)).items():
-        if count < LEAST_OF_A_CLASS:
+        if 0 < count < LEAST_OF_A_CLASS:
             raise FileFormatError(
                 f"{task.name}: every class must have at least {LEAST_OF_A_CLASS} items to be split into folds; "
                 f"{task.files[0].parent} holds {count} of {label}."
@@ -167,7 +169,7 @@ def _measure(task: TransferTask, done: FittedTask, seed: int) -> Measured:
         "C_times_variance": [probe.strength for probe in probes],
         "dev": float(np.mean([probe.dev for probe in probes])),
     }
-    return (_score_scores if task.is_scored else _score_labels)(task, predicted, details)
+    return (_of_scores if task.is_scored else _of_labels)(task, predicted, details)
 
 
 def _features(sides: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
@@ -178,7 +180,7 @@ def _features(sides: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
     return np.hstack([np.abs(u - v), u * v])
 
 
-def _score_labels(task: TransferTask, predicted: Labels, details: Mapping[str, Any]) -> Measured:
+def _of_labels(task: TransferTask, predicted: NDArray[np.float64], details: Mapping[str, Any]) -> Measured:
     told = WHOLE if WHOLE in task.parts else TEST
     gold = task.parts[told].labels
     right = (predicted == gold).astype(np.float64)
@@ -203,8 +205,8 @@ def _class_counts(task: TransferTask, part: str) -> dict[str, int]:
     return {label: int(count) for label, count in zip(task.classes, counts, strict=True)}
 
 
-def _score_scores(task: TransferTask, predicted: Labels, details: Mapping[str, Any]) -> Measured:
-    predicted, gold = predicted.astype(np.float64), task.parts[TEST].labels.astype(np.float64)
+def _of_scores(task: TransferTask, predicted: NDArray[np.float64], details: Mapping[str, Any]) -> Measured:
+    gold = task.parts[TEST].labels
     if np.ptp(predicted) == 0:
         warnings.warn(
             f"{task.name}: every predicted score is the same; its correlation is undefined.",

@@ -30,12 +30,12 @@ class LabelledTexts:
     ----------
     sides : tuple of tuple of str
         The texts; of pairs the first ones, then the second ones.
-    labels : ndarray of shape (n_items,), int64 or float64
-        Place of the label among the classes of the task, or the human score.
+    labels : ndarray of shape (n_items,), float64
+        Place of the label among the classes of the task, from 0, or the human score.
     """
 
     sides: tuple[tuple[str, ...], ...]
-    labels: NDArray[np.int64] | NDArray[np.float64]
+    labels: NDArray[np.float64]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -102,7 +102,9 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
     Raises
     ------
     InputError
-        If a task is unknown, not found or found twice, or there is no task at all.
+        If a task is unknown or lies in several folders.
+    TaskNotFoundError
+        If a task is not found, or there is none at all.
     FileFormatError
         If a line is malformed, or all labels of a part are the same.
 
@@ -113,9 +115,9 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
 
     Notes
     -----
-    Files are split at line feeds, and at tabs without quoting; white space at the ends of a text is dropped. A blank line
-    in a file that holds one class is an empty text: CR has four, and with them the 3,775 texts that SentEval counts. Files
-    of one text a line are read as Latin-1 where they are not UTF-8, as a question of TREC requires.
+    Files are split at line feeds, and at tabs without quoting; white space at the ends of a text is dropped. A blank
+    line in a file that holds one class is an empty text: CR has four, and with them the 3,775 texts that SentEval
+    counts. Files of one text a line are read as Latin-1 where they are not UTF-8, as a question of TREC requires.
     """
     root = _check.input_folder(folder).resolve()
     wanted = None if tasks is None else _task_names(tasks)
@@ -131,8 +133,8 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
             f"{'; '.join(in_part.get(task, _expected(task)) for task in TRANSFER_TASKS)}."
         )
     if wanted is None and in_part:
-        warnings.warn(f"tasks left out: {root} lacks {'; '.join(in_part.values())}.", EvaluationWarning, stacklevel=2)
-    taken = [task for task in TRANSFER_TASKS if task in (places if wanted is None else wanted)]
+        warnings.warn(f"tasks left out: {root} lacks {'; '.join(in_part.values())}.", EvaluationWarning, stacklevel=4)
+    taken = [task for task in places if wanted is None or task in wanted]
     for task in taken:
         if len(places[task]) > 1:
             raise InputError(f"{task} must lie in one folder; got {_listed(places[task])}. Name one of them.")
@@ -184,8 +186,12 @@ def _task_names(written: Sequence[str]) -> list[str]:
     names = {_plain(task): task for task in TRANSFER_TASKS}
     for task in written:
         if _plain(task) not in names:
-            nearest = names[get_close_matches(_plain(task), names, n=1, cutoff=0)[0]]
-            raise InputError(f"tasks must be among {_listed(TRANSFER_TASKS)}; got {task!r}. The nearest is {nearest}.")
+            alike = [name for name in names if name.startswith(_plain(task))] or get_close_matches(
+                _plain(task), names, n=1, cutoff=0
+            )
+            raise InputError(
+                f"tasks must be among {_listed(TRANSFER_TASKS)}; got {task!r}. The nearest is {names[alike[0]]}."
+            )
     return [names[_plain(task)] for task in written]
 
 
@@ -202,7 +208,7 @@ def _listed(things: Iterable[object]) -> str:
 
 
 def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
-    """Folders that hold all files of a task; and of tasks without one, what is lacking beside the files that are there."""
+    """Folders with all files of a task; and for tasks without one, what is lacking beside the files that are there."""
     places: dict[str, list[Path]] = {}
     in_part: dict[str, str] = {}
     for path, files in folders_below(root):
@@ -213,7 +219,10 @@ def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
             elif present:
                 lacking = [name for name in form.names if name not in present]
                 in_part[task] = f"{task} ({_listed(lacking)}, expected in {path})"
-    return places, {task: lacking for task, lacking in in_part.items() if task not in places}
+    return (
+        {task: places[task] for task in TRANSFER_TASKS if task in places},
+        {task: in_part[task] for task in TRANSFER_TASKS if task in in_part and task not in places},
+    )
 
 
 def _read(task: str, home: Path) -> TransferTask:
@@ -233,9 +242,7 @@ def _read_part(form: _Format, paths: Sequence[Path]) -> LabelledTexts:
         raise FileFormatError(
             f"{_listed(paths)} must hold items of two labels at least; got {len(labels)} items of {len(set(labels))}."
         )
-    return LabelledTexts(
-        tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64 if form.is_scored else np.int64)
-    )
+    return LabelledTexts(tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64))
 
 
 def _label(form: _Format, path: Path, number: int, written: str) -> float:
@@ -275,21 +282,15 @@ def _lines(path: Path) -> list[str]:
 
 
 def _table(
-    path: Path, texts: Sequence[str | int], label: str | int
+    path: Path, texts: tuple[int, int] | tuple[int], label: int, header: Sequence[str] = ()
 ) -> Iterator[tuple[int, Sequence[str], str]]:
-    """Columns of a tab separated file: by their names in its first line, or by their places where it has no header."""
+    """Columns of a tab separated file; one with a header has the columns that are named, in that order."""
     lines = read_lines(path)
-    columns = [*texts, label]
-    start = 0
-    if isinstance(label, str):
-        header, start = lines[0].split("\t"), 1
-        if absent := [column for column in columns if column not in header]:
-            raise FileFormatError(f"{path}: line 1 must name the columns {_listed(columns)}; {absent[0]} is missing.")
-        columns = [header.index(column) for column in columns]
-    for number, line in enumerate(lines[start:], start=start + 1):
-        fields = split_fields(path, number, line, max(columns) + 1)
-        *chosen, written = (fields[column] for column in columns)
-        yield number, chosen, written.strip()
+    if header and (first := lines.pop(0).split("\t"))[: len(header)] != list(header):
+        raise FileFormatError(f"{path}: line 1 must name the columns {_listed(header)}; got {_listed(first)}.")
+    for number, line in enumerate(lines, start=2 if header else 1):
+        fields = split_fields(path, number, line, max(*texts, label) + 1)
+        yield number, [fields[column] for column in texts], fields[label].strip()
 
 
 def _parts(names: str, *parts: str) -> dict[str, tuple[str, ...]]:
@@ -297,8 +298,11 @@ def _parts(names: str, *parts: str) -> dict[str, tuple[str, ...]]:
 
 
 _SICK_FILES = {TRAIN: ("SICK_train.txt",), DEV: ("SICK_trial.txt",), TEST: ("SICK_test_annotated.txt",)}
-_SICK_TEXTS = ("sentence_A", "sentence_B")
+_SICK_HEADER = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+_MRPC_HEADER = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
 _SENTIMENT = ("negative", "positive")
+_QUESTIONS = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+_ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 _FORMATS = {
     "MR": _Format({WHOLE: ("rt-polarity.neg", "rt-polarity.pos")}, _SENTIMENT, _unlabelled),
     "CR": _Format({WHOLE: ("custrev.neg", "custrev.pos")}, _SENTIMENT, _unlabelled),
@@ -306,33 +310,25 @@ _FORMATS = {
     "MPQA": _Format({WHOLE: ("mpqa.neg", "mpqa.pos")}, _SENTIMENT, _unlabelled),
     "SST2": _Format(
         _parts("sentiment-{}", TRAIN, DEV, TEST),
-        ("0", "1"),
-        partial(_table, texts=[0], label=1),
+        tuple("01"),
+        partial(_table, texts=(0,), label=1),
         begins=lambda line: "\t" in line,
     ),
     "SST5": _Format(
         _parts("sentiment-{}", TRAIN, DEV, TEST), tuple("01234"), _label_first, begins=lambda line: "\t" not in line
     ),
-    "TREC": _Format(
-        {TRAIN: ("train_5500.label",), TEST: ("TREC_10.label",)},
-        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
-        _label_first,
-    ),
+    "TREC": _Format({TRAIN: ("train_5500.label",), TEST: ("TREC_10.label",)}, _QUESTIONS, _label_first),
     "MRPC": _Format(
         _parts("msr_paraphrase_{}.txt", TRAIN, TEST),
-        ("0", "1"),
-        partial(_table, texts=["#1 String", "#2 String"], label="Quality"),
+        tuple("01"),
+        partial(_table, texts=(3, 4), label=0, header=_MRPC_HEADER),
     ),
     "SICK-R": _Format(
-        _SICK_FILES, tuple("12345"), partial(_table, texts=_SICK_TEXTS, label="relatedness_score"), is_scored=True
+        _SICK_FILES, tuple("12345"), partial(_table, texts=(1, 2), label=3, header=_SICK_HEADER), is_scored=True
     ),
-    "SICK-E": _Format(
-        _SICK_FILES,
-        ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
-        partial(_table, texts=_SICK_TEXTS, label="entailment_judgment"),
-    ),
+    "SICK-E": _Format(_SICK_FILES, _ENTAILMENT, partial(_table, texts=(1, 2), label=4, header=_SICK_HEADER)),
     "STSB-supervised": _Format(
-        _parts("sts-{}.csv", TRAIN, DEV, TEST), tuple("012345"), partial(_table, texts=[5, 6], label=4), is_scored=True
+        _parts("sts-{}.csv", TRAIN, DEV, TEST), tuple("012345"), partial(_table, texts=(5, 6), label=4), is_scored=True
     ),
 }
 TRANSFER_TASKS = tuple(_FORMATS)

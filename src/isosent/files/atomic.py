@@ -3,27 +3,34 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from isosent.errors import IsosentError, OutputError
 
 
-def check_destination(path: str | os.PathLike[str]) -> None:
+def check_destination(path: str | os.PathLike[str], *, reads: Iterable[str | os.PathLike[str] | None] = ()) -> None:
     """Refuse a place where no file can be written, before any work is done.
 
     Parameters
     ----------
     path : path-like
         The file to write.
+    reads : iterable of path-like or None
+        What the work reads; None, and what is no file, counts for nothing.
 
     Raises
     ------
     OutputError
-        If it is a directory, or its folder does not exist or cannot be written to.
+        If it is a directory, its folder does not exist or cannot be written to, or it is one of the files that are
+        read.
     """
     path = Path(path)
+    for source in reads:
+        if source is not None and Path(source).is_file() and path.exists() and path.samefile(source):
+            raise OutputError(f"{path} must not be a file that is read, which would be lost. Name another.")
+
     if path.is_dir():
         raise OutputError(f"{path} must be a file to write; got a directory. Name a file.")
     if path.exists() and not path.is_file():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,7 @@ def logistic_path(
     targets: NDArray[np.floating],
     weights: NDArray[np.floating],
     Cs: Sequence[float],
-) -> Iterator[LogisticFits]:
+) -> list[LogisticFits]:
     r"""Fit logistic regressions on the same rows, one for each weighting of them, along a path of penalties.
 
     Parameters
@@ -70,9 +70,9 @@ def logistic_path(
     Cs : sequence of float
         Inverse strengths of the penalty, > 0, best in ascending order: each fit starts from the one before.
 
-    Yields
-    ------
-    LogisticFits
+    Returns
+    -------
+    list of LogisticFits
         For each of `Cs`, the `n_fits` regressions.
 
     Raises
@@ -82,16 +82,16 @@ def logistic_path(
 
     Notes
     -----
-    Each fit minimises :math:`\sum_i w_i H(t_i, p(x_i)) + \lVert W \rVert^2 / 2C`, with the cross entropy :math:`H` of the target
-    and the softmax (for two classes the logistic function) of :math:`x W + b`; the intercept bears no penalty. So does
-    scikit-learn's ``LogisticRegression(C=C)``, where a soft target is one row for each class, its probability the
-    ``sample_weight``.
+    Each fit minimises :math:`\sum_i w_i H(t_i, p(x_i)) + \lVert W \rVert^2 / 2C`, with the cross entropy :math:`H` of
+    the target and the softmax, for two classes the logistic function, of :math:`x W + b`; the intercept bears no
+    penalty. So does scikit-learn's ``LogisticRegression(C=C)``, where a soft target is a row for each class with its
+    probability as ``sample_weight``.
 
-    All fits are minimised together by L-BFGS: a step is two products of matrices. It walks in coordinates in which the curvature is
-    near the identity, for a Cholesky factor of each class's block of the Hessian, at the start and averaged over the fits, is
-    divided out. Ten steps do where plain coordinates need hundreds. They end where no slope in these coordinates exceeds
-    1e-4, whatever the length of the rows. Adding the same to the coefficients of all classes changes no probability, so only what
-    is left of a step without that is taken. Float64.
+    All fits are minimised together by L-BFGS: a step is two products of matrices. It walks in coordinates in which the
+    curvature is near the identity: a Cholesky factor of each output's block of the Hessian, at the start and averaged
+    over the fits, is divided out. So ten steps do where plain coordinates need hundreds. The walk ends where no slope
+    in these coordinates exceeds 1e-4, which means the same for long and short rows. To add the same to the coefficients
+    of all classes changes no probability; that part of a step is not taken. Float64.
 
     References
     ----------
@@ -103,20 +103,24 @@ def logistic_path(
     >>> labels = np.array([0, 0, 1, 1])
     >>> (fits,) = logistic_path(rows, np.eye(2)[labels], np.ones((4, 1)), [1.0])
     >>> fits.probabilities(rows)[:, 1, 0].round(2)
-    array([0.11, 0.26, 0.74, 0.89])
+    array([0.12, 0.27, 0.73, 0.88])
     """
     mass = targets.T.astype(np.float64) @ weights
     if not (mass > 0).all():
         lacking, fit = np.argwhere(~(mass > 0))[0]
-        raise InputError(f"logistic_path: every fit must have rows of every class; fit {fit} has none of class {lacking}.")
+        raise InputError(
+            f"logistic_path: every fit must have rows of every class; fit {fit} has none of class {lacking}."
+        )
     outputs = slice(1, None) if len(mass) == 2 else slice(None)
     design = np.column_stack([rows, np.ones(len(rows))]).astype(np.float64, copy=False)
     weight = np.zeros((design.shape[1], *mass[outputs].shape))
     weight[-1] = _without_mean(np.log(mass / mass[0])[outputs], axis=0)
+    path = []
     for C in Cs:
         penalty = np.append(np.full(rows.shape[1], 1 / C), 0.0)
         weight = _minimum(design, targets[:, outputs], weights, penalty, weight)
-        yield LogisticFits(weight[:-1], weight[-1])
+        path.append(LogisticFits(weight[:-1], weight[-1]))
+    return path
 
 
 def _minimum(
@@ -126,7 +130,7 @@ def _minimum(
     penalty: NDArray[np.float64],
     start: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Coefficients of shape (dim + 1, n_outputs, n_fits) where the penalised cross entropy is least, sought from a start."""
+    """Coefficients, shape (dim + 1, n_outputs, n_fits), of the least penalised cross entropy, sought from a start."""
     bases = _bases(design, weights, penalty, start)
     size = len(bases), len(design.T), weights.shape[1]
 
@@ -163,8 +167,11 @@ def _bases(
     """For each output, coordinates in which its block of the Hessian, averaged over the fits, is the identity."""
     likely = _probabilities(np.tensordot(design, weight, 1))
     curvature = np.einsum("ijk,ik->ji", likely * (1 - likely), weights) / weights.shape[1]
-    blocks = (np.linalg.cholesky((design.T * of_rows) @ design + np.diag(penalty)) for of_rows in curvature)
-    return np.stack([np.linalg.inv(block).T for block in blocks])
+    bases = []
+    for of_rows in curvature:
+        rooted = np.sqrt(of_rows)[:, None] * design
+        bases.append(np.linalg.inv(np.linalg.cholesky(rooted.T @ rooted + np.diag(penalty))).T)
+    return np.stack(bases)
 
 
 def _probabilities(outputs: NDArray[np.float64]) -> NDArray[np.float64]:

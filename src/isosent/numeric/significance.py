@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from isosent.numeric.resampling import N_RESAMPLES, Statistic, resampled_counts, weighted_statistic
 
+_ROUNDING = 1e-12  # of a correlation: predictions that are this close are the same
+
 
 def williams_test(first: float, second: float, between: float, n_items: int) -> tuple[float, float]:
     r"""Test whether two correlations with the same third variable differ, on the same items.
@@ -39,6 +41,7 @@ def williams_test(first: float, second: float, between: float, n_items: int) -> 
 
     with :math:`|R| = 1 - r_1^2 - r_2^2 - r_{12}^2 + 2 r_1 r_2 r_{12}` and :math:`\bar{r} = (r_1 + r_2) / 2`: Williams's
     statistic as given by Steiger 1980, equation 7. It assumes that the three variables are jointly normal.
+    Predictions that correlate to within 1e-12 of 1 are taken as the same ones.
 
     References
     ----------
@@ -53,7 +56,7 @@ def williams_test(first: float, second: float, between: float, n_items: int) -> 
     """
     if n_items < 4 or np.isnan([first, second, between]).any():
         return float("nan"), float("nan")
-    if first == second:
+    if first == second or 1 - between < _ROUNDING:
         return 0.0, 1.0
     determinant = max(0.0, 1 - first**2 - second**2 - between**2 + 2 * first * second * between)
     spread = 2 * (n_items - 1) / (n_items - 3) * determinant + ((first + second) / 2) ** 2 * (1 - between) ** 3

@@ -10,8 +10,8 @@ from typing import Any
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, InputTypeError
-from isosent.evaluation.result import FORMAT, EvaluationResult, read_result
-from isosent.reporting.shape import check_shape
+from isosent.evaluation.result import FORMAT, EvaluationResult
+from isosent.evaluation.result_file import read_result
 from isosent.studies.auto import AutoCell
 from isosent.studies.dims_result import DimsStudy
 from isosent.studies.reading_cells import ReadingCell
@@ -94,7 +94,6 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
         form = _format_of(path)
         if form == FORMAT:
             results.append(ResultFile(path, read_result(path)))
-            check_shape(path, results[-1].result)
             continue
         study = read_study(path)
         if study.name not in studies:
@@ -111,7 +110,7 @@ def _format_of(path: str) -> str:
     content = _check.input_file(path).read_bytes()
     try:
         form = str(json.loads(content)["format"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         form = ""
     if form != FORMAT and form not in STUDY_FORMATS:
         raise FileFormatError(

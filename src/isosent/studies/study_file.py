@@ -92,7 +92,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
         document = json.loads(path.read_bytes())
         name = STUDY_FORMATS[document["format"]]
         return Study(name, tuple(_READERS[name](result) for result in document["results"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(
             f"{path} must be a study, written by isosent study ... --json OUT; it cannot be read as one: "
             f"{type(error).__name__} {error}."
