@@ -29,7 +29,7 @@ from isosent.numeric.significance import (
 
 N_RESAMPLES = 2000  # the smallest p-value is 2 / 2001: enough for a correction over 50 tasks
 CORRELATIONS = ("spearman", "pearson")
-BETTER, WORSE, CANNOT_TELL = "better", "worse", "cannot tell"
+BETTER, WORSE, CANNOT_TELL, SAME = "better", "worse", "cannot tell", "the same"
 BOOTSTRAP, WILLIAMS, MCNEMAR = "paired bootstrap", "Williams", "exact McNemar"
 
 
@@ -56,7 +56,8 @@ class Difference:
     p_corrected : float
         The same by Holm's correction over all compared tasks; an average is not corrected.
     verdict : str
-        ``better`` or ``worse``, the second than the first, by `p_corrected`; else ``cannot tell``.
+        ``better`` or ``worse``, the second than the first, by `p_corrected`; ``the same`` where no draw of items tells
+        them apart; else ``cannot tell``.
     p_williams_on_ranks : float
         For Spearman, beside the p-value that decides: Williams's test of the ranks, which assumes more than is true of
         them and finds differences somewhat too often. NaN elsewhere.
@@ -197,7 +198,7 @@ def compare_results(
             advance(found[task].n_items)
     corrected = holm([of.p_value for of in found.values()])
     found = {
-        task: replace(of, p_corrected=p_value, verdict=_verdict(of.difference, p_value, level))
+        task: replace(of, p_corrected=p_value, verdict=_verdict(of.difference, of.interval, p_value, level))
         for (task, of), p_value in zip(found.items(), corrected, strict=True)
     }
     return Comparison(
@@ -244,7 +245,9 @@ def _williams(first: NDArray[np.float64], second: NDArray[np.float64], gold: NDA
     return williams_test(pearson(first, gold), pearson(second, gold), pearson(first, second), len(gold))[1]
 
 
-def _verdict(difference: float, p_value: float, level: float) -> str:
+def _verdict(difference: float, interval: tuple[float, float], p_value: float, level: float) -> str:
+    if difference == 0 and interval == (0, 0):
+        return SAME
     if not p_value < 1 - level or difference == 0:
         return CANNOT_TELL
     return BETTER if difference > 0 else WORSE
@@ -265,18 +268,18 @@ def _averages(
         first, second, difference = (
             float(np.mean([getattr(of, side) for of in own])) for side in ("first", "second", "difference")
         )
-        p_value = bootstrap_p_value(mean_draws)
+        p_value, interval = bootstrap_p_value(mean_draws), central_interval(mean_draws, level)
         averages[f"{kind}, {metric}"] = Difference(
             metric,
             sum(of.n_items for of in own),
             first,
             second,
             difference,
-            central_interval(mean_draws, level),
+            interval,
             BOOTSTRAP,
             p_value,
             p_value,
-            _verdict(difference, p_value, level),
+            _verdict(difference, interval, p_value, level),
         )
     return averages
 

@@ -14,6 +14,7 @@ from isosent.files.plain import without_nan
 from isosent.numeric.resampling import Statistic
 
 FORMAT = "isosent result 1"
+ERRORS = ("mse",)  # scores that are no shares of anything, and better the lower
 
 
 @dataclass(frozen=True, slots=True, eq=False)

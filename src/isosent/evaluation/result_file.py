@@ -11,7 +11,7 @@ import numpy as np
 
 from isosent import _check
 from isosent.errors import FileFormatError
-from isosent.evaluation.result import FORMAT, EvaluationResult, Items, TaskResult
+from isosent.evaluation.result import ERRORS, FORMAT, EvaluationResult, Items, TaskResult
 
 Fields = Mapping[str, type | tuple[type, ...]]
 
@@ -122,8 +122,9 @@ def _wrong_fields(result: EvaluationResult) -> Iterator[str]:
         yield from _wrong(name, {field: getattr(task, field) for field in _TASK}, _TASK)
         if not all(isinstance(checksum, str) for checksum in task.data.values()):
             yield f"{name}, data"
-        if np.isinf([*task.scores.values(), *(end for ends in task.intervals.values() for end in ends)]).any():
-            yield f"{name}, scores"
+        bounded = [score for metric, score in task.scores.items() if metric not in ERRORS]
+        if any(abs(value) > 1 for value in (*bounded, *(end for ends in task.intervals.values() for end in ends))):
+            yield f"{name}, scores, in [-1, 1]"
         if task.choice is not None:
             yield from _wrong(f"{name}, choice", task.choice, _CHOICE)
 

@@ -8,12 +8,11 @@ from typing import Any
 from rich.table import Table
 
 from isosent.evaluation.published import PublishedRow, published_rows
-from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
 from isosent.evaluation.rte_files import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
 from isosent.transforms.base import AUTO
 
-ERRORS = ("mse",)  # scores that are no shares of anything, and better the lower
 BASELINES = ("majority", "search_engine", "random")  # what needs no vectors, among the details of a task
 
 
@@ -203,10 +202,9 @@ def _published_cells(row: PublishedRow, result: EvaluationResult) -> list[str]:
 
 def _sts_caption(result: EvaluationResult) -> str:
     lines = _caption(result)
-    if "SICKR" in result.tasks:
-        sickr = result.tasks["SICKR"]
-        lines.append(f"SICKR: {sickr.n_items} pairs ({sickr.protocol['sickr']})")
-    return "\n".join(lines)
+    counts = ", ".join(f"{name} {task.n_items:,}" for name, task in result.tasks.items())
+    sickr = f" ({result.tasks['SICKR'].protocol['sickr']})" if "SICKR" in result.tasks else ""
+    return "\n".join([*lines, f"pairs: {counts}{sickr}"])
 
 
 def _caption(result: EvaluationResult) -> list[str]:
@@ -221,6 +219,11 @@ def _caption(result: EvaluationResult) -> list[str]:
         f"{name}: {counts['n_items_same']:,} of {counts['n_items']:,} items occur in {result.fitting['fit']}"
         for name, counts in result.fitting.get("overlap", {}).items()
         if counts["n_items_same"]
+    ]
+    lines += [
+        f"{name}: {task.details['n_unscored']:,} rows without a score were left out"
+        for name, task in result.tasks.items()
+        if task.details.get("n_unscored")
     ]
     n_tokens, n_unknown = sum(task.n_tokens for task in tasks), sum(task.n_unknown for task in tasks)
     if n_tokens:

@@ -7,7 +7,8 @@ from typing import Any
 
 from isosent.evaluation.protocol import TARGET
 from isosent.evaluation.result import EvaluationResult, TaskResult
-from isosent.evaluation.tables import ERRORS, interval_x100, x100
+from isosent.evaluation.result import ERRORS
+from isosent.evaluation.tables import interval_x100, x100
 from isosent.reporting.html_parts import NONE, folded, lead, section, table
 from isosent.reporting.leaderboard import Leaderboard
 from isosent.reporting.naming import steps_of

@@ -88,7 +88,7 @@ def best_layers(request: Request, tasks: Sequence[str], folder: Folder, run: Run
     }
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _layer_cells(request: Request, folder: Folder, run: Run) -> list[ReadingCell]:
     vectors = read_layers(
         open_model(request),
@@ -134,7 +134,7 @@ def best_settings(request: Request, tasks: Sequence[str], folder: Folder, run: R
     return {(task, metric): _best(setting, scores(task, metric)) for task in held for metric in (_PEARSON, _SPEARMAN)}
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _gem_cells(request: Request, tasks: tuple[str, ...], folder: Folder, run: Run) -> list[GemCell]:
     return study_gem(open_model(request), folder.path, name=request.model, tasks=tasks, progress=run.progress)
 
