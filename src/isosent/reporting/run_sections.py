@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from isosent.evaluation.protocol import TARGET
-from isosent.evaluation.result import EvaluationResult, TaskResult
-from isosent.evaluation.result import ERRORS
+from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
 from isosent.evaluation.tables import interval_x100, x100
 from isosent.reporting.html_parts import NONE, folded, lead, section, table
 from isosent.reporting.leaderboard import Leaderboard

@@ -127,7 +127,7 @@ def _outcome(
         condition.label,
         command,
         {column.name: Cell(published.get(column.name), own.get(column.name)) for column in table.columns},
-        how.missing or tuple(_ABSENT.get(table.family or "", "files of {}").format(task) for task in absent),
+        how.missing or ((_ABSENT.get(table.family or "", "files of {}").format(", ".join(absent)),) if absent else ()),
         tuple(StandIn(model, command, numbers) for model, numbers, command in others),
         condition.note,
     )
