@@ -9,15 +9,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from isosent.cli.evaluation_options import STANDARD_OUTPUT
 from isosent.cli.flags import split_names
-from isosent.cli.study_options import write_text
+from isosent.cli.outputs import check_output, write_output
 from isosent.cli.terminal import out, progress_bar
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
 from isosent.evaluation.result_file import read_result
 from isosent.evaluation.running import Run
 from isosent.evaluation.tables import model_lines, x100
-from isosent.files.atomic import check_destination
 from isosent.numeric.resampling import LEVEL
 
 _SMALLEST_P = 0.0001
@@ -51,9 +49,7 @@ def compare(
     item by item: Pearson correlations by Williams's test, accuracies by the exact McNemar test, all else by the paired
     bootstrap. P-values are corrected for the number of tasks (Holm).
     """
-    to_file = json_output is not None and json_output != STANDARD_OUTPUT
-    if json_output is not None and to_file:
-        check_destination(json_output, reads=(first, second))
+    check_output(json_output, reads=(first, second))
     results = read_result(first), read_result(second)
     with progress_bar("comparing", "items") as bar:
         found = compare_results(
@@ -65,10 +61,7 @@ def compare(
             run=Run(seed=seed, n_resamples=resamples, progress=bar),
         )
     written = json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
-    if json_output is not None and to_file:
-        write_text(json_output, written)
-    if json_output == STANDARD_OUTPUT:
-        typer.echo(written, nl=False)
+    if write_output(json_output, written):
         return
     if tests:
         out.print(test_table(found))

@@ -10,16 +10,15 @@ from rich.table import Table
 
 from isosent.cli.flags import flag, with_flags
 from isosent.cli.model_options import ModelChoice, with_model_flags
+from isosent.cli.outputs import check_output, write_output
 from isosent.cli.terminal import out, progress_bar
 from isosent.cli.transform_options import TransformChoice, with_transform_flags
 from isosent.errors import InputError
 from isosent.evaluation.protocol import TARGET
 from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.running import Run
-from isosent.files.atomic import check_destination, replacing
 from isosent.numeric.resampling import N_RESAMPLES
 
-STANDARD_OUTPUT = Path("-")
 _PANEL = "Evaluation"
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Folder with the original files, anywhere below it.")]
@@ -74,9 +73,7 @@ class Evaluating:
         InputError
             If there is something to fit on, but nothing to fit.
         """
-        to_file = self.json_output is not None and self.json_output != STANDARD_OUTPUT
-        if self.json_output is not None and to_file:
-            check_destination(self.json_output, reads=(reads, self.fit))
+        check_output(self.json_output, reads=(reads, self.fit))
         model = self.model.open()
         if self.transform is None and self.fit is not None and not model.encoder.needs_corpus:
             raise InputError("--fit must come with a transform to fit. Add --transform whitening.")
@@ -84,12 +81,7 @@ class Evaluating:
         with progress_bar("encoding") as bar:
             run = Run(seed=self.seed, n_resamples=self.resamples, progress=bar)
             result = evaluate(model, transform=made, fit=self.fit or TARGET, run=run)
-        if self.json_output is not None and to_file:
-            with replacing(self.json_output) as temporary:
-                temporary.write_text(result.to_text(), "utf-8")
-        if self.json_output == STANDARD_OUTPUT:
-            typer.echo(result.to_text(), nl=False)
-        else:
+        if not write_output(self.json_output, result.to_text()):
             for table in tables:
                 out.print(table(result))
 

@@ -10,16 +10,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from isosent.cli.evaluation_options import STANDARD_OUTPUT, Data
+from isosent.cli.evaluation_options import Data
 from isosent.cli.flags import split_names
-from isosent.cli.study_options import write_text
+from isosent.cli.outputs import check_output, write_output
 from isosent.cli.terminal import out, progress_bar
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.everything import jobs_of_kinds
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS, count_overlap
 from isosent.evaluation.running import Job
-from isosent.files.atomic import check_destination
 from isosent.files.text_source import TextSource, open_texts, text_blocks
 
 _BLOCK_TEXTS = 8192
@@ -46,9 +45,7 @@ def overlap(
     four fifths of whose word trigrams stand in one text of the corpus. The corpus is read block by block, whatever its
     size.
     """
-    to_file = json_output is not None and json_output != STANDARD_OUTPUT
-    if json_output is not None and to_file:
-        check_destination(json_output, reads=(corpus,))
+    check_output(json_output, reads=(corpus,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvaluationWarning)  # of kinds and subsets that are not there
         jobs = jobs_of_kinds(data)
@@ -56,11 +53,7 @@ def overlap(
     with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
         counts = count_overlap(_texts(source, bar(source.n_texts)), found)
     written = json.dumps({"corpus": source.name, "n_texts": source.n_texts, "tasks": counts}, indent=2) + "\n"
-    if json_output is not None and to_file:
-        write_text(json_output, written)
-    if json_output == STANDARD_OUTPUT:
-        typer.echo(written, nl=False)
-    else:
+    if not write_output(json_output, written):
         out.print(overlap_table(counts, f"{source.name}: {source.n_texts:,} texts"))
 
 

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from isosent.cli.outputs import write_text
 from isosent.cli.terminal import err, out, progress_bar
-from isosent.files.atomic import check_destination, replacing
+from isosent.files.atomic import check_destination
 from isosent.reporting.leaderboard import make_leaderboard
 from isosent.reporting.page import html_report, report_title
 from isosent.reporting.plots import check_figures, write_figures
@@ -40,8 +41,7 @@ def report(
         board = make_leaderboard(data.results, progress=bar)
     for note in board.notes:
         err.print(f"note: {note}")
-    with replacing(output) as temporary:
-        temporary.write_text(html_report(data, board), "utf-8")
+    write_text(output, html_report(data, board))
     out.print(f"{output}: {report_title(data, board)}")
     if figures is not None:
         for path in write_figures(figures, data, board):

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from isosent.cli.evaluation_options import STANDARD_OUTPUT, Data
+from isosent.cli.evaluation_options import Data
+from isosent.cli.outputs import check_output, write_output
 from isosent.cli.terminal import err, out, progress_bar
 from isosent.evaluation.running import Run
-from isosent.files.atomic import check_destination, replacing
 from isosent.papers.reading import PAPERS
 from isosent.reproduction.layout import LEGEND, caption, commands, header, rows, to_markdown
 from isosent.reproduction.reproducing import reproduce as reproduce_paper
@@ -43,8 +43,7 @@ def reproduce(
     condition its command; where a model is not at hand the condition says what it needs. "others" are numbers from
     elsewhere, which evaluate sts prints beside measured ones.
     """
-    if json_output is not None and json_output != STANDARD_OUTPUT:
-        check_destination(json_output, reads=(models,))
+    check_output(json_output, reads=(models,))
     with progress_bar("encoding") as bar:
         found = reproduce_paper(
             paper,
@@ -54,13 +53,8 @@ def reproduce(
             run=Run(progress=bar),
             tell=lambda command: err.print(f"done: {command}"),
         )
-    written = json.dumps(found.to_json(), indent=2, ensure_ascii=False)
-    if json_output == STANDARD_OUTPUT:
-        typer.echo(written)
+    if write_output(json_output, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"):
         return
-    if json_output is not None:
-        with replacing(json_output) as temporary:
-            temporary.write_text(written + "\n", "utf-8")
     if markdown:
         typer.echo(to_markdown(found, with_commands=show_commands), nl=False)
         return

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from isosent.cli.flags import split_names
+from isosent.cli.outputs import write_text
 from isosent.cli.printing import print_gem_study, print_study
 from isosent.cli.study_dims import dims
 from isosent.cli.study_layers import layers, pooling
@@ -17,7 +18,6 @@ from isosent.cli.study_options import (
     Tasks,
     check_outputs,
     write_json,
-    write_text,
 )
 from isosent.cli.terminal import err, progress_bar
 from isosent.encoders.reference import DEFAULT_REFERENCE

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from isosent.cli.flags import split_names
+from isosent.cli.outputs import write_text
 from isosent.cli.study_options import (
     Aggregation,
     CsvOutput,
@@ -18,7 +19,6 @@ from isosent.cli.study_options import (
     Tasks,
     check_outputs,
     write_json,
-    write_text,
 )
 from isosent.cli.terminal import err, out, progress_bar
 from isosent.cli.transform_options import TransformChoice, with_transform_flags

@@ -7,6 +7,7 @@ import typer
 
 from isosent.cli.flags import split_names
 from isosent.cli.layer_tables import print_layer_study, print_pooling_study
+from isosent.cli.outputs import write_text
 from isosent.cli.study_options import (
     Aggregation,
     CsvOutput,
@@ -16,7 +17,6 @@ from isosent.cli.study_options import (
     Tasks,
     check_outputs,
     write_json,
-    write_text,
 )
 from isosent.cli.terminal import err, progress_bar
 from isosent.errors import InputError

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from isosent.cli.outputs import write_text
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
-from isosent.files.atomic import check_destination, replacing
+from isosent.files.atomic import check_destination
 from isosent.studies.study_file import StudyResult, study_to_json
 
 Data = Annotated[Path, typer.Option(metavar="DIR", help="Folder with the original STS files, anywhere below it.")]
@@ -60,12 +61,6 @@ def check_outputs(*paths: Path | None, figure: Path | None = None) -> None:
     for path in (*paths, figure):
         if path is not None:
             check_destination(path)
-
-
-def write_text(path: Path, content: str) -> None:
-    """Write a text."""
-    with replacing(path) as temporary:
-        temporary.write_text(content, "utf-8")
 
 
 def write_json(path: Path | None, study: str, results: Sequence[StudyResult]) -> None:

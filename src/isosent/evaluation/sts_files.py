@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError, TaskNotFoundError
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
 from isosent.evaluation.task import Task
+from isosent.evaluation.task_names import task_names
 
 YEAR_SUBSETS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -133,7 +134,7 @@ def read_sts(
     root = _check.input_folder(folder).resolve()
     if sickr not in SICKR_PARTS:
         raise InputError(f"sickr must be one of {', '.join(SICKR_PARTS)}; got {sickr!r}.")
-    wanted = None if tasks is None else _task_names(tasks)
+    wanted = None if tasks is None else task_names(tasks, TASKS)
     found = _find(root, TASKS if wanted is None else wanted)
     if not found:
         raise TaskNotFoundError(
@@ -149,20 +150,6 @@ def read_sts(
         for task in TASKS
         if task in (found if wanted is None else wanted)
     )
-
-
-def _task_names(written: Sequence[str]) -> list[str]:
-    if isinstance(written, str):
-        raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{written!r}].")
-    if not len(written):
-        raise InputError("tasks must name at least one task; got none. Leave it out for all.")
-    if not all(isinstance(task, str) for task in written):
-        raise InputTypeError(f"tasks must be names; got {list(written)!r}.")
-    names = [task.strip().upper().replace("-", "") for task in written]
-    for task, name in zip(written, names, strict=True):
-        if name not in TASKS:
-            raise InputError(f"tasks must be among {', '.join(TASKS)}; got {task!r}.")
-    return names
 
 
 def _find(root: Path, wanted: Sequence[str]) -> dict[str, Path]:

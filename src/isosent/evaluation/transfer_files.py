@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError, TaskNotFoundError
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
 from isosent.evaluation.task import Task
+from isosent.evaluation.task_names import task_names
 from isosent.files.texts import split_lines
 
 WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
@@ -120,7 +120,7 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
     counts. Files of one text a line are read as Latin-1 where they are not UTF-8, as a question of TREC requires.
     """
     root = _check.input_folder(folder).resolve()
-    wanted = None if tasks is None else _task_names(tasks)
+    wanted = None if tasks is None else task_names(tasks, TRANSFER_TASKS)
     places, in_part = _find(root)
     if absent := [task for task in wanted or () if task not in places]:
         expected = "; ".join(in_part.get(task, _expected(task)) for task in absent)
@@ -174,29 +174,6 @@ class _Format:
             return True
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             return self.begins(file.readline())
-
-
-def _task_names(written: Sequence[str]) -> list[str]:
-    if isinstance(written, str):
-        raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{written!r}].")
-    if not len(written):
-        raise InputError("tasks must name at least one task; got none. Leave it out for all.")
-    if not all(isinstance(task, str) for task in written):
-        raise InputTypeError(f"tasks must be names; got {list(written)!r}.")
-    names = {_plain(task): task for task in TRANSFER_TASKS}
-    for task in written:
-        if _plain(task) not in names:
-            alike = [name for name in names if name.startswith(_plain(task))] or get_close_matches(
-                _plain(task), names, n=1, cutoff=0
-            )
-            raise InputError(
-                f"tasks must be among {_listed(TRANSFER_TASKS)}; got {task!r}. The nearest is {names[alike[0]]}."
-            )
-    return [names[_plain(task)] for task in written]
-
-
-def _plain(task: str) -> str:
-    return task.strip().upper().replace("-", "")
 
 
 def _expected(task: str) -> str:
