@@ -81,7 +81,7 @@ class Evaluating:
         with progress_bar("encoding") as bar:
             run = Run(seed=self.seed, n_resamples=self.resamples, progress=bar)
             result = evaluate(model, transform=made, fit=self.fit or TARGET, run=run)
-        if not write_output(self.json_output, result.to_text()):
+        if self.json_output is None or not write_output(self.json_output, result.to_text()):
             for table in tables:
                 out.print(table(result))
 
