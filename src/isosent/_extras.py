@@ -13,6 +13,8 @@ _EXTRA_OF = {
     "onnxruntime": "onnx",
     "onnxscript": "onnx",
     "faiss": "export",
+    "accelerate": "train",
+    "datasets": "train",
     "mteb": "mteb",
     "matplotlib": "plots",
 }

@@ -1,4 +1,4 @@
-"""What follows an encoder: a map for documents, one for queries, and whether lengths are evened out."""
+"""What follows an encoder: a map for documents, one for queries, a flow, and whether lengths are evened out."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, IsosentWarning
+from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms.base import LinearTransform, check_transform, known_rows
+from isosent.transforms.base import LinearTransform, check_transform, is_flow, known_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,12 +28,30 @@ class Behind:
     query_map : LinearMap, optional
         Applied to those of queries; None where they go through `linear_map`. It differs in the bias only.
     normalize : bool, default False
-        Whether vectors are scaled to length 1 after that.
+        Whether vectors are scaled to length 1 in the end.
+    flow : Glow, optional
+        Behind the map, or alone; for queries too.
+
+    Raises
+    ------
+    InputError
+        If the flow takes other dimensions than the map gives.
     """
 
     linear_map: LinearMap | None = None
     query_map: LinearMap | None = None
     normalize: bool = False
+    flow: Glow | None = None
+
+    def __post_init__(self) -> None:
+        if self.flow is not None and self.linear_map is not None:
+            _check.same_dim("Behind", "what the flow takes", self.flow.dim, self.linear_map.n_components)
+
+    @property
+    def dim(self) -> int | None:
+        """Dimensions of the encoder's vectors; None where any will do."""
+        first = self.linear_map or self.flow
+        return None if first is None else first.dim
 
     def apply(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
         """Take the encoder's vectors through it.
@@ -60,13 +79,16 @@ class Behind:
             _check.finite_rows("transform", "vectors", mapped)
         else:
             mapped = linear_map.apply(vectors)
+        if self.flow is not None:
+            mapped = self.flow.forward(mapped)
+        if self.dim is not None:
             mapped[~known_rows(vectors)] = 0
         if self.normalize:
             mapped = unit_rows(mapped)
         return mapped.astype(np.float32, copy=False)
 
     def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
-        """Moments that vectors have behind the map.
+        """Moments that vectors have behind the map, where no flow follows it.
 
         Parameters
         ----------
@@ -83,34 +105,46 @@ class Behind:
         Raises
         ------
         InputError
-            If they are those of no vector.
+            If they are those of no vector, or a flow follows the map.
         """
+        if self.flow is not None:
+            raise InputError(
+                "fit: the model must not end with a flow, because moments do not tell what it does; it does."
+            )
         if not moments.weight:
             raise InputError("fit: there must be at least one vector that is not zero; got none.")
         linear_map = self._map_of(queries)
         return moments if linear_map is None else moments.mapped(linear_map)
 
-    def check_fit(self, transform: object) -> None:
+    def check_fit(self, transform: object, *, queries: bool = False) -> None:
         """Refuse a transform that cannot be fitted behind this, before any work is done.
 
         Parameters
         ----------
-        transform : LinearTransform or "auto"
+        transform : Transform or "auto"
             What is to be fitted.
+        queries : bool, default False
+            Whether queries are to have a mean of their own.
 
         Raises
         ------
         InputTypeError
             If it is no transform.
         InputError
-            If this ends with scaling to length 1, which nothing folds behind, or the transform needs radial moments,
-            which do not survive a map.
+            If this ends with scaling to length 1 or a flow, which nothing folds behind, the transform needs radial
+            moments, which do not survive a map, or queries are to have a mean of their own ahead of a flow.
         """
         check_transform(transform)
-        if self.normalize:
+        if self.normalize or self.flow is not None:
+            end = "scaling to length 1" if self.normalize else "a flow"
             raise InputError(
-                "fit: the model must not end with scaling to length 1, because nothing folds behind that; it does. "
+                f"fit: the model must not end with {end}, because nothing folds behind that; it does. "
                 "Fit behind its encoder."
+            )
+        if queries and is_flow(transform):
+            raise InputError(
+                "fit: queries must come with a linear transform, which shifts them; got a flow. Leave them out, or fit "
+                "a map with them first, and the flow behind it."
             )
         if self.linear_map is not None and getattr(transform, "uses_radial_moments", False):
             raise InputError(
@@ -140,7 +174,7 @@ class Behind:
         Raises
         ------
         InputError
-            If the transform refuses the moments, or this ends with scaling to length 1.
+            If the transform refuses the moments, or this ends with scaling to length 1 or a flow.
 
         Notes
         -----

@@ -12,6 +12,7 @@ file raises the built-in class beside it too, so `except ValueError` and `except
     │   └── ModelFolderError             a model folder that cannot be opened
     ├── InputTypeError (TypeError)       a value of the wrong type
     ├── OutputError (OSError)            a result that could not be written; the old file is intact
+    ├── NonFiniteLossError (ArithmeticError)  training that came to a loss that is no number
     └── MissingExtraError (ImportError)  an optional package that is not installed
 
     IsosentWarning (UserWarning)
@@ -62,6 +63,10 @@ class ModelFolderError(InputError):
 
 class OutputError(IsosentError, OSError):
     """A result that could not be written; what was there before is intact."""
+
+
+class NonFiniteLossError(IsosentError, ArithmeticError):
+    """Training came to a loss or a gradient that is no finite number; the last checkpoint is kept."""
 
 
 class MissingExtraError(IsosentError, ImportError):

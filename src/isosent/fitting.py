@@ -1,9 +1,10 @@
-"""Fitting: from texts, or the moments of their vectors, to what follows an encoder, and the record of it."""
+"""Fitting: from texts, their vectors, or the moments of these, to what follows an encoder, and the record of it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -17,7 +18,16 @@ from isosent.model_record import FitRecord
 from isosent.numeric.moments import Moments
 from isosent.selection.candidates import AutoChoice
 from isosent.selection.choice import choose_from_moments
-from isosent.transforms.base import LinearTransform, known_rows, settings_of, transform_name
+from isosent.transforms.base import (
+    AUTO,
+    FlowTransform,
+    Report,
+    Transform,
+    is_flow,
+    known_rows,
+    settings_of,
+    transform_name,
+)
 
 
 def fit_encoder(
@@ -58,9 +68,69 @@ def fit_encoder(
     return fitted, behind, _record(settings.pop("weighting"), settings, n_known, len(texts) - n_known, source)
 
 
+def fit_on_vectors(
+    behind: Behind,
+    transform: Transform | Literal["auto"],
+    vectors: NDArray[np.floating],
+    query_vectors: NDArray[np.floating] | None = None,
+    *,
+    choose: Callable[[Moments], AutoChoice] | None = None,
+    source: str,
+    report: Report | None = None,
+) -> tuple[Behind, FitRecord]:
+    """Fit a transform behind what follows an encoder, on vectors.
+
+    Parameters
+    ----------
+    behind : Behind
+        What follows the encoder so far.
+    transform : Transform or "auto"
+        Unfitted, copied.
+    vectors, query_vectors : ndarray of shape (n_texts, encoder's dim), float
+        Of the encoder; zero rows, which stand for "no vector", are left out.
+    choose : callable, optional
+        What "auto" asks, with the moments behind `behind`; the spectrum alone where left out.
+    source : str
+        Where the vectors come from, for the record.
+    report : callable, optional
+        Told how far the fit of a flow is.
+
+    Returns
+    -------
+    behind : Behind
+        It and the transform.
+    record : FitRecord
+        What was done.
+
+    Raises
+    ------
+    InputError
+        If no row is other than zero, or the transform refuses them.
+    """
+    behind.check_fit(transform, queries=query_vectors is not None)
+    if is_flow(transform):
+        return _fit_flow(behind, transform, vectors, source, report)
+    radial = not isinstance(transform, str) and transform.uses_radial_moments
+    moments = moments_of_known(vectors, radial=radial)
+    query_moments = None if query_vectors is None else moments_of_known(query_vectors, radial=radial)
+    choice = choose(behind.moments(moments)) if choose and transform == AUTO else None
+    n_zero_rows = len(vectors) - round(moments.weight)
+    return fit_behind(behind, transform, moments, query_moments, choice=choice, n_zero_rows=n_zero_rows, source=source)
+
+
+def _fit_flow(
+    behind: Behind, transform: FlowTransform, vectors: NDArray[np.floating], source: str, report: Report | None
+) -> tuple[Behind, FitRecord]:
+    known = _known(vectors)
+    flow = copy.deepcopy(transform).fit(behind.apply(known), report=report)
+    record = _record(transform_name(flow), settings_of(flow), len(known), len(vectors) - len(known), source)
+    history = tuple(asdict(seen) for seen in flow.history_)
+    return replace(behind, flow=flow.glow_), replace(record, history=history)
+
+
 def fit_behind(
     behind: Behind,
-    transform: LinearTransform | Literal["auto"],
+    transform: Transform | Literal["auto"],
     moments: Moments,
     query_moments: Moments | None = None,
     *,
@@ -74,8 +144,8 @@ def fit_behind(
     ----------
     behind : Behind
         What follows the encoder so far.
-    transform : LinearTransform or "auto"
-        Unfitted, copied; "auto" looks at the spectrum, unless `choice` says what was chosen.
+    transform : Transform or "auto"
+        Unfitted, copied, and linear; "auto" looks at the spectrum, unless `choice` says what was chosen.
     moments, query_moments : Moments
         Of the encoder's vectors, see `Behind.fitted`.
     choice : AutoChoice, optional
@@ -95,9 +165,11 @@ def fit_behind(
     Raises
     ------
     InputError
-        If the transform refuses the moments, or `behind` ends with scaling to length 1.
+        If the transform refuses the moments or needs the vectors, or `behind` ends with scaling to length 1 or a flow.
     """
     behind.check_fit(transform)
+    if is_flow(transform):
+        raise InputError("fit_moments: a flow must be fitted on vectors; got their moments. Use fit or fit_vectors.")
     if isinstance(transform, str):
         choice = choice or choose_from_moments(behind.moments(moments))
         chosen = choice.chosen.transform()
@@ -109,12 +181,12 @@ def fit_behind(
     return behind.fitted(chosen, moments, query_moments), record
 
 
-def moments_of_known(encoded: NDArray[np.float32], *, radial: bool = False) -> Moments:
+def moments_of_known(encoded: NDArray[np.floating], *, radial: bool = False) -> Moments:
     """Moments of the vectors of texts that have one.
 
     Parameters
     ----------
-    encoded : ndarray of shape (n_texts, dim), float32
+    encoded : ndarray of shape (n_texts, dim), float
         What an encoder returned.
     radial : bool, default False
         As for `Moments.from_rows`.
@@ -129,10 +201,14 @@ def moments_of_known(encoded: NDArray[np.float32], *, radial: bool = False) -> M
     InputError
         If no text has a vector.
     """
+    return Moments.from_rows(_known(encoded), radial=radial)
+
+
+def _known(encoded: NDArray[np.floating]) -> NDArray[np.floating]:
     known = encoded[known_rows(encoded)]
     if not len(known):
         raise InputError(f"fit: texts must hold words that the encoder knows; got {len(encoded)} texts without any.")
-    return Moments.from_rows(known, radial=radial)
+    return known
 
 
 def _record(

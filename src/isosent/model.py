@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -15,15 +15,16 @@ from isosent.behind import NOTHING, Behind
 from isosent.calibration import Calibration
 from isosent.encoders.base import Encoder, Progress
 from isosent.errors import InputError
-from isosent.fitting import fit_behind, fit_encoder, moments_of_known
+from isosent.fitting import fit_behind, fit_encoder, fit_on_vectors
 from isosent.model_folder import write_model
 from isosent.model_record import FitRecord, ModelRecord
+from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix
 from isosent.selection.candidates import AutoChoice
 from isosent.selection.choice import choose_from_texts
-from isosent.transforms.base import AUTO, LinearTransform
+from isosent.transforms.base import Report, Transform
 
 
 class SentenceEncoder:
@@ -50,8 +51,8 @@ class SentenceEncoder:
         fits: tuple[FitRecord, ...] = (),
         calibration: Calibration | None = None,
     ) -> None:
-        if behind.linear_map is not None:
-            _check.same_dim("SentenceEncoder", "encoder", encoder.dim, behind.linear_map.dim)
+        if behind.dim is not None:
+            _check.same_dim("SentenceEncoder", "encoder", encoder.dim, behind.dim)
         self._encoder = encoder
         self._behind = behind
         self._fits = fits
@@ -78,8 +79,13 @@ class SentenceEncoder:
         return self._behind.query_map
 
     @property
+    def flow(self) -> Glow | None:
+        """The flow behind the map."""
+        return self._behind.flow
+
+    @property
     def normalize(self) -> bool:
-        """Whether vectors are scaled to length 1 behind the map."""
+        """Whether vectors are scaled to length 1 in the end."""
         return self._behind.normalize
 
     @property
@@ -120,16 +126,12 @@ class SentenceEncoder:
         -------
         ndarray of shape (n_texts, dim), float32
             Row i belongs to text i; that of a text without a token that the encoder knows is zero, behind a map too.
+            A `TruncationWarning` tells how many texts were cut at the encoder's maximum.
 
         Raises
         ------
         InputTypeError
             If `texts` is a bare string (pass ``[text]``), or something in it is no string.
-
-        Warns
-        -----
-        TruncationWarning
-            Once a call, with the number of texts that were cut at the encoder's maximum.
         """
         return self.transform(self._encoder.encode(texts, progress=progress))
 
@@ -199,7 +201,7 @@ class SentenceEncoder:
         self,
         texts: Sequence[str],
         *,
-        transform: LinearTransform | Literal["auto"] | None,
+        transform: Transform | Literal["auto"] | None,
         queries: Sequence[str] | None = None,
         encoded: NDArray[np.float32] | None = None,
         source: str = "texts in memory",
@@ -211,10 +213,10 @@ class SentenceEncoder:
         ----------
         texts : sequence of str
             Texts like those to be compared later; the documents, where there are queries.
-        transform : LinearTransform, "auto" or None
+        transform : Transform, "auto" or None
             An unfitted transform such as ``Whitening(n_components=128)``, which is copied, not changed; or "auto",
-            which chooses one, or none, see `choose_from_texts`. None fits the encoder alone, where it learns from
-            texts.
+            which chooses one, or none, see `choose_from_texts`. An encoder that learns from texts, such as GEM, is
+            fitted on them first; None fits it alone.
         queries : sequence of str, optional
             Texts to search with. They get a mean of their own: `encode_query` shifts it onto that of the documents,
             and the map is fitted on the scatter of both, each about its own mean.
@@ -228,23 +230,19 @@ class SentenceEncoder:
         Returns
         -------
         SentenceEncoder
-            A new one: this one with the fitted map behind it, folded into one with a map before it.
+            A new one: this one with the fitted transform behind it, folded into a map before it where that goes.
 
         Raises
         ------
         InputError
             If no text has a vector, the transform refuses them, or there is none for the queries.
-
-        Notes
-        -----
-        An encoder that `needs_corpus`, such as GEM, is fitted on the texts first.
         """
         listed = _check.some_texts("fit", texts)
         listed_queries = None if queries is None else _check.some_texts("fit", queries)
         if transform is None and queries is not None:
             raise InputError("fit: queries must come with a transform; got None. Leave them out.")
         if transform is not None:
-            self._behind.check_fit(transform)
+            self._behind.check_fit(transform, queries=queries is not None)
         if self._encoder.needs_corpus:
             encoder, behind, record = fit_encoder(self._encoder, listed, source=source, progress=progress)
             fitted = SentenceEncoder(encoder, behind, (record,))
@@ -255,26 +253,30 @@ class SentenceEncoder:
         if encoded is None:
             encoded = model.encoder.encode(listed, progress=progress)
         _check.same_count("fit", "encoded", len(encoded), len(listed))
-        radial = not isinstance(transform, str) and transform.uses_radial_moments
-        moments = moments_of_known(encoded, radial=radial)
-        query_moments = None
-        if listed_queries is not None:
-            query_moments = moments_of_known(self._encoder.for_queries().encode(listed_queries), radial=radial)
-        choice = choose_from_texts(model.encode, listed, self._behind.moments(moments)) if transform == AUTO else None
-        return self.fit_moments(
-            moments,
-            transform=transform,
-            query_moments=query_moments,
-            choice=choice,
-            n_zero_rows=len(encoded) - round(moments.weight),
-            source=source,
-        )
+        query_vectors = None if listed_queries is None else self._encoder.for_queries().encode(listed_queries)
+        choose = partial(choose_from_texts, model.encode, listed)
+        after = fit_on_vectors(self._behind, transform, encoded, query_vectors, choose=choose, source=source)
+        return self._with_fit(*after)
+
+    def fit_vectors(
+        self,
+        vectors: NDArray[np.floating],
+        *,
+        transform: Transform | Literal["auto"],
+        source: str = "vectors in memory",
+        report: Report | None = None,
+    ) -> SentenceEncoder:
+        """Fit a transform as `fit` does, on what the bare encoder returned; a flow tells `report` how far it is."""
+        self._encoder.require_fitted("fit_vectors")
+        array = _check.matrix("fit_vectors", "vectors", vectors)
+        _check.same_dim("fit_vectors", "vectors", array.shape[1], self._encoder.dim)
+        return self._with_fit(*fit_on_vectors(self._behind, transform, array, source=source, report=report))
 
     def fit_moments(
         self,
         moments: Moments,
         *,
-        transform: LinearTransform | Literal["auto"],
+        transform: Transform | Literal["auto"],
         query_moments: Moments | None = None,
         choice: AutoChoice | None = None,
         n_zero_rows: int = 0,
@@ -308,15 +310,12 @@ class SentenceEncoder:
             If the transform refuses the moments, the encoder is not fitted, or this model ends with length 1.
         """
         self._encoder.require_fitted("fit_moments")
-        behind, record = fit_behind(
-            self._behind,
-            transform,
-            moments,
-            query_moments,
-            choice=choice,
-            n_zero_rows=n_zero_rows,
-            source=source,
+        fitted = fit_behind(
+            self._behind, transform, moments, query_moments, choice=choice, n_zero_rows=n_zero_rows, source=source
         )
+        return self._with_fit(*fitted)
+
+    def _with_fit(self, behind: Behind, record: FitRecord) -> SentenceEncoder:
         return SentenceEncoder(self._encoder, behind, (*self._fits, record))
 
     def save(self, folder: str | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""The model folder: ``model.json``, and a safetensors file each for a map and for what the encoder knows of a corpus.
+"""The model folder: ``model.json``, and a safetensors file each for a map, a flow, and what is known of a corpus.
 
 ``model.json`` names the others and is renamed into place last. They carry their own hash in their names, so a run that
 is killed anywhere leaves either the old model or the new one, whole.
@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
@@ -23,19 +23,29 @@ from safetensors import SafetensorError
 
 from isosent.behind import Behind
 from isosent.calibration import Calibration
+from isosent.encoders.inside import relative_reference, whole_reference
 from isosent.encoders.reference import MODEL_FILE
-from isosent.errors import InputError, ModelFolderError, OutputError
+from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError
 from isosent.files.atomic import check_parent, locked, replacing
-from isosent.model_record import FitRecord, ModelRecord, corpus_bytes, corpus_of_bytes, map_bytes, maps_of_bytes
+from isosent.model_record import (
+    FitRecord,
+    ModelRecord,
+    corpus_bytes,
+    corpus_of_bytes,
+    flow_bytes,
+    flow_of_bytes,
+    map_bytes,
+    maps_of_bytes,
+)
 
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
 
 _HASH = "[0-9a-f]{16}"
-_MAP, _CORPUS = "linear_map", "corpus"
+_KINDS = _MAP, _FLOW, _CORPUS = "linear_map", "flow", "corpus"
 _OWN_FILE = re.compile(
-    rf"model\.json|({_MAP}|{_CORPUS})-{_HASH}\.safetensors"
-    rf"|\.model-[0-9a-f]{{8}}\.tmp\.json|\.({_MAP}|{_CORPUS})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
+    rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors"
+    rf"|\.model-[0-9a-f]{{8}}\.tmp\.json|\.({'|'.join(_KINDS)})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
 )
 
 Field = TypeVar("Field")
@@ -65,7 +75,9 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
         with locked(folder):
             check_model_folder(folder)
             try:
-                _write_files(folder, record)
+                for name, content in model_files(folder, record).items():
+                    with replacing(folder / name) as temporary:
+                        temporary.write_bytes(content)
             finally:
                 _sweep(folder)
                 if is_new and not any(folder.iterdir()):
@@ -76,19 +88,34 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
         raise OutputError(f"{folder} could not be written: {error.strerror}.") from error
 
 
-def _write_files(folder: Path, record: ModelRecord) -> None:
-    contents = {_MAP: map_bytes(record.behind), _CORPUS: corpus_bytes(record.corpus)}
+def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
+    """Make the files of a model folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they are to lie. An encoder inside of it is named relative to it, and moves with it.
+    record : ModelRecord
+        What they are to hold.
+
+    Returns
+    -------
+    dict of str to bytes
+        Names and contents; ``model.json`` comes last.
+    """
+    contents = {
+        _MAP: map_bytes(record.behind),
+        _FLOW: flow_bytes(record.behind),
+        _CORPUS: corpus_bytes(record.corpus),
+    }
     names = {kind: _file_name(kind, content) if content else None for kind, content in contents.items()}
-    for kind, name in names.items():
-        if name is not None:
-            with replacing(folder / name) as temporary:
-                temporary.write_bytes(contents[kind])
+    inside = relative_reference(record.reference, folder)
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "isosent_version": version("isosent"),
         "encoder": {
-            "reference": record.reference,
+            **({"reference": record.reference} if inside is None else {"reference": inside, "inside": True}),
             "options": dict(record.options),
             "dim": record.encoder_dim,
             "fingerprint": record.encoder_fingerprint,
@@ -99,8 +126,28 @@ def _write_files(folder: Path, record: ModelRecord) -> None:
         "fits": [asdict(fit) for fit in record.fits],
         "fingerprint": record.fingerprint,
     }
-    with replacing(folder / MODEL_FILE) as temporary:
-        temporary.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    files = {name: contents[kind] for kind, name in names.items() if name is not None}
+    return files | {MODEL_FILE: (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()}
+
+
+def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder is a model whose encoder lies inside of it.
+
+    Parameters
+    ----------
+    folder : path-like
+        Any folder.
+
+    Returns
+    -------
+    bool
+        False where no such model can be read.
+    """
+    try:
+        document = json.loads((Path(folder) / MODEL_FILE).read_text("utf-8"))
+        return _is_ours(document) and document["encoder"].get("inside") is True
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        return False
 
 
 def check_model_folder(folder: str | os.PathLike[str]) -> None:
@@ -150,7 +197,7 @@ def _sweep(folder: Path) -> None:
         named = {MODEL_FILE}
         if (folder / MODEL_FILE).exists():
             document = json.loads((folder / MODEL_FILE).read_text("utf-8"))
-            named |= {document.get(_MAP), document.get(_CORPUS)}
+            named |= {document.get(kind) for kind in _KINDS}
         for path in list(folder.iterdir()):
             if path.name not in named and _is_own_file(path):
                 path.unlink()
@@ -178,7 +225,7 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
     document = _read_document(folder)
     encoder = _field(folder, document, "encoder", dict)
     record = ModelRecord(
-        reference=_field(folder, encoder, "reference", str),
+        reference=_read_reference(folder, encoder),
         options=_field(folder, encoder, "options", dict),
         encoder_dim=_field(folder, encoder, "dim", int),
         encoder_fingerprint=_field(folder, encoder, "fingerprint", str),
@@ -187,11 +234,10 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
         calibration=_read_calibration(folder, document.get("calibration")),
         corpus=_read_corpus(folder, document),
     )
-    linear_map = record.behind.linear_map
-    if linear_map is not None and linear_map.dim != record.encoder_dim:
+    if record.behind.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
             f"{folder}: the map must take {record.encoder_dim} dimensions, those of the encoder; "
-            f"it takes {linear_map.dim}."
+            f"it takes {record.behind.dim}."
         )
     if record.fingerprint != _field(folder, document, "fingerprint", str):
         raise ModelFolderError(
@@ -225,6 +271,14 @@ def _field(folder: Path, document: Mapping[str, Any], name: str, kind: type[Fiel
     return value
 
 
+def _read_reference(folder: Path, encoder: Mapping[str, Any]) -> str:
+    reference = _field(folder, encoder, "reference", str)
+    try:
+        return whole_reference(reference, folder) if encoder.get("inside") is True else reference
+    except ModelReferenceError as error:
+        raise ModelFolderError(f"{folder / MODEL_FILE}: {error}") from None
+
+
 def _read_fit(folder: Path, fit: Any) -> FitRecord:
     try:
         return FitRecord(**fit)
@@ -234,25 +288,33 @@ def _read_fit(folder: Path, fit: Any) -> FitRecord:
 
 def _read_behind(folder: Path, document: Mapping[str, Any]) -> Behind:
     normalize = _field(folder, {"normalize": False, **document}, "normalize", bool)
-    content = _read_named(folder, document, _MAP)
-    if content is None:
-        return Behind(normalize=normalize)
+    map_shapes = "weight (dim, n_components) and bias (n_components,)"
+    linear_map, query_map = _parsed(folder, document, _MAP, maps_of_bytes, map_shapes) or (None, None)
+    flow = _parsed(folder, document, _FLOW, flow_of_bytes, "the arrays of a flow")
     try:
-        return maps_of_bytes(content, normalize=normalize)
-    except (KeyError, InputError) as error:
-        raise ModelFolderError(
-            f"{folder / str(document[_MAP])} must hold weight (dim, n_components) and bias (n_components,): {error}"
-        ) from None
-    except SafetensorError as error:
-        raise _damaged(folder / str(document[_MAP]), error) from None
+        return Behind(linear_map, query_map, normalize, flow)
+    except InputError as error:
+        raise ModelFolderError(f"{folder}: map and flow do not go together. {error}") from None
 
 
 def _read_corpus(folder: Path, document: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
-    content = _read_named(folder, document, _CORPUS)
+    return _parsed(folder, document, _CORPUS, corpus_of_bytes, "named arrays") or {}
+
+
+def _parsed(
+    folder: Path, document: Mapping[str, Any], kind: str, parse: Callable[[bytes], Field], holds: str
+) -> Field | None:
+    """What the file that the document names holds, or None where it names none."""
+    content = _read_named(folder, document, kind)
+    if content is None:
+        return None
+    path = folder / str(document[kind])
     try:
-        return {} if content is None else corpus_of_bytes(content)
+        return parse(content)
+    except (KeyError, InputError) as error:
+        raise ModelFolderError(f"{path} must hold {holds}: {error}") from None
     except SafetensorError as error:
-        raise _damaged(folder / str(document[_CORPUS]), error) from None
+        raise _damaged(path, error) from None
 
 
 def _read_named(folder: Path, document: Mapping[str, Any], kind: str) -> bytes | None:

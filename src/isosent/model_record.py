@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from safetensors.numpy import load, save
 
 from isosent.behind import Behind
 from isosent.calibration import Calibration
+from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 
 
@@ -36,6 +37,8 @@ class FitRecord:
         Time, ISO 8601, UTC.
     choice : mapping, optional
         What "auto" weighed and why it chose, where it did.
+    history : sequence of mapping, optional
+        For a flow, how likely held-out vectors were on the way: the fields of `FitProgress`.
     """
 
     transform: str
@@ -45,6 +48,7 @@ class FitRecord:
     source: str
     fitted_at: str
     choice: Mapping[str, Any] | None = None
+    history: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +132,11 @@ def space_fingerprint(encoder_fingerprint: str, behind: Behind) -> str:
     str
         The encoder's own where nothing follows.
     """
-    if behind.linear_map is None and not behind.normalize:
+    if behind.dim is None and not behind.normalize:
         return encoder_fingerprint
     normalize = b"normalize" if behind.normalize else b""
-    return hashlib.sha256(encoder_fingerprint.encode() + map_bytes(behind) + normalize).hexdigest()
+    content = encoder_fingerprint.encode() + map_bytes(behind) + flow_bytes(behind) + normalize
+    return hashlib.sha256(content).hexdigest()
 
 
 def map_bytes(behind: Behind) -> bytes:
@@ -155,20 +160,38 @@ def map_bytes(behind: Behind) -> bytes:
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def maps_of_bytes(content: bytes, *, normalize: bool) -> Behind:
+def flow_bytes(behind: Behind) -> bytes:
+    """The flow behind an encoder in the format of safetensors.
+
+    Parameters
+    ----------
+    behind : Behind
+        What follows the encoder.
+
+    Returns
+    -------
+    bytes
+        The arrays of `Glow.arrays`. Nothing without a flow.
+    """
+    if behind.flow is None:
+        return b""
+    return save({name: np.ascontiguousarray(array) for name, array in behind.flow.arrays().items()})
+
+
+def maps_of_bytes(content: bytes) -> tuple[LinearMap, LinearMap | None]:
     """The inverse of `map_bytes`.
 
     Parameters
     ----------
     content : bytes
         What `map_bytes` returned.
-    normalize : bool
-        Whether vectors are scaled to length 1 behind the map.
 
     Returns
     -------
-    Behind
-        What follows the encoder.
+    linear_map : LinearMap
+        The map.
+    query_map : LinearMap or None
+        That of queries, where they have their own.
 
     Raises
     ------
@@ -180,8 +203,30 @@ def maps_of_bytes(content: bytes, *, normalize: bool) -> Behind:
     tensors = {name: array.astype(np.float64) for name, array in load(content).items()}
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
     query_bias = tensors.get("query_bias")
-    query_map = None if query_bias is None else LinearMap(linear_map.weight, query_bias)
-    return Behind(linear_map, query_map, normalize)
+    return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)
+
+
+def flow_of_bytes(content: bytes) -> Glow:
+    """The inverse of `flow_bytes`.
+
+    Parameters
+    ----------
+    content : bytes
+        What `flow_bytes` returned.
+
+    Returns
+    -------
+    Glow
+        The flow.
+
+    Raises
+    ------
+    SafetensorError
+        If the content is damaged.
+    InputError
+        If an array is missing or has another shape.
+    """
+    return Glow.from_arrays(load(content))
 
 
 def corpus_bytes(corpus: Mapping[str, NDArray[np.float64]]) -> bytes:

@@ -24,6 +24,7 @@ FLOORS = [
     {"evaluation", "demo", "inspection"},
     {"studies"},
     {"exports", "compat", "reporting", "reproduction"},
+    {"training"},
     {"cli"},
 ]
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}

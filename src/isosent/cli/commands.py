@@ -8,7 +8,15 @@ from typing import Annotated
 import typer
 
 from isosent.cli.model_options import ModelChoice, with_model_flags
-from isosent.cli.printing import change_table, choice_table, facts_table, print_demo, print_unknown
+from isosent.cli.printing import (
+    change_table,
+    choice_table,
+    facts_table,
+    likelihood_change,
+    print_demo,
+    print_likelihood,
+    print_unknown,
+)
 from isosent.cli.terminal import out, progress_bar
 from isosent.cli.transform_options import NO_TRANSFORM, TransformChoice, with_transform_flags
 from isosent.cli.vectors import CheckpointFile, VectorFit, are_vectors, fit_on_vectors
@@ -17,6 +25,7 @@ from isosent.errors import InputError
 from isosent.files.texts import is_table, read_texts
 from isosent.model_folder import check_model_folder
 from isosent.numeric.isotropy import describe_space
+from isosent.transforms.base import is_flow
 
 Inputs = Annotated[
     list[str], typer.Argument(metavar="TEXTS|VECTORS...", help="Files of texts (- for standard input), or of vectors.")
@@ -97,10 +106,15 @@ def fit(
         if chosen is not None:
             of_texts = before.encoder if listed_queries is None else before.encoder.for_documents()
             encoded = of_texts.encode(listed, progress=bar(len(listed)))
-            after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
+            if is_flow(chosen) and listed_queries is None:
+                after = before.fit_vectors(encoded, transform=chosen, source=source, report=print_likelihood)
+            else:
+                after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
     after.save(output)
     if chosen is not None and after.fits[-1].choice:
         out.print(choice_table(after.fits[-1].choice))
+    if chosen is not None and after.fits[-1].history:
+        out.print(likelihood_change(after.fits[-1].history))
     if chosen is not None:
         out.print(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
     if learns or chosen is not None:

@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from isosent.errors import InputError
+
 
 def flag(name: str, annotation: Any, default: object = None) -> inspect.Parameter:
     """A flag of a command.
@@ -76,3 +78,11 @@ def with_flags(
 def split_names(written: str | None) -> list[str] | None:
     """Split names at their commas; None where there is nothing."""
     return None if written is None else written.split(",")
+
+
+def whole_numbers(name: str, written: str) -> list[int]:
+    """Read whole numbers with commas between; `name` is the flag that they belong to."""
+    try:
+        return [int(number) for number in written.split(",")]
+    except ValueError:
+        raise InputError(f"{name} must be whole numbers with commas between; got {written!r}.") from None

@@ -20,6 +20,7 @@ from isosent.cli import (
     report,
     reproduce,
     study,
+    train,
     vectors,
     words,
 )
@@ -39,6 +40,7 @@ First steps:
   isosent fit texts.txt --dims 128 -o model
   isosent encode texts.txt -m model -o vectors.npy
   isosent evaluate sts --data DIR -m model
+  isosent train classification --data nli.jsonl --base hf:DIR -o trained
 
 \b
 {GRAMMAR}
@@ -58,6 +60,7 @@ app.command()(overlap.overlap)
 app.command()(commands.info)
 app.command()(report.report)
 app.add_typer(study.app, name="study")
+app.add_typer(train.app, name="train")
 app.command()(reproduce.reproduce)
 app.command()(inspect.inspect)
 app.command()(inspect.calibrate)

@@ -5,13 +5,14 @@ from typing import Any
 
 from rich.table import Table
 
-from isosent.cli.terminal import out
+from isosent.cli.terminal import err, out
 from isosent.demo.run import DEMO_STRENGTH, DemoReport
 from isosent.encoders.given import GIVEN
 from isosent.evaluation.tables import x100
 from isosent.numeric.isotropy import SpaceReport
 from isosent.studies.auto import ROWS, AutoCell, AutoVerdict
 from isosent.studies.gem import GemCell
+from isosent.transforms.base import FitProgress
 
 _SPACE_ROWS: tuple[tuple[str, Callable[[SpaceReport], str]], ...] = (
     ("mean cosine of random pairs", lambda space: f"{space.mean_cosine:.4f}"),
@@ -63,6 +64,34 @@ def choice_table(choice: Mapping[str, Any]) -> Table:
     return table
 
 
+def print_likelihood(seen: FitProgress) -> None:
+    """Print how far the fit of a flow is.
+
+    Parameters
+    ----------
+    seen : FitProgress
+        What it reports.
+    """
+    err.print(f"{seen.n_rows:,} of {seen.n_total:,} rows: {seen.held_out_bits:.4f} bits per dimension, held-out rows")
+
+
+def likelihood_change(history: Sequence[Mapping[str, Any]]) -> str:
+    """Tell what the fit of a flow changed.
+
+    Parameters
+    ----------
+    history : sequence of mapping
+        That of a `FitRecord`.
+
+    Returns
+    -------
+    str
+        A line.
+    """
+    before, after = (f"{history[place]['held_out_bits']:.4f}" for place in (0, -1))
+    return f"held-out rows: {before} bits per dimension before, {after} after (lower is likelier)"
+
+
 def facts_table(facts: Mapping[str, Any]) -> Table:
     """Lay out what a model is.
 
@@ -88,6 +117,8 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
         table.add_row("", f"left out for want of a vector: {record['n_zero_rows']}")
         if record.get("choice"):
             table.add_row("", f"auto, because {record['choice']['reason']}")
+        if record.get("history"):
+            table.add_row("", likelihood_change(record["history"]))
     return table
 
 

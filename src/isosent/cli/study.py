@@ -9,6 +9,7 @@ from isosent.cli.flags import split_names
 from isosent.cli.outputs import write_text
 from isosent.cli.printing import print_gem_study, print_study
 from isosent.cli.study_dims import dims
+from isosent.cli.study_flow import flow
 from isosent.cli.study_layers import layers, pooling
 from isosent.cli.study_options import (
     CsvOutput,
@@ -28,6 +29,7 @@ from isosent.studies.gem_figure import gem_figure
 
 app = typer.Typer(no_args_is_help=True, help="Measure isosent itself, as its documentation does.")
 app.command()(dims)
+app.command()(flow)
 app.command()(layers)
 app.command()(pooling)
 

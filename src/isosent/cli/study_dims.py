@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from isosent.cli.flags import split_names
+from isosent.cli.flags import split_names, whole_numbers
 from isosent.cli.outputs import write_text
 from isosent.cli.study_options import (
     Aggregation,
@@ -34,6 +34,7 @@ from isosent.studies.dims import LEADING, DimsPlan, study_dims
 from isosent.studies.dims_figure import dims_figure
 from isosent.studies.dims_result import DimsCell, DimsStudy, size_of_a_million
 from isosent.studies.search_time import N_DOCS
+from isosent.transforms.base import is_flow
 
 _BEST = "*"
 
@@ -71,12 +72,12 @@ def dims(
     check_outputs(csv_output, json_output, figure=figure)
     if aggregation not in AGGREGATIONS:
         raise InputError(f"--aggregation must be one of {', '.join(AGGREGATIONS)}; got {aggregation!r}.")
-    numbers = None if widths is None else _numbers(widths)
+    numbers = None if widths is None else whole_numbers("--dims", widths)
     studies = []
     for reference in models or [DEFAULT_REFERENCE]:
         model = load(reference)
         made = transform.make(model.dim)
-        if isinstance(made, str):
+        if isinstance(made, str) or is_flow(made):
             raise InputError(f"study dims: transform must end with {', '.join(LEADING)}; got {made!r}.")
         plan = DimsPlan(made, numbers, fit, sickr, docs)
         with progress_bar(reference) as bar:
@@ -89,13 +90,6 @@ def dims(
     write_json(json_output, "dims", studies)
     if figure is not None:
         write_text(figure, dims_figure(studies, aggregation))
-
-
-def _numbers(written: str) -> list[int]:
-    try:
-        return [int(number) for number in written.split(",")]
-    except ValueError:
-        raise InputError(f"--dims must be whole numbers with commas between; got {written!r}.") from None
 
 
 def _table(study: DimsStudy, how: str) -> Table:

@@ -8,10 +8,11 @@ import typer
 
 from isosent.cli.flags import flag, with_flags
 from isosent.errors import InputError
-from isosent.transforms.base import AUTO, LinearTransform
+from isosent.transforms.base import AUTO, Transform
 from isosent.transforms.choice import TRANSFORMS, make_transform
 
 _PANEL = "Transform"
+_FLOW = "flow"
 NO_TRANSFORM = "none"
 _NAMES = f"auto, or one or more, with commas between them, of {', '.join(TRANSFORMS)}."
 
@@ -34,17 +35,17 @@ class TransformChoice:
     settings: dict[str, Any]
     is_named: bool
 
-    def make(self, dim: int) -> LinearTransform | Literal["auto"]:
+    def make(self, dim: int | None) -> Transform | Literal["auto"]:
         """Make the transform.
 
         Parameters
         ----------
-        dim : int
-            Dimensions of the vectors that it will be fitted on.
+        dim : int or None
+            Dimensions of the vectors that it will be fitted on; with them, settings are checked at once.
 
         Returns
         -------
-        LinearTransform or "auto"
+        Transform or "auto"
             What a model's `fit` takes.
 
         Raises
@@ -83,11 +84,13 @@ def with_transform_flags(
 
     def build(values: Mapping[str, Any]) -> TransformChoice | None:
         given = {setting: _number(values[name]) for setting, name in _FLAG_OF.items() if values.get(name) is not None}
+        given |= {} if values[_FLOW] is None else flow_settings(values[_FLOW])
         names = values["transform"] or default
         if names is not None:
             return TransformChoice(names, given, is_named=values["transform"] is not None or bool(given))
         if given:
-            raise InputError(f"{_flags(given)} must come with a transform to set. Add --transform whitening.")
+            suited = "whitening" if values[_FLOW] is None else "glow_flow"
+            raise InputError(f"{_flags(given)} must come with a transform to set. Add --transform {suited}.")
         return None
 
     settings = [setting for setting in _SETTINGS if dims or setting.name != "dims"]
@@ -111,12 +114,37 @@ _SETTINGS = [
     _flag("method", "NAME", "Whitening: pca, zca, pca_cor, zca_cor or cholesky. [default: pca]"),
     _flag("shrinkage", "A|NAME", "Whitening: pull of the covariance to the identity, ledoit_wolf or oas."),
     _flag("eps", "E", "Whitening: added to the variances (Soft-ZCA). [default: 0]"),
+    _flag(_FLOW, "SETTINGS", "glow_flow: as in depth=2,n_epochs=3,seed=1."),
 ]
 _FLAG_OF = {"n_components": "dims", "strength": "strength", "method": "method", "shrinkage": "shrinkage", "eps": "eps"}
 
 
 def _flags(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"--{_FLAG_OF[name]}" for name in settings)
+    return ", ".join(dict.fromkeys(f"--{_FLAG_OF.get(name, _FLOW)}" for name in settings))
+
+
+def flow_settings(written: str) -> dict[str, Any]:
+    """Read settings of a flow from the command line.
+
+    Parameters
+    ----------
+    written : str
+        As in ``depth=2,seed=1``.
+
+    Returns
+    -------
+    dict of str to object
+        Value by name.
+
+    Raises
+    ------
+    InputError
+        If it is written otherwise.
+    """
+    pairs = [setting.partition("=") for setting in written.split(",")]
+    if not all(name and value for name, _, value in pairs):
+        raise InputError(f"--flow must be NAME=VALUE with commas between, as in depth=2,seed=1; got {written!r}.")
+    return {name.strip(): _number(value) for name, _, value in pairs}
 
 
 def _number(text: str) -> int | float | str:

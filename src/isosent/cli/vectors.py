@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
+import numpy as np
 import typer
 
 from isosent.cli.model_options import ModelChoice, with_model_flags
-from isosent.cli.printing import change_table, choice_table
+from isosent.cli.printing import change_table, choice_table, likelihood_change, print_likelihood
 from isosent.cli.terminal import err, out, progress_bar
 from isosent.cli.transform_options import TransformChoice
 from isosent.encoders.given import GivenVectors
@@ -29,6 +30,7 @@ from isosent.streaming.file_moments import (
 )
 from isosent.streaming.moments import moments_of, nothing_of
 from isosent.streaming.transforming import check_in_front, transform_file
+from isosent.transforms.base import FlowTransform, LinearTransform, is_flow
 
 _DESCRIBED_ROWS = 10_000
 
@@ -159,6 +161,37 @@ def fit_on_vectors(task: VectorFit, model: ModelChoice, transform: TransformChoi
     files = _Files.opened(task.paths, task.column)
     before = _model_before(task, model, files.nothing)
     chosen = transform.make(before.dim)
+    after = _fit_flow(task, files, before, chosen) if is_flow(chosen) else _fit_moments(task, files, before, chosen)
+    after.save(task.output)
+    if after.fits[-1].choice:
+        out.print(choice_table(after.fits[-1].choice))
+    if after.fits[-1].history:
+        out.print(likelihood_change(after.fits[-1].history))
+    for source in files.sources[:1]:
+        sample = next(source.blocks())[:_DESCRIBED_ROWS]
+        table = change_table(describe_space(before.transform(sample)), describe_space(after.transform(sample)))
+        table.title = f"first {len(sample):,} vectors of {source.path}"
+        out.print(table)
+    record = after.fits[-1]
+    out.print(f"{task.output}: vectors fitted on: {record.n_texts}; zero rows left out: {record.n_zero_rows}")
+
+
+def _fit_flow(task: VectorFit, files: _Files, before: SentenceEncoder, chosen: FlowTransform) -> SentenceEncoder:
+    """Fit on vectors that are read into memory, because moments do not tell enough."""
+    if files.kept or task.queries is not None or task.checkpoint is not None:
+        raise InputError(
+            "A flow must be fitted on vectors, read at once; moments, --queries and --checkpoint do not go with it. "
+            "Leave them out."
+        )
+    vectors = np.concatenate([block for source in files.sources for block in source.blocks()])
+    names = ", ".join(str(source.path) for source in files.sources)
+    return before.fit_vectors(vectors, transform=chosen, source=names, report=print_likelihood)
+
+
+def _fit_moments(
+    task: VectorFit, files: _Files, before: SentenceEncoder, chosen: LinearTransform | Literal["auto"]
+) -> SentenceEncoder:
+    """Fit on moments, for which vectors are read block by block."""
     radial = not isinstance(chosen, str) and chosen.uses_radial_moments
     queries = None if task.queries is None else _Files.opened([task.queries], task.column)
     if queries:
@@ -167,23 +200,13 @@ def fit_on_vectors(task: VectorFit, model: ModelChoice, transform: TransformChoi
         raise InputError("--checkpoint goes with vectors; moments are read at once. Leave it out.")
     measured = files.measured(radial=radial, checkpoint=task.checkpoint)
     query_moments = queries.measured(radial=radial).moments if queries else None
-    after = before.fit_moments(
+    return before.fit_moments(
         measured.moments,
         transform=chosen,
         query_moments=query_moments,
         n_zero_rows=measured.n_zero_rows,
         source=", ".join(measured.sources),
     )
-    after.save(task.output)
-    if after.fits[-1].choice:
-        out.print(choice_table(after.fits[-1].choice))
-    for source in files.sources[:1]:
-        sample = next(source.blocks())[:_DESCRIBED_ROWS]
-        table = change_table(describe_space(before.transform(sample)), describe_space(after.transform(sample)))
-        table.title = f"first {len(sample):,} vectors of {source.path}"
-        out.print(table)
-    record = after.fits[-1]
-    out.print(f"{task.output}: vectors fitted on: {record.n_texts}; zero rows left out: {record.n_zero_rows}")
 
 
 def _model_before(task: VectorFit, model: ModelChoice, nothing: FileMoments) -> SentenceEncoder:

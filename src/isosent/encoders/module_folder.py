@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from isosent.encoders.static_folder import read_tensors
 from isosent.errors import FileFormatError, ModelReferenceError
-from isosent.network.reading import canonical_pooling
+from isosent.network.reading import canonical_pooling, written_layers
 
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{kind}_config.json"
@@ -57,6 +59,8 @@ class ModuleFolder:
         Folder of the transformer and its tokenizer.
     pooling : str
         Names of poolings, with commas between them.
+    layers : str
+        Layers that are averaged, with their weights, as in ``layers=``.
     heads : tuple of ModuleHead
         Modules behind the pooling, in order.
     max_length : int or None
@@ -72,6 +76,7 @@ class ModuleFolder:
 
     transformer: Path
     pooling: str = "mean"
+    layers: str = "-1"
     heads: tuple[ModuleHead, ...] = ()
     max_length: int | None = None
     lowercase: bool = False
@@ -99,7 +104,7 @@ def read_module_folder(folder: Path) -> ModuleFolder:
     """
     if not (folder / "modules.json").exists():
         return ModuleFolder(folder)
-    transformer, pooling, pools_prompt, heads = None, "mean", True, []
+    transformer, pooling, pools_prompt, layers, heads = None, "mean", True, "-1", []
     modules = _read_json(folder / "modules.json", kind=list)
     if not all(isinstance(module, dict) for module in modules):
         raise FileFormatError(f"{folder}/modules.json must hold a list of modules.")
@@ -109,22 +114,29 @@ def read_module_folder(folder: Path) -> ModuleFolder:
             transformer = path
         elif transformer is not None and kind == "Pooling":
             pooling, pools_prompt = _pooling(path)
+        elif transformer is not None and kind == "WeightedLayerPooling":
+            layers = _layers(path)
         elif transformer is not None and kind in _HEADS:
             heads.append(ModuleHead(kind, path, _read_json(path / "config.json", missing={})))
         elif kind != "Dropout":
             advice = " Write static:DIR for it." if kind == "StaticEmbedding" else ""
             raise FileFormatError(
-                f"{folder}/modules.json: the modules must be Transformer, Pooling, {', '.join(_HEADS)} or Dropout; "
-                f"got {kind or module!r}.{advice}"
+                f"{folder}/modules.json: the modules must be Transformer, WeightedLayerPooling, Pooling, "
+                f"{', '.join(_HEADS)} or Dropout; got {kind or module!r}.{advice}"
             )
     if transformer is None:
         raise FileFormatError(f"{folder}/modules.json must list a Transformer; it lists none.")
+    if layers != "-1" and "max" in pooling.split(","):
+        raise FileFormatError(
+            f"{folder}/modules.json: the mean of layers must not be pooled by max, which isosent takes of each layer."
+        )
     config: dict[str, Any] = next(
         (_read_json(transformer / name) for name in _TRANSFORMER_CONFIGS if (transformer / name).exists()), {}
     )
     return ModuleFolder(
         transformer,
         pooling,
+        layers,
         tuple(heads),
         max_length=config.get("max_seq_length"),
         lowercase=bool(config.get("do_lower_case", False)),
@@ -141,6 +153,16 @@ def _pooling(path: Path) -> tuple[str, bool]:
     except ModelReferenceError as error:
         raise FileFormatError(f"{path}/config.json: pooling_mode: {error}") from None
     return pooling, bool(config.get("include_prompt", True))
+
+
+def _layers(path: Path) -> str:
+    """Layers of a WeightedLayerPooling with a weight above 0, as a model reference writes them."""
+    start = _read_json(path / "config.json").get("layer_start", 4)
+    stored = read_tensors(path / "model.safetensors").get("layer_weights")
+    weights = None if stored is None or stored.ndim != 1 else stored.astype(float).tolist()
+    if weights is None or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
+        raise FileFormatError(f"{path} must hold weights >= 0 of the layers from layer_start on, not all of them 0.")
+    return written_layers([(start + place, weight) for place, weight in enumerate(weights) if weight])
 
 
 def _prompts(folder: Path) -> dict[str, str]:

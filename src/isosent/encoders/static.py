@@ -24,7 +24,7 @@ from isosent.text.stored_numbers import Numbers, Scales, decoded
 from isosent.text.tokens import TokenIds, Tokenizing
 from isosent.text.word_vectors import Subwords, WordVectors
 from isosent.transforms.base import LinearTransform
-from isosent.transforms.choice import make_transform
+from isosent.transforms.choice import make_linear
 
 FILE_OPTIONS = ("frequencies", "stop_words", "tokenizer", "vocabulary")
 _BLOCK = 1 << 16
@@ -333,4 +333,4 @@ class StaticEncoder(Encoder):
         for start in range(0, len(frequent), _BLOCK):
             ids = frequent[start : start + _BLOCK]
             moments = moments + Moments.from_rows(decoded(self._numbers, self._scales, ids), probabilities[ids])
-        return make_transform("whitening").fit_moments(moments).linear_map_
+        return make_linear("whitening").fit_moments(moments).linear_map_

@@ -76,7 +76,14 @@ def read_layout(folder: Path) -> Layout:
             f"{folder}/modules.json must list a StaticEmbedding, and at most a Normalize behind it; "
             f"got {', '.join(kinds)}."
         )
-    return Layout(folder / str(modules[0].get("path", "")), len(kinds) == 2, None, is_model2vec=False)
+    inner = folder / str(modules[0].get("path", ""))
+    return Layout(inner, len(kinds) == 2, _truncation(inner), is_model2vec=False)
+
+
+def _truncation(folder: Path) -> int | None:
+    """Tokens that the tokenizer cuts a text at, as sentence-transformers lets it."""
+    truncation = (_read_json(folder / "tokenizer.json", dict) or {}).get("truncation") or {}
+    return truncation.get("max_length")
 
 
 def _read_json(path: Path, kind: type[Document]) -> Document | None:

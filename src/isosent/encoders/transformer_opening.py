@@ -77,7 +77,7 @@ def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEn
 def _resolved(modules: ModuleFolder, network: Network, options: Mapping[str, str]) -> dict[str, str]:
     """Every option that the vectors depend on, with the value in force."""
     resolved = {
-        "layers": "-1",
+        "layers": modules.layers,
         "pooling": modules.pooling,
         "dense": "true",
         "normalize": str(any(head.kind == "Normalize" for head in modules.heads)).lower(),

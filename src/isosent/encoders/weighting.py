@@ -19,7 +19,7 @@ from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.moments import Moments
 from isosent.numeric.word_averages import balanced_means, power_means, weighted_means
 from isosent.transforms.base import LinearTransform
-from isosent.transforms.choice import make_transform
+from isosent.transforms.choice import make_linear
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,7 +230,7 @@ class PowerMean(Weighting):
 
     def transform(self) -> LinearTransform | None:
         """Return the z-normalisation."""
-        return make_transform("standardize") if self.z_norm else None
+        return make_linear("standardize") if self.z_norm else None
 
 
 def _check_below(where: str, n_components: int, dim: int) -> None:
@@ -241,4 +241,4 @@ def _check_below(where: str, n_components: int, dim: int) -> None:
 
 
 def _removal(n_components: int, *, by_share: bool = False) -> LinearTransform:
-    return make_transform("common_component_removal", settings={"n_components": n_components, "by_share": by_share})
+    return make_linear("common_component_removal", settings={"n_components": n_components, "by_share": by_share})

@@ -24,7 +24,7 @@ from isosent.numeric.ranking import (
     reciprocal_rank,
 )
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import LinearTransform
+from isosent.transforms.base import Transform
 
 KIND = "cqa"
 GEM_OPTIONS: Mapping[str, str] = {"weighting": "gem", "window": "6", "n_removed": "15", "ranking": "unweighted"}
@@ -36,7 +36,7 @@ def evaluate_cqa(
     folder: str | os.PathLike[str],
     *,
     text: str = TEXT_PARTS[0],
-    transform: LinearTransform | Literal["auto"] | None = None,
+    transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
@@ -50,7 +50,7 @@ def evaluate_cqa(
         Where the original files lie, see `read_cqa`.
     text : {"subject+body", "subject", "body"}, default "subject+body"
         What the text of a question is.
-    transform : LinearTransform or "auto", optional
+    transform : Transform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: all questions of the part under

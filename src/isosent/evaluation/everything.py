@@ -13,7 +13,7 @@ from isosent.evaluation.protocol import TARGET
 from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.running import Job, Run, run_jobs
 from isosent.model import SentenceEncoder
-from isosent.transforms.base import LinearTransform
+from isosent.transforms.base import Transform
 
 KINDS: Mapping[str, Callable[[str | os.PathLike[str]], list[Job]]] = {
     sts.KIND: sts.sts_jobs,
@@ -29,7 +29,7 @@ def evaluate_all(
     folder: str | os.PathLike[str],
     *,
     kinds: Sequence[str] | None = None,
-    transform: LinearTransform | Literal["auto"] | None = None,
+    transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
@@ -44,7 +44,7 @@ def evaluate_all(
         `evaluate_retrieval`.
     kinds : sequence of str, optional
         Some of `KINDS`; all where left out.
-    transform : LinearTransform or "auto", optional
+    transform : Transform or "auto", optional
         Fitted behind the model before scoring, for each task anew under "target".
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on.

@@ -17,7 +17,7 @@ from isosent.evaluation.result import EvaluationResult, Items, Measured
 from isosent.evaluation.running import Job, Run, run_jobs
 from isosent.evaluation.sts import METRICS, pair_scores
 from isosent.model import SentenceEncoder
-from isosent.transforms.base import LinearTransform
+from isosent.transforms.base import Transform
 
 KIND = "pairs"
 
@@ -27,7 +27,7 @@ def evaluate_pairs(
     file: str | os.PathLike[str],
     *,
     columns: str | Sequence[str] | None = None,
-    transform: LinearTransform | Literal["auto"] | None = None,
+    transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
@@ -42,7 +42,7 @@ def evaluate_pairs(
     columns : str or sequence of str, optional
         Columns of the two texts and of the score, such as ``"sentence1,sentence2,labels.label"``; by usual names where
         left out.
-    transform : LinearTransform or "auto", optional
+    transform : Transform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: all texts of scored pairs, without the

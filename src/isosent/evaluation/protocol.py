@@ -18,7 +18,7 @@ from isosent.encoders.tally import tallying
 from isosent.evaluation.task import Role, Task
 from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
-from isosent.transforms.base import LinearTransform, settings_of, transform_name
+from isosent.transforms.base import Transform, settings_of, transform_name
 
 TARGET = "target"
 
@@ -125,7 +125,7 @@ def fit_tasks(
     model: SentenceEncoder,
     tasks: Sequence[Task],
     *,
-    transform: LinearTransform | Literal["auto"] | None,
+    transform: Transform | Literal["auto"] | None,
     fit: str | os.PathLike[str],
     progress: Callable[[int], Progress] | None,
     corpus: Sequence[str] | None = None,
@@ -138,7 +138,7 @@ def fit_tasks(
         The model.
     tasks : sequence of Task
         The tasks.
-    transform : LinearTransform, "auto" or None
+    transform : Transform, "auto" or None
         Fitted behind the model.
     fit : path-like or "target"
         What the transform, and an encoder that needs a corpus, is fitted on: the target texts of each task, or the
@@ -219,13 +219,13 @@ def _texts_by_role(tasks: Sequence[Task], with_targets: bool) -> dict[Role, list
 
 
 def describe_fitting(
-    transform: LinearTransform | Literal["auto"] | None, fit: str | os.PathLike[str] | None
+    transform: Transform | Literal["auto"] | None, fit: str | os.PathLike[str] | None
 ) -> dict[str, Any]:
     """Say what was fitted, as plain values that JSON can hold.
 
     Parameters
     ----------
-    transform : LinearTransform, "auto" or None
+    transform : Transform, "auto" or None
         What was fitted.
     fit : path-like, "target" or None
         What on; None where nothing was.

@@ -17,7 +17,7 @@ from isosent.evaluation.result import EvaluationResult, Items, Measured
 from isosent.evaluation.running import Job, Run, run_jobs
 from isosent.model import SentenceEncoder
 from isosent.numeric.ranking import Ranks, average_precision, cosine_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
-from isosent.transforms.base import LinearTransform
+from isosent.transforms.base import Transform
 
 KIND = "retrieval"
 Metric = Callable[[Ranks, NDArray[np.float64]], float]
@@ -49,7 +49,7 @@ def evaluate_retrieval(
     folder: str | os.PathLike[str],
     *,
     split: str = "test",
-    transform: LinearTransform | Literal["auto"] | None = None,
+    transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
@@ -63,7 +63,7 @@ def evaluate_retrieval(
         A folder in the format of BEIR, or one with such folders below it, see `read_beir`.
     split : str, default "test"
         Which queries: those of ``qrels/SPLIT.tsv``.
-    transform : LinearTransform or "auto", optional
+    transform : Transform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: the documents of the task under
@@ -106,7 +106,7 @@ def evaluate_paraphrases(
     file: str | os.PathLike[str],
     *,
     columns: str | Sequence[str] | None = None,
-    transform: LinearTransform | Literal["auto"] | None = None,
+    transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
@@ -120,7 +120,7 @@ def evaluate_paraphrases(
         A table of pairs that mean the same, see `read_paraphrases`.
     columns : str or sequence of str, optional
         Columns of the two texts, such as ``"question1,question2"``; by usual names where left out.
-    transform : LinearTransform or "auto", optional
+    transform : Transform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: the second texts, or the texts of a file.

@@ -16,7 +16,7 @@ from isosent.evaluation.rte_files import ENTAILMENT, NOT_ENTAILMENT, EntailmentP
 from isosent.evaluation.running import Job, Run, run_jobs
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import LinearTransform
+from isosent.transforms.base import Transform
 
 KIND = "rte"
 FIXED_THRESHOLD = 0.5
@@ -75,7 +75,7 @@ def evaluate_rte(
     model: SentenceEncoder,
     folder: str | os.PathLike[str],
     *,
-    transform: LinearTransform | Literal["auto"] | None = None,
+    transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
@@ -87,7 +87,7 @@ def evaluate_rte(
         The model.
     folder : path-like
         Where the original files lie, see `read_rte`.
-    transform : LinearTransform or "auto", optional
+    transform : Transform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: all sentences of train, dev and test,

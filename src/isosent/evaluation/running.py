@@ -24,7 +24,7 @@ from isosent.evaluation.task import Task
 from isosent.files.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.resampling import N_RESAMPLES, bootstrap_interval
-from isosent.transforms.base import LinearTransform, known_rows
+from isosent.transforms.base import Transform, known_rows
 
 _PACKAGES = ("isosent", "numpy", "scipy", "scikit-learn", "tokenizers", "torch", "transformers", "onnxruntime")
 
@@ -86,7 +86,7 @@ def run_jobs(
     jobs: Sequence[Job],
     root: str | os.PathLike[str],
     *,
-    transform: LinearTransform | Literal["auto"] | None,
+    transform: Transform | Literal["auto"] | None,
     fit: str | os.PathLike[str],
     run: Run | None,
 ) -> EvaluationResult:
@@ -102,7 +102,7 @@ def run_jobs(
         The tasks.
     root : path-like
         Folder, or file, of the data: files are named by their place in it.
-    transform : LinearTransform, "auto" or None
+    transform : Transform, "auto" or None
         Fitted behind the model before scoring.
     fit : path-like or "target"
         What the transform, and an encoder that needs a corpus, is fitted on: the target texts of each task, without

@@ -20,7 +20,7 @@ from isosent.evaluation.sts_files import PairSet, STSTask, read_sts
 from isosent.model import SentenceEncoder
 from isosent.numeric.metrics import pearson, spearman
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import LinearTransform, known_rows
+from isosent.transforms.base import Transform, known_rows
 
 Lookup = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -82,7 +82,7 @@ def evaluate_sts(
     *,
     tasks: Sequence[str] | None = None,
     sickr: str = "full",
-    transform: LinearTransform | Literal["auto"] | None = None,
+    transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
@@ -98,7 +98,7 @@ def evaluate_sts(
         Among STS12 ... STS16, STSB, SICKR; all that are found where left out.
     sickr : {"full", "test"}, default "full"
         All 9,927 pairs of SICK-R, or the 4,927 of the test part.
-    transform : LinearTransform or "auto", optional
+    transform : Transform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: all sentences of the task under

@@ -26,7 +26,7 @@ from isosent.evaluation.running import Job, Run, run_jobs
 from isosent.evaluation.transfer_files import DEV, TEST, TRAIN, WHOLE, TransferTask, read_transfer
 from isosent.model import SentenceEncoder
 from isosent.numeric.metrics import pearson, spearman
-from isosent.transforms.base import LinearTransform
+from isosent.transforms.base import Transform
 
 KIND = "transfer"
 STRENGTHS = tuple(2.0**t for t in range(-2, 4))
@@ -39,7 +39,7 @@ def evaluate_transfer(
     folder: str | os.PathLike[str],
     *,
     tasks: Sequence[str] | None = None,
-    transform: LinearTransform | Literal["auto"] | None = None,
+    transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
@@ -54,7 +54,7 @@ def evaluate_transfer(
     tasks : sequence of str, optional
         Among MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC, SICK-R, SICK-E, STSB-supervised; all that are found where left
         out.
-    transform : LinearTransform or "auto", optional
+    transform : Transform or "auto", optional
         Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
     fit : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: all texts of the task under evaluation,

@@ -8,6 +8,26 @@ from isosent.model import SentenceEncoder
 from isosent.network.runtime import TORCH, Runtime
 
 
+def refuse_flow(model: SentenceEncoder) -> None:
+    """Refuse a model that ends with a flow, which no other format holds.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+
+    Raises
+    ------
+    InputError
+        If it does.
+    """
+    if model.flow is not None:
+        raise InputError(
+            "export: the model must not end with a flow, which no other format expresses; it does. Use isosent itself "
+            "for it, or fit a linear transform such as whitening."
+        )
+
+
 def exportable(model: SentenceEncoder) -> SentenceEncoder:
     """Return a model as it can be exported.
 
@@ -24,8 +44,10 @@ def exportable(model: SentenceEncoder) -> SentenceEncoder:
     Raises
     ------
     InputError
-        If its encoder sees its padding, since other libraries pad their batches, or takes windows of long texts.
+        If it ends with a flow, or its encoder sees its padding, since other libraries pad their batches, or takes
+        windows of long texts.
     """
+    refuse_flow(model)
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
         return model

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from isosent.errors import OutputError
@@ -14,36 +15,59 @@ from isosent.exports.note import NOTE_FILE
 from isosent.files.atomic import check_parent
 
 
-def check_folder(path: str | os.PathLike[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class Replaceable:
+    """What may be replaced by a new folder.
+
+    Parameters
+    ----------
+    name : str
+        What it is, for messages.
+    is_here : callable
+        Whether a folder is one.
+    """
+
+    name: str
+    is_here: Callable[[Path], bool]
+
+
+EXPORT = Replaceable("an older export", lambda folder: (folder / NOTE_FILE).exists())
+
+
+def check_folder(path: str | os.PathLike[str], replaceable: Replaceable = EXPORT) -> None:
     """Refuse a place where no folder can be written, before any work is done.
 
     Parameters
     ----------
     path : path-like
         The folder to write.
+    replaceable : Replaceable, optional
+        What may be there already, beside an empty folder.
 
     Raises
     ------
     OutputError
-        If something else than an older export or an empty folder is there, or its parent cannot be written to.
+        If something else is there, or its parent cannot be written to.
     """
     path = Path(path)
     check_parent(path)
-    is_replaceable = path.is_dir() and ((path / NOTE_FILE).exists() or not any(path.iterdir()))
-    if path.exists() and not is_replaceable:
+    may_go = path.is_dir() and (replaceable.is_here(path) or not any(path.iterdir()))
+    if path.exists() and not may_go:
         raise OutputError(
-            f"{path} must be a new or empty folder or an older export; got something else. Name another one."
+            f"{path} must be a new or empty folder or {replaceable.name}; got something else. Name another one."
         )
 
 
 @contextmanager
-def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable = EXPORT) -> Iterator[Path]:
     """Give a temporary folder beside `path`; when the block ends well, it takes the place of `path`.
 
     Parameters
     ----------
     path : path-like
         The folder to write.
+    replaceable : Replaceable, optional
+        As for `check_folder`.
 
     Yields
     ------
@@ -56,7 +80,7 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         If the folder cannot be written. What was at `path` is still there.
     """
     path = Path(path).resolve()
-    check_folder(path)
+    check_folder(path, replaceable)
     token = secrets.token_hex(4)
     temporary, older = (path.with_name(f".{path.name}-{token}.{kind}") for kind in ("tmp", "old"))
     try:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from isosent.encoders.inside import ENCODER_FOLDER
 from isosent.encoders.transformer import PROMPT_OF
 from isosent.errors import InputFileError
 from isosent.exports.self_check import Agreement
@@ -72,12 +73,14 @@ def shortened(reference: str) -> str:
     Returns
     -------
     str
-        The same with the last name of each path only.
+        The same with the last name of each path only; with the folder of a model ahead of the encoder inside of it.
 
     Examples
     --------
     >>> shortened("words:/home/me/glove.txt,../fasttext.vec"), shortened("C:\\texts\\"), shortened("~/a b/, wordllama")
     ('words:glove.txt,fasttext.vec', 'texts', 'a b, wordllama')
+    >>> shortened("hf:/home/me/trained/encoder")
+    'hf:trained/encoder'
     """
     scheme, rest = re.fullmatch(r"([a-z][a-z0-9]+:)?(.*)", reference, re.DOTALL).groups("")  # type: ignore[union-attr]
     return scheme + ",".join(_last_name(path) for path in rest.split(","))
@@ -85,7 +88,8 @@ def shortened(reference: str) -> str:
 
 def _last_name(path: str) -> str:
     blank = path[: len(path) - len(path.lstrip())]
-    return blank + re.split(r"[/\\]", path.strip().rstrip("/\\"))[-1]
+    names = re.split(r"[/\\]", path.strip().rstrip("/\\"))
+    return blank + "/".join(names[-2:] if names[-1] == ENCODER_FOLDER else names[-1:])
 
 
 def shared_facts(model: SentenceEncoder) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from isosent.errors import InputError, OutputError
+from isosent.exports.exportable import refuse_flow
 from isosent.exports.note import Export, space_of
 from isosent.exports.self_check import Agreement, compare, require_agreement, sample_vectors
 from isosent.files.atomic import check_destination, replacing
@@ -40,8 +41,9 @@ def required_map(target: str, model: SentenceEncoder) -> LinearMap:
     Raises
     ------
     InputError
-        If nothing was fitted.
+        If nothing was fitted, or a flow follows the map.
     """
+    refuse_flow(model)
     if model.linear_map is None:
         raise InputError(
             f"export: {target} holds the map behind the encoder, not the encoder; this model has none (auto may have "

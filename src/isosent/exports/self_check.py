@@ -17,9 +17,9 @@ from isosent.encoders.prompts import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import IsosentWarning, OutputError
+from isosent.exports.tokenizer_files import WORD_MARK
 from isosent.model import SentenceEncoder
 from isosent.text.subword_tokenizer import SubwordTokenizer
-from isosent.text.word_tokenizer import WordTokenizer
 
 LARGEST_DIFFERENCE = 1e-3
 LOWEST_COSINE = 1 - 1e-5
@@ -29,6 +29,7 @@ LONGEST_LIMIT = 2048
 _EVERY = 15
 _N_JOINED = 40
 _MOST_SPECIAL = 8
+_SIGNS_OF_TOKENS = f"{WORD_MARK}▁Ġ#"
 _UNUSUAL = (
     "no",
     "12.5 km/h, isn't it -- (really)!?",
@@ -81,8 +82,8 @@ def sample_texts(encoder: Encoder) -> list[str]:
     -------
     list of str
         One long text, beyond the encoder's maximum length unless that is above `LONGEST_LIMIT`; 32 of the shipped
-        sample; some in other scripts, with an unknown word, or with special tokens written out; for word vectors, one
-        of the first words that they have; one empty, one blank.
+        sample; some in other scripts, with an unknown word, or with special tokens written out; for token vectors, one
+        of the first tokens that they have; one empty, one blank.
     """
     ordinary = demo_texts()
     beside = (*_UNUSUAL, *_known_words(encoder), *_special_texts(encoder))
@@ -99,9 +100,10 @@ def _long_text(encoder: Encoder, ordinary: Sequence[str]) -> str:
 
 def _known_words(encoder: Encoder) -> list[str]:
     """A text of words that the encoder knows, whatever its language."""
-    if isinstance(encoder, StaticEncoder) and isinstance(encoder.tokenizer, WordTokenizer):
-        return [" ".join(islice(encoder.vocabulary(), _N_JOINED))]
-    return []
+    if not isinstance(encoder, StaticEncoder):
+        return []
+    words = (token.strip(_SIGNS_OF_TOKENS) for token in encoder.vocabulary())
+    return [" ".join(islice(filter(str.isalnum, words), _N_JOINED))]
 
 
 def _special_texts(encoder: Encoder) -> list[str]:

@@ -23,7 +23,7 @@ from isosent.exports.folder import check_folder, replacing_folder
 from isosent.exports.model_card import model_card
 from isosent.exports.note import NOTE_FILE, Export, note_text, space_of
 from isosent.exports.self_check import Agreement, compare_on_texts, require_agreement, total
-from isosent.exports.sentence_transformers_modules import modules_of
+from isosent.exports.sentence_transformers_modules import InexpressibleError, modules_of
 from isosent.exports.text_embeddings_inference import check_servable, write_old_names
 from isosent.model import SentenceEncoder
 from isosent.network.loading import quiet
@@ -72,23 +72,27 @@ def export_sentence_transformers(
     its special tokens, a static encoder the bias of the map. Such texts are left out of the comparison.
     """
     check_folder(output)
-    library, model = _extras.require("sentence_transformers"), exportable(model)
+    _extras.require("sentence_transformers")
+    model = exportable(model)
     if tei:
         check_servable(model)
     card = model_card(model, results)
-    with replacing_folder(output) as folder, _quiet():
-        _build(library, model, folder)
+    with replacing_folder(output) as folder, quiet_library():
+        try:
+            as_sentence_transformer(model).save_pretrained(str(folder), create_model_card=False)
+        except InexpressibleError as error:
+            raise InputError(f"export: {error} Export to onnx.") from error
         if tei:
             write_old_names(folder, model.encoder)
-        agreement = _check(library, model, folder)
+        agreement = check_vectors(TARGET, model, folder)
         (folder / "README.md").write_text(card, "utf-8")
         (folder / NOTE_FILE).write_text(note_text(TARGET, model, agreement, {"tei": tei}), "utf-8")
     return Export(TARGET, Path(output), space_of(model), agreement)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what the library and transformers say while they load off the terminal."""
+def quiet_library() -> Iterator[None]:
+    """Keep what the library and transformers say while they load and save off the terminal."""
     logger = logging.getLogger("sentence_transformers")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -99,21 +103,40 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _build(library: Any, model: SentenceEncoder, folder: Path) -> None:
-    """Let the library write the folder."""
+def as_sentence_transformer(model: SentenceEncoder) -> Any:
+    """Make a model of sentence-transformers that gives the same vectors.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+
+    Returns
+    -------
+    SentenceTransformer
+        On the CPU, with weights of its own and the prompts in force.
+
+    Raises
+    ------
+    InexpressibleError
+        If the library cannot express the model, or hold it.
+    InputError
+        If the encoder is no mean of vectors of tokens, or not fitted.
+    MissingExtraError
+        If the library is not installed.
+    """
+    library = _extras.require("sentence_transformers")
     try:
-        built = library.SentenceTransformer(
+        return library.SentenceTransformer(
             modules=modules_of(model), device="cpu", similarity_fn_name="cosine", **_prompts(model.encoder)
         )
-        built.save_pretrained(str(folder), create_model_card=False)
     except (ValueError, StrictDataclassError) as error:
         if isinstance(error, InputError):
             raise
         reason = " ".join(str(error).split()).rstrip(".")
         options = ", ".join(f"{name}={value}" for name, value in model.encoder.options.items() if value)
-        raise InputError(
-            f"export: sentence-transformers must be able to hold {model.encoder.reference} with {options}; it says: "
-            f"{reason}. Export to onnx."
+        raise InexpressibleError(
+            f"sentence-transformers must be able to hold {model.encoder.reference} with {options}; it says: {reason}."
         ) from error
 
 
@@ -123,13 +146,36 @@ def _prompts(encoder: Encoder) -> dict[str, Any]:
     return {"prompts": prompts, "default_prompt_name": DEFAULT_PROMPT if DEFAULT_PROMPT in prompts else None}
 
 
-def _check(library: Any, model: SentenceEncoder, folder: Path) -> Agreement:
-    """Load the folder as a user would, and compare what it makes of texts of every role."""
+def check_vectors(target: str, model: SentenceEncoder, folder: Path) -> Agreement:
+    """Load a folder as a user of the library would, and compare what it makes of texts of every role.
+
+    Parameters
+    ----------
+    target : str
+        Name of the format, for the message.
+    model : SentenceEncoder
+        What the vectors must be those of.
+    folder : Path
+        The folder.
+
+    Returns
+    -------
+    Agreement
+        How close they are.
+
+    Raises
+    ------
+    OutputError
+        If they differ by more than float32 rounding explains.
+    MissingExtraError
+        If the library is not installed.
+    """
+    library = _extras.require("sentence_transformers")
     loaded = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     methods = (loaded.encode, loaded.encode_query, loaded.encode_document)
     agreement = total(
         compare_on_texts(model, partial(method, show_progress_bar=False), zero_rows=False, role=role)
         for role, method in zip(ROLES, methods, strict=True)
     )
-    require_agreement(TARGET, agreement)
+    require_agreement(target, agreement)
     return agreement

@@ -26,6 +26,10 @@ THEIR_POOLINGS = {
 }
 
 
+class InexpressibleError(InputError):
+    """The library has no modules for what a model does; the sentence says for what, and the caller what to do."""
+
+
 def modules_of(model: SentenceEncoder) -> list[Any]:
     """Express a model in modules of sentence-transformers.
 
@@ -42,14 +46,40 @@ def modules_of(model: SentenceEncoder) -> list[Any]:
 
     Raises
     ------
-    InputError
+    InexpressibleError
         If the library has no modules for what the model does.
+    InputError
+        If the encoder is no mean of vectors of tokens, or not fitted.
     MissingExtraError
-        If it is not installed.
+        If the library is not installed.
+    """
+    return [*_encoder_modules(_library(), model.encoder), *modules_behind(model)]
+
+
+def modules_behind(model: SentenceEncoder) -> list[Any]:
+    """Express what follows the encoder of a model in modules of sentence-transformers.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+
+    Returns
+    -------
+    list of modules
+        The map and the scaling to length 1, where the model has them.
+
+    Raises
+    ------
+    InexpressibleError
+        If a flow follows the map.
+    MissingExtraError
+        If the library is not installed.
     """
     modules = _library()
-    last = [modules.Normalize()] if model.normalize else []
-    return [*_encoder_modules(modules, model.encoder), *_map_modules(modules, model), *last]
+    if model.flow is not None:
+        raise InexpressibleError("sentence-transformers has no module for a flow, and the model ends with one.")
+    return [*_map_modules(modules, model), *([modules.Normalize()] if model.normalize else [])]
 
 
 def _library() -> Any:
@@ -61,10 +91,7 @@ def _encoder_modules(modules: Any, encoder: Encoder) -> list[Any]:
         return _static_modules(modules, encoder)
     if isinstance(encoder, TransformerEncoder):
         return _transformer_modules(modules, encoder)
-    raise InputError(
-        "export: a sentence-transformers folder needs an encoder of texts; this model was fitted on bare vectors. "
-        "Export to onnx, faiss or numpy."
-    )
+    raise InexpressibleError("sentence-transformers needs an encoder of texts; this model was fitted on bare vectors.")
 
 
 def _static_modules(modules: Any, encoder: StaticEncoder) -> list[Any]:
@@ -79,10 +106,9 @@ def _static_modules(modules: Any, encoder: StaticEncoder) -> list[Any]:
         token_vectors[skipped] = 0
     if skipped is not None and not encoder.normalize:
         if not getattr(tokenizer.model, "byte_fallback", False):
-            raise InputError(
-                f"export: {encoder.reference} skips unknown tokens, and StaticEmbedding of sentence-transformers "
-                "counts them, so the means differ wherever there is one. Open the encoder with normalize=true and fit "
-                "again, or export to onnx."
+            raise InexpressibleError(
+                f"{encoder.reference} skips unknown tokens, and StaticEmbedding of sentence-transformers counts them, "
+                "so the means differ wherever there is one. Open the encoder with normalize=true."
             )
         tokenizer = without_literal(tokenizer, skipped)
     embedding = modules.StaticEmbedding(tokenizer, embedding_weights=token_vectors)
@@ -111,30 +137,27 @@ def _check_expressible(encoder: TransformerEncoder) -> None:
     """Refuse what the library has no module for, and what its modules do otherwise."""
     poolings = encoder.own_reading.poolings
     if unknown := [name for name in poolings if name not in THEIR_POOLINGS]:
-        raise InputError(
-            f"export: pooling must be among {', '.join(THEIR_POOLINGS)} for sentence-transformers; got {unknown[0]}. "
-            "Export to onnx."
+        raise InexpressibleError(
+            f"pooling must be among {', '.join(THEIR_POOLINGS)} for sentence-transformers; got {unknown[0]}."
         )
     if len(encoder.layers) > 1 and "max" in poolings:
-        raise InputError(
-            "export: sentence-transformers averages layers before pooling and isosent after it, which is not the same "
-            "for pooling=max; use another pooling or one layer, or export to onnx."
+        raise InexpressibleError(
+            "sentence-transformers averages layers before pooling and isosent after it, which is not the same for "
+            "pooling=max. Use another pooling or one layer."
         )
     leaves_out = not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values())
     if leaves_out and "weighted_mean" in poolings:
-        raise InputError(
-            "export: pooling must not be weighted_mean where the tokens of a prompt are not pooled: "
-            "sentence-transformers counts positions from the prompt on. Use another pooling or export to onnx."
+        raise InexpressibleError(
+            "pooling must not be weighted_mean where the tokens of a prompt are not pooled: sentence-transformers "
+            "counts positions from the prompt on. Use another pooling."
         )
     if encoder.tokenizer.pad_token_id is None:
-        raise InputError(
-            f"export: sentence-transformers needs a padding token; the tokenizer of {encoder.reference} has none. "
-            "Export to onnx."
+        raise InexpressibleError(
+            f"sentence-transformers needs a padding token; the tokenizer of {encoder.reference} has none."
         )
     if type(encoder.model).__module__.startswith("transformers_modules."):
-        raise InputError(
-            f"export: {encoder.reference} needs code that comes with it, which is not put into other folders. Export "
-            "to onnx."
+        raise InexpressibleError(
+            f"{encoder.reference} needs code that comes with it, which is not put into other folders."
         )
 
 

@@ -19,7 +19,8 @@ from isosent.errors import InputError
 from isosent.text.subword_tokenizer import SubwordTokenizer
 from isosent.text.word_tokenizer import WordTokenizer
 
-_MARK = "\ue000"
+WORD_MARK = "\ue000"
+"""Stands in front of each word of a vocabulary of whole words."""
 _LETTER, _SPACE = r"\p{L}\p{N}_", r"\s\x{1c}-\x{1f}"
 _WORDS = {"wordpunct": rf"[{_LETTER}]+|[^{_LETTER}{_SPACE}]+", "whitespace": rf"[^{_SPACE}]+"}
 _FINAL_SIGMA = Replace(Regex(r"(?<=\p{L})Σ(?!\p{L})"), "ς")
@@ -69,12 +70,12 @@ def without_literal(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
     written = f"(?:{re.escape(token.content)})+"
     steps: list[Normalizer] = [
         Replace(Regex(rf"\A{written}|{written}\z"), ""),
-        Replace(Regex(written), _MARK),
+        Replace(Regex(written), WORD_MARK),
     ]
     for step in _steps_of(dropping.normalizer):
-        steps += [step, Replace(_MARK, _MARK + step.prepend)] if isinstance(step, Prepend) else [step]
+        steps += [step, Replace(WORD_MARK, WORD_MARK + step.prepend)] if isinstance(step, Prepend) else [step]
     dropping.normalizer = Sequence(steps)
-    split: Any = Split(_MARK, "removed")
+    split: Any = Split(WORD_MARK, "removed")
     dropping.pre_tokenizer = split if dropping.pre_tokenizer is None else Splits([split, dropping.pre_tokenizer])
     return dropping
 
@@ -127,12 +128,12 @@ def _word_tokenizer(words: WordTokenizer) -> Tokenizer:
     of an unknown word from being looked up as words themselves.
     """
     known = enumerate(words.vocabulary())
-    vocabulary = {_MARK + word: i for i, word in known if not words.token_filter.drops(word)}
+    vocabulary = {WORD_MARK + word: i for i, word in known if not words.token_filter.drops(word)}
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[], ignore_merges=True))
     if words.lowercase:
         tokenizer.normalizer = Sequence([_FINAL_SIGMA, Lowercase()])
     split = Split(Regex(_WORDS[words.split]), "removed", invert=True)
-    tokenizer.pre_tokenizer = Splits([split, Metaspace(replacement=_MARK, prepend_scheme="always", split=False)])
+    tokenizer.pre_tokenizer = Splits([split, Metaspace(replacement=WORD_MARK, prepend_scheme="always", split=False)])
     return tokenizer
 
 

@@ -24,7 +24,7 @@ from isosent.numeric.moments import Moments
 from isosent.selection.candidates import AutoChoice
 from isosent.selection.choice import choose_from_moments, choose_from_texts
 from isosent.transforms.base import LinearTransform
-from isosent.transforms.choice import make_transform
+from isosent.transforms.choice import make_linear
 
 AS_THEY_ARE = "as they are"
 MARKS = tuple(tenth / 10 for tenth in range(1, 10))
@@ -140,7 +140,7 @@ def _compared(choice: AutoChoice) -> tuple[str, LinearTransform]:
     """What stands beside the vectors as they are: the choice, or full whitening where it is to leave them alone."""
     chosen = choice.chosen.transform()
     if chosen is None:
-        return "full whitening", make_transform("whitening")
+        return "full whitening", make_linear("whitening")
     return str(choice.chosen), chosen
 
 

@@ -99,7 +99,7 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
         if study.name not in studies:
             raise FileFormatError(
                 f"{path} must be a result or one of the studies {', '.join(_SHOWN)}; got a study of {study.name}. "
-                "Leave it out; the study draws a figure of its own: --figure OUT."
+                "Leave it out; the study prints a table of its own."
             )
         studies[study.name] += study.results
     return ReportData(tuple(results), **{name: tuple(found) for name, found in studies.items()})

@@ -22,7 +22,7 @@ from isosent.papers.tables import EVALUATED, TARGET
 from isosent.reproduction.request import DEV, STSB, Request
 from isosent.reproduction.result import Number
 from isosent.transforms.base import LinearTransform
-from isosent.transforms.choice import make_transform
+from isosent.transforms.choice import make_linear
 
 STS = "sts"
 CPU = "CPU"
@@ -103,7 +103,7 @@ def transform_of(request: Request, dim: int) -> LinearTransform | None:
     """Make the transform of a request, for vectors of `dim` dimensions."""
     if request.transform is None:
         return None
-    return make_transform(request.transform, dim=dim, settings=dict(request.settings))
+    return make_linear(request.transform, dim=dim, settings=dict(request.settings))
 
 
 def evaluate(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:

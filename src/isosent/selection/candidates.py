@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isosent.transforms.base import LinearTransform
-from isosent.transforms.choice import make_transform
+from isosent.transforms.choice import make_linear
 
 LEAVE = "none"
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
@@ -55,7 +55,7 @@ class Candidate:
         if self.name == LEAVE:
             return None
         given = {"strength": self.strength, "n_components": self.n_components}
-        return make_transform(self.name, settings={name: value for name, value in given.items() if value is not None})
+        return make_linear(self.name, settings={name: value for name, value in given.items() if value is not None})
 
 
 def half_whitening(dim: int, rank: int) -> Candidate:

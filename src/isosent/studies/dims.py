@@ -21,7 +21,7 @@ from isosent.model import SentenceEncoder
 from isosent.studies.dims_result import DimsCell, DimsStudy, PublishedWidth
 from isosent.studies.search_time import N_DOCS, measure_search
 from isosent.transforms.base import LinearTransform, transform_name
-from isosent.transforms.choice import make_transform
+from isosent.transforms.choice import make_linear
 
 LEADING = ("whitening", "principal_components", "truncate")
 _METHODS = ("pca", "pca_cor")
@@ -45,7 +45,7 @@ class DimsPlan:
         Vectors that are searched; 0 measures no search.
     """
 
-    transform: LinearTransform = field(default_factory=lambda: make_transform(LEADING[0]))
+    transform: LinearTransform = field(default_factory=lambda: make_linear(LEADING[0]))
     widths: Sequence[int] | None = None
     fit: str | os.PathLike[str] = TARGET
     sickr: str = "full"

@@ -12,6 +12,7 @@ from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.studies.auto import AutoCell
 from isosent.studies.dims_result import DimsStudy
+from isosent.studies.flow import FlowCell
 from isosent.studies.gem import GemCell
 from isosent.studies.reading_cells import ReadingCell
 
@@ -19,6 +20,7 @@ _FORMAT = "isosent study {} 1"
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "auto": AutoCell.from_json,
     "dims": DimsStudy.from_json,
+    "flow": FlowCell.from_json,
     "gem": GemCell.from_json,
     "layers": ReadingCell.from_json,
     "pooling": ReadingCell.from_json,
@@ -40,9 +42,9 @@ class Study:
     Parameters
     ----------
     name : str
-        Which: auto, dims, gem, layers or pooling.
+        Which: auto, dims, flow, gem, layers or pooling.
     results : tuple
-        What ``study_auto``, ``study_dims``, ``study_gem``, ``study_layers`` or ``study_pooling`` found.
+        What the function of that name, such as ``study_auto``, found.
     """
 
     name: str

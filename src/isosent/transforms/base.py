@@ -1,22 +1,28 @@
-"""What a transform is to a model: something fitted on vectors that yields one linear map."""
+"""What a transform is to a model: something fitted on vectors that yields one linear map, or a flow."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Protocol, Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from isosent.errors import InputTypeError
+from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 AUTO: Final = "auto"
 
 
 class LinearTransform(Protocol):
-    """The contract of every transform: fitted without labels, from vectors or from their moments alone."""
+    """The contract of every linear transform: fitted without labels, from vectors or from their moments alone."""
 
     @property
     def linear_map_(self) -> LinearMap:
@@ -40,6 +46,66 @@ class LinearTransform(Protocol):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings, by name."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class FitProgress:
+    """How likely a flow finds vectors that it is not fitted on, on the way.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows fitted on so far, each epoch counted.
+    n_total : int
+        Rows to fit on.
+    held_out_bits : float
+        Negative log-likelihood of the held-out rows, in bits per dimension.
+    """
+
+    n_rows: int
+    n_total: int
+    held_out_bits: float
+
+
+Report = Callable[[FitProgress], None]
+
+
+class FlowTransform(Protocol):
+    """The contract of a transform that is not linear: fitted on the vectors themselves."""
+
+    glow_: Glow
+    history_: tuple[FitProgress, ...]
+
+    def fit(self, X: ArrayLike, y: object = None, *, report: Report | None = None) -> Self:
+        """Fit on vectors."""
+        ...
+
+    def log_likelihood(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Logarithm of the density of each row."""
+        ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings, by name."""
+        ...
+
+
+Transform = LinearTransform | FlowTransform
+
+
+def is_flow(transform: object) -> TypeIs[FlowTransform]:
+    """Tell a flow from a linear transform.
+
+    Parameters
+    ----------
+    transform : object
+        A transform, or "auto".
+
+    Returns
+    -------
+    bool
+        Whether it gives vectors a likelihood.
+    """
+    return hasattr(transform, "log_likelihood")
 
 
 def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
@@ -74,7 +140,8 @@ def check_transform(transform: object) -> None:
     InputTypeError
         If it is neither.
     """
-    if not hasattr(transform, "fit_moments") and not (isinstance(transform, str) and transform == AUTO):
+    is_transform = hasattr(transform, "fit_moments") or is_flow(transform)
+    if not is_transform and not (isinstance(transform, str) and transform == AUTO):
         raise InputTypeError(f'fit: transform must be an object such as Whitening(128), or "auto"; got {transform!r}.')
 
 
@@ -94,12 +161,12 @@ def transform_name(transform: object) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(transform).__name__).lower()
 
 
-def settings_of(transform: LinearTransform) -> dict[str, Any]:
+def settings_of(transform: Transform) -> dict[str, Any]:
     """The settings of a transform as plain values that JSON can hold.
 
     Parameters
     ----------
-    transform : LinearTransform
+    transform : Transform
         A transform.
 
     Returns

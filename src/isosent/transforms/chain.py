@@ -17,6 +17,7 @@ from isosent.errors import InputError, InputTypeError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
+from isosent.transforms.base import is_flow
 from isosent.transforms.moment_transform import MomentTransform, Solution
 from isosent.transforms.rows import as_rows
 
@@ -170,6 +171,11 @@ class Chain(_BaseComposition, MomentTransform):
                 raise InputError(
                     "chain: L2Normalize must be the last step, because it is not linear; "
                     f"got it as step {position + 1}."
+                )
+            if is_flow(step):
+                raise InputError(
+                    "chain: a flow must stand alone, because it is not linear; "
+                    f"got it as step {position + 1}. Fit the others first, and the flow behind the model they give."
                 )
             if not isinstance(step, MomentTransform) or isinstance(step, Chain):
                 raise InputTypeError(f"chain: steps must be transforms of isosent; got {step!r}.")

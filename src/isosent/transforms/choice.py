@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from isosent.errors import InputError
-from isosent.transforms.base import LinearTransform
+from isosent.transforms.base import LinearTransform, Transform, is_flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class TransformKind:
 
 _WHITENING = "isosent.transforms.whitening"
 _COMPONENTS = "isosent.transforms.components"
+_FLOW = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
 _SHAPES = ("n_components", "method", "strength", "shrinkage", "eps")
 TRANSFORMS = {
     "whitening": TransformKind(_WHITENING, "Whitening", _SHAPES, "centre, rotate, even out variances"),
@@ -48,11 +49,14 @@ TRANSFORMS = {
     ),
     "standardize": TransformKind(_COMPONENTS, "Standardize", (), "centre and scale each dimension"),
     "truncate": TransformKind(_COMPONENTS, "Truncate", ("n_components",), "keep the first dimensions"),
+    "glow_flow": TransformKind(
+        "isosent.transforms.glow", "GlowFlow", _FLOW, "learn an invertible map to a Gaussian (BERT-flow); alone"
+    ),
     "l2_normalize": TransformKind("isosent.transforms.chain", "L2Normalize", (), "scale to length 1; the last one"),
 }
 
 
-def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
+def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> Transform:
     """Make an unfitted transform.
 
     Parameters
@@ -66,7 +70,7 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
 
     Returns
     -------
-    LinearTransform
+    Transform
         The transform.
 
     Raises
@@ -89,7 +93,15 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
     made = steps[0] if is_plain else import_module("isosent.transforms.chain").chain(*steps)
     if dim is not None:
         made._check_settings(dim)
-    transform: LinearTransform = made
+    transform: Transform = made
+    return transform
+
+
+def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
+    """Make an unfitted linear transform: as `make_transform`, but a flow is refused, too."""
+    transform = make_transform(names, dim=dim, settings=settings)
+    if is_flow(transform):
+        raise InputError(f"fit: the transform must be linear here; {names} is not.")
     return transform
 
 

@@ -1,0 +1,268 @@
+"""The fitted normalizing flow of BERT-flow: forward, inverse, log-determinant, in numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.numeric.glow_step import GlowStep, Rows, check_step, kept_dim
+
+_BLOCK_ROWS = 4096
+
+_Levels = tuple[tuple[GlowStep, ...], ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Glow:
+    r"""A flow from vectors to a standard Gaussian: invertible, with an exact likelihood.
+
+    Parameters
+    ----------
+    levels : tuple of tuple of GlowStep
+        Steps of each level. Behind each level but the last, the second half of the dimensions leaves for the result.
+
+    Raises
+    ------
+    InputError
+        If the dimensions of the steps do not agree, or a number is not finite.
+
+    Notes
+    -----
+    The flow of Li et al. 2020: Glow (Kingma & Dhariwal 2018) with additive coupling, on a vector instead of an image.
+    Rows in float64 are computed with in float64, all others in float32.
+
+    References
+    ----------
+    Li, Zhou, He, Wang, Yang & Li 2020, *On the Sentence Embeddings from Pre-trained Language Models*, arXiv 2011.05864.
+    Kingma & Dhariwal 2018, *Glow: Generative Flow with Invertible 1x1 Convolutions*, arXiv 1807.03039.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from isosent.numeric.glow_step import GlowStep
+    >>> still = (np.zeros((2, 1)), np.zeros(1))
+    >>> flow = Glow(((GlowStep(np.array([0.0, 1, 2]), np.zeros(3), np.array([2, 1, 0]), (still,)),),))
+    >>> flow.forward(np.array([[1.0, 1.0, 1.0]]))
+    array([[3., 2., 1.]])
+    """
+
+    levels: _Levels
+
+    def __post_init__(self) -> None:
+        if not self.levels or not all(self.levels):
+            raise InputError("Glow: levels must hold at least one step each; got none.")
+        dim = self.dim
+        for level in self.levels:
+            for step in level:
+                check_step(step, dim)
+            dim = kept_dim(dim)
+
+    def __repr__(self) -> str:
+        return f"<Glow of {self.dim} dimensions, {len(self.levels)} levels>"
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the vectors that go in, and of those that come out."""
+        return self.levels[0][0].dim
+
+    @cached_property
+    def log_determinant(self) -> float:
+        """Logarithm of the absolute value of the Jacobian's determinant, the same for every row, in nats."""
+        return sum(step.log_determinant for level in self.levels for step in level)
+
+    def forward(self, rows: ArrayLike) -> Rows:
+        """Take vectors to the Gaussian.
+
+        Parameters
+        ----------
+        rows : array_like of shape (n_rows, dim), any real dtype
+            Vectors.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, dim)
+            float64 for float64 rows, float32 for everything else. The dimensions that left first come first.
+
+        Raises
+        ------
+        InputError
+            If the rows are not 2-D, have another width, hold NaN or infinity (the message names the row), or lead out
+            of the range of their type.
+        """
+        return self._by_blocks("Glow.forward", rows, _forward)
+
+    def inverse(self, latents: ArrayLike) -> Rows:
+        """Take vectors back: the inverse of `forward`.
+
+        Parameters
+        ----------
+        latents : array_like of shape (n_rows, dim), any real dtype
+            What `forward` returned, or draws of a standard Gaussian.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, dim)
+            Vectors of the space that was fitted; the type is that of `forward`.
+
+        Raises
+        ------
+        InputError
+            As `forward` does.
+        """
+        return self._by_blocks("Glow.inverse", latents, _inverse)
+
+    def log_likelihood(self, rows: ArrayLike) -> NDArray[np.float64]:
+        r"""Logarithm of the density of each row.
+
+        Parameters
+        ----------
+        rows : array_like of shape (n_rows, dim), any real dtype
+            Vectors.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), float64
+            In nats; `bits_per_dimension` turns them into the loss of the fit.
+
+        Raises
+        ------
+        InputError
+            As `forward` does.
+
+        Notes
+        -----
+        :math:`\log p(x) = \log N(f(x); 0, I) + \log |\det \partial f / \partial x|`, Li et al. 2020, equation 4.
+        """
+        latents = self.forward(rows).astype(np.float64, copy=False)
+        norms = np.einsum("ij,ij->i", latents, latents)
+        densities: NDArray[np.float64] = self.log_determinant - 0.5 * (norms + self.dim * np.log(2 * np.pi))
+        return densities
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all numbers as named arrays, which `from_arrays` takes.
+
+        Returns
+        -------
+        dict of str to ndarray
+            ``LEVEL.STEP.shift``, ``.log_scale``, ``.mixing``, and ``.weight.LAYER`` and ``.bias.LAYER``.
+        """
+        found: dict[str, NDArray[Any]] = {}
+        for i, level in enumerate(self.levels):
+            for j, step in enumerate(level):
+                own = {"shift": step.shift, "log_scale": step.log_scale, "mixing": step.mixing}
+                for k, (weight, bias) in enumerate(step.network):
+                    own |= {f"weight.{k}": weight, f"bias.{k}": bias}
+                found |= {f"{i}.{j}.{name}": array for name, array in own.items()}
+        return found
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Glow:
+        """Make a flow of what `arrays` returned.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+            Its numbers by name.
+
+        Returns
+        -------
+        Glow
+            The flow.
+
+        Raises
+        ------
+        InputError
+            If one is missing, or does not fit the others.
+        """
+        try:
+            places = sorted({(int(i), int(j)) for i, j, *_ in (name.split(".") for name in arrays)})
+            return cls(
+                tuple(
+                    tuple(_step_of(arrays, f"{i}.{j}.") for i, j in of_level)
+                    for _, of_level in groupby(places, key=lambda place: place[0])
+                )
+            )
+        except (KeyError, ValueError) as error:
+            raise InputError(f"Glow: the arrays must be those of a flow; they are not: {error}.") from None
+
+    @cached_property
+    def _in_single(self) -> _Levels:
+        return _cast(self.levels, np.float32)
+
+    @cached_property
+    def _in_double(self) -> _Levels:
+        return _cast(self.levels, np.float64)
+
+    def _by_blocks(self, where: str, rows: ArrayLike, take: Callable[[_Levels, Rows], Rows]) -> Rows:
+        array = _check.matrix(where, "rows", rows)
+        _check.same_dim(where, "rows", array.shape[1], self.dim)
+        levels, dtype = (self._in_double, "float64") if array.dtype == np.float64 else (self._in_single, "float32")
+        result = np.empty(array.shape, dtype)
+        for start in range(0, len(array), _BLOCK_ROWS):
+            block = array[start : start + _BLOCK_ROWS]
+            with np.errstate(over="ignore", invalid="ignore"):
+                taken = take(levels, block.astype(dtype, copy=False))
+            if not np.isfinite(taken).all():
+                _check.finite_rows(where, "rows", block, start)
+                raise InputError(f"{where}: rows must map to values within {dtype}; those behind row {start} do not.")
+            result[start : start + _BLOCK_ROWS] = taken
+        return result
+
+
+def bits_per_dimension(log_likelihood: float, dim: int) -> float:
+    """Negative log-likelihood in bits per dimension, the loss of the fit: lower is likelier.
+
+    Parameters
+    ----------
+    log_likelihood : float
+        In nats, of a row or the mean of several.
+    dim : int
+        Dimensions of the rows.
+
+    Returns
+    -------
+    float
+        Bits per dimension; negative where the density exceeds 1.
+    """
+    return float(-log_likelihood / (dim * np.log(2)))
+
+
+def _forward(levels: _Levels, rows: Rows) -> Rows:
+    leaving = []
+    for number, level in enumerate(levels, start=1):
+        for step in level:
+            rows = step.forward(rows)
+        if number < len(levels):
+            kept = kept_dim(rows.shape[1])
+            leaving.append(rows[:, kept:])
+            rows = rows[:, :kept]
+    return np.hstack([*leaving, rows])
+
+
+def _inverse(levels: _Levels, latents: Rows) -> Rows:
+    widths = [level[0].dim // 2 for level in levels[:-1]]
+    *left, rows = np.hsplit(latents, np.cumsum(widths)) if widths else [latents]
+    for number in range(len(levels) - 1, -1, -1):
+        if number < len(left):
+            rows = np.hstack([rows, left[number]])
+        for step in reversed(levels[number]):
+            rows = step.inverse(rows)
+    return rows
+
+
+def _cast(levels: _Levels, dtype: type[np.floating]) -> _Levels:
+    return tuple(tuple(step.astype(dtype) for step in level) for level in levels)
+
+
+def _step_of(arrays: Mapping[str, NDArray[Any]], place: str) -> GlowStep:
+    n_layers = sum(name.startswith(f"{place}weight.") for name in arrays)
+    network = tuple((arrays[f"{place}weight.{k}"], arrays[f"{place}bias.{k}"]) for k in range(n_layers))
+    return GlowStep(arrays[f"{place}shift"], arrays[f"{place}log_scale"], arrays[f"{place}mixing"], network)

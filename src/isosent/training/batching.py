@@ -1,0 +1,271 @@
+"""Batches of training examples: at random, of like length, or by a budget of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.training.batch_making import (
+    Rows,
+    by_budget,
+    by_size,
+    in_buckets,
+    in_groups,
+    split_to_multiple,
+    widest_first,
+    without_shared_texts,
+)
+
+BATCHINGS: Final = ("random", "length", "tokens")
+_BUCKET = 100  # batches
+_CHUNK = 1024  # texts tokenized at once
+
+
+class EpochBatches:
+    """The batches of an epoch, which depend on the seed and the number of the epoch alone.
+
+    Parameters
+    ----------
+    make : callable
+        From a random generator to the batches, always as many.
+    seed : int
+        The seed.
+
+    Attributes
+    ----------
+    epoch : int
+        Number of the epoch, from 0.
+    batch_size : None
+        Batches differ in size. accelerate, which gives several processes their batches, leaves out batches that are
+        shorter than this where it is a number.
+    drop_last : bool
+        False: nothing is left out.
+    sampler : EpochBatches
+        Itself: where accelerate looks for what it tells the epoch.
+
+    Notes
+    -----
+    Has what torch's DataLoader, accelerate and the trainers ask of a batch sampler. A run that goes on in the middle of
+    an epoch takes the batches of that epoch and skips those that are done.
+
+    Examples
+    --------
+    >>> batches = EpochBatches(lambda rng: np.array_split(rng.permutation(6), 2), seed=0)
+    >>> len(batches), [len(batch) for batch in batches], list(batches) == list(batches)
+    (2, [3, 3], True)
+    """
+
+    batch_size = None
+    drop_last = False
+
+    def __init__(self, make: Callable[[np.random.Generator], list[Rows]], seed: int) -> None:
+        self._make = make
+        self._seed = seed
+        self._made: tuple[int, list[list[int]]] | None = None
+        self.epoch = 0
+
+    @property
+    def sampler(self) -> EpochBatches:
+        """Itself."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to another epoch.
+
+        Parameters
+        ----------
+        epoch : int
+            Its number, from 0.
+        """
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self._batches())
+
+    def __len__(self) -> int:
+        return len(self._batches())
+
+    def _batches(self) -> list[list[int]]:
+        if self._made is None or self._made[0] != self.epoch:
+            batches = self._make(np.random.default_rng([self._seed, self.epoch]))
+            self._made = self.epoch, [batch.tolist() for batch in batches]
+        return self._made[1]
+
+
+def batch_sampler(
+    batching: str = "random",
+    *,
+    lengths: ArrayLike | None = None,
+    token_budget: int | None = None,
+    distinct: Sequence[Sequence[str]] | None = None,
+    n_processes: int = 1,
+) -> Callable[..., EpochBatches]:
+    r"""Choose how batches are made, in the form that the trainer of sentence-transformers takes.
+
+    Parameters
+    ----------
+    batching : {"random", "length", "tokens"}, default "random"
+        See the Notes.
+    lengths : array-like of shape (n_examples,) or (n_examples, n_columns), int, optional
+        Tokens of each text of each example, see `example_lengths`; for "length" and "tokens".
+    token_budget : int, optional
+        Tokens a batch, padding counted, for "tokens".
+    distinct : sequence of sequence of str, optional
+        The columns of texts, so that no batch holds a text twice; for in-batch negatives. Not with "tokens".
+    n_processes : int, default 1
+        Processes that take batches in turn. Their number is made a multiple of it by halving the largest ones, so that
+        all processes take as many steps, on neighbouring lengths.
+
+    Returns
+    -------
+    callable
+        For ``SentenceTransformerTrainingArguments(batch_sampler=...)``: takes the data, ``batch_size`` (which "tokens"
+        does not look at) and ``seed``, and gives `EpochBatches`.
+
+    Raises
+    ------
+    InputError
+        If an option is missing, out of range or does not go with the others; when called, if the data have another
+        number of rows than `lengths` or `distinct`.
+
+    Notes
+    -----
+    Every example is in exactly one batch of an epoch, and every epoch has as many batches.
+
+    random
+        A permutation, cut every `batch_size` examples: Reimers & Gurevych 2019.
+    length
+        A permutation, cut into buckets of 100 batches; a bucket is sorted by length before it is cut. The batches come
+        in random order. This is smart batching of the paper's section 7, in training.
+    tokens
+        All examples sorted by length, equal ones at random; a batch takes the next one as long as examples times the
+        longest text, summed over columns, stays within the budget. The batches come in random order. Gradients are
+        means over a batch, so that an example weighs more in a small one.
+
+    A text in more examples than there are batches cannot be kept apart by `distinct`; it then is in some batch twice.
+
+    Examples
+    --------
+    >>> choose = batch_sampler("tokens", lengths=[9, 2, 3, 8, 2], token_budget=18)
+    >>> batches = choose(range(5), batch_size=16, seed=0)
+    >>> sorted(sorted(batch) for batch in batches), len(batches)
+    ([[0, 3], [1, 2, 4]], 2)
+    """
+    tokens = _checked_lengths(batching, lengths)
+    budget = _checked_budget(batching, tokens, token_budget)
+    _check.whole_number("train", "n_processes", n_processes, 1)
+    if batching == "tokens" and distinct is not None:
+        raise InputError(
+            "train: batching must be random or length where the texts of a batch are told apart, as in ranking; got "
+            "tokens. A budget of tokens would change the number of negatives from batch to batch."
+        )
+
+    def sampler(dataset: Any, batch_size: int = 16, seed: int = 0, **_: Any) -> EpochBatches:
+        n_examples = len(dataset)
+        texts_of = None if distinct is None else _text_numbers(distinct)
+        for name, told in (("lengths", tokens if batching != "random" else None), ("distinct", texts_of)):
+            if told is not None and len(told) != n_examples:
+                raise InputError(f"train: {name} must have {n_examples} rows, one an example; got {len(told)}.")
+
+        def make(rng: np.random.Generator) -> list[Rows]:
+            order = rng.permutation(n_examples)
+            if batching == "length":
+                order = in_buckets(order, tokens, _BUCKET * batch_size)
+            if batching == "tokens":
+                batches = by_budget(widest_first(order, tokens), tokens, budget)
+            elif texts_of is not None:
+                batches = without_shared_texts(order, batch_size, texts_of)
+            else:
+                batches = by_size(order, batch_size)
+            return in_groups(split_to_multiple(batches, n_processes), n_processes, rng)
+
+        return EpochBatches(make, seed)
+
+    return sampler
+
+
+def token_lengths(tokenize: Callable[[list[str]], Mapping[str, Any]], texts: Sequence[str]) -> NDArray[np.int64]:
+    """Count the tokens that the model is given of each text.
+
+    Parameters
+    ----------
+    tokenize : callable
+        From a list of texts to the model's input, as ``SentenceTransformer.preprocess``: with ``attention_mask``, or
+        with ``input_ids`` in a row and ``offsets``.
+    texts : sequence of str
+        The texts; equal ones are tokenized once.
+
+    Returns
+    -------
+    ndarray of shape (n_texts,), int64
+        Tokens, special ones counted, after the cut at the model's maximum.
+    """
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    known = list(row_of)
+    parts = [_lengths_of(tokenize(known[start : start + _CHUNK])) for start in range(0, len(known), _CHUNK)]
+    counts = np.concatenate([np.zeros(0, np.int64), *parts])
+    return counts[[row_of[text] for text in texts]] if len(texts) else counts
+
+
+def example_lengths(
+    tokenize: Callable[[list[str]], Mapping[str, Any]], columns: Sequence[Sequence[str]]
+) -> NDArray[np.int64]:
+    """Count the tokens of examples of several texts.
+
+    Parameters
+    ----------
+    tokenize : callable
+        See `token_lengths`.
+    columns : sequence of sequence of str
+        The columns of texts, at least one.
+
+    Returns
+    -------
+    ndarray of shape (n_examples, n_columns), int64
+        Tokens of each text.
+    """
+    return np.stack([token_lengths(tokenize, column) for column in columns], axis=1)
+
+
+def _lengths_of(features: Mapping[str, Any]) -> NDArray[np.int64]:
+    if "attention_mask" in features:
+        counts: NDArray[np.int64] = np.asarray(features["attention_mask"]).sum(axis=1)
+    else:
+        counts = np.diff(np.asarray(features["offsets"]), append=len(features["input_ids"]))
+    return counts.astype(np.int64, copy=False)
+
+
+def _checked_lengths(batching: str, lengths: ArrayLike | None) -> NDArray[np.int64]:
+    _check.one_of("train", "batching", batching, BATCHINGS)
+    if batching == "random":
+        return np.zeros((0, 1), np.int64)
+    if lengths is None:
+        raise InputError(f"train: lengths must be given for batching={batching}; got None.")
+    tokens = np.asarray(lengths, dtype=np.int64)
+    return tokens if tokens.ndim == 2 else tokens[:, None]
+
+
+def _checked_budget(batching: str, tokens: NDArray[np.int64], token_budget: int | None) -> int:
+    if (batching == "tokens") != (token_budget is not None):
+        needs = "be given for" if batching == "tokens" else "come with"
+        raise InputError(f"train: token_budget must {needs} batching=tokens; got {token_budget} and {batching}.")
+    if token_budget is None:
+        return 0
+    _check.whole_number("train", "token_budget", token_budget, 1)
+    longest = int(tokens.sum(axis=1).max(initial=1))
+    if token_budget < longest:
+        raise InputError(
+            f"train: token_budget must be at least {longest}, the tokens of the longest example; got {token_budget}. "
+            "Raise it, or cut texts earlier."
+        )
+    return token_budget
+
+
+def _text_numbers(columns: Sequence[Sequence[str]]) -> list[frozenset[int]]:
+    number: dict[str, int] = {}
+    return [frozenset(number.setdefault(text, len(number)) for text in row) for row in zip(*columns, strict=True)]

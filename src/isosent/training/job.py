@@ -1,0 +1,143 @@
+"""What is to be trained, on what, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from isosent.errors import InputError
+from isosent.model import SentenceEncoder
+from isosent.training.development import DevScore, DevSet
+from isosent.training.examples import Examples
+from isosent.training.settings import TrainingSettings
+from isosent.transforms.base import Transform
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is fitted behind the trained encoder, and saved with it.
+
+    Parameters
+    ----------
+    transform : Transform, "auto" or None
+        As for `SentenceEncoder.fit`; None is nothing. A flow is refused, which sentence-transformers cannot hold.
+    texts : sequence of str, optional
+        What on; the training texts where left out.
+    source : str, optional
+        Where these come from, for the record.
+    """
+
+    transform: Transform | Literal["auto"] | None = None
+    texts: Sequence[str] | None = None
+    source: str = "training texts"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingJob:
+    """A training.
+
+    Parameters
+    ----------
+    base : str
+        Model reference of what is trained, see `open_base`.
+    examples : Examples
+        The data.
+    output : Path
+        Folder of the model.
+    settings : TrainingSettings, optional
+        How.
+    reading : mapping of str, optional
+        ``pooling`` and ``max_length`` of the base, where they are to be others, see `open_base`.
+    development : DevSet, optional
+        Scored at the start, on the way and at the end; it tells the best step.
+    tests : sequence of DevSet, optional
+        Scored at the start and at the end.
+    ending : Ending, optional
+        What is fitted at the end.
+
+    Raises
+    ------
+    InputError
+        If two scored sets have one name.
+    """
+
+    base: str
+    examples: Examples
+    output: Path
+    settings: TrainingSettings = field(default_factory=TrainingSettings)
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    development: DevSet | None = None
+    tests: Sequence[DevSet] = ()
+    ending: Ending = Ending()
+
+    def __post_init__(self) -> None:
+        names = [devset.name for devset in self.scored]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"train: scored sets must have names of their own; got {twice[0]} twice. Rename a file.")
+
+    @property
+    def scored(self) -> list[DevSet]:
+        """Every set that is scored before and after."""
+        return [*([] if self.development is None else [self.development]), *self.tests]
+
+    def facts(self) -> dict[str, Any]:
+        """All that the weights depend on, but for those of the base.
+
+        Returns
+        -------
+        dict
+            Settings and SHA-256 of the data, as plain values.
+        """
+        return {
+            **self.settings.facts(),
+            **self.reading,
+            "data": self.examples.fingerprint,
+            "development": None if self.development is None else self.development.fingerprint,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a model scores on one set of pairs.
+
+    Parameters
+    ----------
+    before, after : DevScore
+        Of the base, and of the trained model.
+    with_transform : DevScore or None
+        With what was fitted at the end.
+    """
+
+    before: DevScore
+    after: DevScore
+    with_transform: DevScore | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingResult:
+    """What a training gave.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model as it was saved.
+    folder : Path
+        Where.
+    scores : mapping of str to Scores
+        By name of the set.
+    n_steps : int
+        Steps taken, those before a stop counted in.
+    kept_step : int
+        Step whose weights were kept.
+    elapsed_s : float
+        Seconds spent in steps.
+    """
+
+    model: SentenceEncoder
+    folder: Path
+    scores: Mapping[str, Scores]
+    n_steps: int
+    kept_step: int
+    elapsed_s: float

@@ -1,0 +1,145 @@
+"""A trained model as one folder that both isosent and sentence-transformers open."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from safetensors import SafetensorError
+
+from isosent.encoders.inside import ENCODER_FOLDER
+from isosent.encoders.reference import escape
+from isosent.errors import InputError, OutputError
+from isosent.exports.exportable import exportable
+from isosent.exports.folder import Replaceable, check_folder, replacing_folder
+from isosent.exports.self_check import compare_on_texts, require_agreement
+from isosent.exports.sentence_transformers_folder import TARGET, check_vectors, quiet_library
+from isosent.exports.sentence_transformers_modules import InexpressibleError, modules_behind
+from isosent.loading import load
+from isosent.model import SentenceEncoder
+from isosent.model_folder import holds_its_encoder, model_files
+from isosent.transforms.base import Transform
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_MODULES, _CONFIG = "modules.json", "config_sentence_transformers.json"
+_TRAINED: Final = Replaceable("an older trained model", holds_its_encoder)
+
+
+def check_training_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse a place where no trained model can be written, before any work is done.
+
+    Parameters
+    ----------
+    folder : path-like
+        The folder to write: new, empty, or one that `save_trained` wrote. What a run needs while it goes on
+        (checkpoints, metrics) belongs elsewhere, such as a folder beside it.
+
+    Raises
+    ------
+    OutputError
+        If something else is there, or the folder it lies in cannot be written to.
+    """
+    check_folder(folder, _TRAINED)
+
+
+def save_trained(
+    model: SentenceTransformer,
+    folder: str | os.PathLike[str],
+    *,
+    transform: Transform | Literal["auto"] | None = None,
+    fit_texts: Sequence[str] = (),
+    source: str = "training texts",
+    extra_files: Mapping[str, bytes] | None = None,
+) -> SentenceEncoder:
+    """Write a trained model, and open it again.
+
+    Parameters
+    ----------
+    model : SentenceTransformer
+        From `open_base`, with other weights; it is not changed.
+    folder : path-like
+        As for `check_training_folder`. It is built under another name, and put in place when all is done and checked.
+    transform : Transform, "auto" or None
+        Fitted behind the trained encoder and saved with it, see `SentenceEncoder.fit`.
+    fit_texts : sequence of str, optional
+        What it is fitted on.
+    source : str, optional
+        Where these texts come from, for the record.
+    extra_files : mapping of str to bytes, optional
+        Names, and what is to stand in them, of further files of the folder.
+
+    Returns
+    -------
+    SentenceEncoder
+        What ``isosent.load(folder)`` gives.
+
+    Raises
+    ------
+    InputError
+        If the transform cannot be fitted, or a name of an extra file is taken.
+    OutputError
+        If the folder cannot be written, or sentence-transformers gives other vectors from it than isosent. What was
+        there is intact.
+    """
+    with replacing_folder(folder, _TRAINED) as temporary, quiet_library():
+        try:
+            encoder = _write_encoder(model, temporary / ENCODER_FOLDER)
+            fitted = encoder if transform is None else encoder.fit(fit_texts, transform=transform, source=source)
+            _write_model(fitted, temporary)
+            _write_extra(extra_files or {}, temporary)
+        except SafetensorError as error:
+            raise OutputError(f"{folder} could not be written: {error}.") from error
+        check_vectors(TARGET, exportable(fitted), temporary)
+    return load(Path(folder))
+
+
+def _write_encoder(model: SentenceTransformer, folder: Path) -> SentenceEncoder:
+    """Write the trained encoder alone, and open it: the vectors must be those of the model in memory."""
+    was_training = model.training
+    model.save_pretrained(str(folder), create_model_card=False)
+    kind = "static" if type(model[0]).__name__ == "StaticEmbedding" else "hf"
+    encoder = load(f"{kind}:{escape(str(folder))}")
+    encode = partial(model.encode, show_progress_bar=False)
+    require_agreement("isosent", compare_on_texts(exportable(encoder), encode, zero_rows=False))
+    model.train(was_training)
+    return encoder
+
+
+def _write_model(model: SentenceEncoder, folder: Path) -> None:
+    """Write what isosent and sentence-transformers read of the whole; the weights of the encoder stay in its folder."""
+    for name, content in model_files(folder, model.record).items():
+        (folder / name).write_bytes(content)
+    modules = json.loads((folder / ENCODER_FOLDER / _MODULES).read_text("utf-8"))
+    for module in modules:
+        module["path"] = "/".join(part for part in (ENCODER_FOLDER, module["path"]) if part)
+    try:
+        behind = modules_behind(model)
+    except InexpressibleError as error:
+        raise InputError(f"train: {error}") from error
+    modules += [_write_module(module, len(modules) + place, folder) for place, module in enumerate(behind)]
+    (folder / _MODULES).write_text(json.dumps(modules, indent=2) + "\n", "utf-8")
+    shutil.copy(folder / ENCODER_FOLDER / _CONFIG, folder / _CONFIG)
+
+
+def _write_module(module: Any, place: int, folder: Path) -> dict[str, Any]:
+    """Write a module into a folder of its own; what the list of modules says of it."""
+    kind = type(module)
+    path = f"{place}_{kind.__name__}"
+    (folder / path).mkdir()
+    module.save(str(folder / path))
+    return {"idx": place, "name": str(place), "path": path, "type": f"{kind.__module__}.{kind.__name__}"}
+
+
+def _write_extra(files: Mapping[str, bytes], folder: Path) -> None:
+    for name, content in files.items():
+        path = folder / name
+        if path.parent != folder or path.exists():
+            raise InputError(f"save_trained: extra_files must have names of their own, without folders; got {name!r}.")
+        path.write_bytes(content)

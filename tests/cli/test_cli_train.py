@@ -1,0 +1,167 @@
+"""``isosent train``: what it prints, what it refuses, and a run that is killed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("accelerate")
+
+import isosent
+
+BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
+WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]
+FAST = ("--base", BASE, "--batch-size", 8, "--learning-rate", 0.01)
+LABELS = ("contradiction", "entailment", "neutral")
+
+
+def sentences(n, seed):
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 7))) for _ in range(n)]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """NLI, scored pairs and triplets of made-up words."""
+    monkeypatch.chdir(tmp_path)
+    premises = [premise for premise in sentences(14, 0) for _ in range(4)]
+    rows = [
+        {"premise": first, "hypothesis": second, "label": (*LABELS, "-")[i % 4]}
+        for i, (first, second) in enumerate(zip(premises, sentences(56, 1), strict=True))
+    ]
+    (tmp_path / "nli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, seed in (("sts", 2), ("dev", 4), ("test", 6)):
+        pairs = zip(sentences(30, seed), sentences(30, seed + 1), strict=True)
+        lines = [f"{i % 6}\t{first}\t{second}\n" for i, (first, second) in enumerate(pairs)]
+        (tmp_path / f"{name}.tsv").write_text("score\tsentence1\tsentence2\n" + "".join(lines))
+    columns = [sentences(30, seed) for seed in (8, 9, 10)]
+    lines = "".join(",".join(row) + "\n" for row in zip(*columns, strict=True))
+    (tmp_path / "triplets.csv").write_text("question,answer,other\n" + lines)
+    return tmp_path
+
+
+def test_the_data_are_shown_before_the_first_step_and_the_scores_after_the_last(isosent_, here):
+    finished = isosent_(
+        "train", "classification", "--data", "nli.jsonl", *FAST, "--dev", "dev.tsv", "--test", "test.tsv", "-o", "m"
+    )
+    assert finished.code == 0, finished.err
+    for shown in (
+        "42 examples",
+        "dropped: ",
+        "entailment",
+        "14 (33.3%)",
+        "sentence1 (from premise)",
+        "memory",
+        "step 0: development",
+    ):
+        assert shown in finished.err
+    rows = [line.split("│")[2].strip() for line in finished.out.splitlines() if line.startswith("│")]
+    assert rows == ["dev", "test"]
+    assert isosent.load(here / "m").dim == 16
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("regression", ("--data", "sts.tsv", "--score-range", "0,5")),
+        ("triplet", ("--data", "triplets.csv", "--columns", "anchor=question,positive=answer,negative=other")),
+        ("ranking", ("--data", "nli.jsonl", "--mini-batch", 4, "--matryoshka", "16,8")),
+        (
+            "classification",
+            ("--data", "nli.jsonl", "--regularizer", "whitening", "--regularizer-weight", 0.1, "--pooling", "max"),
+        ),
+    ],
+)
+def test_every_objective_has_a_command(isosent_, here, command, more):
+    finished = isosent_("train", command, *more, *FAST, "-o", "m", "--transform", "whitening", "--dims", 4)
+    assert finished.code == 0, finished.err
+    assert isosent.load(here / "m").dim == 4
+    assert json.loads((here / "m" / "training.json").read_text())["objective"] == command
+
+
+def test_the_recipe_leaves_a_model_of_each_step_and_repeats_with_seeds(isosent_, here):
+    finished = isosent_(
+        *("train", "recipe", "nli-stsb", "--nli", "nli.jsonl", "--sts", "sts.tsv", "--score-range", "0,5"),
+        *(*FAST, "--sts-epochs", 2, "--dev", "dev.tsv", "--seeds", 2, "-o", "m"),
+    )
+    assert finished.code == 0, finished.err
+    assert sorted(str(path.relative_to(here)) for path in here.glob("m/*/*")) == [
+        f"m/{stage}/seed-{seed}" for stage in ("nli-stsb", "nli") for seed in (0, 1)
+    ]
+    assert finished.out.count("±") == 4
+    second = json.loads((here / "m" / "nli-stsb" / "seed-1" / "training.json").read_text())
+    assert (second["n_epochs"], second["seed"], second["n_steps"]) == (2.0, 1, 8)
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_weights(isosent_, here):
+    arguments = ["train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *map(str, FAST)]
+    arguments += ["--epochs", "100", "--checkpoint-every", "20"]
+    isosent_(*arguments, "-o", "unbroken")
+    code = "from isosent.cli.main import main; main()"
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    run = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments, "-o", "killed"], env=environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not list(here.glob("killed.training/checkpoint-*")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    assert not (here / "killed").exists()
+    finished = isosent_(*arguments, "-o", "killed", "--resume")
+    assert finished.code == 0, finished.err
+    texts = sentences(10, 11)
+    after = [isosent.load(here / name).encode(texts) for name in ("killed", "unbroken")]
+    np.testing.assert_allclose(*after, atol=1e-5)
+
+
+def test_a_development_set_of_training_pairs_is_warned_of(isosent_):
+    finished = isosent_(
+        *("train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *FAST, "--dev", "sts.tsv", "-o", "m")
+    )
+    assert "warning: sts: 30 of its 30 pairs are pairs of the training data" in finished.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("classification", "--data", "sts.tsv"), ("columns",)),
+        (("regression", "--data", "sts.tsv"), ("--score-range",)),
+        (("regression", "--data", "sts.tsv", "--score-range", "0"), ("LOW,HIGH",)),
+        (("regression", "--data", "sts.tsv", "--score-range", "0,4"), ("score",)),
+        (("classification", "--data", "nowhere.jsonl"), ("nowhere.jsonl",)),
+        (("classification", "--data", "nli.jsonl", "--columns", "anchor"), ("NAME=COLUMN",)),
+        (("classification", "--data", "nli.jsonl", "--concatenation", "u"), ("concatenation", "|u-v|")),
+        (("classification", "--data", "nli.jsonl", "--base", "scratch:?dim=15"), ("heads must divide dim",)),
+        (("classification", "--data", "nli.jsonl", "--fit-on", "nli.jsonl"), ("--fit-on", "--transform auto")),
+        (("classification", "--data", "nli.jsonl", "--matryoshka", "8,x"), ("--matryoshka",)),
+        (("classification", "--data", "nli.jsonl", "--matryoshka", "32", *FAST), ("matryoshka", "16")),
+        (("triplet", "--data", "triplets.csv", "--margin", "0"), ("anchor",)),
+        (("classification", "--data", "nli.jsonl", "--dev", "dev.tsv", "--test", "dev.tsv"), ("dev", "twice")),
+        (("classification", "--data", "nli.jsonl", "--resume"), ("--resume needs a run",)),
+        (("classification", "--data", "nli.jsonl", "--seeds", "0"), ("seeds",)),
+    ],
+)
+def test_bad_input_is_one_sentence(isosent_, arguments, words):
+    finished = isosent_("train", *arguments, "-o", "m")
+    assert finished.code == 2
+    assert finished.out == ""
+    last = finished.err.splitlines()[-1]
+    assert last.startswith("error: ")
+    for word in words:
+        assert word in last
+
+
+def test_a_folder_of_something_else_is_not_replaced(isosent_, refuses, here):
+    (here / "m").mkdir()
+    (here / "m" / "thesis.txt").write_text("mine")
+    refuses(isosent_("train", "classification", "--data", "nli.jsonl", *FAST, "-o", "m"), "m must be")
+    assert (here / "m" / "thesis.txt").read_text() == "mine"

@@ -1,0 +1,274 @@
+"""From a model reference to modules that can be trained."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+import isosent
+from isosent import InputError, ModelReferenceError, Whitening
+from isosent.encoders.given import GivenVectors
+from isosent.model import SentenceEncoder
+from isosent.training.bases import open_base
+from isosent.training.saving import save_trained
+from isosent.transforms.chain import L2Normalize, chain
+
+SCRATCH = "scratch:?layers=2&dim=8&heads=2&vocab=300&max_length=64"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_threads(one_thread):
+    return one_thread
+
+
+@pytest.fixture(scope="module")
+def transformer(texts, tmp_path_factory):
+    """Folder of a tiny transformer, with dropout."""
+    folder = tmp_path_factory.mktemp("transformer")
+    open_base(SCRATCH, texts).model.save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def glove(tmp_path_factory):
+    """Word vectors of 40 words, 6 dimensions."""
+    path = tmp_path_factory.mktemp("words") / "glove.txt"
+    rows = np.random.default_rng(1).normal(size=(40, 6)).round(3) + 1
+    path.write_text("".join(f"w{i} {' '.join(map(str, row))}\n" for i, row in enumerate(rows)))
+    return path
+
+
+WORDS = [f"w{i} w{(7 * i + 3) % 40}" for i in range(40)]
+
+
+def kinds(base):
+    return [type(module).__name__ for module in base.model]
+
+
+def assert_same(base, model, texts):
+    np.testing.assert_allclose(base.model.encode(texts), model.encode(texts), atol=2e-6)
+
+
+def test_scratch_gives_a_network_to_train(texts):
+    base = open_base(SCRATCH, texts, seed=3)
+    assert (base.kind, base.is_static, kinds(base)) == ("scratch", False, ["Transformer", "Pooling"])
+    assert base.facts["vocab_size"] == 300
+    assert base.facts["dim"] == 8
+    assert base.facts["n_parameters"] == sum(parameter.numel() for parameter in base.model.parameters())
+    assert base.name == "scratch:?layers=2&dim=8&heads=2&vocab=300&max_length=64&lowercase=true"
+    assert base.model.max_seq_length == 64
+    json.dumps(dict(base.facts))
+
+
+def test_the_seed_makes_the_weights_and_leaves_the_random_numbers_alone(texts):
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    first, again, other = (open_base(SCRATCH, texts, seed=seed).model.encode(["a man"]) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0.01
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_every_weight_has_a_gradient_and_dropout_is_on_in_training(transformer):
+    base = open_base(f"hf:{transformer}")
+    assert all(parameter.requires_grad and parameter.dtype == torch.float32 for parameter in base.model.parameters())
+    features = base.model.preprocess(["a man is riding a horse"])
+    base.model.train()
+    first, second = (base.model(dict(features))["sentence_embedding"] for _ in range(2))
+    assert not torch.equal(first, second)
+    base.model.eval()
+    first, second = (base.model(dict(features))["sentence_embedding"] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_a_base_shares_no_weight_with_the_model_on_disk(transformer, texts):
+    model = isosent.load(f"hf:{transformer}")
+    before = model.encode(texts[:3])
+    base = open_base(f"hf:{transformer}")
+    with torch.no_grad():
+        for parameter in base.model.parameters():
+            parameter.add_(1)
+    np.testing.assert_array_equal(isosent.load(f"hf:{transformer}").encode(texts[:3]), before)
+
+
+@pytest.mark.filterwarnings("ignore::isosent.errors.TruncationWarning")
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_pooling_and_length_can_be_others(transformer, texts, pooling):
+    base = open_base(f"hf:{transformer}", pooling=pooling, max_length=12)
+    assert_same(base, isosent.load(f"hf:{transformer}?pooling={pooling}&max_length=12"), texts[:20])
+    assert (base.facts["options"]["pooling"], base.model.max_seq_length) == (pooling, 12)
+
+
+def test_scratch_takes_pooling_and_length_too(texts):
+    base = open_base(SCRATCH, texts, pooling="mean,max", max_length=12)
+    assert (base.facts["pooling"], base.facts["dim"], base.model.max_seq_length) == ("mean,max", 16, 12)
+
+
+def test_layers_can_be_averaged_with_shares_that_stay(transformer, texts):
+    base = open_base(f"hf:{transformer}?layers=0.3*1,0.7*2")
+    assert kinds(base) == ["Transformer", "WeightedLayerPooling", "Pooling"]
+    assert_same(base, isosent.load(f"hf:{transformer}?layers=0.3*1,0.7*2"), texts[:20])
+    fixed = [name for name, parameter in base.model.named_parameters() if not parameter.requires_grad]
+    assert fixed == ["1.layer_weights"]
+
+
+def test_the_map_of_a_saved_transformer_is_a_module_to_train(transformer, texts, tmp_path):
+    model = isosent.load(f"hf:{transformer}").fit(texts, transform=chain(Whitening(4), L2Normalize()))
+    model.save(tmp_path / "model")
+    base = open_base(tmp_path / "model")
+    assert kinds(base) == ["Transformer", "Pooling", "Dense", "Normalize"]
+    assert all(parameter.requires_grad for parameter in base.model.parameters())
+    assert len(base.facts["fits"]) == 1
+    np.testing.assert_allclose(base.model.encode(texts[:20]), model.encode(texts[:20]), atol=1e-4)
+
+
+def test_wordllama_is_a_table_of_token_vectors(wordllama, texts):
+    base = open_base("wordllama")
+    assert (base.kind, base.is_static, base.name, kinds(base)) == ("static", True, "wordllama", ["StaticEmbedding"])
+    assert base.facts["n_parameters"] == 32_000 * 256
+    assert_same(base, wordllama, texts[:20])
+
+
+@pytest.mark.parametrize("behind", [(), (L2Normalize(),)])
+def test_the_map_of_a_saved_static_model_is_folded_into_its_vectors(glove, tmp_path, behind):
+    model = isosent.load(f"words:{glove}").fit(WORDS, transform=chain(Whitening(3), *behind))
+    model.save(tmp_path / "model")
+    base = open_base(str(tmp_path / "model"))
+    assert kinds(base) == ["StaticEmbedding", *(["Normalize"] if behind else [])]
+    assert base.facts["n_parameters"] == 40 * 3
+    assert_same(base, model, [*WORDS, "w1 nothing w2", ""])
+
+
+def test_weights_of_words_that_are_known_come_along(glove, tmp_path):
+    model = isosent.load(f"words:{glove}?weighting=sif").fit(WORDS, transform=None)
+    model.save(tmp_path / "model")
+    assert_same(open_base(tmp_path / "model"), model, WORDS)
+
+
+@pytest.mark.parametrize(
+    ("options", "got"),
+    [
+        ("weighting=sif", "got weighting=sif"),
+        ("weighting=gem&n_candidates=4&n_removed=2", "got weighting=gem"),
+        ("weighting=p_mean&powers=inf&z_norm=false", "got weighting=p_mean"),
+        ("unknown=mean", "got unknown=mean"),
+    ],
+)
+def test_other_than_means_of_word_vectors_are_refused(glove, options, got):
+    with pytest.raises(
+        InputError, match=rf"train: .* must be the mean of vectors of its words; {got}\. Leave that out"
+    ):
+        open_base(f"words:{glove}?{options}")
+
+
+def model2vec(folder, *, normalize):
+    folder.mkdir()
+    vocabulary = {"[UNK]": 0, "[PAD]": 1} | {f"w{i}": i + 2 for i in range(10)}
+    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps({"normalize": normalize, "max_length": 5}))
+    save_file(
+        {"embeddings": np.random.default_rng(0).normal(size=(12, 4)).astype("float32")}, folder / "model.safetensors"
+    )
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::isosent.errors.TruncationWarning")
+def test_a_model2vec_folder_keeps_its_scaling_and_its_limit(tmp_path):
+    folder = model2vec(tmp_path / "static", normalize=True)
+    base = open_base(f"static:{folder}")
+    assert kinds(base) == ["StaticEmbedding", "Normalize"]
+    texts = ["w1 w2 other w3", " ".join(f"w{i}" for i in range(10))]
+    assert_same(base, isosent.load(f"static:{folder}"), texts)
+    assert_same(base, save_trained(base.model, tmp_path / "trained"), texts)
+    assert isosent.load(f"static:{tmp_path / 'trained' / 'encoder'}").encoder.options["max_length"] == "5"
+
+
+def test_skipped_unknown_tokens_are_refused_where_they_would_count(tmp_path):
+    folder = model2vec(tmp_path / "static", normalize=False)
+    with pytest.raises(InputError, match=r"train: .* skips unknown tokens.*Open the encoder with normalize=true\.$"):
+        open_base(f"static:{folder}")
+
+
+def test_a_map_behind_scaling_is_refused(tmp_path):
+    model = isosent.load(f"static:{model2vec(tmp_path / 'static', normalize=True)}")
+    model.fit(WORDS[:7], transform=Whitening(2)).save(tmp_path / "model")
+    with pytest.raises(InputError, match="must not scale to length 1 ahead of the map behind it"):
+        open_base(tmp_path / "model")
+
+
+def test_a_mean_of_queries_is_refused(transformer, texts, tmp_path):
+    model = isosent.load(f"hf:{transformer}").fit(texts[:40], transform=Whitening(4), queries=texts[40:60])
+    model.save(tmp_path / "model")
+    with pytest.raises(InputError, match="must have one map for all texts; it has another mean for queries"):
+        open_base(tmp_path / "model")
+
+
+def test_a_model_of_bare_vectors_is_refused(tmp_path):
+    vectors = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
+    SentenceEncoder(GivenVectors(4)).fit_vectors(vectors, transform=Whitening(2)).save(tmp_path / "model")
+    with pytest.raises(InputError, match=r"train: .* this model was fitted on bare vectors\.$"):
+        open_base(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("long=windows", "train: long must be truncate.*got windows"),
+        ("pooling=p_mean", r"train: pooling must be among mean, cls.*got p_mean\.$"),
+        ("layers=1,2&pooling=max", r"train: .*averages layers before pooling.*Use another pooling or one layer\.$"),
+    ],
+)
+def test_readings_without_a_module_are_refused(transformer, options, words):
+    with pytest.raises(InputError, match=words):
+        open_base(f"hf:{transformer}?{options}")
+
+
+def test_a_network_that_sees_its_padding_is_refused(tiny_model):
+    with pytest.raises(InputError, match="must not see its padding"):
+        open_base(f"hf:{tiny_model('fnet')}")
+
+
+def test_pooling_of_words_is_refused():
+    with pytest.raises(InputError, match=r"pooling must be left out for wordllama.*got max"):
+        open_base("wordllama", pooling="max")
+
+
+def test_a_saved_model_brings_its_own_pooling_and_length(glove, tmp_path):
+    isosent.load(f"words:{glove}").save(tmp_path / "model")
+    with pytest.raises(InputError, match="pooling and max_length must be left out for a model saved by isosent"):
+        open_base(tmp_path / "model", pooling="cls", max_length=20)
+
+
+@pytest.mark.parametrize("reference", ["nonsense", "scratchy:", "scratch:bert"])
+def test_a_reference_outside_the_grammar_is_refused(reference):
+    with pytest.raises(ModelReferenceError):
+        open_base(reference)
+
+
+def test_scratch_needs_texts():
+    with pytest.raises(InputError, match="scratch: texts must hold at least one text"):
+        open_base("scratch:")
+
+
+def test_length_is_a_whole_number(texts):
+    with pytest.raises(InputError, match="train: max_length must be a whole number >= 1; got 0"):
+        open_base(SCRATCH, texts, max_length=0)
+
+
+def test_a_folder_of_sentence_transformers_keeps_its_modules(transformer, texts, tmp_path):
+    parts = [modules.Transformer(str(transformer)), modules.Pooling(8), modules.Dense(8, 4), modules.Normalize()]
+    model = SentenceTransformer(modules=parts, device="cpu", prompts={"query": "ask: ", "document": ""})
+    model.save_pretrained(str(tmp_path / "whole"), create_model_card=False)
+    base = open_base(f"hf:{tmp_path / 'whole'}")
+    assert kinds(base) == ["Transformer", "Pooling", "Dense", "Normalize"]
+    assert base.model.prompts["query"] == "ask: "
+    np.testing.assert_allclose(base.model.encode(texts[:9]), model.encode(texts[:9]), atol=1e-6)

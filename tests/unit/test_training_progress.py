@@ -1,0 +1,301 @@
+import io
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from isosent.cli.training_progress import TrainingBar, TrainingLines, training_progress
+from isosent.training import progress
+from isosent.training.development import DevScore, DevSet, dev_evaluator
+from isosent.training.metrics import DevPoint, LossPoint, MetricsLog, Milestone, read_metrics
+from isosent.training.progress import WINDOW, StepRecorder, recording_callback, tensorboard_available
+
+NAN = math.nan
+SCORE = DevScore(0.8, 0.7, 30)
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Shown:
+    """Remembers what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def __getattr__(self, name):
+        return lambda *values: self.told.append((name, *values))
+
+    def last(self, name):
+        return next(values for told, *values in reversed(self.told) if told == name)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def shown():
+    return Shown()
+
+
+def take_step(recorder, clock, step, seconds=2.0, losses=(0.5,)):
+    recorder.step_began()
+    for loss in losses:
+        recorder.record(loss, 16)
+    clock.now += seconds
+    recorder.step_ended(step, 1e-5)
+
+
+def test_examples_a_second_leave_evaluations_and_checkpoints_out(clock, shown):
+    recorder = StepRecorder(progress=shown, clock=clock)
+    recorder.began(0, 10)
+    for step in range(1, 5):
+        take_step(recorder, clock, step)
+        clock.now += 50
+        recorder.pause_ended()
+    assert recorder.examples_per_s == 8
+    assert shown.last("stepped")[3] == 8
+
+
+def test_making_a_batch_belongs_to_its_step(clock):
+    recorder = StepRecorder(clock=clock)
+    recorder.began(0, 10)
+    take_step(recorder, clock, 1)
+    clock.now += 2  # the collator works between two steps
+    take_step(recorder, clock, 2)
+    assert recorder.examples_per_s == 32 / 6
+
+
+def test_what_comes_before_the_first_step_is_left_out(clock):
+    recorder = StepRecorder(clock=clock)
+    recorder.began(500, 1000)
+    clock.now += 300  # batches that were seen are passed over
+    take_step(recorder, clock, 501)
+    assert recorder.examples_per_s == 8
+
+
+def test_remaining_time_takes_in_pauses_at_the_share_there_was(clock, shown):
+    recorder = StepRecorder(progress=shown, clock=clock)
+    recorder.began(0, 10)
+    clock.now += 70
+    recorder.pause_ended()  # the evaluation before the first step will not come again
+    take_step(recorder, clock, 1)
+    assert shown.last("stepped")[4] == 9 * 2
+    clock.now += 6
+    recorder.pause_ended()
+    take_step(recorder, clock, 2)
+    assert shown.last("stepped")[4] == 8 * (2 + 6 / 2)
+
+
+def test_a_resumed_run_counts_the_steps_that_are_left(clock, shown):
+    recorder = StepRecorder(progress=shown, clock=clock)
+    recorder.began(990, 1000)
+    take_step(recorder, clock, 991)
+    assert shown.told[0] == ("started", 1000, 990)
+    assert shown.last("stepped")[4] == 9 * 2
+
+
+def test_shown_loss_is_the_mean_of_the_last_steps(clock, shown):
+    recorder = StepRecorder(progress=shown, clock=clock)
+    recorder.began(0, 200)
+    losses = np.random.default_rng(0).random(WINDOW + 9)
+    for step, loss in enumerate(losses, start=1):
+        take_step(recorder, clock, step, losses=(loss,))
+    assert shown.last("stepped")[1] == pytest.approx(losses[-WINDOW:].mean())
+
+
+def test_a_step_with_accumulation_is_the_mean_of_its_batches(clock, shown):
+    recorder = StepRecorder(progress=shown, clock=clock)
+    recorder.began(0, 10)
+    take_step(recorder, clock, 1, losses=(0.2, 0.6))
+    assert shown.last("stepped")[:2] == [1, pytest.approx(0.4)]
+    assert recorder.examples_per_s == 16
+
+
+def test_examples_of_all_processes_count(clock):
+    recorder = StepRecorder(n_processes=4, clock=clock)
+    recorder.began(0, 10)
+    take_step(recorder, clock, 1)
+    assert recorder.examples_per_s == 4 * 8
+
+
+def test_what_happens_is_written_down(tmp_path, clock, shown):
+    path = tmp_path / "metrics.jsonl"
+    recorder = StepRecorder(MetricsLog(path), shown, clock=clock)
+    recorder.began(0, 2)
+    recorder.evaluated(0, SCORE)
+    take_step(recorder, clock, 1)
+    recorder.logged(1, 0.5, {"loss": 0.25, "learning_rate": 2e-5, "grad_norm": 3.0})
+    recorder.logged(1, 0.5, {"eval_spearman": 0.8})
+    recorder.mark("checkpoint", 1)
+    recorder.ended(1)
+    found = read_metrics(path)
+    assert found.losses == (LossPoint(1, 0.5, 0.25, 2e-5, 3.0, 8.0, 2.0),)
+    assert found.devs == (DevPoint(0, 0.8, 0.7, 30),)
+    assert found.milestones == (
+        Milestone("start", 0, {"n_steps": 2, "elapsed_s": 0.0}),
+        Milestone("checkpoint", 1, {"elapsed_s": 2.0}),
+        Milestone("end", 1, {"elapsed_s": 2.0}),
+    )
+    assert ("evaluated", 0, 0.8) in shown.told
+    assert shown.told[-1] == ("finished",)
+
+
+def test_elapsed_time_goes_on_in_a_resumed_run(tmp_path, clock):
+    path = tmp_path / "metrics.jsonl"
+    for after_step in (0, 1):
+        recorder = StepRecorder(MetricsLog(path, after_step=after_step), clock=clock)
+        recorder.began(after_step, 2)
+        take_step(recorder, clock, after_step + 1)
+        recorder.mark("checkpoint", after_step + 1)
+    found = read_metrics(path)
+    assert found.elapsed_s == 4.0
+    assert [milestone.event for milestone in found.milestones] == ["start", "checkpoint", "resumed", "checkpoint"]
+
+
+def test_a_resumed_run_shows_its_earlier_scores(tmp_path, shown):
+    path = tmp_path / "metrics.jsonl"
+    StepRecorder(MetricsLog(path)).evaluated(0, SCORE)
+    StepRecorder(MetricsLog(path, after_step=5), shown).began(5, 10)
+    assert shown.told == [("started", 10, 5), ("evaluated", 0, 0.8)]
+
+
+def test_a_process_that_is_not_the_first_writes_nothing(clock):
+    recorder = StepRecorder(clock=clock)
+    recorder.began(0, 2)
+    take_step(recorder, clock, 1)
+    recorder.logged(1, 0.5, {"loss": 0.5, "learning_rate": 0.1})
+    recorder.evaluated(1, SCORE)
+    recorder.ended(1)
+
+
+@pytest.mark.parametrize(("installed", "expected"), [({"tensorboardX"}, True), (set(), False)])
+def test_tensorboard_is_asked_for_without_an_import(monkeypatch, installed, expected):
+    monkeypatch.setattr(progress, "find_spec", lambda name: object() if name in installed else None)
+    assert tensorboard_available() is expected
+
+
+def test_lines_come_at_the_start_once_a_minute_and_at_the_end(clock):
+    written = []
+    lines = TrainingLines(written.append, clock)
+    lines.started(4000, 0)
+    for step in range(1, 201):
+        lines.stepped(step, 1 / step, 2e-5, 431.4, 61.0)
+        clock.now += 1
+    lines.finished()
+    lines.finished()
+    assert [line.partition(":")[0] for line in written] == [f"step {step} of 4,000" for step in (1, 61, 121, 181, 200)]
+    assert written[1] == "step 61 of 4,000: loss 0.0164, lr 2e-05, 431 examples/s, 0:01:01 left"
+
+
+def test_scores_and_messages_have_lines_of_their_own():
+    written = []
+    lines = TrainingLines(written.append)
+    for step, score in ((0, 0.5), (10, NAN), (20, 0.755)):
+        lines.evaluated(step, score)
+    lines.message("A sentence.")
+    assert written == [
+        "step 0: development Spearman 50.00",
+        "step 10: development Spearman undefined",
+        "step 20: development Spearman 75.50 (+25.50 since the first)",
+        "A sentence.",
+    ]
+
+
+def test_a_terminal_shows_a_bar_that_goes_away():
+    screen = io.StringIO()
+    with training_progress(Console(file=screen, force_terminal=True, width=120, highlight=False)) as shown:
+        assert isinstance(shown, TrainingBar)
+        shown.started(200, 100)
+        shown.stepped(150, 0.25, 2e-5, 431.0, 75.0)
+        shown.evaluated(150, 0.8)
+        shown.finished()
+    told = screen.getvalue()
+    assert "150/200" in told
+    assert "loss 0.2500  lr 2e-05  431 examples/s  0:01:15 left" in told
+    assert "step 150: development Spearman 80.00" in told
+
+
+def test_elsewhere_there_are_lines():
+    screen = io.StringIO()
+    with training_progress(Console(file=screen, width=200)) as shown:
+        shown.started(2, 0)
+        shown.stepped(1, 0.5, 1e-5, 10.0, NAN)
+    assert screen.getvalue().startswith("step 1 of 2: loss 0.5000, lr 1e-05, 10 examples/s")
+
+
+@pytest.fixture(scope="module")
+def train():
+    """Train a static embedding of a few words."""
+    for package in ("accelerate", "datasets"):
+        pytest.importorskip(package)
+    library, datasets = pytest.importorskip("sentence_transformers"), pytest.importorskip("datasets")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PrinterCallback
+
+    words = [f"w{number}" for number in range(20)]
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    pairs = [words[number % 20] for number in range(26)], [words[(3 * number + 1) % 20] for number in range(26)]
+    embedding = library.sentence_transformer.modules.StaticEmbedding(tokenizer, embedding_dim=4)
+    model = library.SentenceTransformer(modules=[embedding], device="cpu")
+
+    def train(folder, recorder):
+        arguments = library.SentenceTransformerTrainingArguments(
+            output_dir=str(folder),
+            per_device_train_batch_size=4,
+            learning_rate=0.1,
+            num_train_epochs=1,
+            logging_steps=3,
+            logging_first_step=True,
+            eval_strategy="steps",
+            eval_steps=4,
+            eval_on_start=True,
+            save_strategy="steps",
+            save_steps=5,
+            disable_tqdm=True,
+            report_to=[],
+            use_cpu=True,
+        )
+        trainer = library.SentenceTransformerTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=datasets.Dataset.from_dict({"a": pairs[0], "b": pairs[1], "score": [0.5] * 26}),
+            loss=library.sentence_transformer.losses.CosineSimilarityLoss(model),
+            evaluator=dev_evaluator(DevSet("dev", *pairs, np.arange(26.0) % 6), told=recorder.evaluated),
+            callbacks=[recording_callback(recorder)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+
+    return train
+
+
+def test_the_trainer_is_followed(train, tmp_path, shown, capsys):
+    train(tmp_path, StepRecorder(MetricsLog(tmp_path / "metrics.jsonl"), shown))
+    found = read_metrics(tmp_path / "metrics.jsonl")
+    assert [point.step for point in found.losses] == [1, 3, 6, 7]
+    assert all(point.loss > 0 and point.gradient_norm > 0 and point.elapsed_s > 0 for point in found.losses)
+    assert [point.step for point in found.devs] == [0, 4, 7]
+    assert [(m.event, m.step) for m in found.milestones] == [
+        ("start", 0),
+        ("checkpoint", 5),
+        ("checkpoint", 7),
+        ("end", 7),
+    ]
+    assert [step for name, step, *_ in (told for told in shown.told if len(told) > 2) if name == "stepped"] == [
+        *range(1, 8)
+    ]
+    rates = [told[3] for told in shown.told if told[0] == "stepped"]
+    assert rates == pytest.approx([0.1 * (7 - step) / 7 for step in range(7)])
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,326 @@
+"""A whole training on a tiny network: what is saved, how it goes on, and how it stops."""
+
+import errno
+import json
+import random
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("accelerate")
+
+from isosent import Whitening, load
+from isosent.errors import InputError, NonFiniteLossError, OutputError
+from isosent.training import checkpoint as checkpoints
+from isosent.training import run
+from isosent.training.arguments import make_arguments, make_trainer
+from isosent.training.bases import open_base
+from isosent.training.checkpoint import newest_checkpoint
+from isosent.training.development import DevSet
+from isosent.training.examples import Examples
+from isosent.training.job import Ending, TrainingJob
+from isosent.training.objectives import ObjectiveSettings, make_loss
+from isosent.training.progress import StepRecorder
+from isosent.training.repeating import plan, read_training, spread, train_all
+from isosent.training.run import train
+from isosent.training.run_folder import RunFolder
+from isosent.training.settings import TrainingSettings
+from isosent.transforms.glow import GlowFlow
+
+BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
+WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]
+SETTINGS = TrainingSettings(batch_size=8, checkpoint_every=3, learning_rate=1e-2)
+
+
+def sentences(n, seed):
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 7))) for _ in range(n)]
+
+
+def examples(n=50):
+    rng = random.Random(2)
+    columns = {
+        "sentence1": sentences(n, 0),
+        "sentence2": sentences(n, 1),
+        "label": [rng.randrange(3) for _ in range(n)],
+    }
+    return Examples(columns, "classification", ("contradiction", "entailment", "neutral"))
+
+
+def development(n=20):
+    return DevSet("dev", sentences(n, 3), sentences(n, 4), np.arange(n, dtype=float))
+
+
+def job(output, **settings):
+    return TrainingJob(BASE, examples(), output, replace(SETTINGS, **settings))
+
+
+def weights(folder):
+    return load(folder).encode(sentences(10, 9))
+
+
+class StoppedError(Exception):
+    """Stands for a kill."""
+
+
+class StopAt:
+    """A progress that stops the run behind a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def stepped(self, step, *_):
+        if step == self.step:
+            raise StoppedError
+
+    def started(self, *_):
+        pass
+
+    evaluated = message = finished = started
+
+
+def stop_at(step, stopped):
+    with pytest.raises(StoppedError):
+        train(stopped, progress=StopAt(step))
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_one_others(tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(job(tmp_path / name, seed=seed))
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert np.abs(weights(tmp_path / "a") - weights(tmp_path / "c")).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_epochs": 1.5},
+        {"n_epochs": 2.0, "accumulation": 2, "batching": "length"},
+        {"n_epochs": 2.0, "batching": "tokens", "token_budget": 60},
+    ],
+)
+@pytest.mark.parametrize("step", [4, 7])
+def test_a_run_that_goes_on_ends_with_the_weights_of_an_unbroken_one(tmp_path, settings, step):
+    unbroken = replace(job(tmp_path / "unbroken", **settings), development=development())
+    stopped = replace(unbroken, output=tmp_path / "stopped")
+    stop_at(step, stopped)
+    resumed = train(stopped, resume=True)
+    assert resumed.scores == train(unbroken).scores
+    np.testing.assert_allclose(weights(tmp_path / "stopped"), weights(tmp_path / "unbroken"), atol=1e-6)
+
+
+def test_a_run_stopped_before_its_first_checkpoint_begins_again(tmp_path):
+    stop_at(2, job(tmp_path / "a"))
+    train(job(tmp_path / "a"), resume=True)
+    train(job(tmp_path / "b"))
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
+def test_the_head_of_the_softmax_is_trained_and_kept_in_checkpoints(tmp_path):
+    own = job(tmp_path / "a")
+    base = open_base(BASE, own.examples.texts())
+    loss = make_loss(base.model, own.settings.objective, n_classes=3)
+    (tmp_path / "run").mkdir()
+    trainer = make_trainer(own, base, loss, make_arguments(own, base, tmp_path / "run"), StepRecorder())
+    heads = {name: tensor.clone() for name, tensor in trainer.parts().items() if name.startswith("loss.")}
+    trainer.train()
+    assert heads
+    kept = checkpoints.Checkpoint(newest_checkpoint(tmp_path / "run")).weights()
+    for name, before in heads.items():
+        assert (trainer.parts()[name] - before).abs().max() > 1e-3
+        assert (kept[name] == trainer.parts()[name]).all()
+
+
+def test_neither_the_model_nor_a_checkpoint_holds_a_pickle(tmp_path):
+    stop_at(5, job(tmp_path / "a"))
+    files = [path for path in (tmp_path / "a.training").rglob("*") if path.is_file()]
+    train(job(tmp_path / "a"), resume=True)
+    files += [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} <= {".json", ".jsonl", ".safetensors", ".txt", ".html", ".md"}
+
+
+def test_what_a_run_kept_is_removed_when_the_model_is_there(tmp_path):
+    result = train(replace(job(tmp_path / "a"), development=development(), tests=[development(8)]))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+    record = json.loads((tmp_path / "a" / "training.json").read_text())
+    assert record["scores"]["dev"]["after"]["spearman"] == result.scores["dev"].after.spearman
+    assert record["n_steps"] == 7
+    assert read_training(tmp_path / "a").scores == result.scores
+
+
+def test_the_development_set_is_scored_before_the_first_step_on_the_way_and_at_the_end(tmp_path):
+    train(replace(job(tmp_path / "a", n_evaluations=3), development=development()))
+    lines = [json.loads(line) for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line["event"] == "dev"] == [0, 3, 6, 7]
+
+
+def test_the_best_weights_are_kept_unless_the_last_are_asked_for(tmp_path):
+    of = {
+        keep: train(replace(job(tmp_path / keep, keep=keep, n_epochs=3), development=development()))
+        for keep in ("best", "last")
+    }
+    lines = [json.loads(line) for line in (tmp_path / "best" / "metrics.jsonl").read_text().splitlines()]
+    dev = {line["step"]: line["spearman"] for line in lines if line["event"] == "dev" and line["step"]}
+    assert of["best"].kept_step == max(dev, key=dev.get)
+    assert of["best"].scores["dev"].after.spearman == pytest.approx(max(dev.values()), abs=1e-6)
+    assert of["last"].kept_step == of["last"].n_steps
+    assert of["last"].scores["dev"].after.spearman == pytest.approx(dev[21], abs=1e-6)
+
+
+def test_a_transform_is_fitted_at_the_end_and_saved(tmp_path):
+    result = train(replace(job(tmp_path / "a"), development=development(), ending=Ending(Whitening(4))))
+    assert load(tmp_path / "a").dim == 4
+    assert result.scores["dev"].with_transform != result.scores["dev"].after
+
+
+@pytest.mark.parametrize("objective", ["regression", "triplet", "ranking"])
+def test_every_objective_trains(tmp_path, objective):
+    first, second, third = sentences(30, 0), sentences(30, 1), sentences(30, 2)
+    columns = {
+        "regression": {"sentence1": first, "sentence2": second, "score": [i / 29 for i in range(30)]},
+        "triplet": {"anchor": first, "positive": second, "negative": third},
+        "ranking": {"anchor": first, "positive": second},
+    }[objective]
+    settings = replace(SETTINGS, objective=ObjectiveSettings(objective))
+    train(TrainingJob(BASE, Examples(columns, objective), tmp_path / "a", settings))
+    record = json.loads((tmp_path / "a" / "training.json").read_text())
+    assert record["objective"] == objective
+
+
+def test_words_are_trained_too(tmp_path):
+    (tmp_path / "words.txt").write_text("".join(f"{word} {i} {i % 3} 1\n" for i, word in enumerate(WORDS)))
+    train(replace(job(tmp_path / "a"), base=f"words:{tmp_path}/words.txt"))
+    assert weights(tmp_path / "a").shape == (10, 3)
+
+
+def test_a_loss_that_is_no_number_stops_and_names_the_rows(tmp_path):
+    with pytest.raises(
+        NonFiniteLossError, match=r"at step \d+ .* is (nan|inf), in the batch of the rows \d+.*step 2 is kept"
+    ):
+        train(job(tmp_path / "a", learning_rate=1e30, max_gradient_norm=1e30, checkpoint_every=2))
+    assert newest_checkpoint(tmp_path / "a.training").name == "checkpoint-2"
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
+    save, calls = checkpoints._save, []
+
+    def full(path, tensors):
+        calls.append(path)
+        if len(calls) > 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(path, tensors)
+
+    monkeypatch.setattr(checkpoints, "_save", full)
+    with pytest.raises(
+        OutputError, match=r"checkpoint of step 6 .* No space left on device; that of step 3 is intact.*--resume"
+    ):
+        train(job(tmp_path / "a"))
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "a.training").iterdir() if "checkpoint" in path.name] == ["checkpoint-3"]
+    train(job(tmp_path / "a"), resume=True)
+    train(job(tmp_path / "b"))
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
+def test_a_run_whose_model_could_not_be_saved_goes_on_to_the_same_model(tmp_path, monkeypatch):
+    own = replace(job(tmp_path / "a", n_epochs=2), development=development())
+
+    def full(*_, **__):
+        raise OutputError("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(run, "save_trained", full)
+        with pytest.raises(OutputError, match="the disk is full"):
+            train(own)
+    resumed = train(own, resume=True)
+    unbroken = train(replace(own, output=tmp_path / "b"))
+    assert (resumed.scores, resumed.kept_step) == (unbroken.scores, unbroken.kept_step)
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
+@pytest.mark.parametrize(
+    ("transform", "message"), [(GlowFlow(), "must be a linear one"), (Whitening(17), "n_components")]
+)
+def test_what_could_not_be_fitted_at_the_end_is_refused_at_the_beginning(tmp_path, transform, message):
+    with pytest.raises(InputError, match=message):
+        train(replace(job(tmp_path / "a"), ending=Ending(transform)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_resuming_with_other_data_or_settings_is_refused_and_every_difference_listed(tmp_path):
+    stop_at(4, job(tmp_path / "a"))
+    other = replace(job(tmp_path / "a", batch_size=4, seed=1), examples=examples(40))
+    with pytest.raises(InputError, match=r"differ: .*batch_size: 8 then, 4 now.*seed: 0 then, 1 now.*data: "):
+        train(other, resume=True)
+
+
+def test_an_unfinished_run_is_not_overwritten(tmp_path):
+    stop_at(4, job(tmp_path / "a"))
+    with pytest.raises(OutputError, match=r"stopped after step 3\. Go on with --resume"):
+        train(job(tmp_path / "a"))
+
+
+def test_resuming_needs_a_run(tmp_path):
+    with pytest.raises(InputError, match="--resume needs a run that was stopped"):
+        train(job(tmp_path / "a"), resume=True)
+
+
+def test_a_folder_of_somebody_else_is_not_taken_for_checkpoints(tmp_path):
+    (tmp_path / "a.training").mkdir()
+    (tmp_path / "a.training" / "thesis.txt").write_text("mine")
+    with pytest.raises(OutputError, match="must be free for checkpoints"):
+        train(job(tmp_path / "a"))
+    assert (tmp_path / "a.training" / "thesis.txt").read_text() == "mine"
+
+
+def test_a_run_can_be_repeated_with_seeds_and_what_is_done_is_not_done_again(tmp_path):
+    jobs = plan([replace(job(tmp_path / "a"), development=development())], n_seeds=2)
+    first = train_all(jobs)
+    assert [result.folder.name for result in first] == ["seed-0", "seed-1"]
+    shutil.rmtree(tmp_path / "a" / "seed-1")
+    times = (tmp_path / "a" / "seed-0" / "training.json").stat().st_mtime_ns
+    again = train_all(jobs, resume=True)
+    assert [result.scores for result in again] == [result.scores for result in first]
+    assert (tmp_path / "a" / "seed-0" / "training.json").stat().st_mtime_ns == times
+
+
+def test_a_second_stage_goes_on_with_the_model_of_the_first(tmp_path):
+    stages = plan([job(tmp_path / "first"), job(tmp_path / "second")], n_seeds=1)
+    assert [stage.base for stage in stages] == [BASE, str(tmp_path / "first" / "seed-0")]
+    train_all(stages)
+    assert load(tmp_path / "second" / "seed-0").dim == 16
+
+
+def test_spread_over_seeds():
+    over = spread([1.0, 2.0, 3.0])
+    assert (over.mean, over.deviation, over.n_seeds) == (2.0, 1.0, 3)
+    assert np.isnan(spread([1.0]).deviation)
+
+
+def test_no_seeds_are_refused(tmp_path):
+    with pytest.raises(InputError, match="seeds must be at least 1"):
+        plan([job(tmp_path / "a")], n_seeds=0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"n_epochs": 0.0}, "n_epochs must be a number above 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
+        ({"warmup": 1.5}, "warmup"),
+        ({"precision": "float8"}, "precision must be"),
+        ({"keep": "first"}, "keep must be"),
+        ({"batching": "tokens"}, "token_budget must be given"),
+        ({"token_budget": 5}, "token_budget must come with"),
+    ],
+)
+def test_settings_out_of_range_are_refused(setting, message):
+    with pytest.raises(InputError, match=message):
+        replace(SETTINGS, **setting)
+
+
+def test_the_run_folder_lies_beside_the_output(tmp_path):
+    assert RunFolder(tmp_path / "model").path == tmp_path / "model.training"
