@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         Standardize,
         Truncate,
     )
+    from isosent.transforms.glow import GlowFlow
     from isosent.transforms.whitening import PrincipalComponents, Whitening
 
 _HOME = {
@@ -68,6 +69,7 @@ _HOME = {
     "EvaluationResult": "isosent.evaluation.result",
     "FileFormatError": "isosent.errors",
     "GEM": "isosent.encoders.gem_weighting",
+    "GlowFlow": "isosent.transforms.glow",
     "InputError": "isosent.errors",
     "InputFileError": "isosent.errors",
     "InputTypeError": "isosent.errors",
@@ -112,6 +114,7 @@ _HOME = {
 
 __all__ = [
     "GEM",
+    "GlowFlow",
     "SIF",
     "USIF",
     "AllButTheTop",

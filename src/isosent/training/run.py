@@ -34,7 +34,6 @@ from isosent.training.run_folder import RunFolder
 from isosent.training.saving import check_training_folder, save_trained
 from isosent.training.trainer import trainer_class
 from isosent.transforms.base import is_flow
-from isosent.transforms.moment_transform import MomentTransform
 
 FORMAT = "isosent-training"
 FORMAT_VERSION = 1
@@ -114,7 +113,7 @@ def _check_ending(job: TrainingJob, base: Base) -> None:
             "train: transform must be a linear one, which sentence-transformers can load; got a flow. "
             "Fit it on the trained model: isosent fit TEXTS -m FOLDER --transform glow_flow."
         )
-    if isinstance(transform, MomentTransform):
+    if hasattr(transform, "_check_settings"):
         transform._check_settings(int(base.facts["dim"]))
 
 
