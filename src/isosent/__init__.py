@@ -114,7 +114,6 @@ _HOME = {
 
 __all__ = [
     "GEM",
-    "GlowFlow",
     "SIF",
     "USIF",
     "AllButTheTop",
@@ -124,6 +123,7 @@ __all__ = [
     "Encoder",
     "EvaluationResult",
     "FileFormatError",
+    "GlowFlow",
     "InputError",
     "InputFileError",
     "InputTypeError",

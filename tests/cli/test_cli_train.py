@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,10 @@ import pytest
 pytest.importorskip("accelerate")
 
 import isosent
+from isosent.cli import training_options
+from isosent.cli.training_tables import notes
+from isosent.training.development import DevScore
+from isosent.training.job import Scores, TrainingResult
 
 BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
 WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]
@@ -61,6 +66,7 @@ def test_the_data_are_shown_before_the_first_step_and_the_scores_after_the_last(
         "step 0: development",
     ):
         assert shown in finished.err
+    assert "saved: m" in finished.out
     rows = [line.split("│")[2].strip() for line in finished.out.splitlines() if line.startswith("│")]
     assert rows == ["dev", "test"]
     assert isosent.load(here / "m").dim == 16
@@ -101,7 +107,7 @@ def test_the_recipe_leaves_a_model_of_each_step_and_repeats_with_seeds(isosent_,
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_weights(isosent_, here):
     arguments = ["train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *map(str, FAST)]
-    arguments += ["--epochs", "100", "--checkpoint-every", "20"]
+    arguments += ["--epochs", "40", "--checkpoint-every", "20"]
     isosent_(*arguments, "-o", "unbroken")
     code = "from isosent.cli.main import main; main()"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -121,6 +127,36 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(isosent_, here):
     texts = sentences(10, 11)
     after = [isosent.load(here / name).encode(texts) for name in ("killed", "unbroken")]
     np.testing.assert_allclose(*after, atol=1e-5)
+
+
+def test_what_auto_chose_and_that_nothing_was_scored_is_said(isosent_):
+    finished = isosent_(
+        *("train", "regression", "--data", "sts.tsv", "--score-range", "0,5", "--base", BASE, "--test", "sts.tsv"),
+        *("--transform", "auto", "-o", "m"),
+    )
+    assert finished.code == 0, finished.err
+    assert "auto chose" in finished.err
+    unscored = isosent_("train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *FAST, "-o", "n")
+    assert "nothing was scored; --dev or --test names scored pairs" in unscored.err
+
+
+def test_scores_that_went_down_are_named():
+    down = Scores(DevScore(0.5, 0.5, 9), DevScore(0.4, 0.4, 9), DevScore(0.3, 0.3, 9))
+    result = TrainingResult(isosent.load("wordllama"), Path("m"), {"dev": down}, 3, 3, 1.0)
+    assert list(notes([result])) == [
+        "warning: m: training made the score on dev worse, by 10.00",
+        "warning: m: the transform made the score on dev worse, by 10.00",
+    ]
+
+
+def test_an_interrupted_run_says_how_to_go_on(isosent_, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training_options, "train_all", interrupted)
+    finished = isosent_("train", "classification", "--data", "nli.jsonl", *FAST, "-o", "m")
+    assert finished.code == 130
+    assert finished.err.endswith("interrupted; what is done is kept, and the same command with --resume goes on\n")
 
 
 def test_a_development_set_of_training_pairs_is_warned_of(isosent_):

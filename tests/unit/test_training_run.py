@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("accelerate")
 
 from isosent import Whitening, load
-from isosent.errors import InputError, NonFiniteLossError, OutputError
+from isosent.errors import FileFormatError, InputError, NonFiniteLossError, OutputError
 from isosent.training import checkpoint as checkpoints
 from isosent.training import run
 from isosent.training.arguments import make_arguments, make_trainer
@@ -49,8 +49,8 @@ def examples(n=50):
     return Examples(columns, "classification", ("contradiction", "entailment", "neutral"))
 
 
-def development(n=20):
-    return DevSet("dev", sentences(n, 3), sentences(n, 4), np.arange(n, dtype=float))
+def development(n=20, name="dev"):
+    return DevSet(name, sentences(n, 3), sentences(n, 4), np.arange(n, dtype=float))
 
 
 def job(output, **settings):
@@ -133,6 +133,13 @@ def test_the_head_of_the_softmax_is_trained_and_kept_in_checkpoints(tmp_path):
         assert (kept[name] == trainer.parts()[name]).all()
 
 
+def test_the_model_can_be_read_by_whoever_may_read_new_files(tmp_path):
+    train(job(tmp_path / "a"))
+    (tmp_path / "new").touch()
+    modes = {path.stat().st_mode for path in [*(tmp_path / "a").rglob("*"), tmp_path / "new"] if path.is_file()}
+    assert len(modes) == 1
+
+
 def test_neither_the_model_nor_a_checkpoint_holds_a_pickle(tmp_path):
     stop_at(5, job(tmp_path / "a"))
     files = [path for path in (tmp_path / "a.training").rglob("*") if path.is_file()]
@@ -142,7 +149,7 @@ def test_neither_the_model_nor_a_checkpoint_holds_a_pickle(tmp_path):
 
 
 def test_what_a_run_kept_is_removed_when_the_model_is_there(tmp_path):
-    result = train(replace(job(tmp_path / "a"), development=development(), tests=[development(8)]))
+    result = train(replace(job(tmp_path / "a"), development=development(), tests=[development(8, "test")]))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
     record = json.loads((tmp_path / "a" / "training.json").read_text())
     assert record["scores"]["dev"]["after"]["spearman"] == result.scores["dev"].after.spearman
@@ -197,10 +204,11 @@ def test_words_are_trained_too(tmp_path):
 
 def test_a_loss_that_is_no_number_stops_and_names_the_rows(tmp_path):
     with pytest.raises(
-        NonFiniteLossError, match=r"at step \d+ .* is (nan|inf), in the batch of the rows \d+.*step 2 is kept"
+        NonFiniteLossError, match=r"after \d+ steps .*(nan|inf|not finite), in the batch of the rows \d+.*is kept"
     ):
-        train(job(tmp_path / "a", learning_rate=1e30, max_gradient_norm=1e30, checkpoint_every=2))
-    assert newest_checkpoint(tmp_path / "a.training").name == "checkpoint-2"
+        train(job(tmp_path / "a", learning_rate=1e30, max_gradient_norm=1e30, checkpoint_every=1))
+    kept = checkpoints.Checkpoint(newest_checkpoint(tmp_path / "a.training"))
+    assert all(tensor.isfinite().all() for tensor in kept.weights().values())
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
@@ -262,6 +270,86 @@ def test_an_unfinished_run_is_not_overwritten(tmp_path):
         train(job(tmp_path / "a"))
 
 
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"base": BASE.replace("dim=16", "dim=32")}, "base_reference"),
+        ({"reading": {"pooling": "max"}}, "pooling: None then, 'max' now"),
+        ({"ending": Ending("auto")}, "transform: None then, 'auto' now"),
+        ({"tests": [development(8, "test")]}, "tests"),
+    ],
+)
+def test_what_is_done_is_not_taken_for_another_training(tmp_path, change, named):
+    train_all([job(tmp_path / "a")])
+    with pytest.raises(InputError, match=named):
+        train_all([replace(job(tmp_path / "a"), **change)], resume=True)
+
+
+def test_a_lost_file_of_metrics_does_not_change_what_was_before(tmp_path):
+    own = replace(job(tmp_path / "a"), development=development())
+    stop_at(7, own)
+    (tmp_path / "a.training" / "metrics.jsonl").unlink()
+    assert train(own, resume=True).scores == train(replace(own, output=tmp_path / "b")).scores
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rest.json", "{}"),
+        ("rest.json", "{"),
+        ("trainer_state.json", "[]"),
+        ("weights.safetensors", "torn"),
+        ("optimizer.safetensors", None),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(tmp_path, name, content):
+    stop_at(4, job(tmp_path / "a"))
+    path = tmp_path / "a.training" / "checkpoint-3" / name
+    path.write_text(content) if content is not None else path.unlink()
+    with pytest.raises(FileFormatError, match=rf"{name} must be as it was written.*train again"):
+        train(job(tmp_path / "a"), resume=True)
+
+
+def test_a_running_training_is_not_disturbed_by_another(tmp_path):
+    class Again(StopAt):
+        def stepped(self, step, *_):
+            with pytest.raises(OutputError, match="another process writes to it"):
+                RunFolder(tmp_path / "a").begin({})
+
+    train(job(tmp_path / "a"), progress=Again(2))
+
+
+def test_tied_weights_are_kept_once(tmp_path):
+    own = job(tmp_path / "a")
+    base = open_base(BASE, own.examples.texts())
+    base.model[0].again = next(module for module in base.model.modules() if type(module).__name__ == "Embedding")
+    loss = make_loss(base.model, own.settings.objective, n_classes=3)
+    (tmp_path / "run").mkdir()
+    trainer = make_trainer(own, base, loss, make_arguments(own, base, tmp_path / "run"), StepRecorder())
+    tied = {name for name in trainer.model.state_dict() if ".again." in name}
+    assert tied
+    assert not [name for name in trainer.parts() if name.removeprefix("model.") in tied]
+    trainer.train()
+    assert newest_checkpoint(tmp_path / "run") is not None
+
+
+def test_files_of_others_in_a_trained_folder_are_not_lost(tmp_path):
+    train(job(tmp_path / "a"))
+    train(job(tmp_path / "a"))
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match="must be a new or empty folder or an older trained model"):
+        train(job(tmp_path / "a"))
+    with pytest.raises(OutputError, match="must not lie in a trained model"):
+        train(job(tmp_path / "a" / "seed-0"))
+    assert (tmp_path / "a" / "notes.txt").read_text() == "mine"
+
+
+def test_the_data_must_be_for_the_objective(tmp_path):
+    settings = replace(SETTINGS, objective=ObjectiveSettings("triplet"))
+    with pytest.raises(InputError, match="for the objective triplet; they are for classification"):
+        TrainingJob(BASE, examples(), tmp_path / "a", settings)
+
+
 def test_resuming_needs_a_run(tmp_path):
     with pytest.raises(InputError, match="--resume needs a run that was stopped"):
         train(job(tmp_path / "a"), resume=True)
@@ -307,7 +395,10 @@ def test_no_seeds_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be a whole number >= 1"),
+        ({"seed": -1}, "seed must be a whole number >= 0"),
+        ({"seed": 1 << 32}, "seed must be below"),
+        ({"warmup": 1.0}, "warmup must be below 1"),
         ({"n_epochs": 0.0}, "n_epochs must be a number above 0"),
         ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
         ({"warmup": 1.5}, "warmup"),

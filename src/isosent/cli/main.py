@@ -24,7 +24,7 @@ from isosent.cli import (
     vectors,
     words,
 )
-from isosent.cli.terminal import err
+from isosent.cli.terminal import Interrupted, err
 from isosent.encoders.reference import GRAMMAR
 from isosent.errors import IsosentError, IsosentWarning
 
@@ -96,7 +96,7 @@ def main() -> None:
         err.print(f"error: {error}")
         sys.exit(EXIT_BAD_INPUT)
     except SystemExit as stop:
-        if stop.code == EXIT_INTERRUPTED:
+        if stop.code == EXIT_INTERRUPTED and not isinstance(stop, Interrupted):
             err.print("interrupted; nothing unfinished was kept")
         raise
     except OSError as error:

@@ -35,6 +35,10 @@ class _Rate(TextColumn):
         return Text("" if speed is None else f"{speed:,.0f} {self._unit}/s")
 
 
+class Interrupted(SystemExit):
+    """Ctrl-C in a command that has said itself what is kept."""
+
+
 @contextmanager
 def progress_bar(label: str, unit: str = "texts") -> Iterator["ProgressBar"]:
     """Show a bar with rate and remaining time while the block runs; nothing where standard error is no terminal.

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from isosent.cli.flags import flag, whole_numbers, with_flags
 from isosent.cli.overlap import overlap_table
-from isosent.cli.terminal import err, out
+from isosent.cli.terminal import Interrupted, err, out
 from isosent.cli.training_progress import training_progress
-from isosent.cli.training_tables import examples_tables, scores_table
+from isosent.cli.training_tables import examples_tables, notes, scores_table
 from isosent.cli.transform_options import NO_TRANSFORM, TransformChoice, with_transform_flags
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -34,6 +34,7 @@ from isosent.training.trainer import trainer_class
 
 _BASE, _RUN, _SCORES, _OBJECTIVE = "Base", "Run", "Scores", "Objective"
 _DEFAULT = TrainingSettings()
+_INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,16 @@ class Training:
         for job in stages if is_first else ():
             for table in [*examples_tables(job.examples), *self._overlap(job)]:
                 err.print(table)
-        results = train_all(jobs, resume=self.resume, progress=_shown)
+        try:
+            results = train_all(jobs, resume=self.resume, progress=_shown)
+        except KeyboardInterrupt:
+            err.print("interrupted; what is done is kept, and the same command with --resume goes on")
+            raise Interrupted(_INTERRUPTED) from None
         if is_first:
-            out.print(scores_table(results))
+            out.print(scores_table(results, seeded=self.seeds is not None))
+            for note in notes(results):
+                err.print(note)
+            out.print(f"saved: {', '.join(str(result.folder) for result in results)}")
 
     def _overlap(self, job: TrainingJob) -> list[Table]:
         """Where texts that are scored occur in the training data; sets that are mostly training pairs are warned of."""

@@ -1,7 +1,6 @@
 """What the commands ``train ...`` print: the data before the first step, and the scores after the last."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rich.table import Table
 
@@ -48,13 +47,15 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
-def scores_table(results: Sequence[TrainingResult]) -> Table:
+def scores_table(results: Sequence[TrainingResult], *, seeded: bool) -> Table:
     """Lay out scores before and after.
 
     Parameters
     ----------
     results : sequence of TrainingResult
-        Trainings; those in folders ``seed-S`` are one row together.
+        Trainings.
+    seeded : bool
+        Whether they lie in folders of their seeds, and are one row together.
 
     Returns
     -------
@@ -63,7 +64,7 @@ def scores_table(results: Sequence[TrainingResult]) -> Table:
     """
     groups: dict[str, list[TrainingResult]] = {}
     for result in results:
-        groups.setdefault(_group(result.folder), []).append(result)
+        groups.setdefault(str(result.folder.parent if seeded else result.folder), []).append(result)
     with_transform = any(s.with_transform for result in results for s in result.scores.values())
     seeds = max(map(len, groups.values()))
     caption = "Spearman x100" + (f"; mean and standard deviation of {seeds} seeds" if seeds > 1 else "")
@@ -82,9 +83,31 @@ def scores_table(results: Sequence[TrainingResult]) -> Table:
     return table
 
 
-def _group(folder: Path) -> str:
-    """The folder of a model, without that of its seed."""
-    return str(folder.parent if folder.name.startswith("seed-") else folder)
+def notes(results: Sequence[TrainingResult]) -> Iterator[str]:
+    """Say what a table of scores does not say aloud.
+
+    Parameters
+    ----------
+    results : sequence of TrainingResult
+        Trainings.
+
+    Yields
+    ------
+    str
+        What a fit at the end chose; where training, or that fit, made a score worse; that nothing was scored.
+    """
+    for result in results:
+        if result.model.fits and result.model.fits[-1].choice:
+            yield f"{result.folder}: auto chose {result.model.fits[-1].choice['reason']}"
+        for name, of in result.scores.items():
+            if of.after.spearman < of.before.spearman:
+                loss = x100(of.before.spearman - of.after.spearman)
+                yield f"warning: {result.folder}: training made the score on {name} worse, by {loss}"
+            if of.with_transform is not None and of.with_transform.spearman < of.after.spearman:
+                loss = x100(of.after.spearman - of.with_transform.spearman)
+                yield f"warning: {result.folder}: the transform made the score on {name} worse, by {loss}"
+    if not any(result.scores for result in results):
+        yield "nothing was scored; --dev or --test names scored pairs"
 
 
 def _cells(scores: Sequence[Scores | None], *, with_transform: bool) -> list[str]:

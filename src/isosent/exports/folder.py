@@ -12,7 +12,7 @@ from pathlib import Path
 
 from isosent.errors import OutputError
 from isosent.exports.note import NOTE_FILE
-from isosent.files.atomic import check_parent
+from isosent.files.atomic import as_new_file, check_parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,9 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable = EX
     try:
         temporary.mkdir()
         yield temporary
+        for file in temporary.rglob("*"):
+            if file.is_file():
+                as_new_file(file)
         if path.exists():
             path.rename(older)
         temporary.rename(path)

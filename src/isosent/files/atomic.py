@@ -82,11 +82,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.tmp{path.suffix}")
     try:
         yield temporary
-        _flush_to_disk(temporary)
+        flush_to_disk(temporary)
         if path.exists():
             shutil.copymode(path, temporary)
         else:
-            temporary.chmod(0o666 & ~_umask())  # some libraries write for their owner alone
+            as_new_file(temporary)
         temporary.replace(path)
     except OSError as error:
         if isinstance(error, IsosentError):
@@ -134,13 +134,26 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _umask() -> int:
+def as_new_file(path: Path) -> None:
+    """Give a file the permissions that new files get; some libraries write for their owner alone.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    path.chmod(0o666 & ~mask)
 
 
-def _flush_to_disk(path: Path) -> None:
-    """Wait until the content is on the disk, so that the rename never precedes it."""
+def flush_to_disk(path: Path) -> None:
+    """Wait until the content of a file is on the disk, so that the rename never precedes it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
     with path.open("rb+") as file:
         os.fsync(file.fileno())

@@ -38,7 +38,7 @@ def make_arguments(job: TrainingJob, base: Base, folder: Path) -> Any:
     library, torch, settings = _extras.require("sentence_transformers"), _extras.require("torch"), job.settings
     has_gpu = torch.cuda.is_available() or torch.backends.mps.is_available()
     evaluations = settings.n_evaluations
-    return library.SentenceTransformerTrainingArguments(
+    arguments = library.SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         per_device_train_batch_size=settings.batch_size,
         gradient_accumulation_steps=settings.accumulation,
@@ -63,6 +63,8 @@ def make_arguments(job: TrainingJob, base: Base, folder: Path) -> Any:
         dataloader_pin_memory=torch.cuda.is_available() and not base.is_static,
         report_to=[],
     )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # a GPU a process, so that the batch is what was asked for
+    return arguments
 
 
 def make_trainer(job: TrainingJob, base: Base, loss: Any, arguments: Any, recorder: StepRecorder) -> Any:

@@ -111,11 +111,27 @@ def open_base(
         reference = escape(str(Path(reference).absolute()))
     given = _given(pooling, max_length)
     with _seeded(seed), quiet_library():
-        if reference.partition("?")[0].removesuffix(":") == PREFIX:
+        if is_scratch(reference):
             return _from_scratch(reference, texts, given, seed)
         model = _opened(reference, given)
         kind = STATIC if isinstance(model.encoder, StaticEncoder) else TRANSFORMER
         return _base_of(_trainable(model), kind, shared_facts(model))
+
+
+def is_scratch(reference: str) -> bool:
+    """Whether a reference means a network without weights.
+
+    Parameters
+    ----------
+    reference : str
+        A reference as `open_base` takes it.
+
+    Returns
+    -------
+    bool
+        Whether it begins with ``scratch:``.
+    """
+    return reference.startswith(f"{PREFIX}:") or reference == PREFIX
 
 
 def _given(pooling: str | None, max_length: int | None) -> dict[str, str]:

@@ -240,6 +240,26 @@ def _lengths_of(features: Mapping[str, Any]) -> NDArray[np.int64]:
     return counts.astype(np.int64, copy=False)
 
 
+def check_token_budget(batching: str, token_budget: int | None) -> None:
+    """Refuse a budget without a use, and a use without a budget.
+
+    Parameters
+    ----------
+    batching : str
+        One of `BATCHINGS`.
+    token_budget : int or None
+        Tokens a batch.
+
+    Raises
+    ------
+    InputError
+        If only one of both is there.
+    """
+    if (batching == "tokens") != (token_budget is not None):
+        needs = "be given for" if batching == "tokens" else "come with"
+        raise InputError(f"train: token_budget must {needs} batching=tokens; got {token_budget} and {batching}.")
+
+
 def _checked_lengths(batching: str, lengths: ArrayLike | None) -> NDArray[np.int64]:
     _check.one_of("train", "batching", batching, BATCHINGS)
     if batching == "random":
@@ -251,9 +271,7 @@ def _checked_lengths(batching: str, lengths: ArrayLike | None) -> NDArray[np.int
 
 
 def _checked_budget(batching: str, tokens: NDArray[np.int64], token_budget: int | None) -> int:
-    if (batching == "tokens") != (token_budget is not None):
-        needs = "be given for" if batching == "tokens" else "come with"
-        raise InputError(f"train: token_budget must {needs} batching=tokens; got {token_budget} and {batching}.")
+    check_token_budget(batching, token_budget)
     if token_budget is None:
         return 0
     _check.whole_number("train", "token_budget", token_budget, 1)

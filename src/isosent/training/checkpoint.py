@@ -16,6 +16,7 @@ import numpy as np
 
 from isosent import _extras
 from isosent.errors import FileFormatError, OutputError
+from isosent.files.atomic import flush_to_disk
 
 STATE_FILE: Final = "trainer_state.json"
 _PREFIX = "checkpoint-"
@@ -27,7 +28,6 @@ _WEIGHTS, _BEST, _OPTIMIZER, _RANDOM, _REST = (
     "random.safetensors",
     "rest.json",
 )
-_EVERY_FILE = (_WEIGHTS, _OPTIMIZER, _RANDOM, _REST, STATE_FILE)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -91,8 +91,10 @@ def write_checkpoint(folder: Path, trainer: Any, random_states: list[dict[str, A
     try:
         temporary.mkdir()
         _write_files(temporary, trainer, random_states)
+        for file in temporary.iterdir():
+            flush_to_disk(file)
         if path.exists():  # the same step, reached again by a resumed run
-            shutil.rmtree(path)
+            path.rename(temporary.with_suffix(".old"))
         temporary.rename(path)
     except Exception as error:  # safetensors has an error of its own for a full disk
         if not isinstance(error, OSError) and "SafetensorError" not in type(error).__name__:
@@ -110,6 +112,7 @@ def write_checkpoint(folder: Path, trainer: Any, random_states: list[dict[str, A
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(temporary.with_suffix(".old"), ignore_errors=True)
     for other in folder.glob(f"{_PREFIX}*"):
         if other != path:
             shutil.rmtree(other, ignore_errors=True)
@@ -117,16 +120,19 @@ def write_checkpoint(folder: Path, trainer: Any, random_states: list[dict[str, A
 
 
 def _write_files(folder: Path, trainer: Any, random_states: list[dict[str, Any]]) -> None:
-    tensors, rest = _flattened(trainer.optimizer.state_dict())
-    _save(folder / _OPTIMIZER, tensors)
-    _save(folder / _WEIGHTS, trainer.parts())
+    optimizer, rest = _flattened(trainer.optimizer.state_dict())
+    states = {f"{rank}.{name}": state for rank, of in enumerate(random_states) for name, state in of["torch"].items()}
+    contents = {_WEIGHTS: trainer.parts(), _OPTIMIZER: optimizer, _RANDOM: states}
     if trainer.best is not None:
-        _save(folder / _BEST, trainer.best)
-    _save(
-        folder / _RANDOM,
-        {f"{rank}.{name}": state for rank, of in enumerate(random_states) for name, state in of.pop("torch").items()},
-    )
-    document = {"optimizer": rest, "scheduler": trainer.lr_scheduler.state_dict(), "random": random_states}
+        contents[_BEST] = trainer.best
+    for name, tensors in contents.items():
+        _save(folder / name, tensors)
+    document = {
+        "n_tensors": {name: len(tensors) for name, tensors in contents.items()},
+        "optimizer": rest,
+        "scheduler": trainer.lr_scheduler.state_dict(),
+        "random": [{name: state for name, state in of.items() if name != "torch"} for of in random_states],
+    }
     (folder / _REST).write_text(json.dumps(document), "utf-8")
     trainer.state.save_to_json(str(folder / STATE_FILE))
 
@@ -158,16 +164,18 @@ class Checkpoint:
     Raises
     ------
     FileFormatError
-        If a file of it is missing.
+        If a file of it is missing or damaged.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        for name in _EVERY_FILE:
-            if not (self.path / name).exists():
-                raise FileFormatError(
-                    f"{self.path} must hold {', '.join(_EVERY_FILE)}; {name} is missing. Remove it and train again."
-                )
+        self._rest, state = self._read_json(_REST), self._read_json(STATE_FILE)
+        known = {"n_tensors": dict, "optimizer": dict, "scheduler": dict, "random": list}
+        if (
+            not all(isinstance(self._rest.get(name), kind) for name, kind in known.items())
+            or "global_step" not in state
+        ):
+            raise self._damaged(_REST, "something else")
 
     def weights(self) -> dict[str, Any]:
         """Tensors of the model and of the loss, by name."""
@@ -175,11 +183,11 @@ class Checkpoint:
 
     def best(self) -> dict[str, Any] | None:
         """The same of the best step, where a development set told one."""
-        return self._tensors(_BEST) if (self.path / _BEST).exists() else None
+        return self._tensors(_BEST) if _BEST in self._rest["n_tensors"] else None
 
     def optimizer(self) -> dict[str, Any]:
         """State of the optimizer, as its ``load_state_dict`` takes it."""
-        rest = self._rest()["optimizer"]
+        rest = self._rest["optimizer"]
         state: dict[int, dict[str, Any]] = {}
         for key, value in {**self._tensors(_OPTIMIZER), **rest["values"]}.items():
             index, _, name = key.partition(".")
@@ -188,7 +196,7 @@ class Checkpoint:
 
     def scheduler(self) -> dict[str, Any]:
         """State of the learning rate's schedule."""
-        state: dict[str, Any] = self._rest()["scheduler"]
+        state: dict[str, Any] = self._rest["scheduler"]
         return state
 
     def restore_random_state(self, rank: int = 0) -> None:
@@ -200,7 +208,7 @@ class Checkpoint:
             Number of the process; one that was not there before keeps its own.
         """
         torch = _extras.require("torch")
-        states = self._rest()["random"]
+        states = self._rest["random"]
         if rank >= len(states):
             return
         version, internal, gauss = states[rank]["python"]
@@ -220,15 +228,24 @@ class Checkpoint:
         try:
             tensors: dict[str, Any] = _extras.require("safetensors.torch").load_file(str(self.path / name))
         except Exception as error:
-            raise FileFormatError(f"{self.path / name} must be a safetensors file; got: {error}.") from error
+            raise self._damaged(name, error) from error
+        if len(tensors) != self._rest["n_tensors"].get(name):
+            raise self._damaged(name, f"{len(tensors)} of {self._rest['n_tensors'].get(name)} tensors")
         return tensors
 
-    def _rest(self) -> dict[str, Any]:
+    def _read_json(self, name: str) -> dict[str, Any]:
         try:
-            document: dict[str, Any] = json.loads((self.path / _REST).read_text("utf-8"))
-        except ValueError as error:
-            raise FileFormatError(f"{self.path / _REST} must be JSON; got: {error}.") from None
+            document = json.loads((self.path / name).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise self._damaged(name, error) from None
+        if not isinstance(document, dict):
+            raise self._damaged(name, "no JSON object")
         return document
+
+    def _damaged(self, name: str, got: object) -> FileFormatError:
+        return FileFormatError(
+            f"{self.path / name} must be as it was written; got: {got}. Remove {self.path.parent} and train again."
+        )
 
 
 def random_state() -> dict[str, Any]:

@@ -50,24 +50,3 @@ def concatenation_parts(concatenation: str) -> dict[str, bool]:
         raise InputError(f'train: concatenation must be one of {known}; got "{concatenation}".')
     parts = concatenation.split(",")
     return {"pair": "u" in parts, "difference": "|u-v|" in parts, "product": "u*v" in parts}
-
-
-def sees_the_order(concatenation: str) -> bool:
-    r"""Whether the objective can tell the first text of a pair from the second.
-
-    Parameters
-    ----------
-    concatenation : str
-        One of `CONCATENATIONS`.
-
-    Returns
-    -------
-    bool
-        True where u and v stand side by side; \|u - v\| and u * v are the same for v and u.
-
-    Examples
-    --------
-    >>> [name for name in CONCATENATIONS if not sees_the_order(name)]
-    ['|u-v|', 'u*v', '|u-v|,u*v']
-    """
-    return concatenation_parts(concatenation)["pair"]

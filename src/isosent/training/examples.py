@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -161,22 +161,6 @@ class Examples:
             The texts.
         """
         return list(dict.fromkeys(text for row in zip(*self.text_columns.values(), strict=True) for text in row))
-
-    def take(self, indices: Iterable[int]) -> Examples:
-        """Choose examples.
-
-        Parameters
-        ----------
-        indices : iterable of int
-            Their places, from 0, in the order wanted.
-
-        Returns
-        -------
-        chosen : Examples
-            These, with the same classes and sources.
-        """
-        places = list(indices)
-        return replace(self, columns={name: [column[i] for i in places] for name, column in self.columns.items()})
 
     def sample(self, n: int = 3) -> list[dict[str, Any]]:
         """Return the first examples for people to read.

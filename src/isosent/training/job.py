@@ -12,7 +12,7 @@ from isosent.model import SentenceEncoder
 from isosent.training.development import DevScore, DevSet
 from isosent.training.examples import Examples
 from isosent.training.settings import TrainingSettings
-from isosent.transforms.base import Transform
+from isosent.transforms.base import Transform, settings_of, transform_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class TrainingJob:
         Model reference of what is trained, see `open_base`.
     examples : Examples
         The data.
-    output : Path
+    output : path-like
         Folder of the model.
     settings : TrainingSettings, optional
         How.
@@ -60,7 +60,7 @@ class TrainingJob:
     Raises
     ------
     InputError
-        If two scored sets have one name.
+        If two scored sets have one name, the data are for another objective, or a batch cannot hold a negative.
     """
 
     base: str
@@ -73,6 +73,14 @@ class TrainingJob:
     ending: Ending = Ending()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "output", Path(self.output))
+        objective = self.settings.objective.objective
+        if self.examples.objective != objective:
+            raise InputError(
+                f"train: examples must be for the objective {objective}; they are for {self.examples.objective}."
+            )
+        if objective == "ranking" and self.settings.batch_size == 1 and "negative" not in self.examples.columns:
+            raise InputError("train: batch_size must be above 1 for ranking, whose negatives are the others; got 1.")
         names = [devset.name for devset in self.scored]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(f"train: scored sets must have names of their own; got {twice[0]} twice. Rename a file.")
@@ -88,13 +96,34 @@ class TrainingJob:
         Returns
         -------
         dict
-            Settings and SHA-256 of the data, as plain values.
+            Settings, reference of the base, and SHA-256 of the data, as plain values.
         """
         return {
-            **self.settings.facts(),
+            "base_reference": self.base,
+            "pooling": None,
+            "max_length": None,
             **self.reading,
+            **self.settings.facts(),
             "data": self.examples.fingerprint,
             "development": None if self.development is None else self.development.fingerprint,
+        }
+
+    def ending_facts(self) -> dict[str, Any]:
+        """What is scored and fitted when the weights are there.
+
+        Returns
+        -------
+        dict
+            SHA-256 of the tests, and the transform with its settings, as plain values.
+        """
+        transform = self.ending.transform
+        settings = transform if transform is None or isinstance(transform, str) else settings_of(transform)
+        name = transform if transform is None or isinstance(transform, str) else transform_name(transform)
+        return {
+            "tests": {devset.name: devset.fingerprint for devset in self.tests},
+            "transform": name,
+            "transform_settings": settings,
+            "fitted_on": None if transform is None else self.ending.source,
         }
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 from isosent import _check, _extras
 from isosent.errors import InputError
 from isosent.training.concatenation import concatenation_parts
+from isosent.training.examples import COLUMNS
 from isosent.training.loss_modules import average_gradients, cached_ranking, draw_head, joint_loss
 from isosent.training.regularizers import REGULARIZERS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-OBJECTIVES: Final = ("classification", "regression", "triplet", "ranking")
+OBJECTIVES: Final = tuple(COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def make_loss(model: SentenceTransformer, settings: ObjectiveSettings, *, n_clas
         if _is_table(model):
             raise InputError(
                 "train: mini_batch must be left out for a table of token vectors, whose texts have no tensor of their "
-                f"own each; got {settings.mini_batch}. There is nothing to save: it has no network."
+                f"own each; got {settings.mini_batch}. It needs little memory as it is: it has no network."
             )
         return cached_ranking(model, widths, regularizer, scale=settings.scale, mini_batch_size=settings.mini_batch)
     losses = [_loss_of_width(model, settings, width, n_classes) for width in widths]

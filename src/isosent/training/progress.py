@@ -297,12 +297,11 @@ def _callback_class() -> Any:
 
 
 def tensorboard_available() -> bool:
-    """Whether the trainer can write for TensorBoard.
+    """Whether the run can be written for TensorBoard.
 
     Returns
     -------
     bool
-        Whether ``tensorboard`` or ``tensorboardX`` is installed; nothing is imported to find out. If so, pass
-        ``report_to=["tensorboard"]`` to the trainer's arguments, else ``report_to=[]``.
+        Whether ``tensorboard`` is installed; nothing is imported to find out.
     """
-    return any(find_spec(name) is not None for name in ("tensorboard", "tensorboardX"))
+    return find_spec("tensorboard") is not None

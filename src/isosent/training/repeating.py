@@ -15,11 +15,13 @@ from isosent.encoders.reference import escape
 from isosent.errors import FileFormatError, InputError, OutputError
 from isosent.files.atomic import check_parent
 from isosent.loading import load
+from isosent.training.bases import SCRATCH, is_scratch
 from isosent.training.development import DevScore
 from isosent.training.job import Scores, TrainingJob, TrainingResult
 from isosent.training.progress import TrainingProgress
 from isosent.training.run import RECORD_FILE, train
 from isosent.training.run_folder import RunFolder, check_same
+from isosent.training.settings import LEARNING_RATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def plan(stages: Sequence[TrainingJob], *, n_seeds: int | None = None) -> list[T
     Returns
     -------
     list of TrainingJob
-        In the order in which they are to be trained.
+        In the order in which they are to be trained. What began from scratch goes on with the learning rate of that.
 
     Raises
     ------
@@ -64,11 +66,13 @@ def plan(stages: Sequence[TrainingJob], *, n_seeds: int | None = None) -> list[T
     """
     if n_seeds is not None and n_seeds < 1:
         raise InputError(f"train: seeds must be at least 1; got {n_seeds}.")
-    jobs = []
+    jobs: list[TrainingJob] = []
     for seed in [None] if n_seeds is None else range(n_seeds):
         base = stages[0].base
         for stage in stages:
             job = replace(stage if seed is None else _with_seed(stage, seed), base=base)
+            if jobs and is_scratch(stages[0].base) and job.settings.learning_rate is None:
+                job = replace(job, settings=replace(job.settings, learning_rate=LEARNING_RATES[SCRATCH]))
             base = escape(str(job.output.absolute()))
             jobs.append(job)
     return jobs
@@ -124,7 +128,7 @@ def _train(
     job: TrainingJob, *, resume: bool, progress: AbstractContextManager[TrainingProgress | None]
 ) -> TrainingResult:
     if resume and _is_done(job):
-        check_same(job.output, _read_record(job.output), job.facts())
+        check_same(job.output, _read_record(job.output), job.facts() | job.ending_facts())
         return read_training(job.output)
     try:
         job.output.parent.mkdir(parents=True, exist_ok=True)
@@ -176,6 +180,8 @@ def _read_record(folder: Path) -> dict[str, Any]:
         record: dict[str, Any] = json.loads((folder / RECORD_FILE).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise FileFormatError(f"{folder / RECORD_FILE} must be the record of a training; got: {error}.") from None
+    if not isinstance(record, dict):
+        raise FileFormatError(f"{folder / RECORD_FILE} must be the record of a training; got {record!r:.60}.")
     return record
 
 

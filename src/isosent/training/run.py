@@ -6,6 +6,7 @@ import json
 import platform
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from heapq import nlargest
 from importlib.metadata import version
@@ -15,7 +16,7 @@ from typing import Any
 from isosent import _extras
 from isosent.errors import InputError
 from isosent.exports.sentence_transformers_folder import quiet_library
-from isosent.files.atomic import replacing
+from isosent.files.atomic import locked, replacing
 from isosent.files.plain import without_nan
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -27,7 +28,7 @@ from isosent.training.curve import curve_page
 from isosent.training.development import DevScore, score_pairs, score_trained
 from isosent.training.job import Scores, TrainingJob, TrainingResult
 from isosent.training.memory import TrainingBatch, estimate_memory, size_of_network
-from isosent.training.metrics import DevPoint, MetricsLog, read_metrics
+from isosent.training.metrics import MetricsLog, read_metrics
 from isosent.training.objectives import make_loss
 from isosent.training.progress import StepRecorder, TrainingProgress
 from isosent.training.run_folder import RunFolder
@@ -37,7 +38,7 @@ from isosent.transforms.base import is_flow
 
 FORMAT = "isosent-training"
 FORMAT_VERSION = 1
-RECORD_FILE, METRICS_FILE, CURVE_FILE = "training.json", "metrics.jsonl", "curve.html"
+RECORD_FILE, CURVE_FILE = "training.json", "curve.html"
 _LONGEST = 64
 _PACKAGES = ("isosent", "torch", "transformers", "sentence-transformers", "accelerate")
 
@@ -90,16 +91,23 @@ def train(job: TrainingJob, *, resume: bool = False, progress: TrainingProgress 
         loss = make_loss(base.model, job.settings.objective, n_classes=len(job.examples.label_names) or None)
         folder = RunFolder(job.output)
         arguments = make_arguments(job, base, folder.path)
-        checkpoint = _prepare(folder, arguments, _facts(job, base), resume=resume)
+        checkpoint = _prepare(folder, arguments, _facts(job, base, arguments.world_size), resume=resume)
         first = arguments.process_index == 0
-        before = {devset.name: score_trained(base.model, devset) for devset in job.tests if first}
+        before = {devset.name: score_trained(base.model, devset) for devset in job.scored if first}
         log = MetricsLog(folder.metrics, after_step=0 if checkpoint is None else step_of(checkpoint)) if first else None
         recorder = StepRecorder(log, progress if first else None, n_processes=arguments.world_size)
-        arguments.eval_on_start = job.development is not None and checkpoint is None
         if first and progress is not None:
             progress.message(_announcement(job, base, arguments))
+        if first and job.development is not None and checkpoint is None:
+            recorder.evaluated(0, before[job.development.name])
         trainer = make_trainer(job, base, loss, arguments, recorder)
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        if first and progress is not None and resume:
+            reached = (
+                "the beginning: there is no checkpoint yet" if checkpoint is None else f"step {step_of(checkpoint)}"
+            )
+            progress.message(f"going on from {reached}")
+        with locked(folder.path, wait=False) if first else nullcontext():
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         if job.settings.keep == "best" and trainer.best is not None:
             trainer.load_parts(trainer.best)
         return _finish(job, base, trainer, before)
@@ -113,7 +121,7 @@ def _check_ending(job: TrainingJob, base: Base) -> None:
             "train: transform must be a linear one, which sentence-transformers can load; got a flow. "
             "Fit it on the trained model: isosent fit TEXTS -m FOLDER --transform glow_flow."
         )
-    if hasattr(transform, "_check_settings"):
+    if transform is not None and not isinstance(transform, str):
         transform._check_settings(int(base.facts["dim"]))
 
 
@@ -122,23 +130,26 @@ def _announcement(job: TrainingJob, base: Base, arguments: Any) -> str:
     settings, columns = job.settings, job.examples.text_columns
     longest = nlargest(_LONGEST, (text for column in columns.values() for text in column), key=len)
     n_tokens = int(token_lengths(base.model.preprocess, longest).max(initial=1))
+    n_examples = settings.objective.mini_batch or settings.batch_size
+    if settings.token_budget is not None:
+        n_examples = max(1, settings.token_budget // (n_tokens * len(columns)))
     memory = estimate_memory(
         size_of_network(base.model),
-        TrainingBatch(settings.objective.mini_batch or settings.batch_size, len(columns), n_tokens),
+        TrainingBatch(n_examples, len(columns), n_tokens),
         precision=settings.precision,
         recompute=settings.recompute,
         on_gpu=arguments.device.type == "cuda",
     )
     return (
-        f"training {base.name} ({base.facts['n_parameters']:,} numbers) to {job.output}, seed {settings.seed}, on "
+        f"training {job.base} ({base.facts['n_parameters']:,} numbers) to {job.output}, seed {settings.seed}, on "
         f"{arguments.world_size} x {arguments.device.type}; memory of a step, at the longest texts: {memory}"
         f"{' (on a CPU, the process may take twice that)' if arguments.device.type == 'cpu' else ''}"
     )
 
 
-def _facts(job: TrainingJob, base: Base) -> dict[str, Any]:
+def _facts(job: TrainingJob, base: Base, n_processes: int) -> dict[str, Any]:
     """All that the weights depend on, as plain values."""
-    facts: dict[str, Any] = without_nan({**job.facts(), "base": dict(base.facts)})
+    facts: dict[str, Any] = without_nan({**job.facts(), "base": dict(base.facts), "n_processes": n_processes})
     return facts
 
 
@@ -161,10 +172,7 @@ def _finish(job: TrainingJob, base: Base, trainer: Any, before: Mapping[str, Dev
             model, scores, elapsed_s = load(job.output), {}, 0.0
         else:
             base.model.to("cpu")
-            metrics = read_metrics(folder.metrics)
-            elapsed_s = metrics.elapsed_s
-            if job.development is not None:
-                before = {job.development.name: _score_of(metrics.devs[0]), **before}
+            elapsed_s = read_metrics(folder.metrics).elapsed_s
             after = {devset.name: score_trained(base.model, devset) for devset in job.scored}
             model = _save(job, base, folder)
             scores = {
@@ -184,7 +192,7 @@ def _finish(job: TrainingJob, base: Base, trainer: Any, before: Mapping[str, Dev
         elapsed_s=elapsed_s,
     )
     if not trainer.args.process_index:
-        _write_record(job, base, result)
+        _write_record(job, _facts(job, base, trainer.args.world_size) | job.ending_facts(), base.kind, result)
         folder.remove()
     return result
 
@@ -199,19 +207,19 @@ def _save(job: TrainingJob, base: Base, folder: RunFolder) -> SentenceEncoder:
         fit_texts=job.examples.texts() if ending.texts is None else ending.texts,
         source=ending.source,
         extra_files={
-            METRICS_FILE: folder.metrics.read_bytes(),
+            folder.metrics.name: folder.metrics.read_bytes(),
             CURVE_FILE: curve_page(read_metrics(folder.metrics)).encode(),
             **events,
         },
     )
 
 
-def _write_record(job: TrainingJob, base: Base, result: TrainingResult) -> None:
+def _write_record(job: TrainingJob, facts: Mapping[str, Any], kind: str, result: TrainingResult) -> None:
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        **_facts(job, base),
-        "peak_learning_rate": job.settings.learning_rate_for(base.kind),
+        **facts,
+        "peak_learning_rate": job.settings.learning_rate_for(kind),
         "examples": job.examples.describe(),
         "n_steps": result.n_steps,
         "kept_step": result.kept_step,
@@ -223,7 +231,3 @@ def _write_record(job: TrainingJob, base: Base, result: TrainingResult) -> None:
     }
     with replacing(result.folder / RECORD_FILE) as temporary:
         temporary.write_text(json.dumps(without_nan(document), indent=2, ensure_ascii=False) + "\n", "utf-8")
-
-
-def _score_of(point: DevPoint) -> DevScore:
-    return DevScore(point.spearman, point.pearson, point.n_pairs)

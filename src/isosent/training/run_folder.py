@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from isosent.errors import FileFormatError, InputError, OutputError
-from isosent.files.atomic import replacing
+from isosent.files.atomic import locked, replacing
 from isosent.training.checkpoint import newest_checkpoint, step_of
 
 _RUN_FILE: Final = "run.json"
@@ -31,6 +31,7 @@ class RunFolder:
     """
 
     def __init__(self, output: Path) -> None:
+        output = output.absolute()
         self.path = output.with_name(f"{output.name}.training")
 
     @property
@@ -51,6 +52,9 @@ class RunFolder:
         OutputError
             If an unfinished run is there, or the folder cannot be made.
         """
+        if self.path.is_dir():
+            with locked(self.path, wait=False):  # another run that has no checkpoint yet
+                pass
         checkpoint = newest_checkpoint(self.path)
         if checkpoint is not None:
             raise OutputError(
@@ -91,6 +95,8 @@ class RunFolder:
             before = json.loads((self.path / _RUN_FILE).read_text("utf-8"))
         except ValueError as error:
             raise FileFormatError(f"{self.path / _RUN_FILE} must be JSON; got: {error}. Begin again.") from None
+        if not isinstance(before, dict):
+            raise FileFormatError(f"{self.path / _RUN_FILE} must be a JSON object; got {before!r:.60}. Begin again.")
         check_same(self.path, before, facts)
         return newest_checkpoint(self.path)
 

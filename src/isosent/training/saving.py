@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -29,7 +30,14 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _MODULES, _CONFIG = "modules.json", "config_sentence_transformers.json"
-_TRAINED: Final = Replaceable("an older trained model", holds_its_encoder)
+_OWN: Final = re.compile(
+    r"encoder|\d+_(Dense|Normalize)|(modules|config_sentence_transformers|model|training)\.json|metrics\.jsonl|curve\.html"
+    r"|linear_map-[0-9a-f]{16}\.safetensors|events\.out\.tfevents\..*"
+)
+_TRAINED: Final = Replaceable(
+    "an older trained model",
+    lambda folder: holds_its_encoder(folder) and all(_OWN.fullmatch(path.name) for path in folder.iterdir()),
+)
 
 
 def check_training_folder(folder: str | os.PathLike[str]) -> None:
@@ -44,8 +52,12 @@ def check_training_folder(folder: str | os.PathLike[str]) -> None:
     Raises
     ------
     OutputError
-        If something else is there, or the folder it lies in cannot be written to.
+        If something else is there, it lies in a model folder, or the folder it lies in cannot be written to.
     """
+    if holds_its_encoder(parent := Path(folder).absolute().parent):
+        raise OutputError(
+            f"{folder} must not lie in a trained model, {parent}, which would be no longer one. Name another."
+        )
     check_folder(folder, _TRAINED)
 
 

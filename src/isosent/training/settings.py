@@ -8,9 +8,10 @@ from typing import Any, Final, Literal
 from isosent import _check
 from isosent.errors import InputError
 from isosent.training.bases import SCRATCH, STATIC, TRANSFORMER
-from isosent.training.batching import BATCHINGS
+from isosent.training.batching import BATCHINGS, check_token_budget
 from isosent.training.objectives import ObjectiveSettings
 
+_SEEDS: Final = 1 << 32
 PRECISIONS: Final = ("float32", "bfloat16")
 LEARNING_RATES: Final = {TRANSFORMER: 2e-5, SCRATCH: 5e-4, STATIC: 1e-2}
 
@@ -31,7 +32,7 @@ class TrainingSettings:
         Of AdamW, at its highest, > 0. None is the one of `LEARNING_RATES` for the kind of base: the paper's 2e-5 for a
         transformer, more for a network from scratch and for a table of token vectors, which would hardly move.
     warmup : float, default 0.1
-        Share of the steps over which the learning rate rises from 0, in [0, 1]; it falls linearly to 0 after that.
+        Share of the steps over which the learning rate rises from 0, in [0, 1); it falls linearly to 0 after that.
     weight_decay : float, default 0.01
         Of AdamW, >= 0; a table of token vectors has none, which would wear off the words that are never met.
     max_gradient_norm : float, default 1.0
@@ -47,8 +48,8 @@ class TrainingSettings:
     recompute : bool, default False
         Whether activations are computed again in the backward pass in place of being kept (gradient checkpointing).
     n_evaluations : int, default 5
-        Scores of the development set after the one at the start, evenly spread, the last at the end.
-    checkpoint_every : int, default 500
+        Scores of the development set after the one at the start, at most, evenly spread, the last at the end.
+    checkpoint_every : int, default 200
         Steps between checkpoints.
     keep : {"best", "last"}, default "best"
         Which weights are the result: those of the highest Spearman on the development set, or the last ones.
@@ -74,26 +75,28 @@ class TrainingSettings:
     precision: Literal["float32", "bfloat16"] = "float32"
     recompute: bool = False
     n_evaluations: int = 5
-    checkpoint_every: int = 500
+    checkpoint_every: int = 200
     keep: Literal["best", "last"] = "best"
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "accumulation", "n_evaluations", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"train: {name} must be at least 1; got {getattr(self, name)}.")
+            _check.whole_number("train", name, getattr(self, name), 1)
+        _check.whole_number("train", "seed", self.seed, 0)
+        if self.seed >= _SEEDS:
+            raise InputError(f"train: seed must be below {_SEEDS}; got {self.seed}.")
         for name in ("n_epochs", "learning_rate", "max_gradient_norm"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise InputError(f"train: {name} must be a number above 0; got {value}.")
         _check.fraction("train", "warmup", self.warmup)
+        if self.warmup == 1:
+            raise InputError("train: warmup must be below 1, or the learning rate never falls; got 1.")
         _check.not_negative("train", "weight_decay", self.weight_decay)
         _check.one_of("train", "batching", self.batching, BATCHINGS)
         _check.one_of("train", "precision", self.precision, PRECISIONS)
         _check.one_of("train", "keep", self.keep, ("best", "last"))
-        if (self.token_budget is None) == (self.batching == "tokens"):
-            needs = "come with batching=tokens" if self.token_budget is not None else "be given for batching=tokens"
-            raise InputError(f"train: token_budget must {needs}; got {self.token_budget} and {self.batching}.")
+        check_token_budget(self.batching, self.token_budget)
 
     def learning_rate_for(self, kind: str) -> float:
         """The learning rate in force.

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from isosent import _extras
-from isosent.errors import NonFiniteLossError
+from isosent.errors import FileFormatError, NonFiniteLossError
 from isosent.training.checkpoint import Checkpoint, newest_checkpoint, random_state, step_of, write_checkpoint
+from isosent.training.development import SPEARMAN
 from isosent.training.progress import StepRecorder
 
 ROW = "row"
-SPEARMAN = "eval_spearman"
 _ROWS = "rows_of_batch"
 _SHOWN_ROWS = 16
 
@@ -84,7 +84,7 @@ class CheckedTraining:
         super()._run_epoch(epoch=epoch, **kwargs)  # type: ignore[misc]
 
     def add_model_card_callback(self, *args: Any, **kwargs: Any) -> None:
-        """Leave it out: the model card is made when the model is saved."""
+        """Leave it out: it asks the hub."""
 
     def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Any:
         """Take a step, and stop where the loss is no number."""
@@ -105,20 +105,20 @@ class CheckedTraining:
         return norm
 
     def _stop(self, what: str) -> NonFiniteLossError:
-        step, folder = self._trainer.state.global_step + 1, Path(self._trainer.args.output_dir)
+        done, folder = self._trainer.state.global_step, Path(self._trainer.args.output_dir)
         last = newest_checkpoint(folder)
         kept = "there is no checkpoint before it" if last is None else f"the checkpoint of step {step_of(last)} is kept"
-        self.recorder.mark("stopped", step - 1, {"reason": what})
+        self.recorder.mark("stopped", done, {"reason": what})
         shown = ", ".join(map(str, self._rows[:_SHOWN_ROWS])) + (", ..." if len(self._rows) > _SHOWN_ROWS else "")
         return NonFiniteLossError(
-            f"train: the loss must be a finite number; at step {step} {what}, in the batch of the rows {shown} of the "
-            f"data (counted from 0); {kept}. Lower --learning-rate, or look at these rows."
+            f"train: the loss must be a finite number; after {done} steps {what}, in the batch of the rows {shown} of "
+            f"the data (counted from 0); {kept}. Look at these rows, or remove {folder} and lower --learning-rate."
         )
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Score the development set, and keep the weights if they are the best so far."""
         metrics: dict[str, float] = super().evaluate(*args, **kwargs)  # type: ignore[misc]
-        state, score = self._trainer.state, metrics.get(SPEARMAN, math.nan)
+        state, score = self._trainer.state, metrics.get(f"eval_{SPEARMAN}", math.nan)
         best = -math.inf if state.best_metric is None else state.best_metric
         if state.global_step > 0 and score > best:
             state.best_metric, state.best_global_step = score, state.global_step
@@ -134,11 +134,14 @@ class CheckedTraining:
         dict of str to Tensor
             By name.
         """
-        trainer = self._trainer
-        model = trainer.accelerator.unwrap_model(trainer.model).state_dict()
-        known = {tensor.data_ptr() for tensor in model.values()}
-        head = {name: tensor for name, tensor in trainer.loss.state_dict().items() if tensor.data_ptr() not in known}
-        return {f"model.{name}": t for name, t in model.items()} | {f"loss.{name}": t for name, t in head.items()}
+        trainer, parts, known = self._trainer, {}, set()
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        for part, module in (("model", model), ("loss", trainer.loss)):
+            for name, tensor in module.state_dict().items():
+                if tensor.data_ptr() not in known:  # one name for tied weights, and for the model inside the loss
+                    known.add(tensor.data_ptr())
+                    parts[f"{part}.{name}"] = tensor
+        return parts
 
     def load_parts(self, parts: Mapping[str, Any]) -> None:
         """Put back what `parts` returned.
@@ -149,11 +152,15 @@ class CheckedTraining:
             By name.
         """
         torch, own = _extras.require("torch"), self.parts()
+        if {name: tensor.shape for name, tensor in own.items()} != {name: t.shape for name, t in parts.items()}:
+            raise FileFormatError("train: the checkpoint must hold the weights of this model; it holds others.")
         with torch.no_grad():
             for name, tensor in parts.items():
                 own[name].copy_(tensor)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        if not all(tensor.isfinite().all() for tensor in self.parts().values()):
+            raise self._stop("a weight is not finite")
         states = _extras.require("accelerate").utils.gather_object([random_state()])
         if self._trainer.is_world_process_zero():
             write_checkpoint(Path(self._trainer.args.output_dir), self, states)

@@ -43,6 +43,10 @@ class LinearTransform(Protocol):
         """Fit on the moments of vectors."""
         ...
 
+    def _check_settings(self, dim: int) -> None:
+        """Refuse settings that are out of range for vectors of so many dimensions."""
+        ...
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings, by name."""
         ...
