@@ -79,7 +79,7 @@ def train(job: TrainingJob, *, resume: bool = False, progress: TrainingProgress 
     removed when the model is saved. On a CPU, a run that was stopped and goes on ends with the weights of one that was
     not.
 
-    Under ``accelerate launch`` every process calls this. All train, and the first one scores, shows and writes.
+    Under ``torchrun`` every process calls this. All train, and the first one scores, shows and writes.
     """
     trainer_class()
     check_training_folder(job.output)
@@ -98,19 +98,17 @@ def train(job: TrainingJob, *, resume: bool = False, progress: TrainingProgress 
         recorder = StepRecorder(log, progress if first else None, n_processes=arguments.world_size)
         if first and progress is not None:
             progress.message(_announcement(job, base, arguments))
+            if resume:
+                reached = "the beginning, without a checkpoint" if checkpoint is None else f"step {step_of(checkpoint)}"
+                progress.message(f"going on from {reached}")
         if first and job.development is not None and checkpoint is None:
             recorder.evaluated(0, before[job.development.name])
         trainer = make_trainer(job, base, loss, arguments, recorder)
-        if first and progress is not None and resume:
-            reached = (
-                "the beginning: there is no checkpoint yet" if checkpoint is None else f"step {step_of(checkpoint)}"
-            )
-            progress.message(f"going on from {reached}")
         with locked(folder.path, wait=False) if first else nullcontext():
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        if job.settings.keep == "best" and trainer.best is not None:
-            trainer.load_parts(trainer.best)
-        return _finish(job, base, trainer, before)
+            if job.settings.keep == "best" and trainer.best is not None:
+                trainer.load_parts(trainer.best)
+            return _finish(job, base, trainer, before)
 
 
 def _check_ending(job: TrainingJob, base: Base) -> None:
