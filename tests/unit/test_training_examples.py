@@ -35,13 +35,6 @@ def test_texts_are_distinct_and_in_order(labelled):
     assert Examples({"anchor": ["a"], "positive": ["b"], "negative": ["c"]}, "triplet").texts() == ["a", "b", "c"]
 
 
-def test_some_can_be_taken(labelled):
-    taken = labelled.take([2, 0])
-    assert taken.columns == {"sentence1": ["a", "a"], "sentence2": ["d", "c"], "label": [2, 2]}
-    assert (taken.label_names, taken.sources) == (labelled.label_names, labelled.sources)
-    assert len(labelled.take([])) == 0
-
-
 def test_samples_show_the_name_of_the_class(labelled):
     assert labelled.sample(2) == [
         {"sentence1": "a", "sentence2": "c", "label": "neutral"},

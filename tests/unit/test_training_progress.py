@@ -179,7 +179,7 @@ def test_a_process_that_is_not_the_first_writes_nothing(clock):
     recorder.ended(1)
 
 
-@pytest.mark.parametrize(("installed", "expected"), [({"tensorboardX"}, True), (set(), False)])
+@pytest.mark.parametrize(("installed", "expected"), [({"tensorboard"}, True), ({"tensorboardX"}, False)])
 def test_tensorboard_is_asked_for_without_an_import(monkeypatch, installed, expected):
     monkeypatch.setattr(progress, "find_spec", lambda name: object() if name in installed else None)
     assert tensorboard_available() is expected

@@ -161,10 +161,10 @@ def test_a_mean_of_layers_is_read_back(trained, texts, tmp_path):
 
 
 def test_a_trained_folder_may_be_replaced(trained, tmp_path):
-    save_trained(trained["static"], tmp_path / "out", extra_files={"old.txt": b""})
+    save_trained(trained["static"], tmp_path / "out", extra_files={"curve.html": b""})
     check_training_folder(tmp_path / "out")
     save_trained(trained["transformer"], tmp_path / "out")
-    assert "old.txt" not in files(tmp_path / "out")
+    assert "curve.html" not in files(tmp_path / "out")
     assert isosent.load(tmp_path / "out").dim == 8
     assert files(tmp_path) == ["out"]
 

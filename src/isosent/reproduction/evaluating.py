@@ -21,8 +21,8 @@ from isosent.model import SentenceEncoder
 from isosent.papers.tables import EVALUATED, TARGET
 from isosent.reproduction.request import DEV, STSB, Request
 from isosent.reproduction.result import Number
-from isosent.transforms.base import LinearTransform
-from isosent.transforms.choice import make_linear
+from isosent.transforms.base import Transform
+from isosent.transforms.choice import make_transform
 
 STS = "sts"
 CPU = "CPU"
@@ -99,11 +99,11 @@ def open_model(request: Request, **options: str) -> SentenceEncoder:
     return load(request.reference, options=dict(request.options) | options)
 
 
-def transform_of(request: Request, dim: int) -> LinearTransform | None:
+def transform_of(request: Request, dim: int) -> Transform | None:
     """Make the transform of a request, for vectors of `dim` dimensions."""
     if request.transform is None:
         return None
-    return make_linear(request.transform, dim=dim, settings=dict(request.settings))
+    return make_transform(request.transform, dim=dim, settings=dict(request.settings))
 
 
 def evaluate(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:

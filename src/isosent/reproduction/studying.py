@@ -8,6 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from isosent.errors import InputError
 from isosent.evaluation.running import Run
 from isosent.reproduction.evaluating import STS, Folder, Numbers, open_model, transform_of
 from isosent.reproduction.request import DEV, Request
@@ -17,6 +18,7 @@ from isosent.studies.gem import SENSITIVITY, GemCell, study_gem
 from isosent.studies.layers import best_of_sizes, read_layers, study_layers
 from isosent.studies.reading_cells import ReadingCell, layers_label
 from isosent.studies.readings import NONE
+from isosent.transforms.base import is_flow
 
 _SPEARMAN, _PEARSON = "spearman", "pearson"
 _ALL = "all"
@@ -46,6 +48,8 @@ def best_widths(request: Request, tasks: Sequence[str], folder: Folder, run: Run
         return {}
     model, how = open_model(request), request.aggregation or _ALL
     transform = transform_of(request, model.dim)
+    if is_flow(transform):
+        raise InputError(f"reproduce: {request.transform} must not be in a study of dimensions; a flow keeps them all.")
     plan = DimsPlan(fit=request.fit, sickr=request.sickr, n_docs=0)
     plan = plan if transform is None else replace(plan, transform=transform)
     study = study_dims(model, folder.path, name=request.model, plan=plan, tasks=held, progress=run.progress)
