@@ -376,9 +376,15 @@ def test_a_run_can_be_repeated_with_seeds_and_what_is_done_is_not_done_again(tmp
 
 def test_a_second_stage_goes_on_with_the_model_of_the_first(tmp_path):
     stages = plan([job(tmp_path / "first"), job(tmp_path / "second")], n_seeds=1)
+    assert [stage.settings.learning_rate for stage in stages] == [1e-2, 1e-2]
     assert [stage.base for stage in stages] == [BASE, str(tmp_path / "first" / "seed-0")]
     train_all(stages)
     assert load(tmp_path / "second" / "seed-0").dim == 16
+
+
+def test_what_began_from_scratch_goes_on_with_that_learning_rate(tmp_path):
+    stages = plan([job(tmp_path / "a", learning_rate=None), job(tmp_path / "b", learning_rate=None)], n_seeds=2)
+    assert [stage.settings.learning_rate for stage in stages] == [None, 5e-4, None, 5e-4]
 
 
 def test_spread_over_seeds():

@@ -71,7 +71,7 @@ def plan(stages: Sequence[TrainingJob], *, n_seeds: int | None = None) -> list[T
         base = stages[0].base
         for stage in stages:
             job = replace(stage if seed is None else _with_seed(stage, seed), base=base)
-            if jobs and is_scratch(stages[0].base) and job.settings.learning_rate is None:
+            if stage is not stages[0] and is_scratch(stages[0].base) and job.settings.learning_rate is None:
                 job = replace(job, settings=replace(job.settings, learning_rate=LEARNING_RATES[SCRATCH]))
             base = escape(str(job.output.absolute()))
             jobs.append(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -101,8 +102,10 @@ class RunFolder:
         return newest_checkpoint(self.path)
 
     def remove(self) -> None:
-        """Remove it, after the model was saved."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove it, after the model was saved: at once, so that a kill leaves all of it or nothing."""
+        gone = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}.old")
+        self.path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
     def _is_ours(self) -> bool:
         return self.path.is_dir() and ((self.path / _RUN_FILE).exists() or not any(self.path.iterdir()))
