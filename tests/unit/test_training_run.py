@@ -13,6 +13,7 @@ pytest.importorskip("accelerate")
 
 from isosent import Whitening, load
 from isosent.errors import FileFormatError, InputError, NonFiniteLossError, OutputError
+from isosent.files.atomic import locked
 from isosent.training import checkpoint as checkpoints
 from isosent.training import run
 from isosent.training.arguments import make_arguments, make_trainer
@@ -191,7 +192,10 @@ def test_every_objective_trains(tmp_path, objective):
         "ranking": {"anchor": first, "positive": second},
     }[objective]
     settings = replace(SETTINGS, objective=ObjectiveSettings(objective))
-    train(TrainingJob(BASE, Examples(columns, objective), tmp_path / "a", settings))
+    data = Examples(columns, objective)
+    train(TrainingJob(BASE, data, tmp_path / "a", settings))
+    before = open_base(BASE, data.texts()).model.encode(sentences(10, 9))
+    assert np.abs(weights(tmp_path / "a") - before).max() > 0.01
     record = json.loads((tmp_path / "a" / "training.json").read_text())
     assert record["objective"] == objective
 
@@ -199,7 +203,8 @@ def test_every_objective_trains(tmp_path, objective):
 def test_words_are_trained_too(tmp_path):
     (tmp_path / "words.txt").write_text("".join(f"{word} {i} {i % 3} 1\n" for i, word in enumerate(WORDS)))
     train(replace(job(tmp_path / "a"), base=f"words:{tmp_path}/words.txt"))
-    assert weights(tmp_path / "a").shape == (10, 3)
+    before = load(f"words:{tmp_path}/words.txt").encode(sentences(10, 9))
+    assert np.abs(weights(tmp_path / "a") - before).max() > 0.01
 
 
 def test_a_loss_that_is_no_number_stops_and_names_the_rows(tmp_path):
@@ -317,6 +322,15 @@ def test_a_running_training_is_not_disturbed_by_another(tmp_path):
                 RunFolder(tmp_path / "a").begin({})
 
     train(job(tmp_path / "a"), progress=Again(2))
+
+
+def test_a_running_training_is_not_resumed_by_another(tmp_path):
+    stop_at(4, job(tmp_path / "a"))
+    folder = RunFolder(tmp_path / "a")
+    before = folder.metrics.read_bytes()
+    with locked(folder.path), pytest.raises(OutputError, match="another process writes to it"):
+        train(job(tmp_path / "a"), resume=True)
+    assert folder.metrics.read_bytes() == before
 
 
 def test_tied_weights_are_kept_once(tmp_path):

@@ -24,13 +24,12 @@ from isosent.cli import (
     vectors,
     words,
 )
-from isosent.cli.terminal import Interrupted, err
+from isosent.cli.terminal import EXIT_INTERRUPTED, Interrupted, err
 from isosent.encoders.reference import GRAMMAR
 from isosent.errors import IsosentError, IsosentWarning
 
 EXIT_OUR_FAULT = 1
 EXIT_BAD_INPUT = 2
-EXIT_INTERRUPTED = 130
 
 _HELP = f"""Turn texts into better, smaller, comparable sentence vectors, and measure whether it helped.
 

@@ -35,8 +35,14 @@ class _Rate(TextColumn):
         return Text("" if speed is None else f"{speed:,.0f} {self._unit}/s")
 
 
+EXIT_INTERRUPTED = 130
+
+
 class Interrupted(SystemExit):
     """Ctrl-C in a command that has said itself what is kept."""
+
+    def __init__(self) -> None:
+        super().__init__(EXIT_INTERRUPTED)
 
 
 @contextmanager

@@ -34,7 +34,6 @@ from isosent.training.trainer import trainer_class
 
 _BASE, _RUN, _SCORES, _OBJECTIVE = "Base", "Run", "Scores", "Objective"
 _DEFAULT = TrainingSettings()
-_INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +126,7 @@ class Training:
             results = train_all(jobs, resume=self.resume, progress=_shown)
         except KeyboardInterrupt:
             err.print("interrupted; what is done is kept, and the same command with --resume goes on")
-            raise Interrupted(_INTERRUPTED) from None
+            raise Interrupted from None
         if is_first:
             out.print(scores_table(results, seeded=self.seeds is not None))
             for note in notes(results):
@@ -181,7 +180,7 @@ _SETTINGS = [
     _setting("batching", str, "random; length: texts of like length share a batch; tokens: as many as --token-budget."),
     _setting("token-budget", int | None, "Tokens a batch, padding counted."),
     _setting("precision", str, "float32 or bfloat16."),
-    _setting("recompute", bool, "Compute activations again in place of keeping them: less memory, a third slower."),
+    _setting("recompute", bool, "Compute activations again in place of keeping them: less memory, more time."),
     _setting("evaluations", int, "Scores of the development set after the one at the start."),
     _setting("checkpoint-every", int, "Steps between checkpoints."),
     _setting("keep", str, "Which weights are saved: best on the development set, or last."),

@@ -110,12 +110,11 @@ def notes(results: Sequence[TrainingResult]) -> Iterator[str]:
         yield "nothing was scored; --dev or --test names scored pairs"
 
 
-def _cells(scores: Sequence[Scores | None], *, with_transform: bool) -> list[str]:
+def _cells(scores: Sequence[Scores], *, with_transform: bool) -> list[str]:
     """Scores before, after, and with what was fitted, over the seeds."""
-    known = [score for score in scores if score is not None]
-    columns = [[s.before for s in known], [s.after for s in known]]
+    columns = [[s.before for s in scores], [s.after for s in scores]]
     if with_transform:
-        columns.append([s.with_transform for s in known if s.with_transform])
+        columns.append([s.with_transform for s in scores if s.with_transform])
     return [_over_seeds([score.spearman for score in column]) for column in columns]
 
 

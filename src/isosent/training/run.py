@@ -28,7 +28,7 @@ from isosent.training.curve import curve_page
 from isosent.training.development import DevScore, score_pairs, score_trained
 from isosent.training.job import Scores, TrainingJob, TrainingResult
 from isosent.training.memory import TrainingBatch, estimate_memory, size_of_network
-from isosent.training.metrics import MetricsLog, read_metrics
+from isosent.training.metrics import Metrics, MetricsLog, read_metrics
 from isosent.training.objectives import make_loss
 from isosent.training.progress import StepRecorder, TrainingProgress
 from isosent.training.run_folder import RunFolder
@@ -93,22 +93,37 @@ def train(job: TrainingJob, *, resume: bool = False, progress: TrainingProgress 
         arguments = make_arguments(job, base, folder.path)
         checkpoint = _prepare(folder, arguments, _facts(job, base, arguments.world_size), resume=resume)
         first = arguments.process_index == 0
-        before = {devset.name: score_trained(base.model, devset) for devset in job.scored if first}
-        log = MetricsLog(folder.metrics, after_step=0 if checkpoint is None else step_of(checkpoint)) if first else None
-        recorder = StepRecorder(log, progress if first else None, n_processes=arguments.world_size)
-        if first and progress is not None:
-            progress.message(_announcement(job, base, arguments))
-            if resume:
-                reached = "the beginning, without a checkpoint" if checkpoint is None else f"step {step_of(checkpoint)}"
-                progress.message(f"going on from {reached}")
-        if first and job.development is not None and checkpoint is None:
-            recorder.evaluated(0, before[job.development.name])
-        trainer = make_trainer(job, base, loss, arguments, recorder)
         with locked(folder.path, wait=False) if first else nullcontext():
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-            if job.settings.keep == "best" and trainer.best is not None:
-                trainer.load_parts(trainer.best)
-            return _finish(job, base, trainer, before)
+            return _run(job, base, loss, arguments, checkpoint, shown=progress if first else None, resume=resume)
+
+
+def _run(
+    job: TrainingJob,
+    base: Base,
+    loss: Any,
+    arguments: Any,
+    checkpoint: Path | None,
+    *,
+    shown: TrainingProgress | None,
+    resume: bool,
+) -> TrainingResult:
+    """Score, train, score and save, while nobody else does so in this folder."""
+    first, folder = arguments.process_index == 0, RunFolder(job.output)
+    before = {devset.name: score_trained(base.model, devset) for devset in job.scored if first}
+    log = MetricsLog(folder.metrics, after_step=0 if checkpoint is None else step_of(checkpoint)) if first else None
+    recorder = StepRecorder(log, shown, n_processes=arguments.world_size)
+    if shown is not None:
+        shown.message(_announcement(job, base, arguments))
+        if resume:
+            reached = "the beginning, without a checkpoint" if checkpoint is None else f"step {step_of(checkpoint)}"
+            shown.message(f"going on from {reached}")
+    if first and job.development is not None and checkpoint is None:
+        recorder.evaluated(0, before[job.development.name])
+    trainer = make_trainer(job, base, loss, arguments, recorder)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if job.settings.keep == "best" and trainer.best is not None:
+        trainer.load_parts(trainer.best)
+    return _finish(job, base, trainer, before)
 
 
 def _check_ending(job: TrainingJob, base: Base) -> None:
@@ -170,9 +185,10 @@ def _finish(job: TrainingJob, base: Base, trainer: Any, before: Mapping[str, Dev
             model, scores, elapsed_s = load(job.output), {}, 0.0
         else:
             base.model.to("cpu")
-            elapsed_s = read_metrics(folder.metrics).elapsed_s
+            metrics = read_metrics(folder.metrics)
+            elapsed_s = metrics.elapsed_s
             after = {devset.name: score_trained(base.model, devset) for devset in job.scored}
-            model = _save(job, base, folder)
+            model = _save(job, base, folder, metrics)
             scores = {
                 devset.name: Scores(
                     before[devset.name],
@@ -195,7 +211,7 @@ def _finish(job: TrainingJob, base: Base, trainer: Any, before: Mapping[str, Dev
     return result
 
 
-def _save(job: TrainingJob, base: Base, folder: RunFolder) -> SentenceEncoder:
+def _save(job: TrainingJob, base: Base, folder: RunFolder, metrics: Metrics) -> SentenceEncoder:
     ending = job.ending
     events = {path.name: path.read_bytes() for path in folder.path.glob("events.out.tfevents.*")}
     return save_trained(
@@ -206,7 +222,7 @@ def _save(job: TrainingJob, base: Base, folder: RunFolder) -> SentenceEncoder:
         source=ending.source,
         extra_files={
             folder.metrics.name: folder.metrics.read_bytes(),
-            CURVE_FILE: curve_page(read_metrics(folder.metrics)).encode(),
+            CURVE_FILE: curve_page(metrics).encode(),
             **events,
         },
     )

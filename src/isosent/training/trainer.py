@@ -172,8 +172,9 @@ class CheckedTraining:
 
     def _load_optimizer_and_scheduler(self, path: str | None) -> None:
         if path is not None:
-            self._trainer.optimizer.load_state_dict(Checkpoint(path).optimizer())
-            self._trainer.lr_scheduler.load_state_dict(Checkpoint(path).scheduler())
+            checkpoint = Checkpoint(path)
+            self._trainer.optimizer.load_state_dict(checkpoint.optimizer())
+            self._trainer.lr_scheduler.load_state_dict(checkpoint.scheduler())
 
     def _load_rng_state(self, path: str | None) -> None:
         if path is not None:

@@ -8,9 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
-from sklearn.utils import Tags
 from sklearn.utils.metaestimators import _BaseComposition
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from isosent import _check
 from isosent.errors import InputError, InputTypeError
@@ -19,10 +18,10 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.transforms.base import is_flow
 from isosent.transforms.moment_transform import MomentTransform, Solution
-from isosent.transforms.rows import as_rows
+from isosent.transforms.rows import RowEstimator, as_rows
 
 
-class L2Normalize(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class L2Normalize(RowEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale each vector to length 1, so that an inner product is a cosine; a zero vector stays zero.
 
     Notes
@@ -53,7 +52,7 @@ class L2Normalize(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         rows = as_rows("L2Normalize", X, at_least=1)
         _check.finite_rows("L2Normalize", "X", rows)
-        validate_data(self, X, reset=True, skip_check_array=True)
+        self._check_features(X, reset=True)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -77,17 +76,8 @@ class L2Normalize(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "n_features_in_")
         rows = as_rows("L2Normalize", X, at_least=0)
         _check.finite_rows("L2Normalize", "X", rows)
-        try:
-            validate_data(self, X, reset=False, skip_check_array=True)
-        except ValueError as error:
-            raise InputError(f"L2Normalize: {error}") from None
+        self._check_features(X, reset=False)
         return unit_rows(rows if rows.dtype == np.float64 else rows.astype(np.float32, copy=False))
-
-    def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn which dtypes are kept."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
 
 class Chain(_BaseComposition, MomentTransform):

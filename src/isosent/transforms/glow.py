@@ -7,21 +7,20 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.glow import Glow
 from isosent.transforms.base import Report
 from isosent.transforms.glow_training import MIXINGS, GlowPlan, train
-from isosent.transforms.rows import as_rows
+from isosent.transforms.rows import RowEstimator, as_rows
 
 FEWEST_ROWS = 64
 _NAME = "GlowFlow"
 
 
-class GlowFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""The normalizing flow of BERT-flow (Li et al. 2020).
 
     Glow on vectors: each step normalises every dimension, mixes the dimensions, and adds to one half of them what a
@@ -214,12 +213,6 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         """
         return self._fitted().log_likelihood(self._rows(X))
 
-    def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn which dtypes are kept."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     @property
     def _n_features_out(self) -> int:
         return self._fitted().dim
@@ -248,10 +241,3 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
                 f"{_NAME}: n_levels must leave every level two dimensions or more; got {self.n_levels} levels for "
                 f"vectors of {dim}. Lower n_levels."
             )
-
-    def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
-        """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
-        try:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{_NAME}: {error}") from None

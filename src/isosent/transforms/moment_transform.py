@@ -10,14 +10,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms.rows import as_rows
+from isosent.transforms.rows import RowEstimator, as_rows
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 
@@ -68,7 +67,7 @@ class Fitted:
         )
 
 
-class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class MomentTransform(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """Base of the linear transforms: a scikit-learn estimator over weight, mean and scatter.
 
     A subclass says how moments become a map (`_solve`) and which settings it accepts (`_check_settings`).
@@ -270,12 +269,6 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Tell scikit-learn whether anything was fitted."""
         return hasattr(self, "_fitted")
 
-    def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn which dtypes are kept."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
     def _moments_of(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Moments:
         """What one call's rows tell, after every check on them and on the settings."""
         rows = as_rows(self._name, X, at_least=1)
@@ -292,13 +285,6 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 f"{self._name}: Ledoit-Wolf shrinkage must see all rows itself; some were seen without it. Fit again."
             )
         return Fitted(moments, clone(self))
-
-    def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
-        """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
-        try:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{self._name}: {error}") from None
 
 
 class InvertibleTransform(MomentTransform):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_array
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_array, validate_data
 
 from isosent.errors import InputError, InputTypeError
 
@@ -43,3 +44,20 @@ def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
     return array
+
+
+class RowEstimator:
+    """What scikit-learn is told of every transform: its columns are compared, float32 and float64 are kept."""
+
+    def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
+        """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{type(self).__name__}: {error}") from None
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn which dtypes are kept."""
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
