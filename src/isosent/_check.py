@@ -60,11 +60,27 @@ def some_texts(where: str, texts: Iterable[str]) -> list[str]:
     return listed
 
 
-def matrix(where: str, name: str, rows: ArrayLike) -> NDArray[Any]:
-    """Return `rows` as a two-dimensional array of real numbers with at least one column; values are not looked at."""
-    array = np.asarray(rows)
+def real_numbers(where: str, name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return `values` as an array of real numbers of any shape; the numbers are not looked at."""
+    not_masked(where, name, values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{where}: {name} must be an array of real numbers; got: {error}.") from None
     if array.dtype.kind not in "fiub":
         raise InputError(f"{where}: {name} must hold real numbers; got dtype {array.dtype}.")
+    return array
+
+
+def not_masked(where: str, name: str, values: object) -> None:
+    """Refuse numbers that are hidden by a mask, which numpy would uncover."""
+    if np.ma.is_masked(values):
+        raise InputError(f"{where}: {name} must not be masked; some numbers are. Drop their rows, or fill them.")
+
+
+def matrix(where: str, name: str, rows: ArrayLike) -> NDArray[Any]:
+    """Return `rows` as a two-dimensional array of real numbers with at least one column; values are not looked at."""
+    array = real_numbers(where, name, rows)
     if array.ndim != 2:
         raise InputError(
             f"{where}: {name} must be 2-D of shape (n_rows, dim); got shape {array.shape}. "
@@ -92,10 +108,7 @@ def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -
 
 def row_weights(where: str, weights: ArrayLike, n_rows: int) -> NDArray[np.float64]:
     """Return row weights as float64 of shape (n_rows,), finite and not negative."""
-    try:
-        array = np.asarray(weights, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: weights must be numbers; got: {error}.") from None
+    array = real_numbers(where, "weights", weights).astype(np.float64, copy=False)
     if array.shape != (n_rows,):
         raise InputError(f"{where}: weights must have shape ({n_rows},), one a row; got {array.shape}.")
     if not (np.isfinite(array).all() and (array >= 0).all()):
@@ -187,6 +200,12 @@ def input_folder(path: str | os.PathLike[str]) -> Path:
         got = "a file" if path.exists() else "no such folder"
         raise InputFileError(f"{path} must be a folder; got {got}.")
     return path
+
+
+def brief(value: object, n_characters: int = 200) -> str:
+    """A value, or what another library says, on one line that fits into a message."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= n_characters else f"{text[:n_characters]}..."
 
 
 def _path(path: str | os.PathLike[str]) -> Path:

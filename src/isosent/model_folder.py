@@ -7,7 +7,6 @@ is killed anywhere leaves either the old model or the new one, whole.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -17,8 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from isosent.behind import Behind
@@ -26,7 +23,9 @@ from isosent.calibration import Calibration
 from isosent.encoders.inside import relative_reference, whole_reference
 from isosent.encoders.reference import MODEL_FILE
 from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError
-from isosent.files.atomic import check_parent, locked, replacing
+from isosent.files.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
+from isosent.files.documents import document_bytes, format_of, read_document
+from isosent.files.schemas import Model
 from isosent.model_record import (
     FitRecord,
     ModelRecord,
@@ -40,12 +39,14 @@ from isosent.model_record import (
 
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
+RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, and the checksums of its files
 
 _HASH = "[0-9a-f]{16}"
 _KINDS = _MAP, _FLOW, _CORPUS = "linear_map", "flow", "corpus"
-_OWN_FILE = re.compile(
-    rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors"
-    rf"|\.model-[0-9a-f]{{8}}\.tmp\.json|\.({'|'.join(_KINDS)})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
+_OWN_FILE = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
+# what a killed run left behind: older versions gave their temporary files these names
+_LEFT_BEHIND = re.compile(
+    rf"\.model-[0-9a-f]{{8}}\.tmp\.json|\.({'|'.join(_KINDS)})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
 )
 
 Field = TypeVar("Field")
@@ -76,7 +77,7 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
             check_model_folder(folder)
             try:
                 for name, content in model_files(folder, record).items():
-                    with replacing(folder / name) as temporary:
+                    with replacing(folder / name, mode_of=folder / MODEL_FILE) as temporary:
                         temporary.write_bytes(content)
             finally:
                 _sweep(folder)
@@ -127,7 +128,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
         "fingerprint": record.fingerprint,
     }
     files = {name: contents[kind] for kind, name in names.items() if name is not None}
-    return files | {MODEL_FILE: (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()}
+    return files | {MODEL_FILE: document_bytes(document)}
 
 
 def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
@@ -144,9 +145,9 @@ def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
         False where no such model can be read.
     """
     try:
-        document = json.loads((Path(folder) / MODEL_FILE).read_text("utf-8"))
-        return _is_ours(document) and document["encoder"].get("inside") is True
-    except (OSError, ValueError, LookupError, AttributeError, TypeError):
+        document = read_document(Path(folder) / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
+        return document["encoder"].get("inside") is True
+    except (OSError, InputError):
         return False
 
 
@@ -170,9 +171,8 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
     if folder.is_dir() and all(_is_own_file(path) for path in folder.iterdir()):
         if not (folder / MODEL_FILE).exists():
             return
-        with suppress(ValueError):
-            if _is_ours(json.loads((folder / MODEL_FILE).read_text("utf-8"))):
-                return
+        if format_of(folder / MODEL_FILE) == FORMAT:  # damaged or not
+            return
     raise OutputError(
         f"{folder} must be a new or empty folder or an isosent model; got something else. Name another one."
     )
@@ -180,26 +180,23 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
 
 def _is_own_file(path: Path) -> bool:
     """Whether a file is a part of a model or what a killed run left of one: by name and, where it has one, its hash."""
-    if not (path.is_file() and _OWN_FILE.fullmatch(path.name)):
+    if not path.is_file():
         return False
-    if path.name.startswith(".") or path.name == MODEL_FILE:
+    if path.name == MODEL_FILE or is_temporary(path.name) or _LEFT_BEHIND.fullmatch(path.name):
         return True
-    return _file_name(path.name.partition("-")[0], path.read_bytes()) == path.name
-
-
-def _is_ours(document: Any) -> bool:
-    return isinstance(document, dict) and document.get("format") == FORMAT
+    return bool(_OWN_FILE.fullmatch(path.name)) and _is_whole(path.name, path.read_bytes())
 
 
 def _sweep(folder: Path) -> None:
     """Remove what the model does not name: files of older models, and what failed or killed runs left."""
-    with suppress(OSError, ValueError):
+    sweep(folder)
+    with suppress(OSError, InputError):
         named = {MODEL_FILE}
         if (folder / MODEL_FILE).exists():
-            document = json.loads((folder / MODEL_FILE).read_text("utf-8"))
-            named |= {document.get(kind) for kind in _KINDS}
+            document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
+            named |= {str(document.get(kind)) for kind in _KINDS}
         for path in list(folder.iterdir()):
-            if path.name not in named and _is_own_file(path):
+            if path.name not in named and not is_temporary(path.name) and _is_own_file(path):
                 path.unlink()
 
 
@@ -223,23 +220,23 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
     """
     folder = Path(folder)
     document = _read_document(folder)
-    encoder = _field(folder, document, "encoder", dict)
+    encoder = document["encoder"]
     record = ModelRecord(
         reference=_read_reference(folder, encoder),
-        options=_field(folder, encoder, "options", dict),
-        encoder_dim=_field(folder, encoder, "dim", int),
-        encoder_fingerprint=_field(folder, encoder, "fingerprint", str),
+        options=encoder["options"],
+        encoder_dim=encoder["dim"],
+        encoder_fingerprint=encoder["fingerprint"],
         behind=_read_behind(folder, document),
-        fits=tuple(_read_fit(folder, fit) for fit in _field(folder, document, "fits", list)),
+        fits=tuple(FitRecord(**fit) for fit in document["fits"]),
         calibration=_read_calibration(folder, document.get("calibration")),
-        corpus=_read_corpus(folder, document),
+        corpus=_parsed(folder, document, _CORPUS, corpus_of_bytes, "named arrays") or {},
     )
     if record.behind.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
             f"{folder}: the map must take {record.encoder_dim} dimensions, those of the encoder; "
             f"it takes {record.behind.dim}."
         )
-    if record.fingerprint != _field(folder, document, "fingerprint", str):
+    if record.fingerprint != document["fingerprint"]:
         raise ModelFolderError(
             f"{folder}: the map is not the one this model was saved with; a file was altered. Fit it again."
         )
@@ -247,58 +244,31 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
 
 
 def _read_document(folder: Path) -> dict[str, Any]:
-    path = folder / MODEL_FILE
+    recover(folder)
     try:
-        document: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+        return read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
+    except FileNotFoundError:
         raise ModelFolderError(f"{folder} is no model saved by isosent: it has no {MODEL_FILE}.") from None
-    except (ValueError, RecursionError, OSError) as error:
-        raise ModelFolderError(f"{path} must be JSON; it is damaged or truncated: {error}.") from None
-    if not _is_ours(document):
-        raise ModelFolderError(f"{path} must say that its format is {FORMAT}; it is no model saved by isosent.")
-    if document.get("format_version") != FORMAT_VERSION:
-        raise ModelFolderError(
-            f"{path} has format version {document.get('format_version')}; this isosent, {version('isosent')}, reads "
-            f"version {FORMAT_VERSION}. It was written by isosent {document.get('isosent_version')}: install that one."
-        )
-    return document
-
-
-def _field(folder: Path, document: Mapping[str, Any], name: str, kind: type[Field]) -> Field:
-    value = document.get(name)
-    if not isinstance(value, kind):
-        raise ModelFolderError(f"{folder / MODEL_FILE}: {name} must be of type {kind.__name__}; got {value!r}.")
-    return value
+    except InputError as error:
+        raise ModelFolderError(str(error)) from None
 
 
 def _read_reference(folder: Path, encoder: Mapping[str, Any]) -> str:
-    reference = _field(folder, encoder, "reference", str)
+    reference: str = encoder["reference"]
     try:
         return whole_reference(reference, folder) if encoder.get("inside") is True else reference
     except ModelReferenceError as error:
         raise ModelFolderError(f"{folder / MODEL_FILE}: {error}") from None
 
 
-def _read_fit(folder: Path, fit: Any) -> FitRecord:
-    try:
-        return FitRecord(**fit)
-    except TypeError as error:
-        raise ModelFolderError(f"{folder / MODEL_FILE}: an entry of fits is malformed: {error}.") from None
-
-
 def _read_behind(folder: Path, document: Mapping[str, Any]) -> Behind:
-    normalize = _field(folder, {"normalize": False, **document}, "normalize", bool)
     map_shapes = "weight (dim, n_components) and bias (n_components,)"
     linear_map, query_map = _parsed(folder, document, _MAP, maps_of_bytes, map_shapes) or (None, None)
     flow = _parsed(folder, document, _FLOW, flow_of_bytes, "the arrays of a flow")
     try:
-        return Behind(linear_map, query_map, normalize, flow)
+        return Behind(linear_map, query_map, document.get("normalize", False), flow)
     except InputError as error:
         raise ModelFolderError(f"{folder}: map and flow do not go together. {error}") from None
-
-
-def _read_corpus(folder: Path, document: Mapping[str, Any]) -> dict[str, NDArray[np.float64]]:
-    return _parsed(folder, document, _CORPUS, corpus_of_bytes, "named arrays") or {}
 
 
 def _parsed(
@@ -322,14 +292,20 @@ def _read_named(folder: Path, document: Mapping[str, Any], kind: str) -> bytes |
     if document.get(kind) is None:
         return None
     path = folder / str(document[kind])
-    if path.parent != folder:
-        raise ModelFolderError(f"{folder / MODEL_FILE}: {kind} must name a file in the folder; got {document[kind]!r}.")
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError:
         raise ModelFolderError(f"{folder} must hold {path.name}; it is missing. Copy the whole folder.") from None
     except OSError as error:
         raise _damaged(path, error) from None
+    if not _is_whole(path.name, content):
+        raise ModelFolderError(f"{path}: damaged. Its bytes are not those that its name tells. Fit the model again.")
+    return content
+
+
+def _is_whole(name: str, content: bytes) -> bool:
+    """Whether a file has the hash that its name tells; one that was named by hand tells none."""
+    return not _OWN_FILE.fullmatch(name) or _file_name(name.partition("-")[0], content) == name
 
 
 def _damaged(path: Path, error: Exception) -> ModelFolderError:

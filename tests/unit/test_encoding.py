@@ -391,7 +391,7 @@ def test_a_damaged_index_is_refused(begun, source, wordllama, content):
     (begun / "shards.json").write_text(content)
     refused(
         FileFormatError,
-        r"shards\.json must be the index of a folder of shards; it is damaged",
+        r"shards\.json: ",
         wordllama,
         source,
         begun,
@@ -400,6 +400,7 @@ def test_a_damaged_index_is_refused(begun, source, wordllama, content):
 
 def test_an_index_that_says_more_than_there_can_be_is_refused(begun, source, wordllama):
     document = json.loads((begun / "shards.json").read_text("utf-8"))
+    del document["checksum"]
     (begun / "shards.json").write_text(json.dumps(document | {"n_written": 4}))
     refused(FileFormatError, r"n_written is 4 of 3", wordllama, source, begun)
 

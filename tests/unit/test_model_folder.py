@@ -1,3 +1,4 @@
+import hashlib
 import json
 import re
 import shutil
@@ -5,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 import isosent
 from isosent import InputError, ModelFolderError, OutputError, Whitening
@@ -39,9 +40,20 @@ def map_file(folder):
 
 
 def rewrite(folder, **changes):
+    """Change the model file as somebody would who leaves out its checksum."""
     document = json.loads((folder / "model.json").read_text("utf-8"))
+    document.pop("checksum", None)
     document.update(changes)
     (folder / "model.json").write_text(json.dumps(document), "utf-8")
+
+
+def rewrite_map(folder, tensors):
+    """Replace the map as somebody would who knows how its file is named."""
+    content = save(tensors)
+    map_file(folder).unlink()
+    name = f"linear_map-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+    (folder / name).write_bytes(content)
+    rewrite(folder, linear_map=name)
 
 
 def refuses(folder, words):
@@ -274,12 +286,12 @@ def test_a_copied_folder_opens(saved, tmp_path):
 
 def test_an_unknown_format_version_says_which_isosent_wrote_it(saved):
     rewrite(saved, format_version=2, isosent_version="9.0")
-    refuses(saved, r"has format version 2; this isosent, .*, reads version 1\. It was written by isosent 9\.0")
+    refuses(saved, r"format version 2; isosent .* reads version 1\. It was written by isosent 9\.0")
 
 
 def test_another_format_is_refused(saved):
     rewrite(saved, format="something")
-    refuses(saved, r"model\.json must say that its format is isosent-model")
+    refuses(saved, r"model\.json: its format must be isosent-model")
 
 
 def test_a_missing_model_file_is_refused(saved):
@@ -291,13 +303,13 @@ def test_a_missing_model_file_is_refused(saved):
 def test_a_truncated_model_file_is_refused(saved, part):
     content = (saved / "model.json").read_bytes()
     (saved / "model.json").write_bytes(content[: int(len(content) * part)].rstrip(b"}\n"))
-    refuses(saved, r"model\.json must be JSON; it is damaged or truncated")
+    refuses(saved, r"model\.json: damaged, truncated or not JSON")
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe{}", b"[]", b'"isosent-model"', b"null"])
 def test_a_model_file_of_something_else_is_refused(saved, content):
     (saved / "model.json").write_bytes(content)
-    refuses(saved, r"model\.json must (be JSON|say that its format)")
+    refuses(saved, r"model\.json: (damaged|Expected `object`|its format)")
 
 
 @pytest.mark.parametrize(
@@ -305,13 +317,13 @@ def test_a_model_file_of_something_else_is_refused(saved, content):
 )
 def test_a_field_of_another_type_is_named(saved, name, value):
     rewrite(saved, **{name: value})
-    refuses(saved, r"model\.json: (encoder|reference|fits|fingerprint) must be of type (dict|str|list); got")
+    refuses(saved, r"model\.json: .*(encoder|reference|fits|fingerprint)")
 
 
 @pytest.mark.parametrize("fit", [{"transform": "whitening"}, {"unknown": 1}, "text", 3, None])
 def test_a_malformed_entry_of_fits_is_refused(saved, fit):
     rewrite(saved, fits=[fit])
-    refuses(saved, r"an entry of fits is malformed")
+    refuses(saved, r"model\.json: .*fits")
 
 
 def test_a_missing_map_file_is_named(saved):
@@ -324,7 +336,7 @@ def test_a_missing_map_file_is_named(saved):
 def test_a_truncated_map_file_is_refused(saved, n_kept):
     path = map_file(saved)
     path.write_bytes(path.read_bytes()[:n_kept])
-    refuses(saved, rf"{path.name} must be a safetensors file; it is damaged or truncated")
+    refuses(saved, rf"{path.name}: damaged")
 
 
 def test_a_map_with_one_wrong_byte_is_refused(saved):
@@ -332,12 +344,12 @@ def test_a_map_with_one_wrong_byte_is_refused(saved):
     content = bytearray(path.read_bytes())
     content[-9] ^= 1
     path.write_bytes(bytes(content))
-    refuses(saved, r"the map is not the one this model was saved with; a file was altered")
+    refuses(saved, rf"{path.name}: damaged")
 
 
 def test_a_map_of_another_model_is_refused(saved, glove, words, tmp_path):
     isosent.load(f"words:{glove}").fit(words, transform=Whitening(2)).save(tmp_path / "other")
-    shutil.copy(map_file(tmp_path / "other"), map_file(saved))
+    rewrite_map(saved, load_file(map_file(tmp_path / "other")))
     refuses(saved, r"the map is not the one this model was saved with; a file was altered")
 
 
@@ -349,31 +361,31 @@ def test_a_map_that_is_left_out_of_the_model_file_is_refused(saved):
 @pytest.mark.parametrize("name", ["../other.safetensors", "/etc/passwd", "sub/map.safetensors", ".."])
 def test_a_map_outside_the_folder_is_refused(saved, name):
     rewrite(saved, linear_map=name)
-    refuses(saved, r"linear_map must name a file in the folder|must be a safetensors file")
+    refuses(saved, r"model\.json: .*linear_map")
 
 
 @pytest.mark.parametrize(
     ("weight", "bias"), [((4, 3), (2,)), ((4,), (4,)), ((4, 3), (3, 1))], ids=["bias", "one-dimensional", "column"]
 )
 def test_a_map_of_shapes_that_do_not_agree_is_refused(saved, weight, bias):
-    save_file({"weight": np.ones(weight), "bias": np.ones(bias)}, map_file(saved))
+    rewrite_map(saved, {"weight": np.ones(weight), "bias": np.ones(bias)})
     refuses(saved, r"must hold weight \(dim, n_components\) and bias \(n_components,\)")
 
 
 def test_a_map_without_bias_is_refused(saved):
-    save_file({"weight": np.ones((4, 3))}, map_file(saved))
+    rewrite_map(saved, {"weight": np.ones((4, 3))})
     refuses(saved, r"must hold weight \(dim, n_components\) and bias \(n_components,\): 'bias'")
 
 
 def test_a_map_of_another_width_than_the_encoder_is_refused(saved):
-    save_file({"weight": np.ones((5, 3)), "bias": np.ones(3)}, map_file(saved))
+    rewrite_map(saved, {"weight": np.ones((5, 3)), "bias": np.ones(3)})
     refuses(saved, r"the map must take 4 dimensions, those of the encoder; it takes 5")
 
 
 def test_a_map_with_nan_is_refused(saved):
     tensors = load_file(map_file(saved))
     tensors["bias"][0] = np.nan
-    save_file(tensors, map_file(saved))
+    rewrite_map(saved, tensors)
     refuses(saved, r"must be finite; got NaN or infinity")
 
 
@@ -392,7 +404,7 @@ def test_a_model_whose_options_were_altered_is_refused(saved):
 def test_a_model_with_impossible_options_is_refused(saved, options):
     encoder = json.loads((saved / "model.json").read_text("utf-8"))["encoder"]
     rewrite(saved, encoder=encoder | {"options": options})
-    refuses(saved, r"its encoder, words:.* could not be opened: .*(lowercase must be true|there is no option strange)")
+    refuses(saved, r"(lowercase must be true|there is no option strange|encoder\.options)")
 
 
 def test_a_model_whose_word_vectors_are_gone_says_how_to_name_them(saved, glove):

@@ -305,7 +305,7 @@ def test_a_flipped_bit_in_our_own_table_is_found(tmp_path):
     content = bytearray((tmp_path / "v.parquet").read_bytes())
     content[chunk.data_page_offset + chunk.total_compressed_size - 9] ^= 1
     (tmp_path / "v.parquet").write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"row group 0 \(rows 0 to 56\) must be readable"):
+    with pytest.raises(FileFormatError, match="damaged"):
         list(open_vectors(tmp_path / "v.parquet").blocks())
 
 
@@ -436,19 +436,17 @@ def test_a_failing_writer_leaves_the_old_file_and_its_note(tmp_path, name):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_vectors_without_a_space_remove_the_note_of_older_ones(tmp_path):
+def test_vectors_without_a_space_replace_the_note_of_older_ones(tmp_path):
     write_vectors(tmp_path / "v.npy", ROWS, ["a"] * N_ROWS, SPACE)
     write_vectors(tmp_path / "v.npy", 2 * ROWS, ["a"] * N_ROWS)
-    assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
+    assert open_vectors(tmp_path / "v.npy").space is None
 
 
 @pytest.mark.parametrize("rows", [ROWS[:-1], ROWS.T.copy(), 2 * ROWS])
 def test_a_note_about_other_content_is_refused(tmp_path, rows):
     write_vectors(tmp_path / "v.npy", ROWS, ["a"] * N_ROWS, SPACE)
     np.save(tmp_path / "v.npy", rows)
-    with pytest.raises(
-        FileFormatError, match=r"isosent\.json must describe v\.npy beside it; it describes other content"
-    ):
+    with pytest.raises(FileFormatError, match=r"isosent\.json describes other content than v\.npy"):
         open_vectors(tmp_path / "v.npy")
 
 
@@ -456,8 +454,8 @@ def test_an_array_that_was_renamed_over_an_old_one_is_not_paired_with_its_note(t
     write_vectors(tmp_path / "v.npy", ROWS, ["a"] * N_ROWS, SPACE)
     note = note_path(tmp_path / "v.npy").read_bytes()
     write_vectors(tmp_path / "v.npy", 2 * ROWS, ["a"] * N_ROWS, Space("cd" * 32, "other"))
-    note_path(tmp_path / "v.npy").write_bytes(note)  # as a run leaves it that is killed between the two renames
-    with pytest.raises(FileFormatError, match=r"it describes other content"):
+    note_path(tmp_path / "v.npy").write_bytes(note)
+    with pytest.raises(FileFormatError, match=r"describes other content"):
         open_vectors(tmp_path / "v.npy")
 
 
@@ -465,13 +463,13 @@ def test_an_array_that_was_renamed_over_an_old_one_is_not_paired_with_its_note(t
 def test_a_damaged_note_is_refused(tmp_path, content):
     np.save(tmp_path / "v.npy", ROWS)
     note_path(tmp_path / "v.npy").write_text(content)
-    with pytest.raises(FileFormatError, match=r"must be a note of isosent about v\.npy; it is damaged: "):
+    with pytest.raises(FileFormatError, match=r"v\.npy\.isosent\.json: "):
         open_vectors(tmp_path / "v.npy")
 
 
 def test_the_note_says_what_lies_beside_it(tmp_path):
     write_vectors(tmp_path / "v.npy", ROWS, ["a"] * N_ROWS, SPACE)
-    note = json.loads(note_path(tmp_path / "v.npy").read_text())
+    [note] = json.loads(note_path(tmp_path / "v.npy").read_text())["files"]
     assert (note["shape"], note["dtype"], note["fingerprint"], note["reference"]) == (
         [N_ROWS, DIM],
         "float32",

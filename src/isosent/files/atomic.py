@@ -1,13 +1,50 @@
-"""Writing so that a failed or killed run leaves the old file as it was."""
+"""Writing files and folders so that a failed or killed run leaves what was there.
 
+A file or folder is built under a temporary name beside its place, ``.NAME.isosent-PID-TOKEN.tmp``, and takes that place
+in one step. While a process builds it, the process holds a lock on it. Temporary names without a live owner are removed
+by the next process that writes to the same folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Final
 
 from isosent.errors import IsosentError, OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: nothing is swept there
+    fcntl = None  # type: ignore[assignment]
+
+_TEMPORARY: Final = re.compile(
+    r"\.(?P<name>.+)\.isosent-(?P<pid>\d+)-[0-9a-f]{8}\.(?P<kind>tmp|old)(\.[^/]*)?", re.DOTALL
+)
+_LONGEST_NAME: Final = 150  # bytes of a name that go into a temporary one, which may have 255
+_SWEPT: Final[set[str]] = set()
+
+_DISK_ERRORS: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EROFS)
+# how libraries spell a full disk when they raise no OSError: faiss and torch, safetensors
+_DISK_FULL: Final = re.compile(
+    "|".join(re.escape(os.strerror(code)) for code in _DISK_ERRORS)
+    + rf"|os error (?P<code>{'|'.join(map(str, _DISK_ERRORS))})\b|PytorchStreamWriter failed writing"
+)
+
+
+# -- checks before any work ------------------------------------------------------------------------------------------
 
 
 def check_destination(path: str | os.PathLike[str], *, reads: Iterable[str | os.PathLike[str] | None] = ()) -> None:
@@ -39,18 +76,7 @@ def check_destination(path: str | os.PathLike[str], *, reads: Iterable[str | os.
 
 
 def check_parent(path: Path) -> None:
-    """Refuse a path whose folder does not exist or cannot be written to.
-
-    Parameters
-    ----------
-    path : Path
-        The file or folder to make.
-
-    Raises
-    ------
-    OutputError
-        If that cannot work.
-    """
+    """Refuse a path whose folder does not exist or cannot be written to."""
     parent = path.absolute().parent
     if not parent.is_dir():
         raise OutputError(f"{path} must lie in an existing folder; got no folder {parent}. Make it first.")
@@ -58,19 +84,57 @@ def check_parent(path: Path) -> None:
         raise OutputError(f"{path} must lie in a folder that can be written to; {parent} cannot.")
 
 
+@dataclass(frozen=True, slots=True)
+class Replaceable:
+    """What may be replaced by a new folder: its name for messages, and whether a folder is one."""
+
+    name: str
+    is_here: Callable[[Path], bool]
+
+
+def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> None:
+    """Refuse a place where no folder can be written, before any work is done.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder to write.
+    replaceable : Replaceable
+        What may be there already, beside an empty folder.
+
+    Raises
+    ------
+    OutputError
+        If something else is there, or its parent cannot be written to.
+    """
+    path = Path(path)
+    check_parent(path)
+    recover(path)
+    may_go = path.is_dir() and (replaceable.is_here(path) or not any(path.iterdir()))
+    if path.exists() and not may_go:
+        raise OutputError(
+            f"{path} must be a new or empty folder or {replaceable.name}; got something else. Name another one."
+        )
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> Iterator[Path]:
     """Give a temporary path beside `path`; when the block ends well, it becomes `path` in one step.
 
     Parameters
     ----------
     path : path-like
         The file to write. Its folder must exist.
+    mode_of : Path, optional
+        The file whose permissions a new file gets, where it exists; an older file at `path` passes on its own.
 
     Yields
     ------
     Path
-        A path, not yet taken, in the same folder and with the same ending.
+        An empty file in the same folder and with the same ending, readable by its owner only.
 
     Raises
     ------
@@ -79,27 +143,268 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path).resolve()
     check_destination(path)
-    temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}.tmp{path.suffix}")
+    temporary = _temporary_name(path, "tmp", path.suffix)
+    descriptor = -1
     try:
+        _sweep_once(path.parent)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        mode = _private(temporary, descriptor)
         yield temporary
-        flush_to_disk(temporary)
-        if path.exists():
-            shutil.copymode(path, temporary)
-        else:
-            as_new_file(temporary)
+        fsync(temporary)
+        model = path if path.exists() else mode_of
+        temporary.chmod(stat.S_IMODE(model.stat().st_mode) if model and model.exists() else mode)
         temporary.replace(path)
-    except OSError as error:
-        if isinstance(error, IsosentError):
+    except Exception as error:
+        if (reason := _write_error(error)) is None:
             raise
-        kept = "; the file that was there is intact" if path.exists() else ""
-        raise OutputError(f"{path} could not be written: {error.strerror or error}{kept}.") from error
+        intact = "; the file that was there is intact" if path.exists() else ""
+        raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> Iterator[Path]:
+    """Give a temporary folder beside `path`; when the block ends well, it takes the place of `path` in one step.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder to write.
+    replaceable : Replaceable
+        As for `check_folder`.
+
+    Yields
+    ------
+    Path
+        A new empty folder that only its owner can enter.
+
+    Raises
+    ------
+    OutputError
+        If the folder cannot be written. What was at `path` is still there.
+
+    Notes
+    -----
+    Linux and macOS exchange the two folders in one step. Where the system or the file system cannot, there are two
+    renames; `recover` undoes the first if a kill comes between them.
+    """
+    path = Path(path).resolve()
+    check_folder(path, replaceable)
+    temporary = _temporary_name(path, "tmp")
+    descriptor = -1
+    try:
+        _sweep_once(path.parent)
+        temporary.mkdir()
+        descriptor = os.open(temporary, os.O_RDONLY) if fcntl else -1
+        mode = _private(temporary, descriptor)
+        yield temporary
+        for inner in temporary.rglob("*"):
+            if inner.is_file():
+                inner.chmod(mode & 0o666)  # some libraries write for their owner alone
+            fsync(inner)
+        temporary.chmod(stat.S_IMODE(path.stat().st_mode) if path.exists() else mode)
+        fsync(temporary)
+        put_in_place(temporary, path)
+    except Exception as error:
+        if (reason := _write_error(error)) is None:
+            raise
+        intact = "; the folder that was there is intact" if path.exists() else ""
+        raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Move a folder to its place; what was there is removed."""
+    if not path.exists():
+        temporary.rename(path)
+        return
+    if exchange(temporary, path):
+        shutil.rmtree(temporary, ignore_errors=True)
+        return
+    older = _temporary_name(path, "old")
+    try:
+        path.rename(older)
+        temporary.rename(path)
+    finally:
+        if not path.exists():  # whatever came between the two, Ctrl-C among them
+            older.rename(path)
+        shutil.rmtree(older, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder at once: a kill leaves all of it, or a temporary name that is swept."""
+    gone = _temporary_name(path, "tmp")
+    path.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _private(temporary: Path, descriptor: int) -> int:
+    """Close a new file or folder to everybody else and lock it; the mode that it would have had.
+
+    The mode is read off while it is empty: asking for the umask means to change it for all threads.
+    """
+    mode = stat.S_IMODE(temporary.stat().st_mode)
+    temporary.chmod(0o700 if temporary.is_dir() else 0o600)
+    if fcntl:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return mode
+
+
+def _temporary_name(path: Path, kind: str, suffix: str = "") -> Path:
+    name = path.name.removesuffix(suffix) if suffix else path.name
+    if kind == "tmp":
+        name = name.encode()[:_LONGEST_NAME].decode(errors="ignore")
+    return path.with_name(f".{name}.isosent-{os.getpid()}-{secrets.token_hex(4)}.{kind}{suffix}")
+
+
+def _write_error(error: Exception) -> str | None:
+    """Why a file could not be written; None where an error tells of something else, or is a sentence already."""
+    if isinstance(error, IsosentError):
+        return None
+    return error.strerror or str(error) if isinstance(error, OSError) else disk_error(error)
+
+
+def disk_error(error: BaseException | None) -> str | None:
+    """Why the disk did not take what was written; None where an error, and what caused it, tells of nothing such."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            return os.strerror(error.errno)
+        if not isinstance(error, OSError) and (found := _DISK_FULL.search(str(error))):
+            return os.strerror(int(found["code"])) if found["code"] else found[0]
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def fsync(path: Path) -> None:
+    """Wait until a file or folder is on the disk, so that a rename never precedes its content."""
+    if path.is_dir() and os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# -- exchanging two folders ------------------------------------------------------------------------------------------
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; False, and nothing done, where the system cannot."""
+    rename, flag, here = _exchange_call()
+    if rename is None:
+        return False
+    arguments = (here, os.fsencode(one), here, os.fsencode(other), flag)
+    if rename(*arguments) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):  # the file system has no such thing
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+@cache
+def _exchange_call() -> tuple[Callable[..., int] | None, int, int]:
+    """The system's call, its flag for an exchange, and what stands for the working directory."""
+    name, flag, here = {"linux": ("renameat2", 2, -100), "darwin": ("renameatx_np", 2, -2)}.get(
+        sys.platform, ("", 0, 0)
+    )
+    try:
+        call = getattr(ctypes.CDLL(None, use_errno=True), name) if name else None
+    except (AttributeError, OSError):
+        call = None
+    if call is not None:
+        call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return call, flag, here
+
+
+# -- what killed runs leave ------------------------------------------------------------------------------------------
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is one that a writer of isosent gives to what is not whole yet."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def recover(path: str | os.PathLike[str]) -> None:
+    """Put a folder back that a killed process had moved aside to replace it; called before a folder is opened."""
+    path = Path(path).absolute()
+    with suppress(OSError, ValueError):
+        if path.exists() or not path.parent.is_dir():
+            return
+        for older in sorted(path.parent.iterdir(), key=lambda other: other.name):
+            found = _TEMPORARY.fullmatch(older.name)
+            is_older = found and found["kind"] == "old" and found["name"] == path.name
+            if found and is_older and int(found["pid"]) != os.getpid() and not _is_alive(older, found["pid"]):
+                older.rename(path)
+                return
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left in a folder, and put back what they had moved aside."""
+    with suppress(OSError):
+        for path in list(folder.iterdir()):
+            found = _TEMPORARY.fullmatch(path.name)
+            if not found or _is_alive(path, found["pid"]):
+                continue
+            if found["kind"] == "old":
+                recover(folder / found["name"])
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _sweep_once(folder: Path) -> None:
+    """Sweep a folder once per process: it may hold many files, and be written to as often."""
+    if str(folder) not in _SWEPT:
+        _SWEPT.add(str(folder))
+        sweep(folder)
+
+
+def _is_alive(path: Path, pid: str) -> bool:
+    """Whether the process that made a temporary file or folder may still be at work.
+
+    Both signs must say that it is gone. The lock also works between containers, whose process ids mean nothing to each
+    other; the process id also works where a library has put another file under the temporary name.
+    """
+    if fcntl is None:
+        return True
+    if int(pid) != os.getpid():
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            pass
+        except (OSError, OverflowError):
+            return True
+        else:
+            return True
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return not path.is_symlink()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+# -- one writer at a time --------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Let one process at a time write to a folder, where the system has such locks.
+    """Let one thread of one process at a time write to a folder, where the system has such locks.
 
     Parameters
     ----------
@@ -118,42 +423,40 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
     OutputError
         If another process has it, without `wait`.
     """
+    state = folder.stat()
+    with _LOCKS_GUARD:
+        lock = _LOCKS.setdefault((state.st_dev, state.st_ino), _FolderLock())
+    if not lock.threads.acquire(blocking=wait):
+        raise _busy(folder)
     try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
+        if lock.depth == 0 and fcntl:
+            lock.descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock.descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(lock.descriptor)
+                raise _busy(folder) from None
+        lock.depth += 1
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(f"{folder} must be free; another process writes to it. Wait for that one.") from None
-        yield
+            yield
+        finally:
+            lock.depth -= 1
+            if lock.depth == 0 and fcntl:
+                os.close(lock.descriptor)
     finally:
-        os.close(descriptor)
+        lock.threads.release()
 
 
-def as_new_file(path: Path) -> None:
-    """Give a file the permissions that new files get; some libraries write for their owner alone.
+class _FolderLock:
+    """A lock of this process on a folder: a thread that has it may take it again, as a system's lock does not allow."""
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    """
-    mask = os.umask(0)
-    os.umask(mask)
-    path.chmod(0o666 & ~mask)
+    def __init__(self) -> None:
+        self.threads, self.depth, self.descriptor = threading.RLock(), 0, -1
 
 
-def flush_to_disk(path: Path) -> None:
-    """Wait until the content of a file is on the disk, so that the rename never precedes it.
+_LOCKS: dict[tuple[int, int], _FolderLock] = {}
+_LOCKS_GUARD = threading.Lock()
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    """
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+
+def _busy(folder: Path) -> OutputError:
+    return OutputError(f"{folder} must be free; another process writes to it. Wait for that one.")

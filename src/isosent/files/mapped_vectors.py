@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import ast
-import json
 import mmap
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
+from isosent.files.checksum import FileState, check_unchanged, file_state
+from isosent.files.documents import check_schema, parse_json
 from isosent.files.number_types import NUMBER_TYPES, NumberType
-from isosent.files.space import noted_space, space_in
+from isosent.files.schemas import Count
+from isosent.files.space import read_note, space_in
 from isosent.files.vector_source import VectorSource
 
 _LISTED = ", ".join(NUMBER_TYPES)
@@ -34,6 +38,22 @@ _SAFETENSORS_NAMES = {
 }
 
 Array = NDArray[Any]
+
+
+class _NpyHeader(Struct, forbid_unknown_fields=True):
+    """What numpy writes in front of an array."""
+
+    descr: Any
+    fortran_order: bool
+    shape: tuple[Count, ...]
+
+
+class _TensorHeader(Struct):
+    """What a .safetensors file says of a tensor."""
+
+    dtype: str
+    shape: list[Count]
+    data_offsets: tuple[Count, Count]
 
 
 def open_npy(path: Path, column: str | None) -> VectorSource:
@@ -59,23 +79,26 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
         If a column is named.
     """
     _no_column(path, column)
+    state = file_state(path)
     with path.open("rb") as file:
         header, offset = _npy_header(path, file)
     try:
-        shape, is_fortran = tuple(map(int, header["shape"])), bool(header["fortran_order"])
-        descr = header["descr"]
-        number_type, stored = _npy_numbers(path, descr)
-    except (KeyError, TypeError, ValueError) as error:
+        check_schema(header, "header", _NpyHeader)
+        number_type, stored = _npy_numbers(path, header["descr"])
+    except (FileFormatError, TypeError, ValueError) as error:
+        if isinstance(error, FileFormatError) and str(error).startswith(str(path)):
+            raise
         raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {error}.") from None
-    n_rows, dim = _matrix_shape(path, shape)
-    _check_size(path, offset + n_rows * dim * stored.itemsize)
+    n_rows, dim = _matrix_shape(path, header["shape"])
+    _check_size(path, state, offset + n_rows * dim * stored.itemsize)
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
-        stored_rows = _by_columns if is_fortran else _mapped
-        for block in stored_rows(path, (n_rows, dim), stored, offset, start_row, block_rows):
+        stored_rows = _by_columns if header["fortran_order"] else _mapped
+        for block in stored_rows(path, state, (n_rows, dim), stored, offset, start_row, block_rows):
             yield number_type.decoded(block)
 
-    return VectorSource(path, n_rows, dim, number_type, noted_space(path), read)
+    space, checksum = read_note(path)
+    return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
 
 
 def _npy_header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], int]:
@@ -90,7 +113,8 @@ def _npy_header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], int]:
             raise ValueError(f"it is {length} bytes long")
         header = ast.literal_eval(file.read(length).decode("utf-8"))
     except (struct.error, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {error}.") from None
+        reason = brief(str(error).partition("<")[0].rstrip(": "))  # behind it stands an address in memory
+        raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {reason}.") from None
     return header, file.tell()
 
 
@@ -129,10 +153,11 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
         If a column is named.
     """
     _no_column(path, column)
+    state = file_state(path)
     number_type = NUMBER_TYPES["float32" if path.suffix.lower() == ".fvecs" else "uint8"]
     with path.open("rb") as file:
         start = file.read(4)
-    dim, size = int.from_bytes(start, "little", signed=True), path.stat().st_size
+    dim, size = int.from_bytes(start, "little", signed=True), state[1]
     if len(start) < 4 or not 1 <= dim * number_type.size_bytes <= size - 4:
         raise FileFormatError(
             f"{path} must start with the dimensions of a row and that row; got {dim} dimensions in {size} bytes."
@@ -142,7 +167,7 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
         first = start_row
-        for block in _mapped(path, (n_rows,), record, 0, start_row, block_rows):
+        for block in _mapped(path, state, (n_rows,), record, 0, start_row, block_rows):
             wrong = np.flatnonzero(block["dim"] != dim)
             if wrong.size:
                 raise FileFormatError(
@@ -156,7 +181,8 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
         for _ in read(0, 1 << 16):
             pass
         raise FileFormatError(f"{path} must end with a whole row; row {n_rows} is truncated. Copy the file again.")
-    return VectorSource(path, n_rows, dim, number_type, noted_space(path), read)
+    space, checksum = read_note(path)
+    return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
 
 
 def open_safetensors(path: Path, column: str | None) -> VectorSource:
@@ -181,28 +207,26 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     InputError
         If several tensors are 2-D and none is named, or the named one is not there.
     """
+    state = file_state(path)
     tensors, metadata, data_start = safetensors_header(path)
     if metadata.get("format", "").startswith(_OWN_FORMATS):
         raise FileFormatError(f"{path} must hold vectors; it holds {metadata['format']}.")
     name = _choose_tensor(path, tensors, column)
-    try:
-        kind, shape = tensors[name]["dtype"], tuple(map(int, tensors[name]["shape"]))
-        begin, end = tensors[name]["data_offsets"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path} must be a safetensors file; tensor {name} is malformed: {error}.") from None
+    kind, shape = tensors[name]["dtype"], tensors[name]["shape"]
+    begin, end = tensors[name]["data_offsets"]
     if kind not in _SAFETENSORS_NAMES:
         raise FileFormatError(f"{path}: tensor {name} must hold {', '.join(_SAFETENSORS_NAMES)}; it holds {kind}.")
     number_type = NUMBER_TYPES[_SAFETENSORS_NAMES[kind]]
     n_rows, dim = _matrix_shape(path, shape)
     if end - begin != n_rows * dim * number_type.stored.itemsize:
         raise FileFormatError(f"{path} must be a safetensors file; tensor {name} has the wrong number of bytes.")
-    _check_size(path, data_start + end)
+    _check_size(path, state, data_start + end)
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
-        for block in _mapped(path, (n_rows, dim), number_type.stored, data_start + begin, start_row, block_rows):
+        for block in _mapped(path, state, (n_rows, dim), number_type.stored, data_start + begin, start_row, block_rows):
             yield number_type.decoded(block)
 
-    return VectorSource(path, n_rows, dim, number_type, space_in(metadata), read, name)
+    return VectorSource(path, n_rows, dim, number_type, space_in(metadata), read, name, state=state)
 
 
 def safetensors_metadata(path: Path) -> dict[str, str]:
@@ -253,10 +277,12 @@ def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str,
             (length,) = struct.unpack("<Q", file.read(8))
             if length > path.stat().st_size:
                 raise ValueError("it is longer than the file")
-            header = json.loads(file.read(length))
+            header = parse_json(file.read(length), "header")
         metadata = header.pop("__metadata__", {})
-        return header, dict(metadata), 8 + length
-    except (struct.error, ValueError, AttributeError, TypeError, RecursionError) as error:
+        check_schema(metadata, "metadata", dict[str, str])
+        check_schema(header, "tensors", dict[str, _TensorHeader])
+        return header, metadata, 8 + length
+    except (struct.error, ValueError) as error:
         raise FileFormatError(f"{path} must be a safetensors file; its header is damaged: {error}.") from None
 
 
@@ -281,14 +307,16 @@ def _no_column(path: Path, column: str | None) -> None:
         raise InputError(f"{path} has no columns; got column {column}. Leave it out.")
 
 
-def _matrix_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, int]:
-    if len(shape) != 2 or shape[1] < 1 or shape[0] < 0:
-        raise FileFormatError(f"{path} must be 2-D of shape (n_rows, dim), with dim at least 1; got shape {shape}.")
+def _matrix_shape(path: Path, shape: Sequence[int]) -> tuple[int, int]:
+    if len(shape) != 2 or shape[1] < 1:
+        raise FileFormatError(
+            f"{path} must be 2-D of shape (n_rows, dim), with dim at least 1; got shape {tuple(shape)}."
+        )
     return shape[0], shape[1]
 
 
-def _check_size(path: Path, promised: int) -> None:
-    size = path.stat().st_size
+def _check_size(path: Path, state: FileState, promised: int) -> None:
+    size = state[1]
     if size < promised:
         raise FileFormatError(
             f"{path} must have {promised} bytes, as its header says; got {size}: it is truncated. Copy the file again."
@@ -296,10 +324,17 @@ def _check_size(path: Path, promised: int) -> None:
 
 
 def _mapped(
-    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int, start_row: int, block_rows: int
+    path: Path,
+    state: FileState,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    offset: int,
+    start_row: int,
+    block_rows: int,
 ) -> Iterator[Array]:
     """Views of an array that lies in a file; pages that were read are let go of."""
     with path.open("rb") as file:
+        check_unchanged(path, state)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     rows: Array = np.ndarray(shape, dtype, buffer=mapped, offset=offset)
     for start in range(start_row, len(rows), block_rows):
@@ -309,11 +344,18 @@ def _mapped(
 
 
 def _by_columns(
-    path: Path, shape: tuple[int, int], dtype: np.dtype[Any], offset: int, start_row: int, block_rows: int
+    path: Path,
+    state: FileState,
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    offset: int,
+    start_row: int,
+    block_rows: int,
 ) -> Iterator[Array]:
     """Blocks of rows of an array in Fortran order, where each column lies in one piece."""
     n_rows, dim = shape
     with path.open("rb") as file:
+        check_unchanged(path, state)
         for start in range(start_row, n_rows, block_rows):
             columns = np.empty((dim, min(block_rows, n_rows - start)), dtype)
             for number, column in enumerate(columns):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError
-from isosent.files.texts import decode_utf8, read_texts, split_lines
+from isosent.files import bounds
+from isosent.files.texts import lines_in, read_texts
 
 
 def read_numbers(path: str | os.PathLike[str], *, column: str) -> list[float]:
@@ -56,15 +57,16 @@ def _values(file: Path, column: str) -> list[object]:
 
 def _jsonl_values(file: Path, column: str) -> list[object]:
     values = []
-    for number, line in enumerate(split_lines(decode_utf8(str(file), file.read_bytes())), start=1):
-        if not line.strip():
-            continue
-        try:
-            values.append(json.loads(line)[column])
-        except (ValueError, RecursionError, TypeError):
-            raise FileFormatError(f"{file}: line {number} must be a JSON object; it is none.") from None
-        except KeyError:
-            raise InputError(f"{file}: line {number} has no column {column}.") from None
+    with file.open("rb") as content:
+        for number, line in enumerate(lines_in(str(file), content), start=1):
+            if not line.strip():
+                continue
+            try:
+                values.append(json.loads(line)[column])
+            except (ValueError, RecursionError, TypeError):
+                raise FileFormatError(f"{file}: line {number} must be a JSON object; it is none.") from None
+            except KeyError:
+                raise InputError(f"{file}: line {number} has no column {column}.") from None
     return values
 
 
@@ -77,7 +79,11 @@ def _parquet_values(file: Path, column: str) -> list[object]:
         names = table.schema_arrow.names
         if column not in names:
             raise InputError(f"{file} has no column {column}; it has: {', '.join(names)}.")
-        values: list[object] = table.read([column]).column(column).to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise FileFormatError(f"{file} is not a readable parquet file: {error}.") from None
+        n_rows = bounds.parquet_batch_rows(str(file), table.metadata, column)
+        batches = table.iter_batches(n_rows, columns=[column])
+        values: list[object] = [value for batch in batches for value in batch.column(0).to_pylist()]
+    except FileFormatError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{file} is not a readable parquet file: {_check.brief(error)}.") from None
     return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
+from isosent.files.checksum import UNSEALED, FileState, check_unchanged, file_state
 from isosent.files.number_types import NUMBER_TYPES, NumberType
 from isosent.files.space import space_in
 from isosent.files.vector_source import VectorSource, in_blocks
+
+SEAL_MARK = b"isosent.checksum="
 
 _ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
 _READ_BUFFER_BYTES = 1 << 20
@@ -44,15 +49,32 @@ def open_parquet(path: Path, column: str | None) -> VectorSource:
     InputError
         If the column is not there or holds something else, or several would do.
     """
+    state = file_state(path)
     schema, n_rows = table_schema(path)
     name, number_type = _choose_column(path, schema, column)
     dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
         batch_rows = max(1, _BATCH_BYTES // (dim * number_type.size_bytes))
-        return in_blocks(_matrices(path, name, dim, start_row, batch_rows), block_rows)
+        return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
 
-    return VectorSource(path, n_rows, dim, number_type, space_in(schema.metadata or {}), read, name)
+    space = space_in(schema.metadata or {})
+    checksum, seal_at = _seal(path)
+    return VectorSource(
+        path, n_rows, dim, number_type, space, read, name, checksum=checksum, seal_at=seal_at, state=state
+    )
+
+
+def _seal(path: Path) -> tuple[str | None, int | None]:
+    """The checksum that a file of isosent carries ahead of its metadata, and the byte at which it starts."""
+    with path.open("rb") as file:
+        file.seek(-8, os.SEEK_END)
+        n_metadata = int.from_bytes(file.read(4), "little")
+        mark_at = max(0, path.stat().st_size - 8 - n_metadata - len(UNSEALED) - len(SEAL_MARK))
+        file.seek(mark_at)
+        if file.read(len(SEAL_MARK)) != SEAL_MARK:
+            return None, None
+        return file.read(len(UNSEALED)).decode("ascii", "replace"), mark_at + len(SEAL_MARK)
 
 
 def vector_columns(path: Path) -> list[str]:
@@ -109,8 +131,8 @@ def _readable(where: str, rule: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
-        raise FileFormatError(f"{where} {rule}; it is damaged: {error}") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{where} {rule}; it is damaged: {brief(error)}") from None
 
 
 def _number_type(kind: Any) -> NumberType | None:
@@ -157,7 +179,9 @@ def _first_length(path: Path, name: str) -> int:
     raise FileFormatError(f"{path} must hold at least one vector; got zero rows.")
 
 
-def table_batches(path: Path, names: list[str], start_row: int, n_rows: int) -> Iterator[Any]:
+def table_batches(
+    path: Path, names: list[str], start_row: int, n_rows: int, state: FileState | None = None
+) -> Iterator[Any]:
     """Read columns of a table, row group by row group.
 
     Parameters
@@ -170,6 +194,8 @@ def table_batches(path: Path, names: list[str], start_row: int, n_rows: int) -> 
         First row, counted from 0.
     n_rows : int
         Rows of a batch, at most.
+    state : tuple, optional
+        What the file must still be, see `file_state`.
 
     Yields
     ------
@@ -185,6 +211,7 @@ def table_batches(path: Path, names: list[str], start_row: int, n_rows: int) -> 
 
     settings = {"buffer_size": _READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
     with pq.ParquetFile(path, **settings) as file:
+        check_unchanged(path, state)
         stop = 0
         for group in range(file.num_row_groups):
             row, stop = stop, stop + file.metadata.row_group(group).num_rows
@@ -197,9 +224,9 @@ def table_batches(path: Path, names: list[str], start_row: int, n_rows: int) -> 
                         yield batch.slice(max(0, len(batch) - (row - start_row)))
 
 
-def _matrices(path: Path, name: str, dim: int, start_row: int, n_rows: int) -> Iterator[Array]:
+def _matrices(path: Path, state: FileState, name: str, dim: int, start_row: int, n_rows: int) -> Iterator[Array]:
     row = start_row
-    for batch in table_batches(path, [name], start_row, n_rows):
+    for batch in table_batches(path, [name], start_row, n_rows, state):
         lists = batch.column(name)
         _refuse_nulls(path, name, lists, row)
         values = lists.flatten()

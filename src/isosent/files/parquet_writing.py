@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.files.parquet_vectors import table_batches, table_schema
+from isosent.files.checksum import UNSEALED, HashingFile, seal_file
+from isosent.files.parquet_vectors import SEAL_MARK, table_batches, table_schema
 from isosent.files.vector_source import VectorSource
 
 VECTOR_COLUMN = "vector"
@@ -75,7 +76,7 @@ class ColumnsBeside:
         position = schema.names.index(source.column)
         kept = schema.remove(position)
         pandas = {name: value for name, value in (schema.metadata or {}).items() if name == b"pandas"}
-        batches = table_batches(source.path, kept.names, 0, source.block_rows) if kept.names else iter(())
+        batches = table_batches(source.path, kept.names, 0, source.block_rows, source.state) if kept.names else iter(())
         return cls(kept.with_metadata(pandas), batches, str(source.column), position)
 
     def take(self, n_rows: int) -> Any:
@@ -142,5 +143,12 @@ def writing_parquet(
         writer.write_table(pa.Table.from_arrays(columns, schema=schema), max(1, len(rows)))
 
     settings = {"use_dictionary": beside.schema.names, "write_page_checksum": True}
-    with pq.ParquetWriter(path, schema, **settings) as writer:
-        yield write
+    with path.open("wb") as file:
+        hashing = HashingFile(file)
+        with pq.ParquetWriter(hashing, schema, **settings) as writer:
+            yield write
+            # between the last column and the metadata, where no reader looks: what lies in the metadata itself is
+            # copied by tools that rewrite a table, and would then be the checksum of another file
+            seal_at = hashing.tell() + len(SEAL_MARK)
+            hashing.write(SEAL_MARK + UNSEALED.encode())
+    seal_file(path, seal_at, hashing.checksum)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -11,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from isosent import _check
-from isosent.errors import FileFormatError, OutputError
-from isosent.files.atomic import check_parent, replacing
+from isosent.errors import FileFormatError, InputError, OutputError
+from isosent.files.atomic import check_parent, is_temporary, sweep
+from isosent.files.documents import read_document, write_document
 from isosent.files.number_types import DTYPES
+from isosent.files.schemas import Shards
 from isosent.files.space import Space
 
 FORMAT = "isosent-shards"
@@ -22,6 +23,7 @@ INDEX_FILE = "shards.json"
 SHARD_FORMATS = ("npy", "parquet")
 SHARD_SIZE = 100_000
 
+# what a killed run left behind: older versions gave their temporary files these names
 _LEFT_BEHIND = re.compile(r"\.(shards|part-\d{5,}(\.npy\.isosent)?)-[0-9a-f]{8}\.tmp\.(json|npy|parquet)")
 
 
@@ -168,7 +170,7 @@ def check_shard_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise OutputError(f"{folder} must be a folder for shards; got a file. Name a folder, or a file with an ending.")
     check_parent(folder / INDEX_FILE)
-    if not (folder / INDEX_FILE).exists() and not all(_LEFT_BEHIND.fullmatch(path.name) for path in folder.iterdir()):
+    if not (folder / INDEX_FILE).exists() and not all(_is_left_behind(path.name) for path in folder.iterdir()):
         raise OutputError(
             f"{folder} must be a new or empty folder, or one of shards with its {INDEX_FILE}; got something else. "
             "Name another one."
@@ -183,9 +185,14 @@ def sweep_shards(folder: Path) -> None:
     folder : Path
         A folder of shards.
     """
+    sweep(folder)
     for path in list(folder.iterdir()):
         if _LEFT_BEHIND.fullmatch(path.name):
             path.unlink()
+
+
+def _is_left_behind(name: str) -> bool:
+    return is_temporary(name) or _LEFT_BEHIND.fullmatch(name) is not None
 
 
 def write_index(folder: Path, index: ShardIndex) -> None:
@@ -203,10 +210,9 @@ def write_index(folder: Path, index: ShardIndex) -> None:
     OutputError
         If it cannot be written; the one that was there is intact.
     """
-    document = {"format": FORMAT, "format_version": FORMAT_VERSION, "isosent_version": version("isosent")}
-    document |= asdict(index) | {"n_shards": index.n_shards, "is_complete": index.is_complete}
-    with replacing(folder / INDEX_FILE) as temporary:
-        temporary.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "isosent_version": version("isosent")}
+    tail = {"n_shards": index.n_shards, "is_complete": index.is_complete}
+    write_document(folder / INDEX_FILE, head | asdict(index) | tail)
 
 
 def read_index(folder: Path) -> ShardIndex | None:
@@ -229,29 +235,17 @@ def read_index(folder: Path) -> ShardIndex | None:
     """
     path = folder / INDEX_FILE
     try:
-        document = json.loads(path.read_text("utf-8"))
-        if (document["format"], document["format_version"]) != (FORMAT, FORMAT_VERSION):
-            raise ValueError(f"its format is {document['format']} {document['format_version']}")
+        document = read_document(path, FORMAT, FORMAT_VERSION, Shards)
         index = ShardIndex(
-            Space(**document["space"]),
-            int(document["dim"]),
-            {name: kind(document["texts"][name]) for name, kind in _TEXTS.items()},
-            Sharding(**document["sharding"]),
-            str(document["role"]),
-            str(document["computed_in"]),
-            int(document["n_written"]),
-            {name: int(count) for name, count in document["counts"].items()},
+            space=Space(**document["space"]),
+            sharding=Sharding(**document["sharding"]),
+            **{name: document[name] for name in ("dim", "texts", "role", "computed_in", "n_written", "counts")},
         )
-        if not 0 <= index.n_written <= index.n_shards:
-            raise ValueError(f"n_written is {index.n_written} of {index.n_shards}")
+        if index.n_written > index.n_shards:
+            raise InputError(f"{path}: n_written is {index.n_written} of {index.n_shards}.")
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
-        raise FileFormatError(
-            f"{path} must be the index of a folder of shards; it is damaged: {error}. Remove the folder, or name "
-            "another one."
-        ) from None
+    except InputError as error:
+        where = "" if str(error).startswith(str(path)) else f"{path}: "
+        raise FileFormatError(f"{where}{error} Remove the folder, or name another one.") from None
     return index
-
-
-_TEXTS: dict[str, type] = {"name": str, "n_texts": int, "sha256": str}

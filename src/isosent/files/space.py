@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from isosent.errors import FileFormatError, InputError
+from isosent.files.atomic import replacing
+from isosent.files.documents import check_format, check_schema, document_bytes, read_json
+from isosent.files.schemas import VectorNote, VectorNoteV1
 
 FORMAT = "isosent-vectors"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _ENDING = ".isosent.json"
-_FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
+SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 
@@ -157,30 +159,31 @@ def note_path(path: Path) -> Path:
     return path.with_name(path.name + _ENDING)
 
 
-def note_text(path: Path, space: Space, shape: tuple[int, int], dtype: str) -> str:
-    """Write what the note beside a file says.
+def note_entry(path: Path, checksum: str, facts: Mapping[str, Any], space: Space | None) -> dict[str, Any]:
+    """What a note says of a file: its identity, its checksum, ``shape`` and ``dtype`` of its vectors, their space."""
+    return asdict(FileIdentity.of(path)) | {"checksum": checksum, **facts, **(asdict(space) if space else {})}
 
-    Parameters
-    ----------
-    path : Path
-        The file, whole.
-    space : Space
-        Where its vectors belong.
-    shape : tuple of int
-        Rows and dimensions.
-    dtype : str
-        Type of its numbers.
 
-    Returns
-    -------
-    str
-        JSON. It holds the identity of the file, so that it is never taken for that of another one.
+def older_entry(path: Path) -> dict[str, Any] | None:
+    """What a note says of the file that is about to be replaced; None where there is none."""
+    return (_entry_of(path) or asdict(FileIdentity.of(path))) if path.is_file() else None
+
+
+def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None = None) -> None:
+    """Write the note beside a file.
+
+    Just before the file is replaced, the note describes both the new file and the older one, so that a kill between the
+    two leaves a note that fits.
     """
-    document = {"format": FORMAT, "format_version": FORMAT_VERSION, "shape": shape, "dtype": dtype}
-    return json.dumps(document | asdict(space) | asdict(FileIdentity.of(path)), indent=2) + "\n"
+    note = note_path(path)
+    files = [entry] if older in (None, entry) else [entry, older]
+    content = document_bytes({"format": FORMAT, "format_version": FORMAT_VERSION, "files": files})
+    if not note.exists() or note.read_bytes() != content:
+        with replacing(note, mode_of=path) as temporary:
+            temporary.write_bytes(content)
 
 
-def noted_space(path: Path) -> Space | None:
+def read_note(path: Path) -> tuple[Space | None, str | None]:
     """Read the note beside a file.
 
     Parameters
@@ -190,31 +193,41 @@ def noted_space(path: Path) -> Space | None:
 
     Returns
     -------
-    Space or None
-        None where there is no note.
+    space : Space or None
+        Where its vectors belong; None where there is no note, or none of that.
+    checksum : str or None
+        Over all its bytes; None where there is none.
 
     Raises
     ------
     FileFormatError
         If the note is damaged or belongs to other content.
     """
+    if not note_path(path).exists():
+        return None, None
+    # a second look where a process is just replacing both
+    entry = _entry_of(path) or _entry_of(path)
+    if entry is None:
+        raise FileFormatError(
+            f"{note_path(path)} describes other content than {path.name} has now. Remove it if {path.name} was "
+            "replaced on purpose, or write both again."
+        )
+    space = Space(entry["fingerprint"], entry["reference"]) if entry.get("fingerprint") else None
+    return space, entry.get("checksum")
+
+
+def _entry_of(path: Path) -> dict[str, Any] | None:
+    """What the note beside a file says of it as it is now; None without a note, or where it describes other content."""
     note = note_path(path)
     try:
-        document = json.loads(note.read_text("utf-8"))
-        space = Space(document["fingerprint"], document["reference"])
-        identity = FileIdentity(document["size_bytes"], document["sample_sha256"])
-        if document["format"] != FORMAT or document["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"its format is {document['format']} {document['format_version']}")
+        document = read_json(note)
+        is_old = document.get("format_version") == 1
+        check_format(document, str(note), FORMAT, 1 if is_old else FORMAT_VERSION)
+        check_schema(document, str(note), VectorNoteV1 if is_old else VectorNote)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise FileFormatError(
-            f"{note} must be a note of isosent about {path.name}; it is damaged: {error}. "
-            "Remove it, or write both again."
-        ) from None
-    if identity != FileIdentity.of(path):
-        raise FileFormatError(
-            f"{note} must describe {path.name} beside it; it describes other content. "
-            f"Remove it if {path.name} was replaced on purpose, or write both again."
-        )
-    return space
+    except FileFormatError as error:
+        raise FileFormatError(f"{error} Remove it, or write it and {path.name} again.") from None
+    identity = asdict(FileIdentity.of(path)).items()
+    entries = [document] if is_old else document["files"]
+    return next((entry for entry in entries if identity <= entry.items()), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -15,7 +15,6 @@ from isosent.files.content import opened_content
 from isosent.files.texts import ending_of, no_texts, texts_in
 
 _AT_ONCE = 1024
-_BLOCK_CHARACTERS = 16 << 20
 _SEPARATOR = "\ud800"  # a lone surrogate is in no text
 
 
@@ -102,21 +101,26 @@ def open_texts(path: str | os.PathLike[str], *, column: str | None = None) -> It
         yield TextSource(name, n_texts, digest.hexdigest(), read, lambda: stamp() == before)
 
 
-def text_blocks(texts: Iterator[str], n_texts: int) -> Iterator[list[str]]:
+def text_blocks(
+    texts: Iterable[str], n_texts: int, *, n_characters: int = 16 << 20, at_once: int = 16
+) -> Iterator[list[str]]:
     """Cut texts into blocks that fit into memory.
 
     Parameters
     ----------
-    texts : iterator of str
+    texts : iterable of str
         Texts.
     n_texts : int
         Texts of a block, at most.
+    n_characters : int, default 16 Mi
+        With so many characters a block ends.
+    at_once : int, default 16
+        Characters are counted every so many texts: one by one takes 10 % of the time of reading them.
 
     Yields
     ------
     list of str
-        The next block, never empty. It is shorter where texts are longer than 16 Mi characters together, by up to
-        1,024 of them.
+        The next block, never empty.
 
     Examples
     --------
@@ -124,12 +128,12 @@ def text_blocks(texts: Iterator[str], n_texts: int) -> Iterator[list[str]]:
     [['a', 'b'], ['c']]
     """
     block: list[str] = []
-    n_characters = 0
-    while more := list(islice(texts, min(_AT_ONCE, n_texts - len(block)))):
+    texts, room = iter(texts), n_characters
+    while more := list(islice(texts, min(at_once, n_texts - len(block)))):
         block += more
-        n_characters += sum(map(len, more))
-        if len(block) == n_texts or n_characters >= _BLOCK_CHARACTERS:
+        room -= sum(map(len, more))
+        if len(block) == n_texts or room <= 0:
             yield block
-            block, n_characters = [], 0
+            block, room = [], n_characters
     if block:
         yield block

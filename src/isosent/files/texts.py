@@ -1,7 +1,5 @@
 """Reading texts: a line a text, or a column of a table."""
 
-import csv
-import io
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -10,12 +8,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError, InputFileError, IsosentError
+from isosent.errors import FileFormatError, InputError, IsosentError
+from isosent.files import bounds
 from isosent.files.content import opened_content
+from isosent.files.csv_table import csv_rows
 
 _PIECE_BYTES = 1 << 20
-_LONGEST_FIELD = (1 << 31) - 1
-_BATCH_ROWS = 8192
 
 
 def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> list[str]:
@@ -182,31 +180,20 @@ def split_lines(content: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def _pieces(name: str, file: BinaryIO) -> Iterator[str]:
-    """The content, decoded, in pieces that end behind a line feed; the last one may not."""
-    rest: list[bytes] = []
-    n_lines = 0
-    while content := _read_piece(name, file):
-        end = content.rfind(b"\n") + 1
-        if not end:
-            rest.append(content)
-            continue
-        piece = b"".join([*rest, content[:end]])
-        rest = [content[end:]]
-        yield decode_utf8(name, piece, n_lines)
-        n_lines += piece.count(b"\n")
-    yield decode_utf8(name, b"".join(rest), n_lines)
+def lines_in(name: str, file: BinaryIO, encoding: str = "UTF-8") -> Iterator[str]:
+    """Lines of a file without their ends, split as `split_lines` does, one after the other."""
+    return chain.from_iterable(map(split_lines, _blocks(name, file, encoding)))
 
 
-def _read_piece(name: str, file: BinaryIO) -> bytes:
-    try:
-        return file.read(_PIECE_BYTES)
-    except OSError as error:
-        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
+def csv_rows_in(name: str, file: BinaryIO, encoding: str = "UTF-8") -> Iterator[tuple[int, list[str]]]:
+    """Rows of a CSV file, each with the number of its last line."""
+    return csv_rows(name, _blocks(name, file, encoding))
 
 
-def _split(name: str, file: BinaryIO) -> Iterator[str]:
-    return chain.from_iterable(map(split_lines, _pieces(name, file)))
+def _blocks(name: str, file: BinaryIO, encoding: str) -> Iterator[str]:
+    """The content, decoded, in blocks of whole lines."""
+    for numbers, block in bounds.whole_lines(name, bounds.pieces_of(name, file), bounds.LONGEST_LINE):
+        yield decode_utf8(name, block, numbers.start - 1) if encoding == "UTF-8" else block.decode(encoding)
 
 
 def _lines(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
@@ -215,21 +202,15 @@ def _lines(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
             f"{name} is read as plain lines and has no columns; got column {column}. "
             "Leave it out, or name a .csv, .tsv, .jsonl or .parquet file."
         )
-    return _split(name, file)
+    return lines_in(name, file)
 
 
 def _csv_column(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
-    csv.field_size_limit(_LONGEST_FIELD)
-    lines = chain.from_iterable(io.StringIO(piece, newline="") for piece in _pieces(name, file))
-    rows = csv.reader(lines, strict=True)
-    try:
-        yield from _column_of(name, ((rows.line_num, row) for row in rows), column)
-    except csv.Error as error:
-        raise FileFormatError(f"{name}: line {rows.line_num} is not valid CSV: {error}.") from None
+    return _column_of(name, csv_rows_in(name, file), column)
 
 
 def _tsv_column(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
-    lines = enumerate(_split(name, file), start=1)
+    lines = enumerate(lines_in(name, file), start=1)
     return _column_of(name, ((number, line.split("\t") if line else []) for number, line in lines), column)
 
 
@@ -248,7 +229,7 @@ def _column_of(name: str, rows: Iterator[tuple[int, list[str]]], column: str | N
 
 
 def _jsonl_column(name: str, file: BinaryIO, column: str | None) -> Iterator[str]:
-    for number, line in enumerate(_split(name, file), start=1):
+    for number, line in enumerate(lines_in(name, file), start=1):
         if not line.strip():
             continue
         try:
@@ -280,19 +261,26 @@ def _parquet_column(name: str, file: BinaryIO, column: str | None) -> Iterator[s
         kind = stored.value_type if pa.types.is_dictionary(stored) else stored
         if not any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)):
             raise FileFormatError(f"{name}: column {column} must be of type string; got {stored}.")
-        for batch in table.iter_batches(_BATCH_ROWS, columns=[column]):
+        n_rows = bounds.parquet_batch_rows(name, table.metadata, column)
+        for batch in table.iter_batches(n_rows, columns=[column]):
             texts = batch.column(0).to_pylist()
             if None in texts:
                 raise FileFormatError(
                     f"{name}: column {column} must have a text in every row; "
                     f"got null in row {row + texts.index(None)}, counted from 0."
                 )
+            if (longest := max(map(len, texts), default=0)) > bounds.LONGEST_LINE:
+                place = row + [len(text) for text in texts].index(longest)
+                raise FileFormatError(
+                    f"{name}: row {place}, counted from 0, is longer than {bounds.shown_bytes(bounds.LONGEST_LINE)}. "
+                    "Split the text."
+                )
             yield from texts
             row += len(texts)
     except IsosentError:
         raise
-    except (pa.ArrowException, OSError) as error:
-        raise FileFormatError(f"{name} is not a readable parquet file: {error}.") from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{name} is not a readable parquet file: {_check.brief(error)}.") from None
 
 
 _TABLES: dict[str, Callable[[str, BinaryIO, str | None], Iterator[str]]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -148,9 +147,13 @@ def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorS
 
     def read(start_row: int, block_rows: int) -> Iterator[NDArray[Any]]:
         first, row = divmod(start_row, size)
-        starts = chain([row], repeat(0))
-        pieces = (shard.read(start, block_rows) for shard, start in zip(shards[first:], starts, strict=False))
-        return in_blocks(chain.from_iterable(pieces), block_rows)
+
+        def pieces() -> Iterator[NDArray[Any]]:
+            for number, shard in enumerate(shards[first:]):
+                shard.verify()
+                yield from shard.read(0 if number else row, block_rows)
+
+        return in_blocks(pieces(), block_rows)
 
     number_type = NUMBER_TYPES[index.sharding.dtype]
     return VectorSource(folder, sum(shard.n_rows for shard in shards), index.dim, number_type, index.space, read)

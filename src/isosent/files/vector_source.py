@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError
+from isosent.files.checksum import FileState, verify_file
 from isosent.files.number_types import NumberType
 from isosent.files.shards import INDEX_FILE
 from isosent.files.space import FileIdentity, Space
@@ -40,6 +41,12 @@ class VectorSource:
         Takes the first row and a number of rows; yields blocks of so many rows, the last one shorter.
     column : str or None
         Column or tensor that holds the vectors, where the format has names.
+    checksum : str or None
+        Over all bytes of the file, where it was written by isosent; compared before the first block is read.
+    seal_at : int or None
+        Byte at which the file holds that checksum itself.
+    state : tuple or None
+        What the file was when it was opened, see `file_state`: the blocks of another one are not read.
     """
 
     path: Path
@@ -49,6 +56,9 @@ class VectorSource:
     space: Space | None
     read: Callable[[int, int], Iterator[NDArray[Any]]]
     column: str | None = None
+    checksum: str | None = None
+    seal_at: int | None = None
+    state: FileState | None = None
 
     @property
     def dtype(self) -> str:
@@ -98,7 +108,13 @@ class VectorSource:
         FileFormatError
             If the file turns out to be damaged; the message names the row or the row group.
         """
+        self.verify()
         return self.read(start_row, self.block_rows)
+
+    def verify(self) -> None:
+        """Refuse a file that is damaged: its checksum differs."""
+        if self.checksum is not None:
+            verify_file(self.path, self.checksum, self.seal_at, self.state)
 
     def check_finite(self, block: NDArray[Any], start_row: int) -> None:
         """Refuse NaN and infinity.

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError
-from isosent.files.atomic import check_destination, replacing
+from isosent.files.atomic import check_destination, fsync, locked, replacing
+from isosent.files.checksum import HashingFile
 from isosent.files.number_types import DTYPES
 from isosent.files.parquet_writing import ColumnsBeside, writing_parquet
-from isosent.files.space import Space, note_path, note_text
+from isosent.files.space import Space, note_entry, note_path, older_entry, write_note
 from isosent.files.vector_source import BLOCK_BYTES
 
 ENDINGS = (".npy", ".fvecs", ".parquet")
@@ -103,8 +104,8 @@ def writing_vectors(
 
     Notes
     -----
-    The note beside an array is renamed into place after it and holds a hash of it, so that a run that is killed in
-    between leaves no note that is taken for that of the new array.
+    Beside an array lies its note, ``FILE.isosent.json``, with the space and a checksum. The note is put in place first
+    and describes the older array as well, so that the array that a killed run leaves always has a note that fits.
     """
     check_vector_file(path, file.dtype)
     path = Path(path)
@@ -117,15 +118,24 @@ def writing_vectors(
             yield write
         return
     writing = _writing_npy if path.suffix.lower() == ".npy" else _writing_fvecs
-    if file.space is None:
-        with replacing(path) as temporary, writing(temporary, file) as write:
-            yield write
-        note_path(path).unlink(missing_ok=True)
-        return
-    with replacing(note_path(path)) as temporary_note, replacing(path) as temporary:
-        with writing(temporary, file) as write:
-            yield write
-        temporary_note.write_text(note_text(temporary, file.space, (file.n_rows, file.dim), file.dtype), "utf-8")
+    is_new = not path.exists()
+    try:
+        with ExitStack() as commit:
+            with replacing(path) as temporary:
+                with temporary.open("wb") as opened:
+                    hashing = HashingFile(opened)
+                    yield writing(hashing, file)
+                fsync(temporary)
+                facts = {"shape": (file.n_rows, file.dim), "dtype": file.dtype}
+                entry = note_entry(temporary, hashing.checksum, facts, file.space)
+                # of two processes that write the same file, one puts array and note in place, then the other
+                commit.enter_context(locked(path.absolute().parent))
+                write_note(path, entry, older_entry(path))
+            write_note(path, entry)
+    except BaseException:
+        if is_new and not path.exists():
+            note_path(path).unlink(missing_ok=True)
+        raise
 
 
 def write_vectors(
@@ -159,22 +169,19 @@ def write_vectors(
             write(vectors[start : start + size])
 
 
-@contextmanager
-def _writing_npy(path: Path, file: VectorFile) -> Iterator[Write]:
+def _writing_npy(opened: HashingFile, file: VectorFile) -> Write:
     """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
     dtype = np.dtype(file.dtype).newbyteorder("<")
     header = {"descr": dtype.str, "fortran_order": False, "shape": (file.n_rows, file.dim)}
+    np.lib.format.write_array_header_1_0(cast("IO[bytes]", opened), header)
 
     def write(rows: NDArray[Any]) -> None:
         opened.write(np.ascontiguousarray(rows, dtype).data)
 
-    with path.open("wb") as opened:
-        np.lib.format.write_array_header_1_0(opened, header)
-        yield write
+    return write
 
 
-@contextmanager
-def _writing_fvecs(path: Path, file: VectorFile) -> Iterator[Write]:
+def _writing_fvecs(opened: HashingFile, file: VectorFile) -> Write:
     record = np.dtype([("dim", "<i4"), ("values", "<f4", (file.dim,))])
 
     def write(rows: NDArray[Any]) -> None:
@@ -182,5 +189,4 @@ def _writing_fvecs(path: Path, file: VectorFile) -> Iterator[Write]:
         records["dim"], records["values"] = file.dim, rows
         opened.write(records.data)
 
-    with path.open("wb") as opened:
-        yield write
+    return write

@@ -11,7 +11,9 @@ from typing import Any
 
 from isosent.errors import FileFormatError, InputError
 from isosent.files.atomic import check_destination, replacing
+from isosent.files.documents import parse_json
 from isosent.files.mapped_vectors import safetensors_metadata
+from isosent.files.schemas import CheckpointRun
 from isosent.streaming.file_moments import FileMoments, moments_bytes, moments_in
 
 FORMAT = "isosent-checkpoint"
@@ -84,14 +86,15 @@ class Checkpoint:
         if (metadata.get("format"), metadata.get("format_version")) != (FORMAT, str(FORMAT_VERSION)):
             raise FileFormatError(f"{self._path} must be a checkpoint; it holds something else. Name another file.")
         try:
-            run = json.loads(metadata["run"])
-            self._check_same(run["settings"], run["data"])
-            return Reached(moments_in(self._path), int(run["source"]), int(run["row"]))
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-            raise FileFormatError(f"{self._path} must be a checkpoint; it is damaged: {error}. Remove it.") from None
+            measured = moments_in(self._path)
+            run = parse_json(metadata.get("run", ""), "run", CheckpointRun)
+        except FileFormatError as error:
+            raise FileFormatError(f"{error} Remove it, and the run begins anew.") from None
+        self._check_same(run["settings"], run["data"])
+        return Reached(measured, run["source"], run["row"])
 
     def _check_same(self, settings: dict[str, Any], data: list[dict[str, Any]]) -> None:
-        if [file | {"name": ""} for file in data] != [file | {"name": ""} for file in self._data]:
+        if _unnamed(data) != _unnamed(self._data):
             raise InputError(
                 f"{self._path} must be a checkpoint of the same data, {_names(self._data)} as it is now; "
                 f"it is one of {_names(data)} as it was then. Name another file, or remove it."
@@ -133,5 +136,10 @@ class Checkpoint:
         self._next_s = end_s + max(_PAUSE_S, (end_s - start_s) / _SHARE_OF_TIME)
 
 
+def _unnamed(data: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The files without their names, which do not count."""
+    return [file | {"name": ""} for file in data]
+
+
 def _names(data: list[dict[str, Any]]) -> str:
-    return ", ".join(file["name"] for file in data)
+    return ", ".join(str(file.get("name")) for file in data)

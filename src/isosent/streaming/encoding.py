@@ -175,12 +175,17 @@ def encode_folder(
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Have a folder for this process alone; make it where it is not there."""
+    is_new = not folder.exists()
     try:
         folder.mkdir(exist_ok=True)
         with locked(folder, wait=False):
             check_shard_folder(folder)
             sweep_shards(folder)
-            yield
+            try:
+                yield
+            finally:
+                if is_new and not any(folder.iterdir()):
+                    folder.rmdir()
     except OSError as error:
         if isinstance(error, IsosentError):
             raise
@@ -208,7 +213,7 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
             "Name another folder, or remove this one."
         )
     for number in range(index.n_written):
-        open_shard(folder, index, number)
+        open_shard(folder, index, number).verify()
     return index
 
 

@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError
 from isosent.files.atomic import check_destination, replacing
+from isosent.files.documents import parse_json
 from isosent.files.mapped_vectors import safetensors_metadata
-from isosent.files.space import Space, same_space, space_in
+from isosent.files.sealed_tensors import read_tensors, tensors_bytes
+from isosent.files.space import SPACE_METADATA, Space, same_space, space_in
 from isosent.numeric.moments import Moments, RadialMoments
 
 FORMAT = "isosent-moments"
 FORMAT_VERSION = 1
 ENDING = ".safetensors"
+_METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,8 +174,8 @@ def moments_bytes(measured: FileMoments, metadata: Mapping[str, str]) -> bytes:
         tensors |= {"third": moments.radial.third, "fourth": [moments.radial.fourth]}
     facts = {"sources": json.dumps(measured.sources), "n_zero_rows": str(measured.n_zero_rows)}
     space = {} if measured.space is None else measured.space.metadata
-    arrays = {name: np.ascontiguousarray(array, np.float64) for name, array in tensors.items()}
-    return save(arrays, {**metadata, **facts, **space})
+    arrays = {name: np.asarray(array, np.float64) for name, array in tensors.items()}
+    return tensors_bytes(arrays, {**metadata, **facts, **space})
 
 
 def moments_in(path: Path) -> FileMoments:
@@ -195,8 +196,9 @@ def moments_in(path: Path) -> FileMoments:
     FileFormatError
         If it is damaged.
     """
+    metadata = safetensors_metadata(path)
+    tensors = read_tensors(path, metadata, _METADATA)
     try:
-        metadata, tensors = safetensors_metadata(path), load(path.read_bytes())
         radial = None
         if "third" in tensors:
             radial = RadialMoments(tensors["third"], float(tensors["fourth"][0]))
@@ -205,7 +207,7 @@ def moments_in(path: Path) -> FileMoments:
         )
         if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
             raise ValueError("a number is not finite")
-        sources = tuple(map(str, json.loads(metadata["sources"])))
-        return FileMoments(moments, int(metadata["n_zero_rows"]), space_in(metadata), sources)
-    except (SafetensorError, KeyError, ValueError, TypeError, IndexError) as error:
+        sources = parse_json(metadata["sources"], "sources", list[str])
+        return FileMoments(moments, int(metadata["n_zero_rows"]), space_in(metadata), tuple(sources))
+    except (KeyError, ValueError, TypeError, IndexError) as error:
         raise FileFormatError(f"{path} must hold moments as isosent writes them; it is damaged: {error}.") from None

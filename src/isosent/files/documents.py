@@ -1,0 +1,133 @@
+"""JSON files: read with a bound on their size and against a schema, written with a checksum.
+
+Every JSON file that isosent reads passes through here. `isosent.files.schemas` says what each may hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from isosent.errors import FileFormatError, InputFileError
+from isosent.files.atomic import replacing
+from isosent.files.bounds import LARGEST_DOCUMENT, shown_bytes
+from isosent.files.checksum import PATTERN, UNSEALED, is_intact, sealed
+
+_SEAL: Final = "checksum"
+
+
+def read_json(path: str | os.PathLike[str], schema: Any = dict[str, Any]) -> Any:
+    """Read a JSON file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    schema : type, default dict of str
+        What it must hold, as `msgspec.convert` takes it: a builtin type, or a ``Struct`` of `isosent.files.schemas`.
+
+    Returns
+    -------
+    object
+        Its values as plain dicts and lists, whatever the schema.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    FileFormatError
+        If it is too large, is not UTF-8 or JSON, does not fit the schema, or was changed after isosent wrote it.
+    """
+    path = Path(path)
+    try:
+        if (size := path.stat().st_size) > LARGEST_DOCUMENT:
+            raise FileFormatError(f"{path}: {shown_bytes(size)}; at most {shown_bytes(LARGEST_DOCUMENT)} are read.")
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{path}: no such file.") from None
+    except FileFormatError:
+        raise
+    except OSError as error:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    return parse_json(content, str(path), schema)
+
+
+def parse_json(content: bytes | str, where: str, schema: Any = dict[str, Any]) -> Any:
+    """Parse JSON from memory; `where` names it in messages. Otherwise as `read_json`."""
+    content = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    try:
+        document = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{where}: damaged, truncated or not JSON: {error}.") from None
+    if b"\\u" in content and not _is_text(document):  # escapes can spell what UTF-8 and file names cannot hold
+        raise FileFormatError(f"{where}: holds a NUL or half a surrogate pair, which no text may.")
+    seal = document.get(_SEAL) if isinstance(document, dict) else None
+    if isinstance(seal, str) and re.match(PATTERN, seal) and not is_intact(content, seal):
+        raise FileFormatError(
+            f"{where}: damaged or edited. Its bytes are not those that isosent wrote (the checksum differs). "
+            "Restore it from a copy, or write it again."
+        )
+    check_schema(document, where, schema)
+    return document
+
+
+def check_schema(value: Any, where: str, schema: Any) -> None:
+    """Refuse plain values that do not fit a schema; the message says where they do not."""
+    try:
+        msgspec.convert(value, schema)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        raise FileFormatError(f"{where}: {error}.") from None
+
+
+def _is_text(value: Any) -> bool:
+    try:
+        return b"\0" not in json.dumps(value, ensure_ascii=False).encode() and "\\u0000" not in json.dumps(value)
+    except (UnicodeEncodeError, RecursionError):
+        return False
+
+
+def check_format(document: Any, where: str, name: str, format_version: int) -> None:
+    """Refuse a document of another format or version; ahead of its schema, for a message that helps."""
+    found = document.get("format") if isinstance(document, dict) else None
+    if found != name:
+        raise FileFormatError(f"{where}: its format must be {name}; got {found!r:.60}.")
+    if document.get("format_version") != format_version:
+        raise FileFormatError(
+            f"{where}: format version {document.get('format_version')!r}; isosent {version('isosent')} reads "
+            f"version {format_version}. It was written by isosent {document.get('isosent_version') or '(unknown)'}: "
+            "install that one."
+        )
+
+
+def format_of(path: str | os.PathLike[str]) -> str | None:
+    """The format that a JSON file names, whatever else is in it; None where it names none."""
+    try:
+        content = Path(path).read_bytes() if Path(path).stat().st_size <= LARGEST_DOCUMENT else b""
+        return str(json.loads(content)["format"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def read_document(path: str | os.PathLike[str], name: str, format_version: int, schema: Any) -> dict[str, Any]:
+    """Read a file that `write_document` wrote: its format and version are checked, then its schema."""
+    document: dict[str, Any] = read_json(path)
+    check_format(document, str(path), name, format_version)
+    check_schema(document, str(path), schema)
+    return document
+
+
+def document_bytes(document: dict[str, Any]) -> bytes:
+    """A document as JSON that ends with its own checksum."""
+    return sealed((json.dumps(document | {_SEAL: UNSEALED}, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def write_document(path: str | os.PathLike[str], document: dict[str, Any]) -> None:
+    """Write a document in one step; an `OutputError` leaves what was there."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(document_bytes(document))

@@ -1,0 +1,60 @@
+"""The note of an export: ``isosent.json`` in a folder, ``FILE.isosent.json`` beside a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from isosent.errors import FileFormatError, InputFileError
+from isosent.files.checksum import folder_checksums, verify_folder
+from isosent.files.documents import check_schema, read_json
+from isosent.files.result_schemas import ExportNote
+from isosent.files.space import note_path
+
+NOTE_FILE = "isosent.json"
+FORMAT = "isosent-export"
+_UNCHECKED = (NOTE_FILE, "README.md")  # the note has its own checksum, and people edit the card
+
+
+def exported_checksums(folder: Path) -> dict[str, str]:
+    """Checksum of every file of an exported folder, for its note."""
+    return folder_checksums(folder, without=_UNCHECKED)
+
+
+def verify_export(folder: Path) -> None:
+    """Refuse an exported folder whose files have changed since; a folder that is no export passes."""
+    if (folder / NOTE_FILE).is_file():
+        document = read_json(folder / NOTE_FILE)
+        if document.get("format") == FORMAT:  # those from before checksums have none
+            check_schema(document, str(folder / NOTE_FILE), ExportNote)
+            try:
+                verify_folder(folder, document.get("checksums", {}))
+            except FileFormatError as error:
+                raise FileFormatError(f"{error} If it was changed on purpose, remove {NOTE_FILE}.") from None
+
+
+def is_noted(path: str | os.PathLike[str], target: str) -> bool:
+    """Whether the note of an export is there, and one of that format; for a folder, or a file with its note beside."""
+    try:
+        document = read_json(_note_of(path))
+    except OSError:
+        return False
+    return bool(document.get("format") == FORMAT and document.get("target") == target)
+
+
+def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the note of an exported folder, or the one beside a file; an `InputFileError` where there is none."""
+    note = _note_of(path)
+    try:
+        document: dict[str, Any] = read_json(note)
+    except FileNotFoundError:
+        raise InputFileError(f"{note} must be the note of an export; there is no such file.") from None
+    if document.get("format") != FORMAT:
+        raise FileFormatError(f"{note} must be the note of an export; it holds something else.")
+    check_schema(document, str(note), ExportNote)
+    return document
+
+
+def _note_of(path: str | os.PathLike[str]) -> Path:
+    return Path(path) / NOTE_FILE if Path(path).is_dir() else note_path(Path(path))
