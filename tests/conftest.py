@@ -1,4 +1,5 @@
 import os
+import sys
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch are loaded: a worker has one core
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -95,3 +96,13 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(n_threads)
+
+
+@pytest.fixture
+def own_modules(tmp_path, monkeypatch):
+    """Where transformers copies code to before it runs it."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        del sys.modules[name]

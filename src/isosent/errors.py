@@ -25,6 +25,7 @@ file raises the built-in class beside it too, so `except ValueError` and `except
     ├── CacheWarning                     a cache could not be written; the work is done again next time
     ├── MemoryWarning                    a batch did not fit into memory and was halved
     ├── PaddingWarning                   a tokenizer has no padding token; another id stands for it, unseen
+    ├── PermissionIgnoredWarning         a file grants a permission, which only the caller can do
     └── EvaluationWarning                a score that is undefined, or a task read in part
 """
 
@@ -111,6 +112,10 @@ class MemoryWarning(IsosentWarning):
 
 class PaddingWarning(IsosentWarning):
     """A tokenizer has no padding token; another id stands for it, which the network does not see."""
+
+
+class PermissionIgnoredWarning(IsosentWarning):
+    """A file holds a permission, or a setting of the machine, that only the caller can give; it was ignored."""
 
 
 class EvaluationWarning(IsosentWarning):

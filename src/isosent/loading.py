@@ -13,14 +13,25 @@ from isosent.encoders.given import GIVEN, GivenVectors
 from isosent.encoders.opening import open_encoder
 from isosent.encoders.option_rules import FUNCTION
 from isosent.encoders.options import RUNTIME_OPTIONS
-from isosent.encoders.reference import DEFAULT_REFERENCE, Reference, escape, parse_reference, unescape
+from isosent.encoders.reference import (
+    DEFAULT_REFERENCE,
+    MODEL_FILE,
+    Reference,
+    escape,
+    parse_reference,
+    stored_reference,
+    unescape,
+)
 from isosent.encoders.static import FILE_OPTIONS
 from isosent.encoders.static_opening import Given, SplitFunction
 from isosent.encoders.weighting import Weighting
 from isosent.encoders.weighting_options import options_of
-from isosent.errors import InputError, InputTypeError, ModelFolderError
+from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError
+from isosent.files.checksum import verify_folder
+from isosent.files.documents import read_json
+from isosent.files.schemas import FileList
 from isosent.model import SentenceEncoder
-from isosent.model_folder import read_model
+from isosent.model_folder import RECORD_FILE, read_model
 from isosent.model_record import ModelRecord
 
 
@@ -65,6 +76,12 @@ def load(
         If the weighting is none, or the tokenizer no function.
     MissingExtraError
         If ``hf:`` is asked for without the extra ``plm``.
+
+    Warns
+    -----
+    PermissionIgnoredWarning
+        If a saved folder holds ``trust_remote_code`` or ``pickled_weights``, or another option of how to compute. Only
+        the caller gives these, each time; they are never read from a file.
 
     Examples
     --------
@@ -127,16 +144,18 @@ def _load_folder(
 ) -> SentenceEncoder:
     folder = unescape(parsed.location)
     record = read_model(folder)
-    located = parsed.options.get("encoder", record.reference)
-    if located == GIVEN == record.reference:
+    _verify_trained(Path(folder))
+    located = parsed.options.get("encoder")
+    if record.reference == GIVEN and located in (None, GIVEN):
         return SentenceEncoder.from_record(GivenVectors(record.encoder_dim, record.options), record)
     try:
         corpus = Corpus.from_tensors(record.corpus) if record.corpus else None
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
-        encoder = open_encoder(_encoder_reference(located, record, runtime), Given(tokenizer, corpus, progress))
+        reference = _encoder_reference(located, record, runtime, Path(folder, MODEL_FILE))
+        encoder = open_encoder(reference, Given(tokenizer, corpus, progress))
     except InputError as error:
         raise ModelFolderError(
-            f"{folder}: its encoder, {located}, could not be opened: {error}\n"
+            f"{folder}: its encoder, {located or record.reference}, could not be opened: {error}\n"
             "If it was moved, name it: FOLDER?encoder=REFERENCE, or --encoder REFERENCE; other files that were moved "
             "as its options, as in FOLDER?encoder=words:FILE?stop_words=FILE."
         ) from error
@@ -149,15 +168,31 @@ def _load_folder(
     return SentenceEncoder.from_record(encoder, record)
 
 
-def _encoder_reference(located: str, record: ModelRecord, runtime: Mapping[str, str]) -> Reference:
-    """Where the encoder of a saved model lies, with the options in force and how to compute."""
+def _verify_trained(folder: Path) -> None:
+    """Refuse a trained folder whose files have changed; its record lists their checksums."""
+    try:
+        verify_folder(folder, read_json(folder / RECORD_FILE, FileList).get("checksums") or {})
+    except FileNotFoundError:
+        pass  # no trained folder
+    except FileFormatError as error:
+        raise ModelFolderError(str(error)) from None
+
+
+def _encoder_reference(located: str | None, record: ModelRecord, runtime: Mapping[str, str], file: Path) -> Reference:
+    """Where the encoder of a saved model lies, with the options in force and how to compute.
+
+    What the caller wrote, `located` and `runtime`, may hold permissions; what the record says may not.
+    """
+    if located is None:
+        return stored_reference(record.reference, record.options, file=file, runtime=runtime)
     parsed = parse_reference(located, in_use=True)
     if record.reference == GIVEN:  # the encoder that made the vectors; its fingerprint tells
         if parsed.scheme == "folder":
             raise InputError("it must be an encoder; it is a saved model.")
-        return parsed
-    if parsed.scheme != parse_reference(record.reference, in_use=True).scheme:
+        return parse_reference(located, runtime, in_use=True)
+    stored = stored_reference(record.reference, record.options, file=file)
+    if parsed.scheme != stored.scheme:
         raise InputError(f"it is another kind of model than {record.reference}.")
     if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
         raise InputError("it must be written without options, but for files that were moved; those of the folder hold.")
-    return parse_reference(located, {**record.options, **parsed.options, **runtime}, in_use=True)
+    return parse_reference(located, {**stored.options, **parsed.options, **runtime}, in_use=True)

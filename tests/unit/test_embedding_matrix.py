@@ -148,7 +148,13 @@ def test_a_folder_without_weights_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("index", "words"),
-    [("{", "must be JSON"), ("[]", "must hold a JSON dict"), ('{"weight_map": 3}', "its weight_map does not")],
+    [
+        ("{", "not JSON"),
+        ("[]", "Expected `object`"),
+        ('{"weight_map": 3}', r"int.*weight_map"),
+        ('{"weight_map": {"wte.weight": "../model.safetensors"}}', r"inside its folder; got '\.\./model"),
+        ('{"weight_map": {"wte.weight": "/model.safetensors"}}', "inside its folder; got '/model"),
+    ],
 )
 def test_a_malformed_index_is_refused(tmp_path, index, words):
     (tmp_path / "model.safetensors.index.json").write_text(index)

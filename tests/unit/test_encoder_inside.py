@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
+from untrusted import change_json
 
 import isosent
 from isosent import FileFormatError, ModelFolderError
@@ -30,9 +31,8 @@ def whole(tiny_model, tmp_path):
 
 
 def rewrite(folder, **encoder):
-    document = json.loads((folder / "model.json").read_text("utf-8"))
-    document["encoder"].update(encoder)
-    (folder / "model.json").write_text(json.dumps(document), "utf-8")
+    stored = json.loads((folder / "model.json").read_text("utf-8"))["encoder"]
+    change_json(folder / "model.json", encoder=stored | encoder)
 
 
 @pytest.mark.parametrize("path", ["encoder", "deep/er", "a, b? & 100%"])

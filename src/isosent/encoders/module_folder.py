@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,17 @@ from typing import Any
 
 from isosent.encoders.static_folder import read_tensors
 from isosent.errors import FileFormatError, ModelReferenceError
+from isosent.files.documents import read_json
+from isosent.files.export_note import verify_export
+from isosent.files.foreign_schemas import (
+    HeadConfig,
+    LayersConfig,
+    Module,
+    PoolingConfig,
+    SentenceTransformersConfig,
+    TransformerModuleConfig,
+    path_inside,
+)
 from isosent.network.reading import canonical_pooling, written_layers
 
 _TRANSFORMER_CONFIGS = tuple(
@@ -26,6 +36,7 @@ _POOLING_FLAGS = {
     "lasttoken": "pooling_mode_lasttoken",
 }
 _HEADS = ("Dense", "LayerNorm", "Normalize")
+_THEIRS = "sentence_transformers."  # modules of other packages may have the same names and compute something else
 ROLES = ("text", "query", "document")
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
@@ -84,13 +95,15 @@ class ModuleFolder:
     pools_prompt: bool = True
 
 
-def read_module_folder(folder: Path) -> ModuleFolder:
+def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFolder:
     """Read ``modules.json`` and what it points to; without one, the folder is a bare transformer with mean pooling.
 
     Parameters
     ----------
     folder : Path
         A local folder.
+    pooling : str, optional
+        What the caller asked for, which holds where the folder lacks the file that says it.
 
     Returns
     -------
@@ -100,64 +113,89 @@ def read_module_folder(folder: Path) -> ModuleFolder:
     Raises
     ------
     FileFormatError
-        If a file is damaged, or a module is of a kind that isosent has no counterpart for.
+        If a file is damaged or missing, or a module is of a kind that isosent has no counterpart for.
     """
-    if not (folder / "modules.json").exists():
-        return ModuleFolder(folder)
-    transformer, pooling, pools_prompt, layers, heads = None, "mean", True, "-1", []
-    modules = _read_json(folder / "modules.json", kind=list)
-    if not all(isinstance(module, dict) for module in modules):
-        raise FileFormatError(f"{folder}/modules.json must hold a list of modules.")
-    for module in modules:
-        kind, path = str(module.get("type", "")).rpartition(".")[2], folder / str(module.get("path", ""))
-        if transformer is None and kind == "Transformer":
-            transformer = path
-        elif transformer is not None and kind == "Pooling":
-            pooling, pools_prompt = _pooling(path)
-        elif transformer is not None and kind == "WeightedLayerPooling":
-            layers = _layers(path)
-        elif transformer is not None and kind in _HEADS:
-            heads.append(ModuleHead(kind, path, _read_json(path / "config.json", missing={})))
-        elif kind != "Dropout":
+    verify_export(folder)
+    path = folder / "modules.json"
+    if not path.exists():
+        return _bare(folder, pooling)
+    transformer, pools_prompt, layers, heads = None, True, "-1", []
+    stored: str | None = None  # the pooling of the folder
+    for module in read_json(path, list[Module]):
+        package, _, kind = module["type"].rpartition(".")
+        inner = path_inside(folder, module["path"], path)
+        is_known = f"{package}.".startswith(_THEIRS)
+        if is_known and transformer is None and kind == "Transformer":
+            transformer = inner
+        elif is_known and transformer is not None and kind == "Pooling":
+            stored, pools_prompt = _pooling(inner, pooling)
+        elif is_known and transformer is not None and kind == "WeightedLayerPooling":
+            layers = _layers(inner)
+        elif is_known and transformer is not None and kind in _HEADS:
+            heads.append(ModuleHead(kind, inner, {} if kind == "Normalize" else _config(inner, HeadConfig)))
+        elif not is_known or kind != "Dropout":
             advice = " Write static:DIR for it." if kind == "StaticEmbedding" else ""
             raise FileFormatError(
-                f"{folder}/modules.json: the modules must be Transformer, WeightedLayerPooling, Pooling, "
-                f"{', '.join(_HEADS)} or Dropout; got {kind or module!r}.{advice}"
+                f"{path}: the modules must be Transformer, WeightedLayerPooling, Pooling, {', '.join(_HEADS)} or "
+                f"Dropout of sentence-transformers; got {(kind if is_known else module['type']) or module!r}.{advice}"
             )
     if transformer is None:
-        raise FileFormatError(f"{folder}/modules.json must list a Transformer; it lists none.")
-    if layers != "-1" and "max" in pooling.split(","):
+        raise FileFormatError(f"{path} must list a Transformer; it lists none.")
+    stored = stored or pooling
+    if stored is None:
+        raise FileFormatError(f"{path} lists no Pooling, so how tokens make a text is not known. {_NAME_POOLING}")
+    if layers != "-1" and "max" in stored.split(","):
         raise FileFormatError(
-            f"{folder}/modules.json: the mean of layers must not be pooled by max, which isosent takes of each layer."
+            f"{path}: the mean of layers must not be pooled by max, which isosent takes of each layer."
         )
-    config: dict[str, Any] = next(
-        (_read_json(transformer / name) for name in _TRANSFORMER_CONFIGS if (transformer / name).exists()), {}
-    )
+    configs = (transformer / name for name in _TRANSFORMER_CONFIGS)
+    config: dict[str, Any] = next((read_json(path, TransformerModuleConfig) for path in configs if path.exists()), {})
     return ModuleFolder(
         transformer,
-        pooling,
+        stored,
         layers,
         tuple(heads),
         max_length=config.get("max_seq_length"),
-        lowercase=bool(config.get("do_lower_case", False)),
+        lowercase=bool(config.get("do_lower_case")),
         prompts=_prompts(folder),
         pools_prompt=pools_prompt,
     )
 
 
-def _pooling(path: Path) -> tuple[str, bool]:
-    config = _read_json(path / "config.json", missing={})
-    modes = config.get("pooling_mode", [name for name, flag in _POOLING_FLAGS.items() if config.get(flag)] or "mean")
+_NAME_POOLING = (
+    "It cannot be guessed: a model that was trained with one pooling gives wrong vectors with another. Copy the whole "
+    "folder again, or name the pooling, as in hf:DIR?pooling=cls."
+)
+
+
+def _bare(folder: Path, pooling: str | None) -> ModuleFolder:
+    """A folder without ``modules.json``, refused if other files show that there was one."""
+    others = sorted(
+        path.name for path in (*folder.glob("*_Pooling"), *folder.glob("config_sentence_transformers.json"))
+    )
+    if others and pooling is None:
+        raise FileFormatError(
+            f"{folder} has no modules.json, but {others[0]}: it is a part of a sentence-transformers folder, probably "
+            f"copied in part. {_NAME_POOLING}"
+        )
+    return ModuleFolder(folder)
+
+
+def _pooling(path: Path, asked: str | None) -> tuple[str, bool]:
+    if asked is not None and not (path / "config.json").exists():
+        return asked, True
+    config = _config(path, PoolingConfig, _NAME_POOLING)
+    modes = config.get("pooling_mode") or [name for name, flag in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
     try:
         pooling = canonical_pooling(",".join([modes] if isinstance(modes, str) else modes))
     except ModelReferenceError as error:
         raise FileFormatError(f"{path}/config.json: pooling_mode: {error}") from None
-    return pooling, bool(config.get("include_prompt", True))
+    return pooling, config.get("include_prompt") is not False
 
 
 def _layers(path: Path) -> str:
     """Layers of a WeightedLayerPooling with a weight above 0, as a model reference writes them."""
-    start = _read_json(path / "config.json").get("layer_start", 4)
+    start = _config(path, LayersConfig).get("layer_start", 4)
     stored = read_tensors(path / "model.safetensors").get("layer_weights")
     weights = None if stored is None or stored.ndim != 1 else stored.astype(float).tolist()
     if weights is None or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
@@ -168,26 +206,22 @@ def _layers(path: Path) -> str:
 def _prompts(folder: Path) -> dict[str, str]:
     """Prompts by role, as sentence-transformers names them; the default one is for texts without a role."""
     path = folder / "config_sentence_transformers.json"
-    config = _read_json(path, missing={})
+    config = read_json(path, SentenceTransformersConfig) if path.exists() else {}
     named = config.get("prompts") or {}
-    if not (isinstance(named, dict) and all(text is None or isinstance(text, str) for text in named.values())):
-        raise FileFormatError(f"{path}: prompts must be texts by their names; got {named!r}.")
-    default = str(named.get(config.get("default_prompt_name")) or "")
+    default = named.get(config.get("default_prompt_name")) or ""
     of_roles = {
-        role: next((str(named[name]) for name in names if named.get(name)), "") for role, names in _PROMPT_NAMES.items()
+        role: next((named[name] for name in names if named.get(name)), "") for role, names in _PROMPT_NAMES.items()
     }
     return {"text": default, **of_roles}
 
 
-def _read_json(path: Path, missing: dict[str, Any] | None = None, kind: type = dict) -> Any:
+def _config(folder: Path, schema: type, advice: str = "Copy the whole folder again.") -> dict[str, Any]:
+    """Settings of a module, which has no defaults that would do."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        config: dict[str, Any] = read_json(folder / "config.json", schema)
     except FileNotFoundError:
-        if missing is not None:
-            return missing
-        raise FileFormatError(f"{path} must exist; got no such file.") from None
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
-    if not isinstance(content, kind):
-        raise FileFormatError(f"{path} must hold a JSON {'list' if kind is list else 'object'}; got {content!r:.60}.")
-    return content
+        raise FileFormatError(
+            f"{folder / 'config.json'} is missing, though modules.json lists its module. The folder was probably "
+            f"copied in part. {advice}"
+        ) from None
+    return config

@@ -48,6 +48,7 @@ def _or(names: tuple[str, ...]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
+PERMISSIONS = ("trust_remote_code", "pickled_weights")  # only the caller grants them; no file can
 _YES_OR_NO = ("true|false", "be true or false")
 _COUNT = ("N", "be a whole number above 0")
 
@@ -248,7 +249,7 @@ OPTIONS = {
         Option(
             "trust_remote_code",
             *_YES_OR_NO,
-            "hf: run code that lies in the model's folder (default false)",
+            "hf: run code that comes with the model or that its config names (default false)",
             rules.yes_or_no,
             RUNNING,
         ),

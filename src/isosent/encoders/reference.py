@@ -1,13 +1,15 @@
 """The one grammar of model references, for ``isosent.load`` and the ``-m`` of every command."""
 
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from isosent.encoders.options import MODEL, OPTIONS, RUNNING, RUNTIME_OPTIONS, WORD_PANELS, options_under
-from isosent.errors import ModelReferenceError
+from isosent.encoders.options import MODEL, OPTIONS, PERMISSIONS, RUNNING, RUNTIME_OPTIONS, WORD_PANELS, options_under
+from isosent.errors import ModelReferenceError, PermissionIgnoredWarning
+from isosent.files.atomic import recover
 
 WEIGHTING_OPTIONS = (
     *("weighting", "zipfian", "frequencies", "a", "n_components", "powers", "z_norm"),
@@ -149,6 +151,86 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_u
     return Reference(scheme, location, checked)
 
 
+def stored_reference(
+    text: str, options: Mapping[str, str], *, file: object, runtime: Mapping[str, str] | None = None
+) -> Reference:
+    """Parse the reference of an encoder that a model folder holds.
+
+    Every reference that comes out of a file passes through here or through `without_permissions`.
+
+    Parameters
+    ----------
+    text, options : str and mapping of str to str
+        What the file holds. Options of how to compute, permissions among them, are ignored.
+    file : path-like
+        The file, for messages.
+    runtime : mapping of str to str, optional
+        Options of how to compute that the caller gave.
+
+    Returns
+    -------
+    Reference
+        Of an encoder.
+
+    Raises
+    ------
+    ModelReferenceError
+        If it is outside the grammar, or names a saved model.
+
+    Warns
+    -----
+    PermissionIgnoredWarning
+        If something was ignored.
+    """
+    text, options = without_permissions(text, options, file=file, ignored=RUNTIME_OPTIONS)
+    parsed = parse_reference(text, {**options, **(runtime or {})}, in_use=True)
+    if parsed.scheme == "folder":
+        raise _refused(f"{file} must name an encoder; {text!r} is a saved model.")
+    return parsed
+
+
+def without_permissions(
+    text: str, options: Mapping[str, str], *, file: object, ignored: Collection[str] = PERMISSIONS
+) -> tuple[str, dict[str, str]]:
+    """Take the permissions, or other options, out of what a file holds: a reference and options beside it.
+
+    Those of an encoder named within it (``FOLDER?encoder=REFERENCE``) are taken out, too; what was granted is named in
+    a `PermissionIgnoredWarning`.
+    """
+    found: list[str] = []
+
+    def is_kept(name: str, value: str) -> bool:
+        if name in ignored and value != "false":
+            found.append(name)
+        return name not in ignored
+
+    def clean(text: str) -> str:
+        location, _, query = text.partition("?")
+        parts = []
+        for part in query.split("&"):
+            name, _, value = part.partition("=")
+            if is_kept(name, value):
+                parts.append(f"{name}={clean(value)}" if name == "encoder" and value else part)
+        return f"{location}?{'&'.join(parts)}" if parts and "?" in text else location
+
+    text = clean(text)
+    options = {
+        name: clean(value) if name == "encoder" and isinstance(value, str) else value
+        for name, value in options.items()
+        if is_kept(name, value)
+    }
+    if found:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(found))
+        warnings.warn(
+            f"{file}: {', '.join(dict.fromkeys(found))} ignored. A file cannot grant permissions or choose how to "
+            f"compute. If you want it, ask for it yourself: behind the reference that you write, as in "
+            f"REFERENCE?{found[0]}=..., or with {flags}.",
+            PermissionIgnoredWarning,
+            stacklevel=6,  # the caller of `load`
+        )
+    return text, options
+
+
 def _split_query(text: str, query: str) -> list[tuple[str, str]]:
     pairs = [part.partition("=") for part in query.split("&")]
     if not all(name and equals for name, equals, _ in pairs):
@@ -215,6 +297,7 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
 
 def _is_folder(body: str) -> bool:
     try:
+        recover(unescape(body))
         return Path(unescape(body)).is_dir()
     except OSError:  # longer than a file name can be
         return False

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from isosent.errors import FileFormatError, InputFileError
+from isosent.files.documents import read_json
+from isosent.files.export_note import verify_export
+from isosent.files.foreign_schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
 
 _MODEL2VEC_MAX_LENGTH = 512
-Document = TypeVar("Document", dict[str, Any], list[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,45 +58,30 @@ def read_layout(folder: Path) -> Layout:
     FileFormatError
         If they are malformed, or the modules are others than a StaticEmbedding and a Normalize.
     """
-    config = _read_json(folder / "config.json", dict)
+    verify_export(folder)
+    config = _read(folder / "config.json", Model2VecConfig)
     if config is not None:
-        normalize, max_length = config.get("normalize", False), config.get("max_length", _MODEL2VEC_MAX_LENGTH)
-        if not isinstance(normalize, bool):
-            raise FileFormatError(f"{folder}/config.json: normalize must be true or false; got {normalize!r}.")
-        if max_length is not None and (type(max_length) is not int or max_length < 1):
-            raise FileFormatError(
-                f"{folder}/config.json: max_length must be a whole number above 0; got {max_length!r}."
-            )
-        return Layout(folder, normalize, max_length, is_model2vec=True)
-    modules = _read_json(folder / "modules.json", list)
+        max_length = config.get("max_length", _MODEL2VEC_MAX_LENGTH)
+        return Layout(folder, bool(config.get("normalize")), max_length, is_model2vec=True)
+    path = folder / "modules.json"
+    modules = _read(path, list[Module])
     if modules is None:
         return Layout(folder, False, _MODEL2VEC_MAX_LENGTH, is_model2vec=True)
-    kinds = [str(module.get("type", "")).rpartition(".")[2] if isinstance(module, dict) else "" for module in modules]
-    if kinds not in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"]):
+    kinds = [module["type"].rpartition(".")[2] for module in modules]
+    is_theirs = all(module["type"].startswith("sentence_transformers.") for module in modules)
+    if kinds not in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"]) or not is_theirs:
         raise FileFormatError(
-            f"{folder}/modules.json must list a StaticEmbedding, and at most a Normalize behind it; "
-            f"got {', '.join(kinds)}."
+            f"{path} must list a StaticEmbedding, and at most a Normalize behind it, both of sentence-transformers; "
+            f"got {', '.join(module['type'] for module in modules) or 'nothing'}."
         )
-    inner = folder / str(modules[0].get("path", ""))
-    return Layout(inner, len(kinds) == 2, _truncation(inner), is_model2vec=False)
+    inner = path_inside(folder, modules[0]["path"], path)
+    header = _read(inner / "tokenizer.json", TokenizerHeader) or {}
+    max_length = (header.get("truncation") or {}).get("max_length")  # sentence-transformers lets the tokenizer cut
+    return Layout(inner, len(kinds) == 2, max_length, is_model2vec=False)
 
 
-def _truncation(folder: Path) -> int | None:
-    """Tokens that the tokenizer cuts a text at, as sentence-transformers lets it."""
-    truncation = (_read_json(folder / "tokenizer.json", dict) or {}).get("truncation") or {}
-    return truncation.get("max_length")
-
-
-def _read_json(path: Path, kind: type[Document]) -> Document | None:
-    if not path.exists():
-        return None
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
-    if not isinstance(document, kind):
-        raise FileFormatError(f"{path} must hold a JSON {kind.__name__}; got {type(document).__name__}.")
-    return document
+def _read(path: Path, schema: Any) -> Any:
+    return read_json(path, schema) if path.exists() else None
 
 
 def token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDArray[np.float32]:

@@ -19,6 +19,7 @@ from isosent.encoders.static_folder import read_layout, read_tensors, token_vect
 from isosent.encoders.weighting import Weighting
 from isosent.encoders.weighting_options import options_of, weighting_of
 from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.files.atomic import recover
 from isosent.text.embedding_matrix import model_folder, read_embedding_matrix
 from isosent.text.frequencies import Frequencies, read_frequencies, zipf_probabilities
 from isosent.text.subword_tokenizer import SubwordTokenizer, TokenLookup
@@ -144,6 +145,7 @@ def open_static_folder(location: str, options: Mapping[str, str], given: Given) 
     FileFormatError
         If a file is damaged, or the vectors do not fit the tokenizer.
     """
+    recover(Path(unescape(location)).expanduser())
     folder = _check.input_folder(Path(unescape(location)).expanduser().resolve())
     layout = read_layout(folder)
     options = {"normalize": str(layout.normalize).lower(), "max_length": str(layout.max_length).lower()} | dict(options)

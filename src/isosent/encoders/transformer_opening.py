@@ -10,10 +10,11 @@ from typing import Any
 from isosent import _extras
 from isosent.encoders.heads import load_heads
 from isosent.encoders.module_folder import ModuleFolder, read_module_folder
-from isosent.encoders.options import RUNTIME_OPTIONS
+from isosent.encoders.options import PERMISSIONS, RUNTIME_OPTIONS
 from isosent.encoders.reference import escape, unescape
 from isosent.encoders.transformer import PROMPT_OF, UNBOUNDED, WINDOWS, TransformerEncoder
 from isosent.errors import InputError, InputFileError, ModelReferenceError
+from isosent.files.atomic import recover
 from isosent.network.loading import Network, Permissions, load_network
 from isosent.network.opening import check_devices
 from isosent.network.reading import SBERT_WK, Reading, canonical_pooling, resolve_layers, written_layers
@@ -56,10 +57,10 @@ def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEn
     """
     for package in ("torch", "transformers"):
         _extras.require(package)
-    permissions = Permissions(*(options.get(name) == "true" for name in ("trust_remote_code", "pickled_weights")))
+    permissions = Permissions(*(options.get(name) == "true" for name in PERMISSIONS))
     folder = _local_folder(location)
     reference = f"hf:{location}" if folder is None else f"hf:{escape(str(folder))}"
-    modules = read_module_folder(folder or _download(location, permissions))
+    modules = read_module_folder(folder or _download(location, permissions), pooling=options.get("pooling"))
     runtime = Runtime.of(options)
     check_devices(runtime)
     network = load_network(modules.transformer, permissions, lambda n_layers: _check_layers(modules, n_layers, options))
@@ -122,6 +123,7 @@ def _with_overlap(resolved: dict[str, str]) -> dict[str, str]:
 def _local_folder(location: str) -> Path | None:
     """The folder that is meant, or None for an id on the hub."""
     path = Path(unescape(location)).expanduser()
+    recover(path)
     if path.is_dir():
         return path.resolve()
     if path.exists():

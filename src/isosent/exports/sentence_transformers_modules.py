@@ -26,6 +26,10 @@ THEIR_POOLINGS = {
 }
 
 
+# Where it is not told, transformers asks at the terminal whether to run code of the folder.
+_UNTRUSTED = {"trust_remote_code": False, "local_files_only": True}
+
+
 class InexpressibleError(InputError):
     """The library has no modules for what a model does; the sentence says for what, and the caller what to do."""
 
@@ -121,8 +125,13 @@ def _transformer_modules(modules: Any, encoder: TransformerEncoder) -> list[Any]
     limit, folder = encoder.options["max_length"], encoder.module_folder
     transformer = modules.Transformer(
         str(folder.transformer),
-        model_kwargs={"dtype": encoder.model.dtype, "use_safetensors": any(folder.transformer.glob("*.safetensors"))},
-        config_kwargs=_config_of(encoder),
+        model_kwargs={
+            "dtype": encoder.model.dtype,
+            "use_safetensors": any(folder.transformer.glob("*.safetensors")),
+            **_UNTRUSTED,
+        },
+        processor_kwargs=dict(_UNTRUSTED),  # which the library changes
+        config_kwargs=_config_of(encoder) | _UNTRUSTED,
         max_seq_length=None if limit == "none" else int(limit),
         do_lower_case=folder.lowercase,
     )

@@ -9,6 +9,8 @@ from isosent.encoders.base import Encoder
 from isosent.encoders.prompts import named_prompts
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
+from isosent.files.documents import read_json
+from isosent.files.foreign_schemas import Module, PoolingConfig, path_inside
 from isosent.model import SentenceEncoder
 
 _POOLINGS = {"cls": "cls_token", "mean": "mean_tokens", "last_token": "lasttoken"}
@@ -69,16 +71,17 @@ def write_old_names(folder: Path, encoder: Encoder) -> None:
     encoder : Encoder
         The encoder in it.
     """
-    modules = json.loads((folder / "modules.json").read_text("utf-8"))
+    modules = read_json(folder / "modules.json", list[Module])
     for module in modules:
         module["type"] = _PREFIX + module["type"].rpartition(".")[2]
     _write(folder / "modules.json", modules)
-    pooling = next(module["path"] for module in modules if module["type"] == _PREFIX + "Pooling")
-    settings = json.loads((folder / pooling / "config.json").read_text("utf-8"))
+    name = next(module["path"] for module in modules if module["type"] == _PREFIX + "Pooling")
+    pooling = path_inside(folder, name, folder / "modules.json") / "config.json"
+    settings = read_json(pooling, PoolingConfig)
     wanted = _POOLINGS[encoder.options["pooling"]]
     flags = {f"pooling_mode_{flag}": flag == wanted for flag in _ALL_FLAGS}
     dim = settings.get("embedding_dimension", settings.get("word_embedding_dimension"))
-    _write(folder / pooling / "config.json", {"word_embedding_dimension": dim, **flags, "include_prompt": True})
+    _write(pooling, {"word_embedding_dimension": dim, **flags, "include_prompt": True})
     limit = encoder.options["max_length"]
     max_length = {} if limit == "none" else {"max_seq_length": int(limit)}
     _write(folder / "sentence_bert_config.json", {**max_length, "do_lower_case": False})

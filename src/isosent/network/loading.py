@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.errors import FileFormatError, PaddingWarning
+from isosent.files.documents import read_json
+from isosent.files.foreign_schemas import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
 
 _LFS = b"version https://git-lfs"
 _INDEX = "*.safetensors.index.json"
+# What transformers computes with without code from elsewhere; other names are those of kernels that it downloads.
+_BUILT_IN = {
+    "attn_implementation": ("eager", "sdpa", "flex_attention"),
+    "experts_implementation": ("eager", "batched_mm", "grouped_mm"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +34,7 @@ class Permissions:
     Parameters
     ----------
     trust_remote_code : bool, default False
-        Run code that lies in the folder.
+        Run code that lies in the folder, and let transformers download what its config names.
     pickled_weights : bool, default False
         Read weights out of pickles, where there are none in safetensors.
     """
@@ -53,7 +60,14 @@ class Network:
     tells_layers : bool, default True
         Whether it gives the hidden states of layers below the last.
     prepared : dict, optional
-        What was made ready to compute it, by device and number type: several readings share it.
+        What was made ready to compute it, by how it is computed: several readings and encoders share it.
+    tokenizing : Lock, optional
+        Held while the tokenizer runs, because whether it truncates is a state of it that every thread sees.
+
+    Notes
+    -----
+    A copy or a pickle holds settings, weights and tokenizer. The rest is made again: transformers hangs functions into
+    a network that cannot be pickled.
     """
 
     model: Any
@@ -61,7 +75,12 @@ class Network:
     n_layers: int
     dim: int
     tells_layers: bool = True
-    prepared: dict[tuple[str, str], Any] = field(default_factory=dict)
+    prepared: dict[Hashable, Any] = field(default_factory=dict)
+    tokenizing: Lock = field(default_factory=Lock)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        model = type(self.model), self.model.config, self.model.state_dict()
+        return _of_weights, (*model, self.tokenizer, self.n_layers, self.dim, self.tells_layers)
 
     @property
     def pad_id(self) -> int:
@@ -103,7 +122,7 @@ def load_network(folder: Path, permissions: Permissions, check: Callable[[int], 
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
     _check_files(transformers, folder, permissions)
     with quiet(transformers), _told(folder):
-        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=permissions.trust_remote_code)
+        config = transformers.AutoConfig.from_pretrained(folder, **_sources(permissions))
     if (n_layers := getattr(config.get_text_config(), "num_hidden_layers", None)) and not config.is_encoder_decoder:
         check(n_layers)
     with quiet(transformers), _told(folder):
@@ -119,6 +138,20 @@ def load_network(folder: Path, permissions: Permissions, check: Callable[[int], 
         )
     n_layers = int(model.config.get_text_config().num_hidden_layers)
     return Network(model, tokenizer, n_layers, *_on_one_token(torch, model, n_layers))
+
+
+def _of_weights(kind: Any, config: Any, weights: dict[str, Any], *others: Any) -> Network:
+    """Make a network of settings and weights in memory; others: what `Network` takes behind the model."""
+    torch, transformers = _extras.require("torch"), _extras.require("transformers")
+    with quiet(transformers):
+        model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=torch.float32)
+    return Network(model.eval(), *others)
+
+
+def _sources(permissions: Permissions) -> dict[str, bool]:
+    """Where transformers may take code from: nothing but the folder is read unless its code is trusted."""
+    trusted = permissions.trust_remote_code
+    return {"trust_remote_code": trusted, "local_files_only": not trusted}
 
 
 @contextmanager
@@ -138,8 +171,8 @@ def _from_pretrained(
     torch: Any, transformers: Any, folder: Path, config: Any, permissions: Permissions
 ) -> tuple[Any, Any, list[str]]:
     """The network, its tokenizer, and the names of missing weights."""
-    code = {"trust_remote_code": permissions.trust_remote_code}
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **code)
+    sources = _sources(permissions)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **sources)
     has_encoder_alone = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
     auto = transformers.AutoModelForTextEncoding if has_encoder_alone else transformers.AutoModel
     model, loading = auto.from_pretrained(
@@ -148,7 +181,7 @@ def _from_pretrained(
         dtype=torch.float32,
         use_safetensors=_has_safetensors(folder),
         output_loading_info=True,
-        **code,
+        **sources,
     )
     model = (model.get_encoder() if config.is_encoder_decoder else model).eval()
     model.config.use_cache = False
@@ -171,15 +204,19 @@ def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> N
     """Refuse what transformers would refuse less clearly, or do unasked."""
     if not (folder / "config.json").exists():
         raise FileFormatError(f"hf: {folder} must hold a transformers model; it has no config.json.")
-    try:
-        config = dict(json.loads((folder / "config.json").read_text("utf-8")))
-        indexed = [
-            name for path in folder.glob(_INDEX) for name in json.loads(path.read_text("utf-8"))["weight_map"].values()
-        ]
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    if (folder / "adapter_config.json").exists():
         raise FileFormatError(
-            f"hf: {folder}: config.json and the index of weights must be JSON objects; got: {error}."
-        ) from None
+            f"hf: {folder} holds an adapter (adapter_config.json), whose base model would be loaded from elsewhere. "
+            "Merge the two with peft (merge_and_unload) and save the result."
+        )
+    try:
+        config: dict[str, Any] = read_json(folder / "config.json", TransformersConfig)
+        if (folder / "tokenizer_config.json").exists():
+            read_json(folder / "tokenizer_config.json", TokenizerConfig)
+        indexed = [name for path in folder.glob(_INDEX) for name in _indexed(path)]
+    except FileFormatError as error:
+        raise FileFormatError(f"hf: {error}") from None
+    _check_weights_name(folder, config.get("transformers_weights"))
     _check_code(transformers, folder, config, permissions)
     if absent := sorted({name for name in indexed if not (folder / name).exists()}):
         raise FileFormatError(
@@ -203,15 +240,60 @@ def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> N
             )
 
 
+def _indexed(path: Path) -> list[str]:
+    """Files that an index of weights names: in the folder, and no pickles."""
+    names: list[str] = list(read_json(path, WeightsIndex)["weight_map"].values())
+    for name in set(names):
+        path_inside(path.parent, name, path)
+        if not name.endswith(".safetensors"):
+            raise FileFormatError(f"{path}: weights must be .safetensors; got {name!r}.")
+    return names
+
+
+def _check_weights_name(folder: Path, name: str | None) -> None:
+    """Refuse a config that names weights which were not checked: a pickle, or an index elsewhere."""
+    if name is not None and ("/" in name or not name.endswith((".safetensors", _INDEX.removeprefix("*")))):
+        raise FileFormatError(
+            f"hf: {folder / 'config.json'}: transformers_weights must name a .safetensors file or its index in the "
+            f"folder; got {name!r}."
+        )
+
+
 def _check_code(transformers: Any, folder: Path, config: dict[str, Any], permissions: Permissions) -> None:
-    """Refuse a model that transformers knows only through code in its folder."""
+    """Refuse a model that needs code of its folder, or code that transformers would download for it."""
+    if permissions.trust_remote_code:
+        return
     kind, code = config.get("model_type"), config.get("auto_map") or {}
-    if code and kind not in transformers.CONFIG_MAPPING and not permissions.trust_remote_code:
+    if code and kind not in transformers.CONFIG_MAPPING:
         raise FileFormatError(
             f"hf: {folder} is a model of the kind {kind!r}, which needs code that comes with it "
             f"({', '.join(sorted(set(map(str, code.values()))))}). It is not run unasked: read it, and add "
             "trust_remote_code=true if you trust it."
         )
+    if asked := next(_downloaded_code(config), None):
+        raise FileFormatError(
+            f"hf: {folder / 'config.json'} asks for {asked}, for which transformers may download and run code. Take "
+            "that entry out, or add trust_remote_code=true if you trust it."
+        )
+
+
+def _downloaded_code(config: Any) -> Iterator[str]:
+    """Entries of a config, on any level, that make transformers fetch kernels."""
+    if isinstance(config, list):
+        for value in config:
+            yield from _downloaded_code(value)
+    if not isinstance(config, dict):
+        return
+    for name, value in config.items():
+        built_in = _BUILT_IN.get(name.removeprefix("_"))
+        if built_in is not None:
+            asked = value.values() if isinstance(value, dict) else [value]
+            yield from (f"{name} {one!r}" for one in asked if one is not None and one not in built_in)
+        elif name == "quantization_config" and value is not None:
+            method = value.get("quant_method") if isinstance(value, dict) else value
+            yield f"quantized weights ({name} {method!r})"
+        else:
+            yield from _downloaded_code(value)
 
 
 def _check_vocabulary(folder: Path, model: Any, tokenizer: Any) -> None:

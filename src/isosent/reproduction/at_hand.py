@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from isosent.encoders.reference import escape
+from isosent.encoders.reference import escape, without_permissions
 from isosent.errors import FileFormatError
 from isosent.papers.reading import PAPERS, known_models, known_paper, read_yaml
 from isosent.papers.tables import Paper
@@ -56,6 +56,11 @@ def find_at_hand(data: Path, models: str | os.PathLike[str] | None = None, *, mo
         If there is no such map.
     FileFormatError
         If it is none, or names what no table has; the nearest name is shown.
+
+    Warns
+    -----
+    PermissionIgnoredWarning
+        If a reference holds a permission, which no file can grant.
     """
     found = dict(_files_below(data))
     if models is None:
@@ -74,7 +79,12 @@ def find_at_hand(data: Path, models: str | os.PathLike[str] | None = None, *, mo
             )
         if not isinstance(written, str) or not written:
             raise FileFormatError(f"{models}: {name} must be a model reference or a path; got {written!r}.")
-    return AtHand(found | document, stand_ins)
+
+    def untrusted(reference: str) -> str:
+        return without_permissions(reference, {}, file=models)[0]
+
+    named = {name: untrusted(written) for name, written in document.items()}
+    return AtHand(found | named, {name: tuple(map(untrusted, written)) for name, written in stand_ins.items()})
 
 
 def _files_below(data: Path) -> Iterable[tuple[str, str]]:

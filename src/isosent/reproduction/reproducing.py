@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from isosent import _check
+from isosent.encoders.reference import without_permissions
 from isosent.errors import InputError
 from isosent.evaluation.running import Run, environment
 from isosent.papers.reading import PAPERS, known_paper, read_paper
@@ -64,6 +66,11 @@ def reproduce(
     InputError
         If there is no such paper or table, or a model that is named cannot be opened.
 
+    Warns
+    -----
+    PermissionIgnoredWarning
+        If a map or a paper's file holds a permission, which no file can grant.
+
     Notes
     -----
     What several conditions have in common is run once.
@@ -98,7 +105,19 @@ def reproduce(
 def _paper(paper: str | os.PathLike[str]) -> Paper:
     if paper not in PAPERS and not Path(paper).exists():
         raise InputError(f"reproduce: paper must be one of {', '.join(PAPERS)}, or a YAML file; got {str(paper)!r}.")
-    return known_paper(str(paper)) if paper in PAPERS else read_paper(paper)
+    if paper in PAPERS:
+        return known_paper(str(paper))
+    stored = read_paper(paper)
+    return replace(stored, tables=tuple(_untrusted(table, paper) for table in stored.tables))
+
+
+def _untrusted(table: PaperTable, paper: str | os.PathLike[str]) -> PaperTable:
+    """A table out of a file, without permissions among the options of its models."""
+    conditions = (
+        replace(condition, options=without_permissions("", condition.options, file=paper)[1])
+        for condition in table.conditions
+    )
+    return replace(table, conditions=tuple(conditions))
 
 
 def _select(paper: Paper, names: Sequence[str] | None) -> list[PaperTable]:

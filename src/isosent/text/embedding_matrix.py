@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import huggingface_hub
 import numpy as np
@@ -15,6 +13,8 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError
+from isosent.files.documents import read_json
+from isosent.files.foreign_schemas import TransformersConfig, WeightsIndex, path_inside
 from isosent.files.number_types import NUMBER_TYPES
 from isosent.text.mapped_tensors import MappedTensor, map_tensors
 
@@ -125,9 +125,9 @@ def _files_of_tensors(folder: Path) -> dict[str, str]:
     """File of each tensor, by the index where there is one."""
     index = folder / "model.safetensors.index.json"
     if index.exists():
-        files = _json(index).get("weight_map")
-        if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
-            raise FileFormatError(f"{index} must map tensors to files; its weight_map does not.")
+        files: dict[str, str] = read_json(index, WeightsIndex)["weight_map"]
+        for name in set(files.values()):
+            path_inside(folder, name, index)
         return files
     single = folder / "model.safetensors"
     if not single.exists():
@@ -155,17 +155,7 @@ def _is_matrix(tensor: MappedTensor | None) -> bool:
 
 
 def _vocab_size(folder: Path) -> int | None:
-    config = _json(folder / "config.json") if (folder / "config.json").exists() else {}
-    text_config = config.get("text_config")
-    nested = text_config.get("vocab_size") if isinstance(text_config, dict) else None
+    path = folder / "config.json"
+    config = read_json(path, TransformersConfig) if path.exists() else {}
+    nested: int | None = (config.get("text_config") or {}).get("vocab_size")
     return config.get("vocab_size", nested)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
-    if not isinstance(document, dict):
-        raise FileFormatError(f"{path} must hold a JSON dict; got {type(document).__name__}.")
-    return document
