@@ -50,7 +50,7 @@ def test_undecodable_bytes_name_their_line_whatever_the_pieces(write, monkeypatc
 
 
 def test_rows_of_parquet_are_counted_over_its_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(texts_module, "_BATCH_ROWS", 3)
+    monkeypatch.setattr("isosent.files.bounds._BATCH_ROWS", 3)
     listed = [f"text {i}" for i in range(10)]
     pq.write_table(pa.table({"text": listed}), tmp_path / "t.parquet", row_group_size=4)
     assert texts_of(tmp_path / "t.parquet") == listed
@@ -143,8 +143,6 @@ def test_no_text_is_no_block():
     assert list(text_blocks(iter([]), 3)) == []
 
 
-def test_long_texts_make_shorter_blocks(monkeypatch):
-    monkeypatch.setattr("isosent.files.text_source._BLOCK_CHARACTERS", 100)
-    monkeypatch.setattr("isosent.files.text_source._AT_ONCE", 2)
-    blocks = list(text_blocks(iter(["x" * 30] * 9), 1000))
+def test_long_texts_make_shorter_blocks():
+    blocks = list(text_blocks(["x" * 30] * 9, 1000, n_characters=100, at_once=2))
     assert [len(block) for block in blocks] == [4, 4, 1]

@@ -414,9 +414,9 @@ def test_progress_is_told_all_bytes_of_the_file(read):
 
 
 def test_a_binary_header_beyond_the_file_is_refused_before_it_is_read(read):
-    content = binary().replace(b"3 3\n", b"3 999999999999\n")
+    content = binary().replace(b"3 3\n", b"999999999999 3\n")
     with pytest.raises(
-        FileFormatError, match=r"must hold 3 vectors of 999999999999 floats, as its header says; it ends"
+        FileFormatError, match=r"must hold 999999999999 vectors of 3 floats, as its header says; it ends"
     ):
         read(content)
 

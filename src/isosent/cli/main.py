@@ -30,6 +30,7 @@ from isosent.errors import IsosentError, IsosentWarning
 
 EXIT_OUR_FAULT = 1
 EXIT_BAD_INPUT = 2
+_LONGEST_MESSAGE = 6000  # characters; the grammar of references has half of that
 
 _HELP = f"""Turn texts into better, smaller, comparable sentence vectors, and measure whether it helped.
 
@@ -88,11 +89,11 @@ def _options(
 def main() -> None:
     """Run the command line and exit with its code."""
     warnings.simplefilter("always", IsosentWarning)
-    warnings.showwarning = lambda message, category, *_: err.print(f"{_label(category)}: {message}")
+    warnings.showwarning = lambda message, category, *_: err.print(f"{_label(category)}: {_shown(str(message))}")
     try:
         app()
     except IsosentError as error:
-        err.print(f"error: {error}")
+        err.print(f"error: {_shown(str(error))}")
         sys.exit(EXIT_BAD_INPUT)
     except SystemExit as stop:
         if stop.code == EXIT_INTERRUPTED and not isinstance(stop, Interrupted):
@@ -105,6 +106,14 @@ def main() -> None:
         traceback.print_exc()
         err.print("This is a fault of isosent, not yours. Please report it with the lines above.")
         sys.exit(EXIT_OUR_FAULT)
+
+
+def _shown(message: str) -> str:
+    """A message that fits on a screen: it may quote a value, and a hostile file holds values of megabytes."""
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[: _LONGEST_MESSAGE // 2]} [...] {message[-_LONGEST_MESSAGE // 4 :]}"
+    # a value may hold what a terminal takes for a command
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in message)
 
 
 def _label(category: type[Warning]) -> str:

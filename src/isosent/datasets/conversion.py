@@ -8,10 +8,11 @@ import tarfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from isosent.datasets.manifest import DataFile
 from isosent.errors import FileFormatError
+from isosent.files.bounds import LARGEST_JSON, read_document
 
 _STSB_UNUSED = "\t" * 4  # genre, file, year and id, which no reader needs
 _RTE_LABELS = ("entailment", "not_entailment")
@@ -49,7 +50,12 @@ def _copy(file: DataFile, source: Path) -> bytes:
 
 
 def _gunzip(file: DataFile, source: Path) -> bytes:
-    return gzip.decompress(source.read_bytes())
+    return _unpacked(source)
+
+
+def _unpacked(source: Path) -> bytes:
+    with gzip.open(source) as file:
+        return read_document(str(source), cast("IO[bytes]", file), LARGEST_JSON)
 
 
 def _member(file: DataFile, source: Path) -> bytes:
@@ -57,12 +63,12 @@ def _member(file: DataFile, source: Path) -> bytes:
         content = archive.extractfile(file.member) if file.member in archive.getnames() else None
         if content is None:
             raise KeyError(file.member)
-        return content.read()
+        return read_document(str(source), content, LARGEST_JSON)
 
 
 def _stsb(file: DataFile, source: Path) -> bytes:
     """The seven columns of the STS benchmark, out of packed JSON lines."""
-    lines = gzip.decompress(source.read_bytes()).decode().split("\n")
+    lines = _unpacked(source).decode().split("\n")
     rows = [json.loads(line) for line in lines if line]
     return _lines([f"{_STSB_UNUSED}{row['score']:.6g}\t{row['sentence1']}\t{row['sentence2']}" for row in rows], 6)
 

@@ -18,6 +18,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
 from isosent.evaluation.task import Task
+from isosent.files import bounds
 from isosent.files.texts import decode_utf8
 
 TEXT_PARTS = ("subject+body", "subject", "body")
@@ -102,7 +103,8 @@ def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tu
 
     Notes
     -----
-    A declaration of entities is refused: no file of the task holds one, and entities can be made to fill the memory.
+    Declarations of entities and of defaults of attributes are refused: no file of the task holds one, and both can be
+    made to fill the memory.
     """
     root = _check.input_folder(folder).resolve()
     _check.one_of("read_cqa", "text", text, TEXT_PARTS)
@@ -189,9 +191,13 @@ def _read_candidates(path: Path, text: str) -> list[_Candidate]:
 
 
 def _parse(path: Path) -> ElementTree.Element:
-    content = decode_utf8(str(path), _check.input_file(path).read_bytes())
+    with _check.input_file(path).open("rb") as file:
+        content = decode_utf8(str(path), bounds.read_document(str(path), file, bounds.LARGEST_XML))
     if "<!ENTITY" in content:
         raise FileFormatError(f"{path} must not declare entities; got <!ENTITY. No file of the task does.")
+    for declared in content.split("<!ATTLIST")[1:]:  # a default is copied into every element, whatever its length
+        if {'"', "'"} & set(declared.partition(">")[0]):
+            raise FileFormatError(f"{path} must not declare defaults of attributes; got <!ATTLIST{declared[:60]}.")
     try:
         return ElementTree.fromstring(content)
     except ElementTree.ParseError as error:

@@ -7,6 +7,7 @@ from typing import Any
 
 from isosent import _check
 from isosent.errors import FileFormatError
+from isosent.files.bounds import lines_of
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -32,7 +33,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         If a line is no JSON object.
     """
     with _check.input_file(path).open("rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(lines_of(str(path), file), start=1):
             if line.strip():
                 yield number, json_object(f"{path}: line {number}", line)
 

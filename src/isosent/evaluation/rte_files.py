@@ -14,6 +14,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
 from isosent.evaluation.task import Task
+from isosent.files import bounds
 
 ENTAILMENT, NOT_ENTAILMENT = "entailment", "not_entailment"
 _TRAIN, _DEV, _TEST = "train.tsv", "dev.tsv", "test.tsv"
@@ -123,7 +124,7 @@ def read_rte(folder: str | os.PathLike[str]) -> RTETask:
 def _is_rte(path: Path) -> bool:
     """Whether the first lines are those of RTE; other tasks of GLUE have files of the same names."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
-        header, first = (file.readline().rstrip("\r\n").split("\t") for _ in range(2))
+        header, first = (file.readline(bounds.LONGEST_LINE).rstrip("\r\n").split("\t") for _ in range(2))
     return header == list(_HEADER) and first[-1] in (ENTAILMENT, NOT_ENTAILMENT)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from isosent import _check
 from isosent.errors import FileFormatError
-from isosent.files.texts import decode_utf8, split_lines
+from isosent.files.texts import lines_in
 
 
 def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -31,9 +31,10 @@ def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
         yield Path(path), files
 
 
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file, split at line feeds only; there must be one."""
-    lines = split_lines(decode_utf8(str(path), _check.input_file(path).read_bytes()))
+def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
+    """Return the lines of a file, split at line feeds only; there must be one."""
+    with _check.input_file(path).open("rb") as file:
+        lines = list(lines_in(str(path), file, encoding))
     if not lines:
         raise FileFormatError(f"{path} must hold at least one line; it is empty.")
     return lines

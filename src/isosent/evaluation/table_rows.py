@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -15,7 +13,8 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputFileError
 from isosent.evaluation.json_rows import json_lines
 from isosent.evaluation.tab_files import read_lines
-from isosent.files.texts import decode_utf8, ending_of
+from isosent.files import bounds
+from isosent.files.texts import csv_rows_in, ending_of
 
 
 class Row(NamedTuple):
@@ -73,12 +72,8 @@ def read_table(path: Path, *, has_header: bool | None = None) -> tuple[list[str]
 
 
 def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    rows = csv.reader(io.StringIO(decode_utf8(str(path), path.read_bytes()), newline=""), strict=True)
-    try:
-        for fields in rows:
-            yield rows.line_num, fields
-    except csv.Error as error:
-        raise FileFormatError(f"{path}: line {rows.line_num} is not valid CSV: {error}.") from None
+    with path.open("rb") as file:
+        yield from csv_rows_in(str(path), file)
 
 
 def _tab_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -119,8 +114,10 @@ def _jsonl_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _json_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    with path.open("rb") as file:
+        content = bounds.read_document(str(path), file, bounds.LARGEST_JSON, "Write it as .jsonl, an object a line.")
     try:
-        listed = json.loads(path.read_bytes())
+        listed = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
     if not isinstance(listed, list):
@@ -137,11 +134,14 @@ def _parquet_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     import pyarrow.parquet as pq
 
     try:
-        rows = pq.read_table(path).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise FileFormatError(f"{path} is not a readable parquet file: {error}.") from None
-    for number, fields in enumerate(rows):
-        yield f"{path}: row {number}, counted from 0", fields
+        with pq.ParquetFile(path) as table:
+            batches = table.iter_batches(bounds.parquet_batch_rows(str(path), table.metadata))
+            for number, fields in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches)):
+                yield f"{path}: row {number}, counted from 0", fields
+    except FileFormatError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is not a readable parquet file: {_check.brief(error)}.") from None
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

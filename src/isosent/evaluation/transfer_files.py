@@ -17,7 +17,7 @@ from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskN
 from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
 from isosent.evaluation.task import Task
 from isosent.evaluation.task_names import task_names
-from isosent.files.texts import split_lines
+from isosent.files import bounds
 
 WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
 
@@ -173,7 +173,7 @@ class _Format:
         if self.begins is None:
             return True
         with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            return self.begins(file.readline())
+            return self.begins(file.readline(bounds.LONGEST_LINE))
 
 
 def _expected(task: str) -> str:
@@ -255,7 +255,7 @@ def _lines(path: Path) -> list[str]:
     try:
         return read_lines(path)
     except FileFormatError:
-        return split_lines(path.read_bytes().decode("latin-1"))
+        return read_lines(path, "latin-1")
 
 
 def _table(

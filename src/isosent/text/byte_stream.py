@@ -14,6 +14,7 @@ from typing import IO, cast
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError
+from isosent.files import bounds
 
 Progress = Callable[[int], object]
 
@@ -100,14 +101,27 @@ class ByteStream:
         ------
         bytes
             A piece, not empty.
+
+        Raises
+        ------
+        FileFormatError
+            If a packed file grows beyond `bounds.LARGEST_EXPANSION`.
         """
         told, piece = 0, self.head
+        n_bytes = len(piece)
+        most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * self.place.path.stat().st_size)
         while piece:
             if self._progress is not None:
                 self._progress(self._on_disk.tell() - told)
                 told = self._on_disk.tell()
             yield piece
             piece = self._file.read(_BLOCK_BYTES)
+            n_bytes += len(piece)
+            if self.is_packed and n_bytes > most:
+                raise FileFormatError(
+                    f"{self.place} unpacks to more than {bounds.LARGEST_EXPANSION} times its size; word vectors do "
+                    "not. Unpack it first if you trust it."
+                )
 
 
 @contextmanager

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError
+from isosent.files import bounds
 from isosent.text.byte_stream import FilePlace, Progress
 from isosent.text.ngram_kernel import add_rows, ngram_buckets
-from isosent.text.row_blocks import RowBlock, checked_block, in_threads, joined, rows_of
+from isosent.text.row_blocks import RowBlock, checked_block, in_threads, joined, rows_of, word_too_long
 from isosent.text.stored_numbers import Numbers, Scales, decoded
 from isosent.text.vocabulary import Vocabulary
 
@@ -127,7 +128,7 @@ class NgramSubwords:
         ndarray of shape (n_words, dim), float32
             Mean of the vectors of a word's n-grams in each table; zeros where there is none.
         """
-        encoded = [word.encode("utf-8", "replace") for word in words]
+        encoded = [word[: bounds.LONGEST_WORD].encode("utf-8", "replace") for word in words]
         vectors = np.zeros((len(encoded), self.dim), dtype=np.float32)
         for table in self.tables:
             means = table.means(encoded)
@@ -149,7 +150,10 @@ class _Mapped:
         return struct.unpack_from(layout, self.content, start)
 
     def string(self) -> bytes:
-        start, stop = self.position, self.content.find(b"\0", self.position)
+        start = self.position
+        stop = self.content.find(b"\0", start, start + bounds.LONGEST_WORD + 1)
+        if stop < 0 and start + bounds.LONGEST_WORD < len(self.content):
+            raise word_too_long(f"{self.place}, byte {start}")
         self.advance(stop + 1 - start if stop >= 0 else len(self.content))
         return self.content[start:stop]
 
@@ -204,12 +208,17 @@ def fasttext_rows(
     dim, _, _, _, _, _, _, model, n_buckets, shortest, longest, _, _ = file.numbers(_SETTINGS)
     if version == 11 and model == _SUPERVISED:
         longest = 0
+    if not 0 < dim <= bounds.MOST_DIMENSIONS or longest > bounds.LONGEST_NGRAM:
+        raise FileFormatError(
+            f"{place}: 1 to {bounds.MOST_DIMENSIONS:,} dimensions and n-grams of up to {bounds.LONGEST_NGRAM} "
+            f"characters are read; got {dim} and {longest}."
+        )
     words, has_ngrams = _dictionary(file)
     (is_quantised,) = file.numbers("<?")
     if is_quantised:
         raise FileFormatError(f"{place} must not be quantised; it is, as .ftz files are. Take the .bin it was made of.")
     matrix = file.matrix(dim)
-    if len(matrix) != len(words) + n_buckets or dim < 1:
+    if len(matrix) != len(words) + n_buckets:
         raise FileFormatError(
             f"{place} must hold {len(words)} words and {n_buckets} buckets of n-grams; got {len(matrix)} vectors."
         )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, FrequencyWarning, InputError
+from isosent.files.bounds import lines_of
 from isosent.text.tokens import TokenIds, offsets_of
 from isosent.text.vocabulary import Vocabulary
 
@@ -80,19 +81,19 @@ def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Fr
     array([0.3, 0.6, 0. ])
     """
     path = _check.input_file(path)
-    lines = path.read_bytes().removeprefix(_BYTE_ORDER_MARK).split(b"\n")
     words: list[bytes] = []
     counts: list[float] = []
-    for number, line in enumerate(lines, 1):
-        fields = line.split()
-        if not fields:
-            continue
-        count = _count(fields)
-        if count is None:
-            shown = line[:60].decode("utf-8", "replace")
-            raise FileFormatError(f"{path}: line {number} must hold a word and a count >= 0; got {shown!r}.")
-        words.append(fields[0])
-        counts.append(count)
+    with path.open("rb") as file:
+        for number, line in enumerate(lines_of(str(path), file), 1):
+            fields = (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).split()
+            if not fields:
+                continue
+            count = _count(fields)
+            if count is None:
+                shown = line[:60].decode("utf-8", "replace")
+                raise FileFormatError(f"{path}: line {number} must hold a word and a count >= 0; got {shown!r}.")
+            words.append(fields[0])
+            counts.append(count)
     total = sum(counts)
     if not 0 < total < np.inf:
         raise FileFormatError(f"{path} must hold counts with a finite sum above 0; got {len(counts)} of sum {total}.")

@@ -68,7 +68,7 @@ def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
     tensors = {}
     try:
         for name, entry in header.items():
-            shape, (begin, end) = tuple(map(int, entry["shape"])), entry["data_offsets"]
+            shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
             if entry["dtype"] not in TENSOR_TYPES:
                 continue
             dtype = np.dtype(TENSOR_TYPES[entry["dtype"]])
@@ -76,6 +76,6 @@ def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
                 raise ValueError(f"tensor {name} has the wrong number of bytes")
             array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=data_start + begin)
             tensors[name] = MappedTensor(entry["dtype"], array)
-    except (KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise FileFormatError(f"{path} must be a whole safetensors file; it is damaged: {error}.") from None
     return tensors, metadata

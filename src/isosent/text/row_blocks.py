@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import DuplicateWordWarning, FileFormatError, UndecodableWordWarning
+from isosent.files import bounds
 from isosent.numeric.workers import n_workers
 from isosent.text.vocabulary import Vocabulary, first_rows, take_words
 
@@ -37,7 +38,7 @@ class RowBlock:
 
 
 def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], vectors: NDArray[np.float32]) -> RowBlock:
-    """Refuse vectors that are not finite, and leave out words that are not UTF-8.
+    """Refuse vectors that are not finite and overlong words, and leave out words that are not UTF-8.
 
     Parameters
     ----------
@@ -58,8 +59,11 @@ def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], ve
     Raises
     ------
     FileFormatError
-        If a vector holds NaN or infinity; the message names row and word.
+        If a vector holds NaN or infinity, or a word is longer than `bounds.LONGEST_WORD`; the message names the row.
     """
+    if max(map(len, words), default=0) > bounds.LONGEST_WORD:
+        row = next(row for row, word in enumerate(words) if len(word) > bounds.LONGEST_WORD)
+        raise word_too_long(f"{where} {numbers[row]}")
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if bad.size:
         word = words[bad[0]].decode("utf-8", "replace")
@@ -68,6 +72,11 @@ def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], ve
         return RowBlock(words, vectors)
     kept = [row for row, word in enumerate(words) if _is_utf8(word)]
     return RowBlock([words[row] for row in kept], vectors[kept], len(words) - len(kept))
+
+
+def word_too_long(where: str) -> FileFormatError:
+    """What is raised for a word beyond its bound."""
+    return FileFormatError(f"{where}: its word is longer than {bounds.shown_bytes(bounds.LONGEST_WORD)}.")
 
 
 def rows_of(wanted: Vocabulary, words: list[bytes]) -> NDArray[np.intp]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,14 @@ from tokenizers import Tokenizer
 
 from isosent import _check
 from isosent.errors import FileFormatError
+from isosent.files import bounds
+from isosent.files.text_source import text_blocks
 from isosent.text.piece_memory import PieceMemory, odd_patterns
 from isosent.text.token_filter import TokenFilter
-from isosent.text.tokens import UNKNOWN_RULES, TokenIds, keep_where
+from isosent.text.tokens import LONGEST_PIECE, UNKNOWN_RULES, TokenIds, keep_where, offsets_of, pieces_of
 from isosent.text.vocabulary import Vocabulary
+
+_MOST_TEXTS = 1 << 16
 
 
 class SubwordTokenizer:
@@ -38,8 +43,8 @@ class SubwordTokenizer:
 
     Notes
     -----
-    Where tokens provably never cross a blank, pieces of texts that were seen before are not tokenized again: see
-    `PieceMemory`.
+    A text of more than a million characters is tokenized in pieces, cut at blanks. Where tokens provably never cross a
+    blank, pieces of texts that were seen before are not tokenized again: see `PieceMemory`.
     """
 
     def __init__(
@@ -49,6 +54,8 @@ class SubwordTokenizer:
             self.tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every malformed file
             raise FileFormatError(f"{path} must be a tokenizer.json; got: {error}.") from None
+        if self.largest_id > bounds.LARGEST_TOKEN_ID:
+            raise FileFormatError(f"{path}: a token has the id {self.largest_id}; at most {bounds.LARGEST_TOKEN_ID}.")
         self.tokenizer.no_padding()
         self.tokenizer.no_truncation()
         self.max_length = max_length
@@ -92,8 +99,14 @@ class SubwordTokenizer:
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
     def _whole_texts(self, texts: Sequence[str]) -> TokenIds:
-        encodings = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return TokenIds.from_lists([encoding.ids for encoding in encodings])
+        pieces = [list(pieces_of(text)) for text in texts]
+        parts = []  # a character takes 70 bytes while it is tokenized: some pieces at a time
+        for block in text_blocks(chain.from_iterable(pieces), _MOST_TEXTS, n_characters=LONGEST_PIECE, at_once=1):
+            encodings = self.tokenizer.encode_batch_fast(block, add_special_tokens=False)
+            parts.append(TokenIds.from_lists([encoding.ids for encoding in encodings]))
+        lengths = np.concatenate([np.empty(0, dtype=np.int64), *(part.lengths for part in parts)])
+        ids = np.concatenate([np.empty(0, dtype=np.int32), *(part.ids for part in parts)])
+        return TokenIds(ids, offsets_of(lengths)[offsets_of(list(map(len, pieces)))])
 
 
 class TokenLookup:
@@ -138,9 +151,9 @@ class TokenLookup:
         self._tokens = {token_id: token for token, token_id in tokens.items()}
         token_ids = np.fromiter(self._tokens, dtype=np.int64)
         self._word_of = np.full(tokenizer.largest_id + 1, -1, dtype=np.int32)
-        self._word_of[token_ids] = words.ids_of(tokens)
+        self._word_of[token_ids] = words.ids_of(self._tokens.values())
         self._stays = np.ones(len(self._word_of), dtype=np.bool_)
-        self._stays[token_ids] = [not self.token_filter.drops(token) for token in tokens]
+        self._stays[token_ids] = [not self.token_filter.drops(token) for token in self._tokens.values()]
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids of the texts."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError
+from isosent.files import bounds
 from isosent.text.decimals import locate_rows, parse_rows
 from isosent.text.row_blocks import RowBlock, checked_block, in_threads, rows_of
 from isosent.text.vocabulary import Vocabulary
@@ -43,37 +44,45 @@ def text_rows(
         If a row is short, not numeric or not finite (the message gives its line), or there are not as many as promised.
     """
     dim = None if header is None else header[1]
-    first_line = next_line = 1 if header is None else 2
+    n_rows = 0
 
     def tasks() -> Iterator[Callable[[], RowBlock]]:
-        nonlocal dim, next_line
-        for lines in _whole_lines(pieces):
+        nonlocal dim, n_rows
+        for numbers, lines in _lines_with_rows(where, pieces, 1 if header is None else 2):
             if dim is None:
                 dim = len(lines.split(b"\n", 1)[0].split()) - 1
+                check_dim(f"{where}, line {numbers.start}", dim)
             if dim < 1:
                 shown = _shown(lines.split(b"\n", 1)[0])
-                raise FileFormatError(f"{where}: line {next_line} must hold a word and its vector; got {shown}.")
-            n_lines = lines.count(b"\n") + (not lines.endswith(b"\n"))
-            yield partial(_parse, where, lines, range(next_line, next_line + n_lines), dim, wanted)
-            next_line += n_lines
+                raise FileFormatError(f"{where}: line {numbers.start} must hold a word and its vector; got {shown}.")
+            yield partial(_parse, where, lines, numbers, dim, wanted)
+            n_rows += len(numbers)
 
     yield from in_threads(tasks())
-    if header is not None and next_line - first_line != header[0]:
-        raise FileFormatError(f"{where} must hold {header[0]} rows, as its header says; got {next_line - first_line}.")
+    if header is not None and n_rows != header[0]:
+        raise FileFormatError(f"{where} must hold {header[0]} rows, as its header says; got {n_rows}.")
 
 
-def _whole_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Blocks of whole lines; blank lines at the end of the file belong to none."""
-    rest = b""
-    for piece in pieces:
-        rest += piece
-        end = rest.rfind(b"\n", 0, len(rest.rstrip(_BLANKS))) + 1
-        if end:
-            yield rest[:end]
-            rest = rest[end:]
-    rest = rest.rstrip(_BLANKS)
-    if rest:
-        yield rest
+def check_dim(where: str, dim: int) -> None:
+    """Refuse more dimensions than vectors of words have."""
+    if dim > bounds.MOST_DIMENSIONS:
+        raise FileFormatError(f"{where}: {dim} dimensions; a word vector may have {bounds.MOST_DIMENSIONS:,} at most.")
+
+
+def _lines_with_rows(where: str, pieces: Iterable[bytes], first: int) -> Iterator[tuple[range, bytes]]:
+    """Blocks of lines and their numbers; blank lines at the end of the file belong to none."""
+    blank: int | None = None  # the first of those that the blocks so far end with
+    advice = f"A line is a word and at most {bounds.MOST_DIMENSIONS:,} numbers."
+    for numbers, block in bounds.whole_lines(where, pieces, bounds.LONGEST_VECTOR_LINE, first=first, advice=advice):
+        lines = block.rstrip(_BLANKS)
+        n_lines = len(numbers) - block.count(b"\n", len(lines)) + block.endswith(b"\n") if lines else 0
+        if lines:
+            if blank is not None:
+                yield range(blank, blank + 1), b"\n"  # for its message: rows go on behind it
+            yield numbers[:n_lines], lines
+            blank = None
+        if blank is None and n_lines < len(numbers):
+            blank = numbers[n_lines]
 
 
 def _parse(where: str, lines: bytes, numbers: range, dim: int, wanted: Vocabulary | None) -> RowBlock:
@@ -81,13 +90,14 @@ def _parse(where: str, lines: bytes, numbers: range, dim: int, wanted: Vocabular
     text = np.frombuffer(lines, dtype=np.uint8)
     spans = np.empty((len(numbers), 3), dtype=np.int64)
     locate_rows(text, dim, spans)
-    words = [lines[start:stop] for start, stop, _ in spans.tolist()]
 
     def split(row: int) -> tuple[bytes, bytes]:
         return _split_row(where, numbers[row], lines[spans[row, 0] : spans[row, 2]].replace(b"\t", b" "), dim)
 
-    for row in np.flatnonzero(spans[:, 1] < 0).tolist():
-        words[row] = split(row)[0]
+    odd = {row: split(row)[0] for row in np.flatnonzero(spans[:, 1] < 0).tolist()}  # first: blank lines end here
+    words = [lines[start:stop] for start, stop, _ in spans.tolist()]
+    for row, word in odd.items():
+        words[row] = word
     kept = np.arange(len(words))
     if wanted is not None:
         kept = rows_of(wanted, words)

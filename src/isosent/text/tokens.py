@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Protocol
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 SPLITTERS = ("wordpunct", "whitespace")
 UNKNOWN_RULES = ("skip", "keep")
+LONGEST_PIECE = 1 << 20  # characters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,6 +161,28 @@ def offsets_of(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def pieces_of(text: str) -> Iterator[str]:
+    """Cut a long text at blanks into pieces of a million characters, which tokenizers take with 100 MB of memory.
+
+    Parameters
+    ----------
+    text : str
+        Any text.
+
+    Yields
+    ------
+    str
+        The text itself, or pieces of it without the blanks between them.
+    """
+    start = 0
+    while len(text) - start > LONGEST_PIECE:
+        at = text.rfind(" ", start + 1, start + LONGEST_PIECE + 1)
+        stop = start + LONGEST_PIECE if at < 0 else at
+        yield text[start:stop]
+        start = stop + (at >= 0)
+    yield text[start:] if start else text
 
 
 def keep_where(

@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError, InputError
+from isosent.files.checksum import UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
+from isosent.files.documents import parse_json
+from isosent.files.sealed_tensors import SEAL
 from isosent.text.fasttext import NgramTable
 from isosent.text.mapped_tensors import TENSOR_TYPES, map_tensors
 from isosent.text.row_blocks import RowBlock, WordCollector
@@ -26,7 +29,9 @@ FORMAT = "isosent-word-vectors"
 VERSION = "1"
 _HEADER_BYTES = 4096
 _HEADER_BYTES_OF_A_TABLE = 512
+_METADATA = frozenset({"format", "version", "ngrams", "content_hash", SEAL})
 _BLOCK_ROWS = 1 << 14
+_NGRAMS = list[tuple[int, int, int]]
 _OF_WORDS = ("characters", "offsets", "slots")
 _KINDS = {np.dtype(dtype): kind for kind, dtype in TENSOR_TYPES.items()}
 
@@ -135,15 +140,16 @@ def write_vector_file(path: Path, where: str, rows: FileRows, dtype: str = "floa
             tensors.append(name, scales[kept] if name == "vectors.scales" and kept is not None else scales)
         for name in _OF_WORDS:
             tensors.append(name, getattr(vocabulary, name))
-        metadata = {"format": FORMAT, "version": VERSION, "ngrams": json.dumps(_settings(rows.tables))}
+        metadata = {"format": FORMAT, "version": VERSION, "ngrams": json.dumps(_settings(rows.tables)), SEAL: UNSEALED}
         tensors.write_header(metadata)
         metadata["content_hash"] = _stored(path, metadata).content_hash()
         tensors.write_header(metadata)
+    seal_file(path, _seal_at(path, UNSEALED), file_checksum(path))
     return len(vocabulary)
 
 
 def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
-    """Open what `write_vector_file` wrote; nothing is read but the header and the words' places.
+    """Open what `write_vector_file` wrote: its bytes are read once, to compare their checksum, and none are kept.
 
     Parameters
     ----------
@@ -160,15 +166,29 @@ def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
     Raises
     ------
     FileFormatError
-        If it is damaged, truncated, of another version, or another .safetensors file.
+        If it is damaged (its checksum says so), truncated, of another version, or another .safetensors file.
     """
+    state = file_state(path)
     metadata = map_tensors(path)[1]
     if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
         raise FileFormatError(
             f"{path} must be word vectors that isosent words convert wrote, version {VERSION}; it is another "
             ".safetensors file. A folder of Model2Vec is written static:DIR, a transformer hf:DIR."
         )
-    return _stored(path, metadata), metadata.get("content_hash", "")
+    if unknown := sorted(metadata.keys() - _METADATA):
+        raise FileFormatError(f"{path} is damaged: its metadata has an unknown field {unknown[0]!r}.")
+    if SEAL in metadata:  # files from before checksums have none
+        verify_file(path, metadata[SEAL], _seal_at(path, metadata[SEAL]), state)
+    stored = _stored(path, metadata)
+    check_unchanged(path, state)
+    return stored, metadata.get("content_hash", "")
+
+
+def _seal_at(path: Path, seal: str) -> int:
+    """Byte of a file at which its header holds its own checksum."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return 8 + file.read(length).find(f'"{SEAL}": "{seal}"'.encode()) + len(f'"{SEAL}": "')
 
 
 def _settings(tables: tuple[NgramTable, ...]) -> list[list[int]]:
@@ -179,9 +199,10 @@ def _stored(path: Path, metadata: dict[str, str]) -> StoredVectors:
     tensors = {name: tensor.array for name, tensor in map_tensors(path)[0].items()}
     try:
         vocabulary = Vocabulary(*(np.require(tensors[name], requirements="A") for name in _OF_WORDS))
+        str(vocabulary.characters.data, "utf-8")  # words are decoded later, one by one
         tables = tuple(
             NgramTable(tensors[f"ngrams.{number}"], tensors.get(f"ngrams.{number}.scales"), (shortest, longest), column)
-            for number, (shortest, longest, column) in enumerate(json.loads(metadata["ngrams"]))
+            for number, (shortest, longest, column) in enumerate(parse_json(metadata["ngrams"], "ngrams", _NGRAMS))
         )
         stored = StoredVectors(vocabulary, tensors["vectors"], tensors.get("vectors.scales"), tables)
     except (KeyError, TypeError, ValueError, InputError) as error:

@@ -11,7 +11,7 @@ from isosent.errors import FileFormatError
 from isosent.text.byte_stream import ByteStream, FilePlace, Progress, open_bytes
 from isosent.text.fasttext import MAGIC, NgramTable, fasttext_rows
 from isosent.text.row_blocks import RowBlock
-from isosent.text.text_vectors import text_rows
+from isosent.text.text_vectors import check_dim, text_rows
 from isosent.text.vocabulary import Vocabulary
 from isosent.text.word2vec_binary import binary_rows, continues_in_binary, read_header
 
@@ -125,6 +125,7 @@ def _plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> FileRows:
     if header is None:
         return FileRows("text", text_rows(where, chain([head], pieces), None, wanted))
     n_rows, dim = header
+    check_dim(f"{where}, line 1", dim)
     if not continues_in_binary(behind, dim):
         return FileRows("text with header", text_rows(where, chain([behind], pieces), header, wanted))
     if n_rows * (4 * dim + 2) > stream.most_bytes:

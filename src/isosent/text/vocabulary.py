@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,9 @@ class Vocabulary:
             raise InputError(
                 f"vocabulary: slots must be the hash table of {len(self)} words; got {n_slots} slots, {used} in use."
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vocabulary, self.arrays  # made anew, because a pickle does not keep that they are read-only
 
     @classmethod
     def from_words(cls, words: Iterable[str]) -> Vocabulary:

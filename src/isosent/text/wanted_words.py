@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from isosent import _check
-from isosent.files.texts import decode_utf8, split_lines
+from isosent.files.texts import lines_in
 from isosent.text.vocabulary import Vocabulary
 
 
@@ -37,8 +37,8 @@ def read_wanted_words(words: Iterable[str] | str | os.PathLike[str]) -> Vocabula
     """
     if isinstance(words, (str, os.PathLike)):
         path = _check.input_file(words)
-        lines = split_lines(decode_utf8(str(path), path.read_bytes()))
-        words = (_without_count(line.split()) for line in lines if line.strip())
+        with path.open("rb") as file:
+            words = [_without_count(line.split()) for line in lines_in(str(path), file) if line.strip()]
     return Vocabulary.from_words(dict.fromkeys(words))
 
 

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from isosent.errors import FileFormatError
-from isosent.text.row_blocks import RowBlock, checked_block, rows_of
+from isosent.files import bounds
+from isosent.text.row_blocks import RowBlock, checked_block, rows_of, word_too_long
 from isosent.text.text_vectors import parse_numbers
 from isosent.text.vocabulary import Vocabulary
+
+_MOST_DIGITS = 19  # of an int64
 
 
 def read_header(line: bytes) -> tuple[int, int] | None:
@@ -31,7 +34,7 @@ def read_header(line: bytes) -> tuple[int, int] | None:
     ((2000000, 300), None)
     """
     fields = line.split()
-    if len(fields) == 2 and all(field.isdigit() for field in fields):
+    if len(fields) == 2 and all(field.isdigit() and len(field) < _MOST_DIGITS for field in fields):
         return int(fields[0]), int(fields[1])
     return None
 
@@ -95,8 +98,14 @@ def binary_rows(
             yield checked_block(f"{where}: vector", first + numbers, [words[number] for number in numbers], vectors)
         first += len(words)
         rest = rest[position:]
-        if first > n_rows and rest.strip(b"\n"):
-            raise FileFormatError(f"{where} must hold {n_rows} vectors, as its header says; it goes on behind them.")
+        if first > n_rows:
+            rest = rest.strip(b"\n")
+            if rest:
+                raise FileFormatError(
+                    f"{where} must hold {n_rows} vectors, as its header says; it goes on behind them."
+                )
+        elif len(rest) > bounds.LONGEST_WORD + 1 + 4 * dim:
+            raise word_too_long(f"{where}: vector {first}")
     if first <= n_rows:
         raise FileFormatError(f"{where} must hold {n_rows} vectors, as its header says; it ends in vector {first}.")
 

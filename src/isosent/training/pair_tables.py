@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from math import isfinite
 from pathlib import Path
@@ -18,7 +17,8 @@ from isosent.errors import FileFormatError, InputError
 from isosent.evaluation.json_rows import text_of
 from isosent.evaluation.pair_files import TEXT_COLUMNS
 from isosent.evaluation.table_rows import Row, read_table
-from isosent.files.texts import decode_utf8, ending_of
+from isosent.files.bounds import pieces_of
+from isosent.files.texts import csv_rows_in, ending_of, lines_in
 from isosent.training.examples import SourceFile
 
 STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
@@ -268,19 +268,20 @@ def _example(roles: Sequence[str]) -> str:
 
 def _encoding_of(path: Path) -> str:
     """Read a file through to tell its encoding."""
-    if _is_utf8(path):
+    if _is_encoded(path, "utf-8"):
         return "UTF-8"
-    content = path.read_bytes()
-    if not _is_korean(content):
-        decode_utf8(str(path), content)  # raises, and tells the line
+    with path.open("rb") as file:
+        if not (_is_encoded(path, KOREAN) and _is_hangul(file.read(_PIECE_BYTES))):
+            file.seek(0)
+            deque(lines_in(str(path), file), maxlen=0)  # raises, and tells the line
     return KOREAN
 
 
-def _is_utf8(path: Path) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
+def _is_encoded(path: Path, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
     with path.open("rb") as file:
         try:
-            for piece in iter(partial(file.read, _PIECE_BYTES), b""):
+            for piece in pieces_of(str(path), file):
                 decoder.decode(piece)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
@@ -288,32 +289,23 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
-def _is_korean(content: bytes) -> bool:
-    """Whether it is cp949, and nearly all that is not ASCII are syllables of Hangul."""
-    try:
-        content.decode(KOREAN)
-    except UnicodeDecodeError:
-        return False
-    syllables = _TWO_BYTES.findall(content[:_PIECE_BYTES])
+def _is_hangul(content: bytes) -> bool:
+    """Whether nearly all that is not ASCII are syllables of Hangul."""
+    syllables = _TWO_BYTES.findall(content)
     return sum(map(bool, syllables)) >= _KOREAN_SHARE * len(syllables)
 
 
 def _fields(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
     """Numbers and fields of the lines that are not empty."""
-    codec = "utf-8-sig" if encoding == "UTF-8" else encoding
-    with path.open(encoding=codec, newline="\n") as file:
-        if "\t" in next((line for line in file if line.strip()), ""):
-            file.seek(0)
-            for number, line in enumerate(file, start=1):
-                if line := line.removesuffix("\n").removesuffix("\r"):
-                    yield number, line.split("\t")
-            return
-    with path.open(encoding=codec, newline="") as file:
-        rows = csv.reader(file, strict=True)
-        try:
-            yield from ((rows.line_num, fields) for fields in rows if fields)
-        except csv.Error as error:
-            raise FileFormatError(f"{path}: line {rows.line_num} is not valid CSV: {error}.") from None
+    name = str(path)
+    with path.open("rb") as file:
+        first = next((line for line in lines_in(name, file, encoding) if line.strip()), "")
+        file.seek(0)
+        if "\t" in first:
+            lines = enumerate(lines_in(name, file, encoding), start=1)
+            yield from ((number, line.split("\t")) for number, line in lines if line)
+        else:
+            yield from ((number, fields) for number, fields in csv_rows_in(name, file, encoding) if fields)
 
 
 def _is_stsb(fields: Sequence[str]) -> bool:
