@@ -17,8 +17,10 @@ pytest.importorskip("accelerate")
 import isosent
 from isosent.cli import training_options
 from isosent.cli.training_tables import notes
+from isosent.training import bases, run, trainer
 from isosent.training.development import DevScore
 from isosent.training.job import Scores, TrainingResult
+from isosent.training.metrics import MetricsLog
 
 BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
 WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]
@@ -111,7 +113,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(isosent_, here):
     isosent_(*arguments, "-o", "unbroken")
     code = "from isosent.cli.main import main; main()"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    run = subprocess.Popen(
+    killed = subprocess.Popen(
         [sys.executable, "-c", code, *arguments, "-o", "killed"], env=environment, stderr=subprocess.DEVNULL
     )
     try:
@@ -119,14 +121,49 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(isosent_, here):
         while not list(here.glob("killed.training/checkpoint-*")) and time.monotonic() < deadline:
             time.sleep(0.02)
     finally:
-        run.send_signal(signal.SIGKILL)
-        run.wait()
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
     assert not (here / "killed").exists()
     finished = isosent_(*arguments, "-o", "killed", "--resume")
     assert finished.code == 0, finished.err
     texts = sentences(10, 11)
     after = [isosent.load(here / name).encode(texts) for name in ("killed", "unbroken")]
     np.testing.assert_allclose(*after, atol=1e-5)
+    again = isosent_(*arguments, "-o", "killed", "--resume")
+    assert (again.code, again.out) == (0, finished.out)
+    assert "killed: this run is finished" in again.err
+    assert sorted(path.name for path in here.glob("killed*")) == ["killed"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "named"),
+    [
+        (bases, "write_scratch", "TMPDIR"),
+        (MetricsLog, "write", "metrics.jsonl"),
+        (trainer, "write_checkpoint", "--resume"),
+        (run, "save_trained", "/m could not be written"),
+    ],
+)
+def test_a_full_disk_is_one_sentence(isosent_, here, monkeypatch, owner, name, named):
+    resource = pytest.importorskip("resource")
+    limits, write = resource.getrlimit(resource.RLIMIT_FSIZE), getattr(owner, name)
+
+    def full(*args, **kwargs):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, limits[1]))
+        try:
+            return write(*args, **kwargs)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    monkeypatch.setattr(owner, name, full)
+    finished = isosent_("train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *FAST, "-o", "m")
+    assert finished.code == 2
+    last = finished.err.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert "File too large" in last
+    assert named in last
+    assert not (here / "m").exists()
+    assert not [path for path in here.rglob(".*") if path.name.endswith(".tmp")]
 
 
 def test_what_auto_chose_and_that_nothing_was_scored_is_said(isosent_):

@@ -35,8 +35,10 @@ def test_what_is_written_is_read_again(path):
 
 def test_a_line_is_one_flat_object(path):
     lines = path.read_text().splitlines()
-    assert json.loads(lines[0]) == {"event": "start", "step": 0, "n_steps": 30}
-    assert json.loads(lines[1]) == {"event": "dev", "step": 0, "spearman": 0.5, "pearson": 0.4, "n_pairs": 20}
+    rows = [json.loads(line) for line in lines[:2]]
+    assert all(row.pop("checksum") for row in rows)
+    assert rows[0] == {"event": "start", "step": 0, "n_steps": 30}
+    assert rows[1] == {"event": "dev", "step": 0, "spearman": 0.5, "pearson": 0.4, "n_pairs": 20}
     assert list(json.loads(lines[2])) == [
         "event",
         "step",
@@ -46,6 +48,7 @@ def test_a_line_is_one_flat_object(path):
         "gradient_norm",
         "examples_per_s",
         "elapsed_s",
+        "checksum",
     ]
 
 
@@ -99,11 +102,13 @@ def test_best_is_the_first_of_the_highest_and_never_undefined():
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("no json", "line 2 must be a JSON object"),
-        ('{"step": 3, "loss": 0.5}', "line 2 must have a step and an event .* got event None, step 3"),
-        ('{"event": "dev", "step": "x"}', "line 2 must have a step and an event .* step 'x'"),
-        ('{"event": "dev", "step": 1, "spearman": 0.5}', "line 2: pearson must be a number or null; got no such field"),
-        ('{"event": "dev", "step": 1, "spearman": "high"}', "line 2: spearman must be a number or null; got 'high'"),
+        ("no json", "line 2: .*not JSON"),
+        ('{"step": 3, "loss": 0.5}', "line 2: .*event.*None"),
+        ('{"event": ["dev"], "step": 1}', "line 2: .*event.*dev"),
+        ('{"event": "dev", "step": "x", "spearman": 0.5, "pearson": 0.5, "n_pairs": 2}', "line 2: .*step"),
+        ('{"event": "dev", "step": 1, "spearman": 0.5, "n_pairs": 2}', "line 2: .*pearson"),
+        ('{"event": "dev", "step": 1, "spearman": "high", "pearson": 0.5, "n_pairs": 2}', "line 2: .*spearman"),
+        ('{"event": "start", "step": 0, "n_stepz": 30}', "line 2: .*n_stepz"),
     ],
 )
 def test_a_damaged_line_is_named(tmp_path, line, says):
@@ -115,6 +120,32 @@ def test_a_damaged_line_is_named(tmp_path, line, says):
     with pytest.raises(FileFormatError, match=says):
         MetricsLog(path, after_step=5)
     assert path.read_bytes() == before
+
+
+def test_a_bit_that_was_flipped_is_found(tmp_path):
+    path = tmp_path / "m.jsonl"
+    log = MetricsLog(path)
+    for point in (START, BEFORE, loss(10)):
+        log.write(point)
+    content = path.read_bytes()
+    for bit in range(0, 8 * (len(content) - 1), 17):  # without the last line feed, whose loss is a torn line
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises(FileFormatError, match=r"m\.jsonl"):
+            read_metrics(path)
+
+
+def test_a_file_from_before_checksums_is_read_and_goes_on_with_them(path):
+    whole, _, torn = path.read_text().rpartition("\n")
+    rows = [json.loads(line) for line in whole.splitlines()]
+    before = read_metrics(path)
+    old = "".join(json.dumps({name: row[name] for name in row if name != "checksum"}) + "\n" for row in rows)
+    path.write_text(old + torn)
+    assert read_metrics(path) == before
+    MetricsLog(path, after_step=20).write(loss(21))
+    assert read_metrics(path).losses == (loss(10), loss(20), loss(21))
+    assert all("checksum" in json.loads(line) for line in path.read_text().splitlines())
 
 
 def test_a_missing_file_is_named(tmp_path):

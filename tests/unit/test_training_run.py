@@ -2,9 +2,13 @@
 
 import errno
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +16,10 @@ import pytest
 pytest.importorskip("accelerate")
 
 from isosent import Whitening, load
-from isosent.errors import FileFormatError, InputError, NonFiniteLossError, OutputError
+from isosent.errors import FileFormatError, InputError, IsosentError, NonFiniteLossError, OutputError
 from isosent.files.atomic import locked
 from isosent.training import checkpoint as checkpoints
-from isosent.training import run
+from isosent.training import run, saving
 from isosent.training.arguments import make_arguments, make_trainer
 from isosent.training.bases import open_base
 from isosent.training.checkpoint import newest_checkpoint
@@ -87,6 +91,30 @@ def stop_at(step, stopped):
         train(stopped, progress=StopAt(step))
 
 
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def files(folder):
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def flip_a_bit(path, rng):
+    """Damage a file; returns what it held."""
+    content = path.read_bytes()
+    flipped = bytearray(content)
+    flipped[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    path.write_bytes(flipped)
+    return content
+
+
+def strip_checksums(path):
+    """Leave of a document what versions before checksums wrote."""
+    document = json.loads(path.read_text())
+    new = {"checksum", "checksums", "run"} | (set() if path.name == "training.json" else {"format", "format_version"})
+    path.write_text(json.dumps({name: value for name, value in document.items() if name not in new}))
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_one_others(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(job(tmp_path / name, seed=seed))
@@ -117,6 +145,69 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_again(tmp_path):
     train(job(tmp_path / "a"), resume=True)
     train(job(tmp_path / "b"))
     np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
+def test_the_first_checkpoint_does_not_wait_for_its_step_and_changes_no_weight(tmp_path, monkeypatch):
+    unbroken, stopped = (job(tmp_path / name, n_epochs=1.5, checkpoint_every=1000) for name in ("b", "a"))
+    train(unbroken)
+    monkeypatch.setattr(checkpoints, "FIRST_CHECKPOINT_S", 0)
+    stop_at(4, stopped)
+    assert newest_checkpoint(tmp_path / "a.training").name == "checkpoint-1"
+    train(stopped, resume=True)
+    np.testing.assert_allclose(weights(tmp_path / "a"), weights(tmp_path / "b"), atol=1e-6)
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_run_killed_when_its_model_is_in_place_is_finished(tmp_path, monkeypatch, resume):
+    own = replace(job(tmp_path / "a"), development=development())
+
+    def killed(reference):
+        if reference == own.output:  # the first thing that is done after the model was put in place
+            raise StoppedError
+        return load(reference)
+
+    with monkeypatch.context() as context:
+        context.setattr(saving, "load", killed)
+        with pytest.raises(StoppedError):
+            train_all([own])
+    assert names(tmp_path) == ["a", "a.training"]
+    before = (own.output / "training.json").read_bytes()
+    (again,) = train_all([own], resume=resume)
+    assert names(tmp_path) == ["a"]
+    assert ((own.output / "training.json").read_bytes() == before) == resume
+    assert again.scores["dev"].after.spearman == json.loads(before)["scores"]["dev"]["after"]["spearman"]
+
+
+def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(tmp_path):
+    stop_at(4, job(tmp_path / "a"))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left = [tmp_path / name for name in (".a", ".a.training", "a.training/.checkpoint-6")]
+    for path in [path.with_name(f"{path.name}.isosent-{ended.pid}-0123abcd.tmp") for path in left]:
+        path.mkdir()
+        (path / "weights.safetensors").write_text("half")
+    others = tmp_path / f".a.isosent-{os.getppid()}-0123abcd.tmp"
+    others.mkdir()
+    with pytest.raises(StoppedError):
+        train(job(tmp_path / "a"), resume=True, progress=StopAt(5))
+    assert names(tmp_path) == [others.name, "a.training"]
+    assert names(tmp_path / "a.training") == ["checkpoint-3", "metrics.jsonl", "run.json"]
+
+
+def test_an_older_checkpoint_is_whole_or_gone(tmp_path, monkeypatch):
+    rmtree = shutil.rmtree
+
+    def killed(path, **how):
+        if "checkpoint-3" in str(path) and Path(path).exists():
+            next(path.glob("*.safetensors")).unlink()
+            raise StoppedError
+        rmtree(path, **how)
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(StoppedError):
+        train(job(tmp_path / "a"))
+    monkeypatch.undo()
+    assert [name for name in names(tmp_path / "a.training") if name.startswith("checkpoint")] == ["checkpoint-6"]
 
 
 def test_the_head_of_the_softmax_is_trained_and_kept_in_checkpoints(tmp_path):
@@ -227,7 +318,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoints, "_save", full)
     with pytest.raises(
-        OutputError, match=r"checkpoint of step 6 .* No space left on device; that of step 3 is intact.*--resume"
+        OutputError, match=r"checkpoint-6 could not .*No space left on device.*step 3 is intact.*--resume"
     ):
         train(job(tmp_path / "a"))
     monkeypatch.undo()
@@ -311,8 +402,52 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, name, content):
     stop_at(4, job(tmp_path / "a"))
     path = tmp_path / "a.training" / "checkpoint-3" / name
     path.write_text(content) if content is not None else path.unlink()
-    with pytest.raises(FileFormatError, match=rf"{name} must be as it was written.*train again"):
+    with pytest.raises(FileFormatError, match=rf"step 3 is damaged: .*{name}.* Remove .*a\.training to train"):
         train(job(tmp_path / "a"), resume=True)
+
+
+def test_a_flipped_bit_in_what_a_run_keeps_is_found(tmp_path):
+    stop_at(4, job(tmp_path / "a"))
+    folder, rng = RunFolder(tmp_path / "a"), random.Random(0)
+    for path in [path for path in files(folder.path) if path.name != "metrics.jsonl"]:
+        for _ in range(8):
+            content = flip_a_bit(path, rng)
+            with pytest.raises(FileFormatError, match=rf"{path.name}.*Remove"):
+                folder.resume({})
+            path.write_bytes(content)
+    shutil.copytree(folder.path / "checkpoint-3", folder.path / "checkpoint-2")
+    flip_a_bit(folder.path / "checkpoint-3" / "random.safetensors", rng)
+    with pytest.raises(FileFormatError, match=r"Remove .*checkpoint-3 to go on from step 2"):
+        folder.resume({})
+
+
+def test_a_flipped_bit_in_a_trained_folder_is_found(tmp_path):
+    train(replace(job(tmp_path / "a"), ending=Ending(Whitening(4))))
+    rng = random.Random(0)
+    for path in files(tmp_path / "a"):
+        if path.name in ("curve.html", "metrics.jsonl"):  # not read to load the model
+            continue
+        content = flip_a_bit(path, rng)
+        with pytest.raises(IsosentError, match=path.name):
+            read_training(tmp_path / "a") if path.name == "training.json" else load(tmp_path / "a")
+        path.write_bytes(content)
+    assert load(tmp_path / "a").dim == 4
+
+
+def test_damaged_metrics_are_named_and_can_be_left_behind(tmp_path):
+    stop_at(4, job(tmp_path / "a"))
+    flip_a_bit(RunFolder(tmp_path / "a").metrics, random.Random(0))
+    with pytest.raises(FileFormatError, match=r"metrics\.jsonl: line \d+: .*Remove .*metrics\.jsonl"):
+        train(job(tmp_path / "a"), resume=True)
+
+
+def test_what_was_written_before_checksums_goes_on_and_opens(tmp_path):
+    stop_at(4, job(tmp_path / "a"))
+    for name in ("run.json", "checkpoint-3/rest.json"):
+        strip_checksums(tmp_path / "a.training" / name)
+    result = train(job(tmp_path / "a"), resume=True)
+    strip_checksums(tmp_path / "a" / "training.json")
+    assert read_training(tmp_path / "a").n_steps == result.n_steps == 7
 
 
 def test_a_running_training_is_not_disturbed_by_another(tmp_path):
@@ -372,7 +507,7 @@ def test_resuming_needs_a_run(tmp_path):
 def test_a_folder_of_somebody_else_is_not_taken_for_checkpoints(tmp_path):
     (tmp_path / "a.training").mkdir()
     (tmp_path / "a.training" / "thesis.txt").write_text("mine")
-    with pytest.raises(OutputError, match="must be free for checkpoints"):
+    with pytest.raises(OutputError, match=r"a\.training must be .*got something else"):
         train(job(tmp_path / "a"))
     assert (tmp_path / "a.training" / "thesis.txt").read_text() == "mine"
 

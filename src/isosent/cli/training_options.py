@@ -1,7 +1,6 @@
 """What the commands ``train ...`` share: base, settings, scoring, and what becomes of the model."""
 
 import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from isosent.training.objectives import ObjectiveSettings
 from isosent.training.overlaps import count_seen_texts, warn_if_seen
 from isosent.training.progress import TrainingProgress
 from isosent.training.reading import read_dev_set
-from isosent.training.repeating import plan, train_all
+from isosent.training.repeating import is_first_process, plan, train_all
 from isosent.training.saving import check_training_folder
 from isosent.training.settings import TrainingSettings
 from isosent.training.trainer import trainer_class
@@ -118,7 +117,7 @@ class Training:
         if len(jobs) == 1:
             check_training_folder(self.output)
         check_parent(self.output)
-        is_first = int(os.environ.get("RANK", "0")) == 0  # of several processes, see torchrun
+        is_first = is_first_process()
         for job in stages if is_first else ():
             for table in [*examples_tables(job.examples), *self._overlap(job)]:
                 err.print(table)

@@ -9,6 +9,7 @@ from typing import Any
 from isosent import _extras
 from isosent.training.bases import Base
 from isosent.training.batching import batch_sampler, example_lengths
+from isosent.training.checkpoint import first_checkpoint_callback
 from isosent.training.development import dev_evaluator
 from isosent.training.job import TrainingJob
 from isosent.training.progress import StepRecorder, recording_callback, tensorboard_available
@@ -97,7 +98,7 @@ def make_trainer(job: TrainingJob, base: Base, loss: Any, arguments: Any, record
         train_dataset=dataset,
         loss=loss,
         evaluator=None if job.development is None else dev_evaluator(job.development, told=recorder.evaluated),
-        callbacks=[recording_callback(recorder), *_tensorboard(arguments)],
+        callbacks=[recording_callback(recorder), first_checkpoint_callback(), *_tensorboard(arguments)],
     )
     trainer.remove_callback(_extras.require("transformers").PrinterCallback)
     trainer.recorder = recorder

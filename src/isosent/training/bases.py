@@ -16,11 +16,12 @@ from isosent import _check, _extras
 from isosent.encoders.reference import escape, parse_reference
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import WINDOWS, TransformerEncoder
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentError, OutputError
 from isosent.exports.exportable import exportable
 from isosent.exports.note import shared_facts
 from isosent.exports.sentence_transformers_folder import as_sentence_transformer, quiet_library
 from isosent.exports.sentence_transformers_modules import InexpressibleError
+from isosent.files.atomic import disk_error
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.training.scratch import PREFIX, ScratchSettings, write_scratch
@@ -161,11 +162,25 @@ def _from_scratch(reference: str, texts: Sequence[str], given: Mapping[str, str]
     if "max_length" in given:
         settings = replace(settings, max_length=int(given["max_length"]))
     pooling = given.get("pooling", "mean")
-    with TemporaryDirectory() as folder:
+    with _temporary_folder() as folder:
         vocab_size = write_scratch(Path(folder), settings, texts)
         model = _trainable(load(f"hf:{escape(folder)}", options={"pooling": pooling}))
     facts = {"pooling": pooling, "dim": model.get_embedding_dimension(), "vocab_size": vocab_size, "seed": seed}
     return _base_of(model, SCRATCH, {"reference": settings.reference, **facts})
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """A folder that is gone when the block ends."""
+    with TemporaryDirectory(prefix="isosent-") as folder:
+        try:
+            yield folder
+        except Exception as error:
+            if isinstance(error, IsosentError) or (reason := disk_error(error)) is None:
+                raise
+            raise OutputError(
+                f"{folder} could not be written: {reason}. Free some space, or set TMPDIR to a folder that has it."
+            ) from error
 
 
 def _opened(reference: str, given: Mapping[str, str]) -> SentenceEncoder:

@@ -1,23 +1,31 @@
-"""Checkpoints: all that a run needs to go on, as safetensors and JSON, each written whole or not at all."""
+"""Checkpoints: all that a run needs to go on, as safetensors and JSON, each written whole or not at all.
+
+``rest.json`` is written last and holds the checksums of the other files and its own.
+"""
 
 from __future__ import annotations
 
-import errno
-import json
 import random
 import re
-import secrets
-import shutil
+import time
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.errors import FileFormatError, OutputError
-from isosent.files.atomic import flush_to_disk
+from isosent.files.atomic import Replaceable, disk_error, fsync, remove_folder, replacing_folder
+from isosent.files.checksum import folder_checksums, verify_folder
+from isosent.files.documents import document_bytes, read_json
+from isosent.training.schemas import CheckpointFields, TrainerState
 
+FORMAT: Final = "isosent-training-checkpoint"
+FIRST_CHECKPOINT_S = 60.0
 STATE_FILE: Final = "trainer_state.json"
 _PREFIX = "checkpoint-"
 _NAME = re.compile(rf"{_PREFIX}(\d+)")
@@ -28,6 +36,7 @@ _WEIGHTS, _BEST, _OPTIMIZER, _RANDOM, _REST = (
     "random.safetensors",
     "rest.json",
 )
+_CHECKPOINT: Final = Replaceable("an older checkpoint", lambda folder: True)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -43,8 +52,11 @@ def newest_checkpoint(folder: Path) -> Path | None:
     Path or None
         None where there is none yet.
     """
-    found = [path for path in folder.glob(f"{_PREFIX}*") if _NAME.fullmatch(path.name)]
-    return max(found, key=step_of, default=None)
+    return max(_checkpoints(folder), key=step_of, default=None)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return [path for path in folder.glob(f"{_PREFIX}*") if _NAME.fullmatch(path.name)]
 
 
 def step_of(checkpoint: Path) -> int:
@@ -87,35 +99,18 @@ def write_checkpoint(folder: Path, trainer: Any, random_states: list[dict[str, A
     """
     older = newest_checkpoint(folder)
     path = folder / f"{_PREFIX}{trainer.state.global_step}"
-    temporary = folder / f".{path.name}-{secrets.token_hex(4)}.tmp"
     try:
-        temporary.mkdir()
-        _write_files(temporary, trainer, random_states)
-        for file in temporary.iterdir():
-            flush_to_disk(file)
-        if path.exists():  # the same step, reached again by a resumed run
-            path.rename(temporary.with_suffix(".old"))
-        temporary.rename(path)
-    except Exception as error:  # safetensors has an error of its own for a full disk
-        if not isinstance(error, OSError) and "SafetensorError" not in type(error).__name__:
-            raise
-        kept = f"that of step {step_of(older)} is intact" if older else "there is none before it"
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        advice = (
-            " Free some space, and go on with --resume."
-            if getattr(error, "errno", errno.ENOSPC) == errno.ENOSPC
-            else ""
-        )
-        raise OutputError(
-            f"the checkpoint of step {trainer.state.global_step} in {folder} could not be written: {reason}; {kept}."
-            f"{advice}"
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(temporary.with_suffix(".old"), ignore_errors=True)
-    for other in folder.glob(f"{_PREFIX}*"):
+        with replacing_folder(path, _CHECKPOINT) as temporary:
+            _write_files(temporary, trainer, random_states)
+        fsync(folder)  # the name of the new checkpoint must be on the disk before older ones go
+    except OutputError as error:
+        kept = f"The checkpoint of step {step_of(older)} is intact." if older else "There is no checkpoint before it."
+        advice = " Free some space, and go on with --resume." if disk_error(error) else ""
+        raise OutputError(f"{error} {kept}{advice}") from error
+    for other in _checkpoints(folder):
         if other != path:
-            shutil.rmtree(other, ignore_errors=True)
+            with suppress(OSError):
+                remove_folder(other)
     return path
 
 
@@ -127,14 +122,17 @@ def _write_files(folder: Path, trainer: Any, random_states: list[dict[str, Any]]
         contents[_BEST] = trainer.best
     for name, tensors in contents.items():
         _save(folder / name, tensors)
+    trainer.state.save_to_json(str(folder / STATE_FILE))
     document = {
+        "format": FORMAT,
+        "format_version": 1,
         "n_tensors": {name: len(tensors) for name, tensors in contents.items()},
         "optimizer": rest,
         "scheduler": trainer.lr_scheduler.state_dict(),
         "random": [{name: state for name, state in of.items() if name != "torch"} for of in random_states],
+        "checksums": folder_checksums(folder),
     }
-    (folder / _REST).write_text(json.dumps(document), "utf-8")
-    trainer.state.save_to_json(str(folder / STATE_FILE))
+    (folder / _REST).write_bytes(document_bytes(document))
 
 
 def _save(path: Path, tensors: Mapping[str, Any]) -> None:
@@ -169,13 +167,12 @@ class Checkpoint:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._rest, state = self._read_json(_REST), self._read_json(STATE_FILE)
-        known = {"n_tensors": dict, "optimizer": dict, "scheduler": dict, "random": list}
-        if (
-            not all(isinstance(self._rest.get(name), kind) for name, kind in known.items())
-            or "global_step" not in state
-        ):
-            raise self._damaged(_REST, "something else")
+        try:
+            self._rest: dict[str, Any] = read_json(self.path / _REST, CheckpointFields)
+            verify_folder(self.path, self._rest.get("checksums") or {})
+            read_json(self.path / STATE_FILE, TrainerState)
+        except (FileFormatError, FileNotFoundError) as error:
+            raise self._damaged(error) from None
 
     def weights(self) -> dict[str, Any]:
         """Tensors of the model and of the loss, by name."""
@@ -225,27 +222,51 @@ class Checkpoint:
             torch.cuda.random.set_rng_state(own["cuda"])
 
     def _tensors(self, name: str) -> dict[str, Any]:
+        n_tensors = self._rest["n_tensors"].get(name)
         try:
             tensors: dict[str, Any] = _extras.require("safetensors.torch").load_file(str(self.path / name))
-        except Exception as error:
-            raise self._damaged(name, error) from error
-        if len(tensors) != self._rest["n_tensors"].get(name):
-            raise self._damaged(name, f"{len(tensors)} of {self._rest['n_tensors'].get(name)} tensors")
+        except (OSError, SafetensorError) as error:
+            raise self._damaged(f"{self.path / name}: {error}.") from error
+        if len(tensors) != n_tensors:
+            raise self._damaged(f"{self.path / name}: {len(tensors)} tensors in place of {n_tensors}.")
         return tensors
 
-    def _read_json(self, name: str) -> dict[str, Any]:
-        try:
-            document = json.loads((self.path / name).read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise self._damaged(name, error) from None
-        if not isinstance(document, dict):
-            raise self._damaged(name, "no JSON object")
-        return document
-
-    def _damaged(self, name: str, got: object) -> FileFormatError:
-        return FileFormatError(
-            f"{self.path / name} must be as it was written; got: {got}. Remove {self.path.parent} and train again."
+    def _damaged(self, what: object) -> FileFormatError:
+        folder = self.path.parent
+        older = max((step_of(other) for other in _checkpoints(folder) if other != self.path), default=None)
+        advice = (
+            f"Remove {folder} to train from the beginning"
+            if older is None
+            else f"Remove {self.path} to go on from step {older}"
         )
+        return FileFormatError(f"the checkpoint of step {step_of(self.path)} is damaged: {what} {advice}.")
+
+
+def first_checkpoint_callback() -> Any:
+    """Make the callback that has the first checkpoint written after `FIRST_CHECKPOINT_S`, if none was before."""
+    return _callback_class()()
+
+
+@cache
+def _callback_class() -> Any:
+    base: Any = _extras.require("transformers").TrainerCallback
+
+    class FirstCheckpoint(base):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self._is_awaited, self._start_s = state.global_step == 0, time.monotonic()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+            if self._is_awaited:
+                is_due = [time.monotonic() - self._start_s >= FIRST_CHECKPOINT_S]
+                if args.world_size > 1:  # clocks differ, and a checkpoint is written by all processes together
+                    _extras.require("accelerate").utils.broadcast_object_list(is_due)
+                control.should_save |= is_due[0]
+            return control
+
+        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self._is_awaited = False
+
+    return FirstCheckpoint
 
 
 def random_state() -> dict[str, Any]:

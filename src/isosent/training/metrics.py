@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from isosent import _check
 from isosent.errors import FileFormatError, OutputError
-from isosent.evaluation.json_rows import json_object
 from isosent.files.atomic import check_destination, replacing
+from isosent.files.checksum import UNSEALED, sealed
+from isosent.files.documents import check_schema, parse_json
 from isosent.files.plain import without_nan
+from isosent.training.schemas import DevLine, LossLine, MilestoneLine
 
+_SEAL = "checksum"
 MILESTONES = ("start", "resumed", "checkpoint", "best", "stopped", "end")
 
 
@@ -92,6 +95,10 @@ class Milestone:
 
 
 Point = LossPoint | DevPoint | Milestone
+_LINES: Mapping[str, tuple[type, type[LossPoint | DevPoint] | None]] = {
+    LossPoint.event: (LossLine, LossPoint),
+    DevPoint.event: (DevLine, DevPoint),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +157,22 @@ class MetricsLog:
 
     Notes
     -----
-    One line an event: ``{"event": "loss", "step": 10, ...}``. The fields are those of `LossPoint` and `DevPoint`, or
-    the facts of a `Milestone`. An undefined number is null.
+    One line an event: ``{"event": "loss", "step": 10, ..., "checksum": ...}``. The fields are those of `LossPoint` and
+    `DevPoint`, or the facts of a `Milestone`. An undefined number is null. The checksum is that of the line.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, after_step: int = 0) -> None:
         check_destination(path)
         self._path = Path(path)
-        goes_on = after_step > 0 and self._path.is_file()
-        lines = list(_lines_of(self._path, after_step)) if goes_on else []
-        self.kept = _metrics_of(point for point, _ in lines)
+        points: list[Point] = []
+        if after_step > 0 and self._path.is_file():
+            try:
+                points = [point for point in _points_of(self._path) if point.step <= after_step]
+            except FileFormatError as error:
+                raise FileFormatError(f"{error} Remove {self._path} to go on without the earlier metrics.") from None
+        self.kept = _metrics_of(points)
         with replacing(self._path) as temporary:
-            temporary.write_bytes(b"".join(line for _, line in lines))
+            temporary.write_bytes(b"".join(map(_line_of, points)))
 
     def write(self, point: Point) -> None:
         """Add a line, at once.
@@ -176,12 +187,9 @@ class MetricsLog:
         OutputError
             If it cannot be written, the disk is full for one.
         """
-        fields = asdict(point)
-        row = {"event": point.event, "step": fields.pop("step")} | fields.pop("facts", {}) | fields
-        line = json.dumps(without_nan(row), ensure_ascii=False) + "\n"
         try:
             with self._path.open("ab") as file:
-                file.write(line.encode())
+                file.write(_line_of(point))
         except OSError as error:
             raise OutputError(f"{self._path} could not be written: {error.strerror or error}.") from error
 
@@ -206,10 +214,10 @@ def read_metrics(path: str | os.PathLike[str]) -> Metrics:
     FileFormatError
         If it is no file of metrics, or a line of it is damaged.
     """
-    return _metrics_of(point for point, _ in _lines_of(_check.input_file(path)))
+    return _metrics_of(_points_of(_check.input_file(path)))
 
 
-def _metrics_of(points: Iterator[Point]) -> Metrics:
+def _metrics_of(points: Iterable[Point]) -> Metrics:
     listed = list(points)
     return Metrics(
         tuple(point for point in listed if isinstance(point, LossPoint)),
@@ -218,33 +226,36 @@ def _metrics_of(points: Iterator[Point]) -> Metrics:
     )
 
 
-def _lines_of(path: Path, last_step: int | None = None) -> Iterator[tuple[Point, bytes]]:
-    """What each line says, with the line; up to a step."""
+def _line_of(point: Point) -> bytes:
+    fields = asdict(point)
+    row = {"event": point.event, "step": fields.pop("step")} | fields.pop("facts", {}) | fields
+    return sealed((json.dumps(without_nan(row) | {_SEAL: UNSEALED}, ensure_ascii=False) + "\n").encode())
+
+
+def _points_of(path: Path) -> Iterator[Point]:
+    """What the lines say, without one at the end that is not whole."""
+    have_seals = None
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):  # the run was killed, or is about to go on writing
                 return
-            point = _point_of(f"{path}: line {number}", line)
-            if last_step is None or point.step <= last_step:
-                yield point, line
+            where = f"{path}: line {number}"
+            row = parse_json(line, where)
+            has_seal = row.pop(_SEAL, None) is not None
+            if have_seals not in (None, has_seal):  # files from before checksums have none at all
+                raise FileFormatError(f"{where}: damaged. Its checksum is missing.")
+            have_seals = has_seal
+            yield _point_of(where, row)
 
 
-def _point_of(where: str, line: bytes) -> Point:
-    row = json_object(where, line)
-    event, step = row.pop("event", None), row.get("step")
-    if not isinstance(step, int) or event not in (LossPoint.event, DevPoint.event, *MILESTONES):
-        raise FileFormatError(
-            f"{where} must have a step and an event that isosent train writes; got event {event!r}, step {step!r}. "
-            "Name a file of metrics."
-        )
-    if event in MILESTONES:
+def _point_of(where: str, row: dict[str, Any]) -> Point:
+    event = row.get("event")
+    if event not in (*_LINES, *MILESTONES):
+        raise FileFormatError(f"{where}: no event of a training; got {event!r}. Name a metrics.jsonl of isosent train.")
+    schema, kind = _LINES.get(event, (MilestoneLine, None))
+    check_schema(row, where, schema)
+    del row["event"]
+    if kind is None:
         return Milestone(event, row.pop("step"), row)
-    kind: type[LossPoint | DevPoint] = LossPoint if event == LossPoint.event else DevPoint
-    numbers: dict[str, Any] = {}
-    for name in kind.__slots__:
-        value = row.get(name, ...)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            got = "no such field" if value is ... else repr(value)
-            raise FileFormatError(f"{where}: {name} must be a number or null; got {got}.")
-        numbers[name] = math.nan if value is None else value
+    numbers: dict[str, Any] = {name: math.nan if value is None else value for name, value in row.items()}
     return kind(**numbers)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +14,16 @@ import numpy as np
 from isosent.encoders.reference import escape
 from isosent.errors import FileFormatError, InputError, OutputError
 from isosent.files.atomic import check_parent
+from isosent.files.documents import read_document
 from isosent.loading import load
+from isosent.model_folder import RECORD_FILE
 from isosent.training.bases import SCRATCH, is_scratch
 from isosent.training.development import DevScore
 from isosent.training.job import Scores, TrainingJob, TrainingResult
 from isosent.training.progress import TrainingProgress
-from isosent.training.run import RECORD_FILE, train
+from isosent.training.run import FORMAT, FORMAT_VERSION, train
 from isosent.training.run_folder import RunFolder, check_same
+from isosent.training.schemas import Record
 from isosent.training.settings import LEARNING_RATES
 
 
@@ -117,11 +120,16 @@ def train_all(
 
 
 def _is_begun(job: TrainingJob) -> bool:
-    return RunFolder(job.output).path.exists()
+    return RunFolder(job.output).is_begun
 
 
 def _is_done(job: TrainingJob) -> bool:
     return not _is_begun(job) and (job.output / RECORD_FILE).exists()
+
+
+def is_first_process() -> bool:
+    """Whether this process is the only one, or the first of several that torchrun started."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def _train(
@@ -129,6 +137,11 @@ def _train(
 ) -> TrainingResult:
     if resume and _is_done(job):
         check_same(job.output, _read_record(job.output), job.facts() | job.ending_facts())
+        if is_first_process():
+            RunFolder(job.output).tidy()
+            with progress as shown:
+                if shown is not None:
+                    shown.message(f"{job.output}: this run is finished; its model is opened")
         return read_training(job.output)
     try:
         job.output.parent.mkdir(parents=True, exist_ok=True)
@@ -160,32 +173,22 @@ def read_training(folder: Path) -> TrainingResult:
         If the model is.
     """
     record = _read_record(folder)
-    try:
-        scores = {
-            name: Scores(
-                _score(scores["before"]),
-                _score(scores["after"]),
-                None if scores["with_transform"] is None else _score(scores["with_transform"]),
-            )
-            for name, scores in record["scores"].items()
-        }
-        counts = {name: record[name] for name in ("n_steps", "kept_step", "elapsed_s")}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"{folder / RECORD_FILE} must be the record of a training; got: {error!r}.") from None
+    scores = {
+        name: Scores(**{when: of and _score(of) for when, of in fields.items()})
+        for name, fields in record["scores"].items()
+    }
+    counts = {name: record[name] for name in ("n_steps", "kept_step", "elapsed_s")}
     return TrainingResult(load(folder), folder, scores, **counts)
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
     try:
-        record: dict[str, Any] = json.loads((folder / RECORD_FILE).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileFormatError(f"{folder / RECORD_FILE} must be the record of a training; got: {error}.") from None
-    if not isinstance(record, dict):
-        raise FileFormatError(f"{folder / RECORD_FILE} must be the record of a training; got {record!r:.60}.")
-    return record
+        return read_document(folder / RECORD_FILE, FORMAT, FORMAT_VERSION, Record)
+    except FileFormatError as error:
+        raise FileFormatError(f"{error} Remove {folder} to train again.") from None
 
 
-def _score(of: dict[str, float | None]) -> DevScore:
+def _score(of: Mapping[str, float | None]) -> DevScore:
     return DevScore(**{name: float("nan") if value is None else value for name, value in of.items()})  # type: ignore[arg-type]
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from heapq import nlargest
@@ -16,7 +15,7 @@ from typing import Any
 from isosent import _extras
 from isosent.errors import InputError
 from isosent.exports.sentence_transformers_folder import quiet_library
-from isosent.files.atomic import locked, replacing
+from isosent.files.atomic import locked
 from isosent.files.plain import without_nan
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -38,7 +37,7 @@ from isosent.transforms.base import is_flow
 
 FORMAT = "isosent-training"
 FORMAT_VERSION = 1
-RECORD_FILE, CURVE_FILE = "training.json", "curve.html"
+CURVE_FILE = "curve.html"
 _LONGEST = 64
 _PACKAGES = ("isosent", "torch", "transformers", "sentence-transformers", "accelerate")
 
@@ -109,6 +108,7 @@ def _run(
 ) -> TrainingResult:
     """Score, train, score and save, while nobody else does so in this folder."""
     first, folder = arguments.process_index == 0, RunFolder(job.output)
+    run = folder.run if first else None
     before = {devset.name: score_trained(base.model, devset) for devset in job.scored if first}
     log = MetricsLog(folder.metrics, after_step=0 if checkpoint is None else step_of(checkpoint)) if first else None
     recorder = StepRecorder(log, shown, n_processes=arguments.world_size)
@@ -123,7 +123,7 @@ def _run(
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     if job.settings.keep == "best" and trainer.best is not None:
         trainer.load_parts(trainer.best)
-    return _finish(job, base, trainer, before)
+    return _finish(job, base, trainer, before, run)
 
 
 def _check_ending(job: TrainingJob, base: Base) -> None:
@@ -169,6 +169,8 @@ def _facts(job: TrainingJob, base: Base, n_processes: int) -> dict[str, Any]:
 def _prepare(folder: RunFolder, arguments: Any, facts: Mapping[str, Any], *, resume: bool) -> Path | None:
     """Begin the run or find where it goes on, the first process ahead of the others."""
     with arguments.main_process_first(desc="folder of the run"):
+        if arguments.process_index == 0:
+            folder.tidy()
         if resume:
             return folder.resume(facts)
         if arguments.process_index == 0:
@@ -176,42 +178,43 @@ def _prepare(folder: RunFolder, arguments: Any, facts: Mapping[str, Any], *, res
     return None
 
 
-def _finish(job: TrainingJob, base: Base, trainer: Any, before: Mapping[str, DevScore]) -> TrainingResult:
+def _finish(
+    job: TrainingJob, base: Base, trainer: Any, before: Mapping[str, DevScore], run: str | None
+) -> TrainingResult:
     """Score and save, the first process ahead of the others, which open what it saved."""
-    state, folder = trainer.state, RunFolder(job.output)
+    state = trainer.state
     has_best = job.settings.keep == "best" and trainer.best is not None
+    kept_step = state.best_global_step if has_best else state.global_step
+    scores: dict[str, Scores] = {}
     with trainer.args.main_process_first(desc="the model"):
         if trainer.args.process_index:
-            model, scores, elapsed_s = load(job.output), {}, 0.0
+            model, elapsed_s = load(job.output), 0.0
         else:
             base.model.to("cpu")
+            folder = RunFolder(job.output)
             metrics = read_metrics(folder.metrics)
             elapsed_s = metrics.elapsed_s
             after = {devset.name: score_trained(base.model, devset) for devset in job.scored}
-            model = _save(job, base, folder, metrics)
-            scores = {
-                devset.name: Scores(
-                    before[devset.name],
-                    after[devset.name],
-                    None if job.ending.transform is None else score_pairs(model.encode, devset),
-                )
-                for devset in job.scored
-            }
-    result = TrainingResult(
-        model,
-        job.output,
-        scores,
-        n_steps=state.global_step,
-        kept_step=state.best_global_step if has_best else state.global_step,
-        elapsed_s=elapsed_s,
-    )
-    if not trainer.args.process_index:
-        _write_record(job, _facts(job, base, trainer.args.world_size) | job.ending_facts(), base.kind, result)
-        folder.remove()
-    return result
+
+            def record(model: SentenceEncoder) -> dict[str, Any]:
+                for devset in job.scored:
+                    ended = None if job.ending.transform is None else score_pairs(model.encode, devset)
+                    scores[devset.name] = Scores(before[devset.name], after[devset.name], ended)
+                result = TrainingResult(model, job.output, scores, state.global_step, kept_step, elapsed_s)
+                return _record(job, _facts(job, base, trainer.args.world_size), base.kind, result) | {"run": run}
+
+            model = _save(job, base, folder, metrics, record)
+            folder.remove()
+    return TrainingResult(model, job.output, scores, state.global_step, kept_step, elapsed_s)
 
 
-def _save(job: TrainingJob, base: Base, folder: RunFolder, metrics: Metrics) -> SentenceEncoder:
+def _save(
+    job: TrainingJob,
+    base: Base,
+    folder: RunFolder,
+    metrics: Metrics,
+    record: Callable[[SentenceEncoder], Mapping[str, Any]],
+) -> SentenceEncoder:
     ending = job.ending
     events = {path.name: path.read_bytes() for path in folder.path.glob("events.out.tfevents.*")}
     return save_trained(
@@ -225,23 +228,27 @@ def _save(job: TrainingJob, base: Base, folder: RunFolder, metrics: Metrics) -> 
             CURVE_FILE: curve_page(metrics).encode(),
             **events,
         },
+        record=record,
     )
 
 
-def _write_record(job: TrainingJob, facts: Mapping[str, Any], kind: str, result: TrainingResult) -> None:
-    document = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        **facts,
-        "peak_learning_rate": job.settings.learning_rate_for(kind),
-        "examples": job.examples.describe(),
-        "n_steps": result.n_steps,
-        "kept_step": result.kept_step,
-        "elapsed_s": result.elapsed_s,
-        "scores": {name: asdict(scores) for name, scores in result.scores.items()},
-        "fingerprint": result.model.fingerprint,
-        "python": platform.python_version(),
-        "packages": {package: version(package) for package in _PACKAGES},
-    }
-    with replacing(result.folder / RECORD_FILE) as temporary:
-        temporary.write_text(json.dumps(without_nan(document), indent=2, ensure_ascii=False) + "\n", "utf-8")
+def _record(job: TrainingJob, facts: Mapping[str, Any], kind: str, result: TrainingResult) -> dict[str, Any]:
+    """What ``training.json`` says."""
+    document: dict[str, Any] = without_nan(
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **facts,
+            **job.ending_facts(),
+            "peak_learning_rate": job.settings.learning_rate_for(kind),
+            "examples": job.examples.describe(),
+            "n_steps": result.n_steps,
+            "kept_step": result.kept_step,
+            "elapsed_s": result.elapsed_s,
+            "scores": {name: asdict(scores) for name, scores in result.scores.items()},
+            "fingerprint": result.model.fingerprint,
+            "python": platform.python_version(),
+            "packages": {package: version(package) for package in _PACKAGES},
+        }
+    )
+    return document

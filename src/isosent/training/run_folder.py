@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import secrets
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from isosent.errors import FileFormatError, InputError, OutputError
-from isosent.files.atomic import locked, replacing
-from isosent.training.checkpoint import newest_checkpoint, step_of
+from isosent.files.atomic import Replaceable, fsync, locked, remove_folder, replacing_folder, sweep
+from isosent.files.documents import document_bytes, read_json
+from isosent.model_folder import RECORD_FILE
+from isosent.training.checkpoint import Checkpoint, newest_checkpoint, step_of
+from isosent.training.schemas import Run
 
+_FORMAT: Final = "isosent-run"
 _RUN_FILE: Final = "run.json"
 _METRICS_FILE: Final = "metrics.jsonl"
+_RUN: Final = Replaceable("the checkpoints of a run", lambda folder: (folder / _RUN_FILE).exists())
 
 
 class RunFolder:
@@ -32,13 +36,36 @@ class RunFolder:
     """
 
     def __init__(self, output: Path) -> None:
-        output = output.absolute()
-        self.path = output.with_name(f"{output.name}.training")
+        self._output = output.absolute()
+        self.path = self._output.with_name(f"{self._output.name}.training")
 
     @property
     def metrics(self) -> Path:
         """File of the metrics."""
         return self.path / _METRICS_FILE
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its model is in place: the run was killed before it could remove this folder."""
+        try:
+            run = read_json(self.path / _RUN_FILE).get("run")
+            return run is not None and run == read_json(self._output / RECORD_FILE).get("run")
+        except (FileNotFoundError, InputError):
+            return False
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a run that goes on, or can."""
+        return not self.is_finished and self.path.exists()  # in this order, for another process may remove it
+
+    def tidy(self) -> None:
+        """Remove what killed runs left: temporary files, and this folder if its model is in place."""
+        sweep(self.path.parent)
+        if self.is_finished:
+            with locked(self.path, wait=False):
+                self.remove()
+        elif self.path.is_dir():
+            sweep(self.path)
 
     def begin(self, facts: Mapping[str, Any]) -> None:
         """Start a new run.
@@ -62,15 +89,9 @@ class RunFolder:
                 f"{self.path} holds a run that was stopped after step {step_of(checkpoint)}. Go on with --resume, or "
                 "remove that folder to begin again."
             )
-        if self.path.exists() and not self._is_ours():
-            raise OutputError(f"{self.path} must be free for checkpoints; got something else. Name another output.")
-        shutil.rmtree(self.path, ignore_errors=True)
-        try:
-            self.path.mkdir()
-        except OSError as error:
-            raise OutputError(f"{self.path} could not be made: {error.strerror}.") from error
-        with replacing(self.path / _RUN_FILE) as temporary:
-            temporary.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        with replacing_folder(self.path, _RUN) as temporary:
+            document = {"format": _FORMAT, "format_version": 1, "run": secrets.token_hex(8), **facts}
+            (temporary / _RUN_FILE).write_bytes(document_bytes(document))
 
     def resume(self, facts: Mapping[str, Any]) -> Path | None:
         """Find where to go on.
@@ -89,26 +110,31 @@ class RunFolder:
         ------
         InputError
             If there is no run, or one with other data or settings; every difference is listed.
+        FileFormatError
+            If what is kept of it is damaged.
         """
-        if not (self.path / _RUN_FILE).exists():
-            raise InputError(f"train: --resume needs a run that was stopped; {self.path} holds none. Leave it out.")
         try:
-            before = json.loads((self.path / _RUN_FILE).read_text("utf-8"))
-        except ValueError as error:
-            raise FileFormatError(f"{self.path / _RUN_FILE} must be JSON; got: {error}. Begin again.") from None
-        if not isinstance(before, dict):
-            raise FileFormatError(f"{self.path / _RUN_FILE} must be a JSON object; got {before!r:.60}. Begin again.")
+            before = read_json(self.path / _RUN_FILE, Run)
+        except FileNotFoundError:
+            raise InputError(
+                f"train: --resume needs a run that was stopped; {self.path} holds none. Leave it out."
+            ) from None
+        except FileFormatError as error:
+            raise FileFormatError(f"{error} Remove {self.path} to train from the beginning.") from None
         check_same(self.path, before, facts)
-        return newest_checkpoint(self.path)
+        checkpoint = newest_checkpoint(self.path)
+        return None if checkpoint is None else Checkpoint(checkpoint).path
+
+    @property
+    def run(self) -> str | None:
+        """What tells this run from others; None for one that an older version began."""
+        run: str | None = read_json(self.path / _RUN_FILE, Run).get("run")
+        return run
 
     def remove(self) -> None:
         """Remove it, after the model was saved: at once, so that a kill leaves all of it or nothing."""
-        gone = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}.old")
-        self.path.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
-
-    def _is_ours(self) -> bool:
-        return self.path.is_dir() and ((self.path / _RUN_FILE).exists() or not any(self.path.iterdir()))
+        fsync(self.path.parent)  # the name of the model must be on the disk before its checkpoints go
+        remove_folder(self.path)
 
 
 def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -17,13 +17,15 @@ from isosent.encoders.inside import ENCODER_FOLDER
 from isosent.encoders.reference import escape
 from isosent.errors import InputError, OutputError
 from isosent.exports.exportable import exportable
-from isosent.exports.folder import Replaceable, check_folder, replacing_folder
 from isosent.exports.self_check import compare_on_texts, require_agreement
 from isosent.exports.sentence_transformers_folder import TARGET, check_vectors, quiet_library
 from isosent.exports.sentence_transformers_modules import InexpressibleError, modules_behind
+from isosent.files.atomic import Replaceable, check_folder, replacing_folder
+from isosent.files.checksum import folder_checksums
+from isosent.files.documents import document_bytes
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.model_folder import holds_its_encoder, model_files
+from isosent.model_folder import RECORD_FILE, holds_its_encoder, model_files
 from isosent.transforms.base import Transform
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ def save_trained(
     fit_texts: Sequence[str] = (),
     source: str = "training texts",
     extra_files: Mapping[str, bytes] | None = None,
+    record: Callable[[SentenceEncoder], Mapping[str, Any]] | None = None,
 ) -> SentenceEncoder:
     """Write a trained model, and open it again.
 
@@ -86,6 +89,9 @@ def save_trained(
         Where these texts come from, for the record.
     extra_files : mapping of str to bytes, optional
         Names, and what is to stand in them, of further files of the folder.
+    record : callable, optional
+        From the model, while it is not yet in place, to what ``training.json`` is to hold beside the checksums of all
+        other files. None writes no such file.
 
     Returns
     -------
@@ -109,6 +115,11 @@ def save_trained(
         except SafetensorError as error:
             raise OutputError(f"{folder} could not be written: {error}.") from error
         check_vectors(TARGET, exportable(fitted), temporary)
+        if record is not None:
+            # those that only people read may be edited or removed
+            checksums = folder_checksums(temporary, without=extra_files or ())
+            document = {**record(fitted), "checksums": checksums}
+            (temporary / RECORD_FILE).write_bytes(document_bytes(document))
     return load(Path(folder))
 
 
