@@ -1,4 +1,5 @@
 import json
+import resource
 import sys
 
 import numpy as np
@@ -55,7 +56,7 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
         ),
         (
             ["--to", "sentence-transformers", "--results", "binary.json", "-o", "out"],
-            "must be a result file",
+            "binary.json: damaged, truncated or not JSON",
         ),
         (["--to", "numpy", "-o", "model/model.json"], "must be a new file or an older numpy export"),
     ],
@@ -79,3 +80,43 @@ def test_the_model_is_left_as_it_was(isosent_, here):
     before = isosent.load("./model").encode(["a text"])
     isosent_("export", "model", "--to", "numpy", "-o", "map.safetensors")
     np.testing.assert_array_equal(isosent.load("./model").encode(["a text"]), before)
+
+
+@pytest.fixture(scope="module")
+def small_models(tmp_path_factory, tiny_model, texts):
+    """Folders of a model of word vectors and of one with a transformer."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "glove.txt").write_text("man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n")
+    words = isosent.load(f"words:{folder / 'glove.txt'}")
+    words.fit(["man dog", "cat", "yak", "dog cat"], transform=isosent.Whitening(2)).save(folder / "words")
+    tiny = isosent.load(f"hf:{tiny_model('bert')}")
+    tiny.fit(texts[:40], transform=isosent.Whitening(4)).save(folder / "tiny")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "limits", "more"),
+    [
+        ("words", "numpy", (50, 200), ()),
+        ("words", "faiss", (10, 50, 100), ()),
+        ("words", "onnx", (100, 800), ()),
+        ("words", "sentence-transformers", (50, 200, 600), ()),
+        ("tiny", "numpy", (200,), ()),
+        ("tiny", "faiss", (50,), ("--index", "HNSW8")),
+        ("tiny", "sentence-transformers", (100, 3000, 30000), ()),
+        ("tiny", "sentence-transformers", (100, 30000), ("--tei",)),
+    ],
+)
+def test_a_full_disk_ends_in_a_sentence(isosent_, refuses, small_models, tmp_path, model, target, limits, more):
+    # a write limit stands for a full disk: of each size in bytes, some more of an export is written
+    (tmp_path / "out").mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for limit in limits:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+        try:
+            finished = isosent_("export", small_models / model, "--to", target, *more, "-o", tmp_path / "out" / "made")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        error = "\n".join(line for line in finished.err.splitlines() if "Writing model shards" not in line)
+        refuses(finished._replace(err=error), "made could not be written: File too large.")
+        assert list((tmp_path / "out").iterdir()) == []

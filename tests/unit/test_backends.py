@@ -1,14 +1,22 @@
 """What onnxruntime, and what torch compiles, computes of a network is what torch computes of it."""
 
+import resource
+import signal
+
 import numpy as np
 import pytest
 import torch
 from tiny_models import TEXTS
 
 import isosent
+from isosent.errors import OutputError
+from isosent.exports.note import EXPORT
+from isosent.files import atomic
+from isosent.files.atomic import replacing_folder
 from isosent.network import graph_cache
 from isosent.network.loading import Permissions, load_network
 from isosent.network.onnx_backend import OnnxBackend
+from isosent.network.onnx_graph import write_graph
 from isosent.network.onnx_int8 import with_int8_products
 from isosent.network.reading import Reading
 from isosent.network.torch_network import traceable
@@ -237,3 +245,46 @@ def test_a_compiled_network_gives_the_same_vectors_and_no_warning_of_the_compile
     for texts in (TEXTS, TEXTS[:1]):
         np.testing.assert_allclose(model.encode(texts), plain.encode(texts), atol=2e-6)
     assert compiled == [{"dynamic": True}]
+
+
+def test_a_changed_byte_of_a_graph_is_noticed(empty_cache):
+    OnnxBackend(Largest(), "key")
+    (graph,) = empty_cache.glob("*/graph.onnx")
+    content = graph.read_bytes()
+    for place in np.linspace(0, len(content) - 1, 20).astype(int):
+        graph.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with graph_cache.cached_graph(graph.parent.name, lambda path: path.write_bytes(content)) as path:
+            assert path.read_bytes() == content
+
+
+def test_what_a_killed_run_left_is_removed_and_what_a_live_one_makes_is_not(empty_cache, monkeypatch):
+    left = empty_cache / ".a.isosent-4194300-0123abcd.tmp"  # no process has such a number
+    left.mkdir(parents=True)
+    (left / "graph.onnx").write_text("half")
+
+    def make(path):
+        monkeypatch.setattr(atomic, "_SWEPT", set())
+        with graph_cache.cached_graph("b", lambda path: path.write_text("another")):
+            pass
+        path.write_text("graph")
+
+    with graph_cache.cached_graph("a", make) as path:
+        assert path.read_text() == "graph"
+    assert sorted(path.name for path in empty_cache.iterdir()) == ["a", "b"]
+
+
+def test_a_full_disk_while_a_graph_is_written_is_told(tmp_path):
+    inputs = {name: torch.ones(2, 3, dtype=torch.int64) for name in ("input_ids", "attention_mask", "pooling_mask")}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    try:
+        with (
+            pytest.raises(OutputError, match="out could not be written: File too large"),
+            replacing_folder(tmp_path / "out", EXPORT) as folder,
+        ):
+            write_graph(folder / "model.onnx", Largest(), inputs, where="export")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list(tmp_path.iterdir()) == []

@@ -24,6 +24,7 @@ from isosent.reporting.reading import ReportData, ResultFile, read_report
 from isosent.reporting.rows import Row, make_rows
 from isosent.studies.auto import ROWS, AutoCell
 from isosent.studies.dims_result import DimsCell, DimsStudy, PublishedWidth
+from isosent.studies.flow import FlowCell
 from isosent.studies.gem import GemCell
 from isosent.studies.reading_cells import PublishedScore, ReadingCell
 from isosent.studies.search_time import SearchTime
@@ -144,7 +145,8 @@ def test_files_are_told_apart_by_what_is_in_them(tmp_path):
     ("name", "result"),
     [
         ("dims", dims_study()),
-        ("auto", AutoCell("m", "STSB", {"auto": NAN, "whitening": 0.5}, "none", "none")),
+        ("auto", AutoCell("m", "STSB", dict.fromkeys(ROWS, 0.5) | {"auto": NAN}, "none", "none")),
+        ("flow", FlowCell("m", "STSB", "flow(target)", [0.5, NAN], [[1.5, 0.5]], 0.25, 7)),
         ("gem", GemCell("m", "STSB", "window", "3", NAN, 0.25, 1)),
         (
             "layers",
@@ -169,16 +171,13 @@ def test_what_is_no_result_is_refused(tmp_path):
         assert all(word in str(caught.value) for word in (str(tmp_path / "a.json"), *words))
 
     wanted = "must be a file that isosent evaluate ... --json or isosent study ... --json wrote"
-    for content in (
-        b"no JSON",
-        b"[1, 2]",
-        b'{"format": "another 1"}',
-        b'{"format": ["isosent result 1"]}',
-        b"\xff\xfe",
-    ):
+    for content in (b'{"format": "another 1"}', b'{"format": ["isosent result 1"]}', b"{}"):
         refused(content, wanted, "isosent result 1, isosent study auto 1")
-    refused(b'{"format": "isosent result 1"}', "must be a result file")
-    refused(b'{"format": "isosent study dims 1", "results": [{"name": 1}]}', "must be a study", "KeyError 'model'")
+    for content in (b"no JSON", b"\xff\xfe"):
+        refused(content, "not JSON")
+    refused(b"[1, 2]", "Expected `object`")
+    refused(b'{"format": "isosent result 1"}', "missing required field `model`")
+    refused(b'{"format": "isosent study dims 1", "results": [{"name": 1}]}', "$.results[0].name")
     refused(b'{"format": "isosent study gem 1", "results": []}', "got a study of gem. Leave it out")
 
 
@@ -204,14 +203,15 @@ def test_a_result_that_was_changed_by_hand_is_refused(tmp_path, place, value):
     inner[last] = value
     if value is ...:
         del inner[last]
+    del document["checksum"]
     (tmp_path / "a.json").write_text(json.dumps(document))
-    with pytest.raises(FileFormatError, match=rf"a\.json must be as isosent evaluate .* {last}.*missing or of another"):
+    with pytest.raises(FileFormatError, match=rf"a\.json: .*{last}"):
         read_report([tmp_path / "a.json"])
 
 
 def test_a_result_without_tasks_is_refused(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(made_result().to_json()))
-    with pytest.raises(FileFormatError, match="tasks is missing"):
+    with pytest.raises(FileFormatError, match="tasks"):
         read_report([tmp_path / "a.json"])
 
 

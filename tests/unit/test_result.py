@@ -127,7 +127,7 @@ def test_an_undefined_item_comes_back(result, tmp_path):
 def test_a_file_is_json_that_anything_can_read(path):
     document = json.loads(path.read_text("utf-8"), parse_constant=pytest.fail)
     assert document["format"] == FORMAT
-    assert list(document)[-1] == "items"
+    assert list(document)[-2:] == ["items", "checksum"]
     assert "wörter" in path.read_text("utf-8")
 
 
@@ -167,8 +167,8 @@ def test_a_missing_file_is_told_from_a_damaged_one(tmp_path):
 
 
 def test_another_format_is_named(path):
-    path.write_text(path.read_text("utf-8").replace(FORMAT, "isosent result 9"), "utf-8")
-    with pytest.raises(FileFormatError, match="must be of format 'isosent result 1'; got 'isosent result 9'"):
+    write_changed(path, ("format",), "isosent result 9")
+    with pytest.raises(FileFormatError, match=r"of format 'isosent result 1'.*got 'isosent result 9'"):
         read_result(path)
 
 
@@ -187,7 +187,7 @@ def test_another_format_is_named(path):
 )
 def test_what_is_no_result_is_refused(tmp_path, content):
     (tmp_path / "r.json").write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"r\.json must be a result file, written by isosent evaluate"):
+    with pytest.raises(FileFormatError, match=r"r\.json.*(not JSON|Expected `object`|result file|missing required)"):
         read_result(tmp_path / "r.json")
 
 
@@ -195,14 +195,37 @@ def test_a_file_cut_anywhere_is_refused(path):
     content = path.read_bytes()
     for end in np.linspace(1, len(content) - 3, 60).astype(int):
         path.write_bytes(content[:end])
-        with pytest.raises(FileFormatError, match=r"must be (a result file|as isosent evaluate)"):
+        with pytest.raises(FileFormatError, match=r"r\.json: damaged, truncated or not JSON"):
             read_result(path)
 
 
-def at(document, place):
+@pytest.mark.parametrize("bit", [1, 64])
+def test_a_changed_byte_anywhere_is_noticed(path, bit):
+    content = path.read_bytes()
+    for place in np.linspace(0, len(content) - 3, 150).astype(int):
+        path.write_bytes(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
+        with pytest.raises(FileFormatError, match=r"r\.json"):
+            read_result(path)
+
+
+def test_a_file_from_before_checksums_opens(result, path):
+    document = json.loads(path.read_text("utf-8"))
+    del document["checksum"]
+    path.write_text(json.dumps(document), "utf-8")
+    assert read_result(path).to_text() == result.to_text()
+
+
+def write_changed(path, place, value=...):
+    """Change a value of a file, or take it out; without a checksum, so that something else must notice."""
+    document = json.loads(path.read_text("utf-8"))
+    inner = document
     for name in place[:-1]:
-        document = document[name]
-    return document, place[-1]
+        inner = inner[name]
+    inner[place[-1]] = value
+    if value is ...:
+        del inner[place[-1]]
+    document.pop("checksum", None)
+    path.write_text(json.dumps(document), "utf-8")
 
 
 @pytest.mark.parametrize(
@@ -222,11 +245,8 @@ def at(document, place):
     ],
 )
 def test_a_file_that_lacks_something_is_refused(path, place):
-    document = json.loads(path.read_text("utf-8"))
-    inner, name = at(document, place)
-    del inner[name]
-    path.write_text(json.dumps(document), "utf-8")
-    with pytest.raises(FileFormatError, match=r"must be (a result file|as isosent evaluate)"):
+    write_changed(path, place)
+    with pytest.raises(FileFormatError, match=rf"r\.json.*{place[-1]}"):
         read_result(path)
 
 
@@ -240,6 +260,10 @@ def test_a_file_that_lacks_something_is_refused(path, place):
         (("tasks", "STSB"), None),
         (("tasks", "STSB", "surplus"), 1),
         (("tasks", "STSB", "metric"), "kendall"),
+        (("tasks", "STSB", "scores", "spearman"), 1.5),
+        (("tasks", "STSB", "scores", "spearman"), 10**400),
+        (("tasks", "STSB", "intervals", "spearman"), [NAN, float("inf")]),
+        (("model", "reference"), "a\0b"),
         (("tasks", "STSB", "scores", "spearman"), "high"),
         (("tasks", "STSB", "intervals", "spearman"), [0.1]),
         (("tasks", "STSB", "protocol"), None),
@@ -254,9 +278,6 @@ def test_a_file_that_lacks_something_is_refused(path, place):
     ],
 )
 def test_a_file_with_something_else_in_its_place_is_refused(path, place, value):
-    document = json.loads(path.read_text("utf-8"))
-    inner, name = at(document, place)
-    inner[name] = value
-    path.write_text(json.dumps(document), "utf-8")
-    with pytest.raises(FileFormatError, match=r"must be (a result file|as isosent evaluate)"):
+    write_changed(path, place, value)
+    with pytest.raises(FileFormatError, match=r"r\.json"):
         read_result(path)

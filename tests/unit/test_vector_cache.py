@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from isosent import FileFormatError
@@ -104,6 +105,17 @@ def test_a_damaged_cache_is_made_again(text, cache, content):
     file.write_bytes(whole[:-20] if content is None else content)
     assert_same(read_word_vectors([text]), first)
     assert len(file.read_bytes()) > 1000
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
+def test_a_changed_byte_of_the_cache_is_noticed_and_it_is_made_again(text, cache, share):
+    words = read_word_vectors([text])
+    (file,) = cache.iterdir()
+    content = file.read_bytes()
+    place = int(share * len(content))
+    file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    assert_same(read_word_vectors([text]), words)
+    assert [path.read_bytes() for path in cache.iterdir()] == [content]
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(text, cache, monkeypatch, tmp_path):
@@ -280,3 +292,32 @@ def test_a_converted_file_opens_from_places_that_are_not_aligned(tmp_path):
     words = convert_word_vectors([tmp_path / "v.txt"], tmp_path / "out.safetensors", dtype="int8")
     assert words.vocabulary.ids_of(["c", "a", "x"]).tolist() == [2, 0, -1]
     np.testing.assert_allclose(words.rows(np.arange(3)), [[1, 2, 3], [4, 5, 6], [7, 8, 9]], atol=0.05)
+
+
+def test_a_changed_byte_of_a_converted_file_is_refused(text, tmp_path):
+    file = tmp_path / "out.safetensors"
+    convert_word_vectors([text], file)
+    content = file.read_bytes()
+    for place in np.linspace(0, len(content) - 1, 60).astype(int):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(FileFormatError, match=r"out\.safetensors"):
+            read_word_vectors([file])
+
+
+def test_a_converted_file_from_before_checksums_opens(text, tmp_path):
+    file = tmp_path / "out.safetensors"
+    words = convert_word_vectors([text], file)
+    with safe_open(file, "numpy") as opened:
+        metadata = opened.metadata()
+    del metadata["isosent.checksum"]
+    save_file(load_file(file), file, metadata)
+    assert_same(read_word_vectors([file]), words)
+
+
+@pytest.mark.parametrize("ngrams", ["[[1]]", "{}", "7", "[" * 9999, '[["a", 1, 2]]', "[[1, 2, 3]]", "\0"])
+def test_other_metadata_is_refused(text, tmp_path, ngrams):
+    file = tmp_path / "out.safetensors"
+    convert_word_vectors([text], file)
+    save_file(load_file(file), file, {"format": vector_file.FORMAT, "version": vector_file.VERSION, "ngrams": ngrams})
+    with pytest.raises(FileFormatError, match=r"out\.safetensors"):
+        read_word_vectors([file])

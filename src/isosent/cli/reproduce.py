@@ -1,6 +1,5 @@
 """The command ``reproduce``."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from isosent.cli.evaluation_options import Data
 from isosent.cli.outputs import check_output, write_output
 from isosent.cli.terminal import err, out, progress_bar
 from isosent.evaluation.running import Run
+from isosent.files.documents import document_bytes
 from isosent.papers.reading import PAPERS
 from isosent.reproduction.layout import LEGEND, caption, commands, header, rows, to_markdown
 from isosent.reproduction.reproducing import reproduce as reproduce_paper
@@ -53,7 +53,7 @@ def reproduce(
             run=Run(progress=bar),
             tell=lambda command: err.print(f"done: {command}"),
         )
-    if write_output(json_output, json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"):
+    if write_output(json_output, document_bytes(found.to_json()).decode()):
         return
     if markdown:
         typer.echo(to_markdown(found, with_commands=show_commands), nl=False)

@@ -1,18 +1,17 @@
 """What the commands ``study ...`` share: their options, and how results are written."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from isosent.cli.outputs import write_text
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.files.atomic import check_destination
+from isosent.files.documents import write_document
 from isosent.studies.study_file import StudyResult, study_to_json
 
 Data = Annotated[Path, typer.Option(metavar="DIR", help="Folder with the original STS files, anywhere below it.")]
@@ -66,4 +65,4 @@ def check_outputs(*paths: Path | None, figure: Path | None = None) -> None:
 def write_json(path: Path | None, study: str, results: Sequence[StudyResult]) -> None:
     """Write a study as JSON, where a file was asked for."""
     if path is not None:
-        write_text(path, json.dumps(study_to_json(study, results), indent=2, ensure_ascii=False) + "\n")
+        write_document(path, study_to_json(study, results))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from isosent.errors import FileFormatError
-from isosent.files.atomic import replacing
+from isosent.files.documents import read_document, write_document
+from isosent.files.result_schemas import DataLock
 
 LOCK_NAME = "isosent-data.json"
 FORMAT = "isosent-data"
@@ -91,26 +91,20 @@ class Lock:
             If the file is damaged.
         """
         path = folder / LOCK_NAME
-        try:
-            document = json.loads(path.read_text("utf-8"))
-            if (document["format"], document["format_version"]) != (FORMAT, FORMAT_VERSION):
-                raise ValueError(f"its format is {document['format']} {document['format_version']}")
-            repositories = {name: Seen(**seen) for name, seen in document["repositories"].items()}
-            return cls(path, repositories, {name: Written(**one) for name, one in document["files"].items()})
-        except FileNotFoundError:
+        if not path.exists():
             return cls(path, {}, {})
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise FileFormatError(
-                f"{path} must be what isosent wrote about the data beside it; it is damaged: {error}. Move the folder "
-                "away and get the data again."
-            ) from None
+        try:
+            document = read_document(path, FORMAT, FORMAT_VERSION, DataLock)
+        except FileFormatError as error:
+            raise FileFormatError(f"{error} Move the folder away and get the data again.") from None
+        repositories = {name: Seen(**seen) for name, seen in document["repositories"].items()}
+        return cls(path, repositories, {name: Written(**one) for name, one in document["files"].items()})
 
     def save(self) -> None:
         """Write the lock, in one step."""
         document: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
-        document |= {name: {key: asdict(one) for key, one in getattr(self, name).items()} for name in _TABLES}
-        with replacing(self.path) as temporary:
-            temporary.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
+        document |= {name: {key: asdict(one) for key, one in sorted(getattr(self, name).items())} for name in _TABLES}
+        write_document(self.path, document)
 
 
 _TABLES = ("repositories", "files")

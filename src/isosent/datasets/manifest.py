@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,6 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from isosent.errors import InputError, InputTypeError
+from isosent.files.documents import check_schema, parse_json
+from isosent.files.result_schemas import DataManifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,8 @@ def read_manifest(document: Mapping[str, Any] | None = None) -> Manifest:
     ['rte/train.tsv', 'rte/dev.tsv', 'rte/test.tsv']
     """
     if document is None:
-        document = json.loads((files("isosent.datasets") / "manifest.json").read_text("utf-8"))
+        document = parse_json((files("isosent.datasets") / "manifest.json").read_bytes(), "manifest.json")
+    check_schema(document, "data: the manifest", DataManifest)
     sets = map(_data_set, document["sets"])
     return Manifest({each.name: each for each in sets}, document["repositories"])
 

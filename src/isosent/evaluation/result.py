@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.files.checksum import UNSEALED, sealed
 from isosent.files.plain import without_nan
 from isosent.numeric.resampling import Statistic
 
@@ -195,12 +196,12 @@ class EvaluationResult:
         return plain
 
     def to_text(self) -> str:
-        """Return what a result file holds: JSON, items on one line each."""
+        """Return what a result file holds: JSON, items on one line each, that ends with its own checksum."""
         document = self.to_json()
         items = document.pop("items")
         head = json.dumps(document, indent=2, ensure_ascii=False).removesuffix("\n}")
         lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(of)}" for name, of in items.items())
-        return f'{head},\n  "items": {{\n{lines}\n  }}\n}}\n'
+        return sealed(f'{head},\n  "items": {{\n{lines}\n  }},\n  "checksum": "{UNSEALED}"\n}}\n'.encode()).decode()
 
 
 def _task_json(task: TaskResult) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,25 +11,9 @@ import numpy as np
 from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.evaluation.result import ERRORS, FORMAT, EvaluationResult, Items, TaskResult
-
-Fields = Mapping[str, type | tuple[type, ...]]
-
-_NONE = type(None)
-_NUMBER = (int, float)
-_RESULT: Fields = {
-    **dict.fromkeys(("seed", "n_resamples", "n_texts", "n_cut"), int),
-    **dict.fromkeys(("encode_s", "elapsed_s"), _NUMBER),
-}
-_MODEL: Fields = {"reference": str, "options": dict, "fits": list, "fingerprint": str}
-_FIT: Fields = {"transform": str, "parameters": dict, "source": str}
-_FITTING: Fields = {"transform": (str, _NONE), "parameters": dict, "fit": (str, _NONE), "transductive": bool}
-_ENVIRONMENT: Fields = {"versions": dict, "machine": str, "system": str, "n_cpus": (int, _NONE)}
-_TASK: Fields = {
-    "kind": str,
-    "elapsed_s": _NUMBER,
-    **dict.fromkeys(("dim", "n_zero_rows", "n_tokens", "n_unknown"), int),
-}
-_CHOICE: Fields = {"chosen": str, "reason": str}
+from isosent.files.documents import check_schema, read_json
+from isosent.files.plain import nan_where_none
+from isosent.files.result_schemas import Result
 
 
 def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
@@ -51,86 +34,48 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
     InputFileError
         If there is no such file.
     FileFormatError
-        If it is not a result file of this format.
+        If it is not a result file of this format, or was changed since it was written.
     """
     path = _check.input_file(path)
-    try:
-        document = json.loads(path.read_bytes())
-        if document["format"] != FORMAT:
-            raise FileFormatError(f"{path} must be of format {FORMAT!r}; got {document['format']!r}.")
-        items = document.pop("items", {})
-        tasks = {name: _task_of_json(task, items.get(name)) for name, task in document.pop("tasks").items()}
-        del document["format"]
-        result = EvaluationResult(tasks=tasks, **document)
-        wrong = next(_wrong_fields(result), None)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        if isinstance(error, FileFormatError):
-            raise
+    document = read_json(path)
+    if document.get("format") != FORMAT:
         raise FileFormatError(
-            f"{path} must be a result file, written by isosent evaluate ... --json OUT; it cannot be read as one: "
-            f"{type(error).__name__} {error}."
-        ) from None
-    if wrong is not None:
-        raise FileFormatError(
-            f"{path} must be as isosent evaluate ... --json wrote it; "
-            f"{wrong} is missing or of another type. "
-            "Evaluate again."
+            f"{path} must be a result file of format {FORMAT!r}, written by isosent evaluate ... --json OUT; got "
+            f"{document.get('format')!r}."
         )
+    check_schema(document, str(path), Result)
+    items = document.pop("items", {})
+    tasks = {name: _task_of_json(task, items.get(name)) for name, task in document.pop("tasks").items()}
+    facts = {name: value for name, value in document.items() if name not in ("format", "checksum")}
+    result = EvaluationResult(tasks=tasks, **facts)
+    if wrong := next(_wrong_fields(result, items), None):
+        raise FileFormatError(f"{path} must be as isosent evaluate ... --json wrote it; {wrong}. Evaluate again.")
     return result
 
 
 def _task_of_json(document: dict[str, Any], items: Mapping[str, Any] | None) -> TaskResult:
-    nan = float("nan")
-    scores = {name: nan if score is None else float(score) for name, score in document.pop("scores").items()}
-    intervals = {
-        name: (nan if low is None else float(low), nan if high is None else float(high))
-        for name, (low, high) in document.pop("intervals").items()
-    }
-    task = TaskResult(scores=scores, intervals=intervals, items=_items_of_json(items), **document)
-    if task.metric not in scores or task.metric not in intervals:
-        raise ValueError(f"no score of {task.metric}")
-    if not (isinstance(task.protocol, dict) and isinstance(task.data, dict)):
-        raise ValueError("no protocol or no data")
-    arrays = [array for array in (task.items.values, task.items.gold) if array is not None]
-    if items is not None and any(array.shape != (task.n_items,) for array in arrays):
-        raise ValueError(f"the items are not {task.n_items} numbers")
-    return task
+    intervals = {name: tuple(_floats(ends)) for name, ends in document["intervals"].items()}
+    read = {"scores": nan_where_none(document["scores"]), "intervals": intervals, "items": Items(np.zeros(0))}
+    if items is not None:
+        read["items"] = Items(_floats(items["values"]), None if items["gold"] is None else _floats(items["gold"]))
+    return TaskResult(**document | read)
 
 
-def _items_of_json(document: Mapping[str, Any] | None) -> Items:
-    if document is None:
-        return Items(np.zeros(0))
-    gold = document["gold"]
-    return Items(
-        np.array(document["values"], dtype=np.float64), None if gold is None else np.array(gold, dtype=np.float64)
-    )
+def _floats(values: list[float | None]) -> Any:
+    """Numbers as an array, an undefined one NaN."""
+    return np.array(values, dtype=np.float64)
 
 
-def _wrong_fields(result: EvaluationResult) -> Iterator[str]:
-    if not result.tasks:
-        yield "tasks"
-    of_result = {name: getattr(result, name) for name in _RESULT}
-    yield from _wrong("result", of_result, _RESULT)
-    yield from _wrong("model", result.model, _MODEL)
-    for fit in result.model["fits"]:
-        yield from _wrong("model, fits", fit, _FIT)
-    yield from _wrong("fitting", result.fitting, _FITTING)
-    if result.fitting["transform"] is not None and not result.fitting["transductive"] and not result.model["fits"]:
-        yield "model, fits"
-    yield from _wrong("environment", result.environment, _ENVIRONMENT)
+def _wrong_fields(result: EvaluationResult, items: Mapping[str, Any]) -> Iterator[str]:
+    """What a schema cannot say."""
+    fitted = result.fitting["transform"] is not None and not result.fitting["transductive"]
+    if fitted and not result.model["fits"]:
+        yield "model, fits: none, and a transform was fitted"
     for name, task in result.tasks.items():
-        yield from _wrong(name, {field: getattr(task, field) for field in _TASK}, _TASK)
-        if not all(isinstance(checksum, str) for checksum in task.data.values()):
-            yield f"{name}, data"
-        bounded = [score for metric, score in task.scores.items() if metric not in ERRORS]
-        if any(abs(value) > 1 for value in (*bounded, *(end for ends in task.intervals.values() for end in ends))):
-            yield f"{name}, scores, in [-1, 1]"
-        if task.choice is not None:
-            yield from _wrong(f"{name}, choice", task.choice, _CHOICE)
-
-
-def _wrong(where: str, values: Any, fields: Fields) -> Iterator[str]:
-    if not isinstance(values, dict):
-        yield where
-    else:
-        yield from (f"{where}, {name}" for name, of in fields.items() if not isinstance(values.get(name, ...), of))
+        if not {task.metric} <= task.scores.keys() & task.intervals.keys():
+            yield f"{name}, scores: none of its metric {task.metric}"
+        if worst := [score for metric, score in task.scores.items() if metric not in ERRORS and abs(score) > 1]:
+            yield f"{name}, scores: must lie in [-1, 1]; got {worst[0]}"
+        arrays = (task.items.values, task.items.gold) if name in items else ()
+        if any(array is not None and len(array) != task.n_items for array in arrays):
+            yield f"{name}, items: must be {task.n_items} numbers"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import InputError, OutputError
-from isosent.exports.note import Export, is_noted, note_text, read_space, space_of
+from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
+from isosent.exports.note import Export, note_bytes, read_space, space_of
 from isosent.exports.numpy_export import required_map
 from isosent.exports.self_check import Agreement, compare, require_agreement, sample_vectors
-from isosent.files.atomic import check_destination, replacing
-from isosent.files.space import note_path, same_space
+from isosent.files.atomic import check_destination, locked, replacing
+from isosent.files.checksum import file_checksum
+from isosent.files.export_note import is_noted
+from isosent.files.space import FileIdentity, Space, note_path, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
@@ -127,10 +131,14 @@ def export_faiss(model: SentenceEncoder, output: str | os.PathLike[str], *, inde
             "vectors with isosent or the numpy export, and add them to an ordinary index."
         )
     faiss, whole = _extras.require("faiss"), to_index(linear_map, index)
-    with replacing(note) as temporary_note, replacing(output) as temporary:
-        faiss.write_index(whole, str(temporary))
+    with ExitStack() as commit, replacing(output) as temporary:
+        temporary.write_bytes(faiss.serialize_index(whole).tobytes())  # its own writer keeps silent about a full disk
         agreement = _check(faiss, model, temporary)
-        temporary_note.write_text(note_text(TARGET, model, agreement, {"index": index}), "utf-8")
+        commit.enter_context(locked(Path(output).absolute().parent))  # one writer at a time puts both in place
+        older = _older_entry(Path(output))
+        files = [_entry(temporary, space_of(model)), *([older] if older else [])]
+        with replacing(note) as temporary_note:  # in place first: it describes the older index, too
+            temporary_note.write_bytes(note_bytes(TARGET, model, agreement, {"index": index, "files": files}))
     return Export(TARGET, Path(output), space_of(model), agreement)
 
 
@@ -151,11 +159,29 @@ def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
 
     Raises
     ------
+    FileFormatError
+        If the index or its note is damaged.
     InputError
         If the index belongs to another vector space; the message names both.
     """
     same_space("the model", space_of(model), f"the index {path}", read_space(path))
-    return _extras.require("faiss").read_index(os.fspath(path))
+    try:
+        return _extras.require("faiss").read_index(os.fspath(path))
+    except RuntimeError as error:
+        raise FileFormatError(f"{path} is no index of FAISS, or damaged: {str(error).splitlines()[-1]}") from None
+
+
+def _entry(path: Path, space: Space) -> dict[str, Any]:
+    """What a note says of an index."""
+    return asdict(FileIdentity.of(path)) | {"checksum": file_checksum(path)} | asdict(space)
+
+
+def _older_entry(path: Path) -> dict[str, Any] | None:
+    """What a note says of the index that is about to be replaced; None where there is none, or it is not its own."""
+    try:
+        return _entry(path, read_space(path)) if path.is_file() else None
+    except InputFileError:
+        return None
 
 
 def _check(faiss: Any, model: SentenceEncoder, path: Path) -> Agreement:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -13,13 +12,17 @@ from typing import Any
 
 from isosent.encoders.inside import ENCODER_FOLDER
 from isosent.encoders.transformer import PROMPT_OF
-from isosent.errors import InputFileError
+from isosent.errors import FileFormatError
 from isosent.exports.self_check import Agreement
-from isosent.files.space import Space, note_path
+from isosent.files.atomic import Replaceable
+from isosent.files.checksum import verify_file, verify_folder
+from isosent.files.documents import document_bytes
+from isosent.files.export_note import FORMAT, NOTE_FILE, exported_checksums, read_export_note
+from isosent.files.plain import without_nan
+from isosent.files.space import FileIdentity, Space
 from isosent.model import SentenceEncoder
 
-NOTE_FILE = "isosent.json"
-FORMAT = "isosent-export"
+EXPORT = Replaceable("an older export", lambda folder: (folder / NOTE_FILE).exists())
 
 _PROMPTS = frozenset(PROMPT_OF.values())
 
@@ -113,62 +116,28 @@ def shared_facts(model: SentenceEncoder) -> dict[str, Any]:
     }
 
 
-def note_text(target: str, model: SentenceEncoder, agreement: Agreement, more: Mapping[str, Any]) -> str:
-    """Write the note.
-
-    Parameters
-    ----------
-    target : str
-        Name of the format.
-    model : SentenceEncoder
-        What was exported.
-    agreement : Agreement
-        How the check went.
-    more : mapping
-        What a reader of this format must know.
-
-    Returns
-    -------
-    str
-        JSON.
-    """
-    document = {
-        "format": FORMAT,
-        "target": target,
-        "isosent_version": version("isosent"),
-        **asdict(space_of(model)),
-        "normalize": model.normalize,
-        **more,
-        "model": shared_facts(model),
-        "agreement": asdict(agreement),
-    }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def note_bytes(target: str, model: SentenceEncoder, agreement: Agreement, more: Mapping[str, Any]) -> bytes:
+    """Write the note: what was exported, how the check went, and what a reader of this format must know."""
+    return document_bytes(
+        {
+            "format": FORMAT,
+            "target": target,
+            "isosent_version": version("isosent"),
+            **asdict(space_of(model)),
+            "normalize": model.normalize,
+            **more,
+            "model": without_nan(shared_facts(model)),
+            "agreement": asdict(agreement),
+        }
+    )
 
 
-def is_noted(path: str | os.PathLike[str], target: str) -> bool:
-    """Whether the note of an export is there.
-
-    Parameters
-    ----------
-    path : path-like
-        An exported folder, or a file with its note beside it.
-    target : str
-        Name of the format.
-
-    Returns
-    -------
-    bool
-        Whether there is a note, and one of that format.
-    """
-    try:
-        document = json.loads(_note_of(path).read_text("utf-8"))
-        return bool(document["format"] == FORMAT and document["target"] == target)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return False
-
-
-def _note_of(path: str | os.PathLike[str]) -> Path:
-    return Path(path) / NOTE_FILE if Path(path).is_dir() else note_path(Path(path))
+def write_folder_note(
+    folder: Path, target: str, model: SentenceEncoder, agreement: Agreement, more: Mapping[str, Any]
+) -> None:
+    """Write the note of a folder, whose other files are there, with the checksum of each."""
+    note = note_bytes(target, model, agreement, {**more, "checksums": exported_checksums(folder)})
+    (folder / NOTE_FILE).write_bytes(note)
 
 
 def read_space(path: str | os.PathLike[str]) -> Space:
@@ -187,13 +156,28 @@ def read_space(path: str | os.PathLike[str]) -> Space:
     Raises
     ------
     InputFileError
-        If there is no note, or it is damaged.
+        If there is no note, or it or the export is damaged.
     """
-    note = _note_of(path)
-    try:
-        document = json.loads(note.read_text("utf-8"))
-        return Space(document["fingerprint"], document["reference"])
-    except OSError as error:
-        raise InputFileError(f"{note} must be the note of an export; it cannot be read: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise InputFileError(f"{note} must be the note of an export; it holds something else.") from None
+    document = read_export_note(path)
+    if Path(path).is_dir():
+        verify_folder(Path(path), document.get("checksums", {}))
+    else:
+        document |= file_entry(Path(path), document) or {}
+    return Space(document["fingerprint"], document["reference"])
+
+
+def file_entry(path: Path, document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the note beside an exported file says of it as it is now; the bytes of the file are checked.
+
+    None where there is no file, or its note is from before notes described their file.
+    """
+    if not path.is_file() or "files" not in document:
+        return None
+    identity = asdict(FileIdentity.of(path)).items()
+    entry = next((entry for entry in document["files"] if identity <= entry.items()), None)
+    if entry is None:
+        raise FileFormatError(
+            f"{path} is not the file that its note describes: one of them was replaced. Export again."
+        )
+    verify_file(path, entry["checksum"])
+    return dict(entry)

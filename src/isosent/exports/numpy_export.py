@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from isosent.errors import InputError, OutputError
 from isosent.exports.exportable import refuse_flow
 from isosent.exports.note import Export, space_of
 from isosent.exports.self_check import Agreement, compare, require_agreement, sample_vectors
 from isosent.files.atomic import check_destination, replacing
+from isosent.files.sealed_tensors import tensors_bytes
 from isosent.files.space import space_in
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
@@ -84,10 +84,10 @@ def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expo
     arrays = {"weight": linear_map.weight, "bias": linear_map.bias}
     if model.query_map is not None:
         arrays["query_bias"] = model.query_map.bias
-    singles = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in arrays.items()}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     metadata = {**space_of(model).metadata, _NORMALIZE: str(model.normalize).lower()}
     with replacing(output) as temporary:
-        save_file(singles, temporary, metadata)
+        temporary.write_bytes(tensors_bytes(arrays, metadata))
         agreement = _check(model, temporary, "bias", queries=False)
         if model.query_map is not None:
             _check(model, temporary, "query_bias", queries=True)

@@ -23,12 +23,12 @@ from isosent.encoders.prompts import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.exports.exportable import exportable
-from isosent.exports.folder import check_folder, replacing_folder
-from isosent.exports.note import NOTE_FILE, Export, note_text, space_of
+from isosent.exports.note import EXPORT, Export, space_of, write_folder_note
 from isosent.exports.onnx_static import static_graph, vectors_graph
 from isosent.exports.onnx_transformer import write_transformer_graph
 from isosent.exports.self_check import Agreement, compare, compare_on_texts, require_agreement, sample_vectors, total
 from isosent.exports.tokenizer_files import static_tokenizer, transformer_tokenizer
+from isosent.files.atomic import check_folder, replacing_folder
 from isosent.model import SentenceEncoder
 
 TARGET = "onnx"
@@ -80,12 +80,12 @@ def export_onnx(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expor
     OutputError
         If the folder cannot be written, or gave other vectors than the model. What was there is intact.
     """
-    check_folder(output)
+    check_folder(output, EXPORT)
     for package in ("onnx", "onnxruntime"):
         _extras.require(package)
     model = exportable(model)
     files = {role: _files_of(model, role) for role in ROLES}
-    with replacing_folder(output) as folder:
+    with replacing_folder(output, EXPORT) as folder:
         for tokenizer, role in {files[role].tokenizer: role for role in reversed(ROLES)}.items():
             if tokenizer is not None:
                 _write_tokenizer(folder / tokenizer, encoder_for(model.encoder, role))
@@ -99,7 +99,7 @@ def export_onnx(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expor
             "output": "vectors",
             "files": {role: asdict(names) for role, names in files.items()},
         }
-        (folder / NOTE_FILE).write_text(note_text(TARGET, model, agreement, note), "utf-8")
+        write_folder_note(folder, TARGET, model, agreement, note)
     return Export(TARGET, Path(output), space_of(model), agreement)
 
 

@@ -19,12 +19,12 @@ from isosent.encoders.prompts import DEFAULT_PROMPT, named_prompts
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
 from isosent.exports.exportable import exportable
-from isosent.exports.folder import check_folder, replacing_folder
 from isosent.exports.model_card import model_card
-from isosent.exports.note import NOTE_FILE, Export, note_text, space_of
+from isosent.exports.note import EXPORT, Export, space_of, write_folder_note
 from isosent.exports.self_check import Agreement, compare_on_texts, require_agreement, total
 from isosent.exports.sentence_transformers_modules import InexpressibleError, modules_of
 from isosent.exports.text_embeddings_inference import check_servable, write_old_names
+from isosent.files.atomic import check_folder, replacing_folder
 from isosent.model import SentenceEncoder
 from isosent.network.loading import quiet
 
@@ -71,13 +71,13 @@ def export_sentence_transformers(
     A text without a token is a zero row in isosent. The library has no such rule: a transformer gives it the vector of
     its special tokens, a static encoder the bias of the map. Such texts are left out of the comparison.
     """
-    check_folder(output)
+    check_folder(output, EXPORT)
     _extras.require("sentence_transformers")
     model = exportable(model)
     if tei:
         check_servable(model)
     card = model_card(model, results)
-    with replacing_folder(output) as folder, quiet_library():
+    with replacing_folder(output, EXPORT) as folder, quiet_library():
         try:
             as_sentence_transformer(model).save_pretrained(str(folder), create_model_card=False)
         except InexpressibleError as error:
@@ -86,7 +86,7 @@ def export_sentence_transformers(
             write_old_names(folder, model.encoder)
         agreement = check_vectors(TARGET, model, folder)
         (folder / "README.md").write_text(card, "utf-8")
-        (folder / NOTE_FILE).write_text(note_text(TARGET, model, agreement, {"tei": tei}), "utf-8")
+        write_folder_note(folder, TARGET, model, agreement, {"tei": tei})
     return Export(TARGET, Path(output), space_of(model), agreement)
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import tempfile
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from isosent.errors import CacheWarning, IsosentError
+from isosent.errors import CacheWarning, IsosentError, OutputError
+from isosent.files.atomic import Replaceable, is_temporary, remove_folder, replacing_folder
+from isosent.files.checksum import folder_checksums, verify_folder
+from isosent.files.documents import document_bytes, read_document
+from isosent.files.result_schemas import GraphNote
 from isosent.files.user_cache import user_cache
 
 GRAPH_FILE = "graph.onnx"
 _KIND, _KEPT = "graphs", 16
-_OLD_S = 24 * 3600
+_NOTE_FILE, _FORMAT, _FORMAT_VERSION = "graph.json", "isosent-graph", 1
+
+_GRAPH = Replaceable("an older graph", lambda _: True)
 
 
 @contextmanager
@@ -43,17 +47,18 @@ def cached_graph(name: str, make: Callable[[Path], None]) -> Iterator[Path]:
 
     Notes
     -----
-    The 16 graphs that were used last are kept. Processes that make the same one at the same time do not meet: the first
-    one that is ready stays.
+    The 16 graphs that were used last are kept. A graph whose bytes have changed is made again. Processes that make the
+    same one at the same time do not meet: each is put in place whole.
     """
     folder = user_cache(_KIND) / name
-    if (folder / GRAPH_FILE).is_file():
+    if _is_whole(folder):
         with suppress(OSError):
             os.utime(folder)
-        yield folder / GRAPH_FILE
+    elif not _made(folder, make):
+        with _made_elsewhere(make) as graph:
+            yield graph
         return
-    with tempfile.TemporaryDirectory(prefix="isosent-") as elsewhere:
-        yield _made(folder, make) or _made_in(Path(elsewhere), make)
+    yield folder / GRAPH_FILE
 
 
 def forget_graph(name: str) -> None:
@@ -64,18 +69,29 @@ def forget_graph(name: str) -> None:
     name : str
         As for `cached_graph`.
     """
-    shutil.rmtree(user_cache(_KIND) / name, ignore_errors=True)
+    with suppress(OSError):
+        remove_folder(user_cache(_KIND) / name)
 
 
-def _made(folder: Path, make: Callable[[Path], None]) -> Path | None:
-    """Make a graph in the cache; None, with a warning, where that cannot be written."""
-    temporary = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}.tmp")
+def _is_whole(folder: Path) -> bool:
+    """Whether a graph is there, each byte as it was written."""
     try:
-        temporary.mkdir(parents=True)
-        _made_in(temporary, make)
-        _settle(temporary, folder)
+        verify_folder(folder, read_document(folder / _NOTE_FILE, _FORMAT, _FORMAT_VERSION, GraphNote)["files"])
+    except OSError:
+        return False
+    return (folder / GRAPH_FILE).is_file()
+
+
+def _made(folder: Path, make: Callable[[Path], None]) -> bool:
+    """Make a graph in the cache; False, with a warning, where that cannot be written."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with replacing_folder(folder, _GRAPH) as temporary:
+            make(temporary / GRAPH_FILE)
+            note = {"format": _FORMAT, "format_version": _FORMAT_VERSION, "files": folder_checksums(temporary)}
+            (temporary / _NOTE_FILE).write_bytes(document_bytes(note))
     except OSError as error:
-        if isinstance(error, IsosentError):
+        if isinstance(error, IsosentError) and not isinstance(error, OutputError):
             raise
         warnings.warn(
             f"The traced network is made anew each time, as {folder.parent} cannot be written: "
@@ -83,31 +99,24 @@ def _made(folder: Path, make: Callable[[Path], None]) -> Path | None:
             CacheWarning,
             stacklevel=2,
         )
-        return None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        return False
     _keep_the_last(folder.parent)
-    return folder / GRAPH_FILE
+    return True
 
 
-def _settle(temporary: Path, folder: Path) -> None:
-    try:
-        temporary.rename(folder)
-    except OSError:
-        if not (folder / GRAPH_FILE).is_file():  # else another process was first
-            raise
-
-
-def _made_in(folder: Path, make: Callable[[Path], None]) -> Path:
-    make(folder / GRAPH_FILE)
-    return folder / GRAPH_FILE
+@contextmanager
+def _made_elsewhere(make: Callable[[Path], None]) -> Iterator[Path]:
+    """Make a graph in the system's folder for temporary files, to be removed after the block."""
+    folder = Path(tempfile.gettempdir()) / f"isosent-graph-{secrets.token_hex(8)}"
+    with replacing_folder(folder, _GRAPH) as temporary:  # whose name is swept if this process is killed
+        make(temporary / GRAPH_FILE)
+        yield temporary / GRAPH_FILE
+    remove_folder(folder)
 
 
 def _keep_the_last(graphs: Path) -> None:
-    """Remove the graphs that were not used for the longest time, and what runs left that were killed a day ago."""
+    """Remove the graphs that were not used for the longest time."""
     with suppress(OSError):
-        used = {path: path.stat().st_mtime for path in graphs.iterdir()}
-        whole = sorted((path for path in used if not path.name.startswith(".")), key=used.__getitem__)
-        left = [path for path, time_s in used.items() if path.name.startswith(".") and time.time() - time_s > _OLD_S]
-        for folder in [*whole[:-_KEPT], *left]:
-            shutil.rmtree(folder, ignore_errors=True)
+        used = {path: path.stat().st_mtime for path in graphs.iterdir() if not is_temporary(path.name)}
+        for folder in sorted(used, key=used.__getitem__)[:-_KEPT]:
+            remove_folder(folder)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
 from importlib.resources import as_file, files
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
 from isosent import _check
 from isosent.errors import FileFormatError
+from isosent.files.documents import check_schema
 from isosent.papers.tables import FAMILIES, Column, Condition, KnownModel, Paper, PaperTable
 
 PAPERS = ("S1", "S2", "S3", "S4", "others")
@@ -109,7 +110,7 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     content = _check.input_file(path).read_bytes()
     try:
         document = yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise FileFormatError(f"{path} must be YAML; it cannot be read: {' '.join(str(error).split())}.") from None
     if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):
         raise FileFormatError(f"{path} must hold names and their values; got {type(document).__name__}.")
@@ -173,6 +174,10 @@ def _make(kind: type[T], where: str, entry: Mapping[str, Any]) -> T:
     needed = [name for name, each in known.items() if each.default is MISSING and each.default_factory is MISSING]
     if missing := [name for name in needed if name not in entry]:
         raise FileFormatError(f"{where}: fields must include {', '.join(needed)}; {missing[0]} is missing.")
+    types = get_type_hints(kind)
+    for name, value in entry.items():
+        if name not in ("tables", "conditions", "columns"):  # which are made here
+            check_schema(value, f"{where}, {name}", types[name])
     return kind(**entry)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.evaluation.result import FORMAT, EvaluationResult
 from isosent.evaluation.result_file import read_result
+from isosent.files.documents import read_json
 from isosent.studies.auto import AutoCell
 from isosent.studies.dims_result import DimsStudy
 from isosent.studies.reading_cells import ReadingCell
@@ -107,11 +107,7 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
 
 def _format_of(path: str) -> str:
     """What a file says it holds."""
-    content = _check.input_file(path).read_bytes()
-    try:
-        form = str(json.loads(content)["format"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        form = ""
+    form = str(read_json(_check.input_file(path)).get("format"))
     if form != FORMAT and form not in STUDY_FORMATS:
         raise FileFormatError(
             f"{path} must be a file that isosent evaluate ... --json or isosent study ... --json wrote; it is none of "

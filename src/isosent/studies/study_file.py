@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Protocol
 
 from isosent import _check
 from isosent.errors import FileFormatError
-from isosent.studies.auto import AutoCell
+from isosent.files.documents import check_schema, read_json
+from isosent.files.result_schemas import AutoStudy, DimsStudies, FlowStudy, GemStudy, ReadingStudy
+from isosent.studies.auto import ROWS, AutoCell
 from isosent.studies.dims_result import DimsStudy
 from isosent.studies.flow import FlowCell
 from isosent.studies.gem import GemCell
 from isosent.studies.reading_cells import ReadingCell
 
 _FORMAT = "isosent study {} 1"
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "auto": AutoCell.from_json,
-    "dims": DimsStudy.from_json,
-    "flow": FlowCell.from_json,
-    "gem": GemCell.from_json,
-    "layers": ReadingCell.from_json,
-    "pooling": ReadingCell.from_json,
+_READERS: Mapping[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
+    "auto": (AutoStudy, AutoCell.from_json),
+    "dims": (DimsStudies, DimsStudy.from_json),
+    "flow": (FlowStudy, FlowCell.from_json),
+    "gem": (GemStudy, GemCell.from_json),
+    "layers": (ReadingStudy, ReadingCell.from_json),
+    "pooling": (ReadingStudy, ReadingCell.from_json),
 }
 STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _READERS}
 
@@ -87,15 +89,31 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     InputFileError
         If there is no such file.
     FileFormatError
-        If it is not the file of a study.
+        If it is not the file of a study, or was changed since it was written.
     """
     path = _check.input_file(path)
-    try:
-        document = json.loads(path.read_bytes())
-        name = STUDY_FORMATS[document["format"]]
-        return Study(name, tuple(_READERS[name](result) for result in document["results"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    document = read_json(path)
+    name = STUDY_FORMATS.get(str(document.get("format")))
+    if name is None:
         raise FileFormatError(
-            f"{path} must be a study, written by isosent study ... --json OUT; it cannot be read as one: "
-            f"{type(error).__name__} {error}."
-        ) from None
+            f"{path} must be a study, written by isosent study ... --json OUT, of one of the formats "
+            f"{', '.join(STUDY_FORMATS)}; got {document.get('format')!r}."
+        )
+    schema, read = _READERS[name]
+    check_schema(document, str(path), schema)
+    results = tuple(map(read, document["results"]))
+    if missing := next((lacks for result in results if (lacks := _missing(result))), None):
+        raise FileFormatError(f"{path} must hold a score of {missing}; it does not. Run the study again.")
+    return Study(name, results)
+
+
+def _missing(result: Any) -> str | None:
+    """A score that a table of the study needs and a result does not have, which a schema cannot say."""
+    if isinstance(result, AutoCell):
+        return next((f"{result.task}, {row}" for row in ROWS if row not in result.scores), None)
+    if isinstance(result, DimsStudy):
+        scored: set[tuple[str, int | None]] = {(cell.task, cell.k) for cell in result.cells}
+        scored |= {(cell.task, None) for cell in result.untransformed}
+        wanted = product(result.tasks, (*result.widths, None))
+        return next((f"{task} at {k or 'all'} dimensions" for task, k in wanted if (task, k) not in scored), None)
+    return None
