@@ -73,9 +73,9 @@ class Behind:
         InputError
             If they hold NaN or infinity (the message names the row), or have another width than the map takes.
         """
-        linear_map = self._map_of(queries)
+        vectors, linear_map = _check.matrix("transform", "vectors", vectors), self._map_of(queries)
         if linear_map is None:
-            mapped = _check.matrix("transform", "vectors", vectors)
+            mapped = vectors
             _check.finite_rows("transform", "vectors", mapped)
         else:
             mapped = linear_map.apply(vectors)
@@ -85,7 +85,11 @@ class Behind:
             mapped[~known_rows(vectors)] = 0
         if self.normalize:
             mapped = unit_rows(mapped)
-        return mapped.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):
+            single = mapped.astype(np.float32, copy=False)
+        if mapped.dtype == np.float64 and not np.isfinite(single).all():
+            raise InputError(f"transform: vectors must lead to numbers within float32; got {np.abs(mapped).max():g}.")
+        return single
 
     def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
         """Moments that vectors have behind the map, where no flow follows it.

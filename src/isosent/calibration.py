@@ -238,7 +238,7 @@ class Calibration:
         InputError
             If one of them is NaN.
         """
-        given = np.asarray(cosines, dtype=np.float64)
+        given = _numbers("Calibration", "cosines", cosines)
         if np.isnan(given).any():
             raise InputError("Calibration: cosines must be numbers; got NaN.")
         return np.asarray(np.interp(given, self.cosines, self.values))
@@ -317,10 +317,13 @@ def _labels(where: str, labels: ArrayLike) -> NDArray[np.float64]:
 
 
 def _numbers(where: str, name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Real numbers as float64; those in objects or strings, as a column of a table may hold, are read."""
     try:
-        return np.asarray(values, dtype=np.float64)
+        if np.asarray(values).dtype.kind in "OSU":
+            values = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{where}: {name} must be numbers; got: {error}.") from None
+    return _check.real_numbers(where, name, values).astype(np.float64, copy=False)
 
 
 def _ranks(null: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.intp]:

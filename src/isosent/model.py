@@ -184,14 +184,20 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If the model holds no calibration, or the widths differ.
+            If the model holds no calibration, the widths differ, or vectors hold something else than finite numbers.
         """
         if calibrated and self._calibration is None:
             make = "model.with_calibration(Calibration.from_random_pairs(vectors))"
             raise InputError(f"similarity: the model must hold a calibration; it holds none. Make one: {make}.")
-        first, second = (v if isinstance(v, np.ndarray) else self.encode(v) for v in (a, b))
-        cosines = cosine_matrix(first, second)
+        cosines = cosine_matrix(self._vectors_of("a", a), self._vectors_of("b", b))
         return self._calibration(cosines) if calibrated and self._calibration else cosines
+
+    def _vectors_of(self, name: str, texts: Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
+        if not isinstance(texts, np.ndarray):
+            return self.encode(texts)
+        vectors = _check.matrix("similarity", name, texts)
+        _check.finite_rows("similarity", name, vectors)
+        return vectors
 
     def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
         """Return this model with another calibration."""

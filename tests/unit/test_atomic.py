@@ -9,7 +9,7 @@ import pytest
 
 import isosent
 from isosent import OutputError, Whitening
-from isosent.files.atomic import replacing
+from isosent.files.atomic import Replaceable, exchange, recover, replacing, replacing_folder, sweep
 from isosent.files.vectors import write_vectors
 
 KILLED = -signal.SIGKILL
@@ -193,18 +193,18 @@ def test_a_directory_in_place_of_the_file_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path, name, monkeypatch):
-    def fail_half_way(path, *_, **__):
-        path.write_bytes(b"half of it")
+    def fail_half_way(file, *_, **__):
+        file.write(b"half of it")
         raise RuntimeError("mine")
 
     write_vectors(tmp_path / name, np.zeros((1, 3), np.float32), ["a"])
-    before = (tmp_path / name).read_bytes()
+    before, before_names = (tmp_path / name).read_bytes(), names(tmp_path)
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter", fail_half_way)
     monkeypatch.setattr("isosent.files.vectors._writing_npy", fail_half_way)
     with pytest.raises(RuntimeError, match="mine"):
         write_vectors(tmp_path / name, np.ones((2, 3), np.float32), ["a", "b"])
     assert (tmp_path / name).read_bytes() == before
-    assert names(tmp_path) == [name]
+    assert names(tmp_path) == before_names
 
 
 def test_a_process_killed_in_the_middle_of_writing_vectors_leaves_the_old_file(tmp_path):
@@ -367,3 +367,171 @@ def test_vectors_that_do_not_fit_on_the_disk_are_an_error_in_words(tmp_path, nam
     assert f"{name} could not be written: " in sentence
     assert "File too large" in sentence
     assert (tmp_path / name).read_bytes() == b"old"
+
+
+# -- folders, leftovers, permissions ---------------------------------------------------------------------------------
+
+REPLACE_FOLDER = """
+from isosent.files import atomic
+{patch}
+ANY = atomic.Replaceable("anything", lambda folder: True)
+with atomic.replacing_folder(sys.argv[1], ANY) as temporary:
+    (temporary / "content").write_text("new")
+    (temporary / "more").write_text("new")
+"""
+NO_EXCHANGE = "atomic.exchange = lambda one, other: False\n"
+ANY = Replaceable("anything", lambda folder: True)
+
+
+def older_folder(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "content").write_text("old")
+    return tmp_path / "out"
+
+
+def killed_while_replacing(folder, patch):
+    finished = run(KILL + REPLACE_FOLDER.format(patch=patch), folder)
+    assert (finished.returncode, finished.stderr) == (KILLED, "")
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_folder_that_is_killed_between_two_renames_is_put_back(tmp_path, n, after):
+    folder = older_folder(tmp_path)
+    killed_while_replacing(folder, f"{NO_EXCHANGE}die_at(os, 'rename', {n}, after={after})")
+    recover(folder)
+    assert (folder / "content").read_text() == ("new" if (n, after) == (2, True) else "old")
+    with replacing_folder(folder, ANY) as temporary:
+        (temporary / "content").write_text("newest")
+    sweep(tmp_path)
+    assert (folder / "content").read_text() == "newest"
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_model_folder_that_was_moved_aside_is_opened_again(models):
+    old, _, old_vectors, _, words = models
+    aside = old.with_name(f".{old.name}.isosent-{dead_process()}-0123abcd.old")
+    old.rename(aside)
+    np.testing.assert_array_equal(isosent.load(str(old)).encode(words), old_vectors)
+    assert not aside.exists()
+
+
+def test_two_folders_are_exchanged_in_one_step(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "content").write_text(name)
+    if not exchange(tmp_path / "one", tmp_path / "two"):
+        pytest.skip("this file system cannot exchange two names")
+    assert [(tmp_path / name / "content").read_text() for name in ("one", "two")] == ["two", "one"]
+
+
+def test_a_folder_that_is_exchanged_is_there_at_every_kill(tmp_path):
+    folder = older_folder(tmp_path)
+    killed_while_replacing(folder, "die_at(atomic, 'exchange', 1, after=True)")
+    assert (folder / "content").read_text() == "new"
+    sweep(tmp_path)
+    assert names(tmp_path) == ["out"]
+
+
+def dead_process():
+    """Number of a process that has ended."""
+    return run("import os; print(os.getpid())").stdout.strip()
+
+
+@pytest.mark.parametrize("point", ["os, 'fsync', 1", "os, 'replace', 1"])
+def test_the_next_run_removes_what_a_killed_one_left(tmp_path, point):
+    script = (
+        KILL
+        + f"""
+from isosent.files.atomic import replacing
+die_at({point})
+with replacing(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+"""
+    )
+    assert run(script, tmp_path / "v.txt").returncode == KILLED
+    assert len(names(tmp_path)) == 1
+    finished = run(
+        "import sys; from isosent.files.atomic import replacing\n"
+        "with replacing(sys.argv[1]) as temporary: temporary.write_text('new')",
+        tmp_path / "other.txt",
+    )
+    assert finished.returncode == 0
+    assert names(tmp_path) == ["other.txt"]
+
+
+def test_what_a_live_process_writes_is_not_removed(tmp_path):
+    script = """
+import sys; from isosent.files.atomic import replacing
+with replacing(sys.argv[1]) as temporary:
+    temporary.write_text("new")
+    print(temporary.name, flush=True)
+    sys.stdin.readline()
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "v.txt")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        temporary = writer.stdout.readline().strip()
+        sweep(tmp_path)
+        assert names(tmp_path) == [temporary]
+        writer.communicate("\n", timeout=30)
+    assert names(tmp_path) == ["v.txt"]
+
+
+def test_a_file_that_only_looks_temporary_is_left(tmp_path):
+    for name in (".v.tmp.txt", ".v.isosent-1-0123abcd", "v.isosent-1-0123abcd.tmp", ".git"):
+        (tmp_path / name).write_text("mine")
+    before = names(tmp_path)
+    sweep(tmp_path)
+    assert names(tmp_path) == before
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_permissions(tmp_path, umask):
+    before = os.umask(umask)
+    try:
+        with replacing(tmp_path / "new.txt") as temporary:
+            assert temporary.stat().st_mode & 0o777 == 0o600
+            temporary.write_text("new")
+        with replacing_folder(tmp_path / "folder", ANY) as temporary:
+            assert temporary.stat().st_mode & 0o777 == 0o700
+            (temporary / "content").write_text("new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new.txt").stat().st_mode & 0o777 == 0o666 & ~umask
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o777 & ~umask
+    assert (tmp_path / "folder" / "content").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_private_file_is_private_while_it_is_rewritten(tmp_path):
+    (tmp_path / "v.txt").write_text("old")
+    (tmp_path / "v.txt").chmod(0o600)
+    with replacing(tmp_path / "v.txt") as temporary:
+        temporary.write_text("new")
+        assert temporary.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "v.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_every_file_of_a_private_model_is_private(models):
+    old, new, *_ = models
+    (old / "model.json").chmod(0o600)
+    isosent.load(new).save(old)
+    assert {path.stat().st_mode & 0o777 for path in old.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RuntimeError("write error in file: 3 != 12 (No space left on device)"), "No space left on device"),
+        (ValueError("I/O error: something (os error 27)"), "File too large"),
+    ],
+)
+def test_a_full_disk_is_recognised_whatever_a_library_raises(tmp_path, error, reason):
+    with pytest.raises(OutputError, match=reason), replacing(tmp_path / "v.txt"):
+        raise error
+    assert names(tmp_path) == []
+
+
+def test_an_error_of_our_own_passes_through_nested_writers_as_it_is(tmp_path):
+    with pytest.raises(RuntimeError, match="mine"), replacing(tmp_path / "a"), replacing(tmp_path / "b"):
+        raise RuntimeError("mine")
+    assert names(tmp_path) == []

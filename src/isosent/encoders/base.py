@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.tally import Tally, report
 from isosent.errors import InputError
-from isosent.text.tokens import TokenIds
+from isosent.files.text_source import text_blocks
+from isosent.text.tokens import TokenIds, offsets_of
 from isosent.transforms.base import LinearTransform
 
 WINDOW = 8192
@@ -60,6 +62,14 @@ class Encoder(ABC):
         self.reference = reference
         self.options = dict(options)
         self.dim = dim
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what follows from the rest, except the fingerprint, which takes long to compute."""
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if name == "fingerprint" or not isinstance(getattr(type(self), name, None), cached_property)
+        }
 
     @abstractmethod
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
@@ -156,7 +166,7 @@ class Encoder(ABC):
         """
         if not self.skips_unknown:
             return 0, 0
-        windows = [self.tokenize(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
+        windows = [self.tokenize(window) for window in text_blocks(texts, WINDOW)]
         return sum(window.n_tokens for window in windows), sum(window.n_unknown for window in windows)
 
     def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
@@ -190,8 +200,8 @@ class Encoder(ABC):
 
         Notes
         -----
-        Texts are tokenized in windows of 8,192. Where vectors are costly, the next window is tokenized while they are
-        computed, and identical texts are encoded once.
+        Texts are tokenized in windows of 8,192, or of about 16 Mi characters if these are fewer texts. Where vectors
+        are costly, the next window is tokenized while they are computed, and identical texts are encoded once.
         """
         texts = _check.text_list("encode", texts)
         self.require_fitted("encode")
@@ -231,7 +241,7 @@ class Encoder(ABC):
             n_tokens += tokens.n_tokens
             n_unknown += tokens.n_unknown
             for output, vectors in zip(outputs, embed(tokens), strict=True):
-                output[start : start + WINDOW] = vectors
+                output[start : start + len(vectors)] = vectors
         if len(distinct) < len(texts):
             row_of = {text: row for row, text in enumerate(distinct)}
             rows = [row_of[text] for text in texts]
@@ -244,14 +254,15 @@ class Encoder(ABC):
 
     def _tokenized(self, texts: list[str]) -> Iterator[tuple[int, TokenIds]]:
         """Yield the start of each window and its tokens; the next one is under way where vectors are costly."""
-        starts = range(0, len(texts), WINDOW)
-        if len(starts) < 2 or not self.is_costly:
-            yield from ((start, self.tokenize(texts[start : start + WINDOW])) for start in starts)
+        windows = list(text_blocks(texts, WINDOW))
+        starts = offsets_of(list(map(len, windows))).tolist()
+        if len(windows) < 2 or not self.is_costly:
+            yield from zip(starts, map(self.tokenize, windows), strict=False)
             return
         with ThreadPoolExecutor(1) as beside:
-            ahead = [beside.submit(self.tokenize, texts[:WINDOW])]
-            for start in starts:
+            ahead = [beside.submit(self.tokenize, windows[0])]
+            for number, start in enumerate(starts[:-1]):
                 tokens = ahead.pop().result()
-                if start + WINDOW < len(texts):
-                    ahead.append(beside.submit(self.tokenize, texts[start + WINDOW : start + 2 * WINDOW]))
+                if number + 1 < len(windows):
+                    ahead.append(beside.submit(self.tokenize, windows[number + 1]))
                 yield start, tokens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ class Head:
     module : ModuleHead
         What the folder says of it.
     apply : callable
-        From a tensor of shape (n_texts, in_dim) to one of shape (n_texts, out_dim).
+        From a tensor of shape (n_texts, in_dim) to one of shape (n_texts, out_dim); it can be pickled.
     weights : mapping of str to tensor
         What it depends on.
     out_dim : int
@@ -95,8 +96,11 @@ def _dense(
         raise FileFormatError(
             f"{head.folder}: linear.weight must have shape (n, {dim}) for vectors of {dim}; got {got}."
         )
-    activate = activation()
-    return Head(head, lambda x: activate(torch.nn.functional.linear(x, weight, bias)), tensors, len(weight))
+    return Head(head, partial(_dense_output, weight, bias, activation()), tensors, len(weight))
+
+
+def _dense_output(weight: Any, bias: Any, activate: Callable[[Any], Any], vectors: Any) -> Any:
+    return activate(_extras.require("torch").nn.functional.linear(vectors, weight, bias))
 
 
 def _layer_norm(
@@ -107,18 +111,21 @@ def _layer_norm(
     weight, bias = tensors.get("norm.weight"), tensors.get("norm.bias")
     if weight is None or tuple(weight.shape) != (dim,):
         raise FileFormatError(f"{head.folder}: norm.weight must have shape ({dim},) for vectors of {dim}.")
-    return Head(head, lambda x: torch.nn.functional.layer_norm(x, (dim,), weight, bias), tensors, dim)
+    normalize = partial(torch.nn.functional.layer_norm, normalized_shape=(dim,), weight=weight, bias=bias)
+    return Head(head, normalize, tensors, dim)
 
 
 def _read_weights(head: ModuleHead) -> dict[str, Any]:
-    path = head.folder / "model.safetensors"
+    torch, path = _extras.require("torch"), head.folder / "model.safetensors"
     if not path.exists():
         raise FileFormatError(f"{path} must exist; got no such file. Weights in pickles are not loaded.")
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 - no mapping
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except SafetensorError as error:
         raise FileFormatError(f"{path} is damaged: {error}.") from None
+    # in memory of torch's own: products round differently where a file happens to be aligned differently
+    return {name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}
 
 
 _LOADERS: dict[str, Callable[[ModuleHead, int], Head]] = {

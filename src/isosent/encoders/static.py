@@ -16,6 +16,7 @@ from isosent.encoders.row_table import RowTable
 from isosent.encoders.weighting import Average, Weighting, Words
 from isosent.encoders.weighting_options import options_of
 from isosent.errors import InputError
+from isosent.files.text_source import text_blocks
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
@@ -135,7 +136,7 @@ class StaticEncoder(Encoder):
         if not self.needs_corpus:
             return self
         texts = _check.text_list("on_corpus", texts)
-        windows = [self.tokenize(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
+        windows = [self.tokenize(window) for window in text_blocks(texts, WINDOW)]
         n_texts = sum(int(np.count_nonzero(window.lengths)) for window in windows)
         if not n_texts:
             raise InputError(f"fit: texts must hold words that the encoder knows; got {len(texts)} texts without any.")
@@ -176,7 +177,7 @@ class StaticEncoder(Encoder):
             raise InputError("corpus_moments: frequencies must be given before words are whitened; got none.")
         known = self._with(self.corpus or self._corpus(self.frequencies))
         texts = _check.text_list("corpus_moments", texts)
-        windows = (known.tokenize(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW))
+        windows = (known.tokenize(window) for window in text_blocks(texts, WINDOW))
         return known._coarse_moments(windows)
 
     def on_moments(self, moments: Moments) -> StaticEncoder:

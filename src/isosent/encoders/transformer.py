@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from isosent.encoders.heads import Head
 from isosent.encoders.long_texts import WindowRule, windows_of
 from isosent.encoders.module_folder import ModuleFolder
 from isosent.errors import InputError
+from isosent.files.text_source import text_blocks
 from isosent.network.batches import Layout
 from isosent.network.computing import Computing
 from isosent.network.loading import Network
@@ -25,11 +25,12 @@ from isosent.network.opening import computing_of
 from isosent.network.reading import Reading
 from isosent.network.runtime import Runtime
 from isosent.network.torch_network import traceable
-from isosent.text.tokens import TokenIds
+from isosent.text.tokens import LONGEST_PIECE, TokenIds
 
 UNBOUNDED = 1 << 20
 WINDOWS = "windows"
 PROMPT_OF = {"text": "prompt", "query": "query_prompt", "document": "document_prompt"}
+_CHARACTERS_A_TOKEN = 64  # on average, in the beginning of a text: more than any
 _PADDING_IS_VISIBLE = ("convbert", "fnet", "mobilebert")
 _NOT_OF_THE_CONFIG = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache")
 
@@ -72,8 +73,6 @@ class TransformerEncoder(Encoder):
     ) -> None:
         self.module_folder = module_folder
         self.network = network
-        self.model = network.model
-        self.tokenizer = network.tokenizer
         self.heads = heads
         self.runtime = runtime
         self.computed_in = runtime.dtype
@@ -82,13 +81,21 @@ class TransformerEncoder(Encoder):
         self.equal_lengths = network.model.config.model_type in _PADDING_IS_VISIBLE
         self.n_special_tokens = network.tokenizer.num_special_tokens_to_add(pair=False)
         self._max_length = UNBOUNDED if options["max_length"] == "none" else int(options["max_length"])
-        self._computings: dict[tuple[Reading, ...], Computing] = {}
-        self._key = lambda: self.fingerprint  # bound to this one: encoders of other prompts share its networks
-        self._tokenizing = threading.Lock()
+        self._first = self  # stays this one in encoders of other prompts, which share its network
         super().__init__(reference, options, heads[-1].out_dim if heads else self.own_reading.width(network.dim))
         self.prompt = self.options["prompt"]
         if options["long"] == WINDOWS:
             self._require_room()
+
+    @cached_property
+    def model(self) -> Any:
+        """The transformer."""
+        return self.network.model
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """Its tokenizer."""
+        return self.network.tokenizer
 
     @property
     def layers(self) -> list[int]:
@@ -109,8 +116,7 @@ class TransformerEncoder(Encoder):
             return self
         other = copy.copy(self)
         other.prompt = prompt
-        for name in ("_frame", "fingerprint"):  # both depend on the prompt
-            other.__dict__.pop(name, None)
+        other.__dict__.pop("fingerprint", None)  # depends on the prompt
         return other
 
     def reading(self, layers: str, pooling: str) -> Reading:
@@ -145,6 +151,9 @@ class TransformerEncoder(Encoder):
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
         """Return the token ids of texts, special tokens included, cut at the maximum unless they become windows."""
         is_blank = [not text.strip() for text in texts]
+        if self.options["long"] != WINDOWS:  # what is cut off anyway is not tokenized
+            most = max(LONGEST_PIECE, _CHARACTERS_A_TOKEN * self._max_length)
+            texts = [text[:most] for text in texts]
         texts = [self.prompt + text for text in texts]
         if self.module_folder.lowercase:
             texts = [text.lower() for text in texts]
@@ -160,11 +169,13 @@ class TransformerEncoder(Encoder):
         return TokenIds.from_lists(lists, cut=too_long)
 
     def _input_ids(self, texts: Sequence[str], **truncation: Any) -> list[list[int]]:
-        with self._tokenizing:  # whether it truncates is a state of the tokenizer, seen by every thread
-            encoded = self.tokenizer(
-                list(texts), return_attention_mask=False, return_token_type_ids=False, verbose=False, **truncation
-            )
-        return list(encoded["input_ids"])
+        """Token ids, some texts at a time: a character takes 100 bytes while it is tokenized."""
+        lists: list[list[int]] = []
+        settings = {"return_attention_mask": False, "return_token_type_ids": False, "verbose": False} | truncation
+        with self.network.tokenizing:
+            for block in text_blocks(texts, len(texts), n_characters=LONGEST_PIECE, at_once=1):
+                lists += self.tokenizer(block, **settings)["input_ids"]
+        return lists
 
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors of texts, zero for those without a token of their own."""
@@ -275,9 +286,11 @@ class TransformerEncoder(Encoder):
 
     def _computing(self, readings: tuple[Reading, ...]) -> Computing:
         """How some readings are computed: made once, shared with the encoders of other roles."""
-        if readings not in self._computings:
-            self._computings[readings] = computing_of(self.network, readings, self.runtime, key=self._key)
-        return self._computings[readings]
+        prepared, place = self.network.prepared, (self.runtime, readings)
+        if place not in prepared:
+            prepared[place] = computing_of(self.network, readings, self.runtime, key=lambda: self._first.fingerprint)
+        computing: Computing = prepared[place]
+        return computing
 
     def _behind_heads(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
         if not self.heads:

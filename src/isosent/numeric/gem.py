@@ -14,7 +14,7 @@ from isosent.numeric.coarse_kernel import coarse_kernel
 from isosent.numeric.gem_kernel import gem_kernel
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import spectrum
-from isosent.numeric.workers import over_chunks
+from isosent.numeric.workers import one_thread_products, over_chunks
 
 SCORES = ("novelty", "significance", "uniqueness")
 REMOVALS = ("sdr", "sir", "none")
@@ -134,7 +134,8 @@ class PrincipalVectors:
         """
         n_found = len(self.vectors)
         products = np.zeros((len(rows), -(-n_found // 16) * 16))
-        products[:, :n_found] = rows.astype(np.float64) @ self.vectors.T
+        with one_thread_products():
+            products[:, :n_found] = rows.astype(np.float64) @ self.vectors.T
         return products
 
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.glow_step import GlowStep, Rows, check_step, kept_dim
+from isosent.numeric.workers import over_blocks
 
 _BLOCK_ROWS = 4096
 
@@ -64,6 +65,9 @@ class Glow:
             for step in level:
                 check_step(step, dim)
             dim = kept_dim(dim)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Glow, (self.levels,)
 
     def __repr__(self) -> str:
         return f"<Glow of {self.dim} dimensions, {len(self.levels)} levels>"
@@ -206,7 +210,8 @@ class Glow:
         _check.same_dim(where, "rows", array.shape[1], self.dim)
         levels, dtype = (self._in_double, "float64") if array.dtype == np.float64 else (self._in_single, "float32")
         result = np.empty(array.shape, dtype)
-        for start in range(0, len(array), _BLOCK_ROWS):
+
+        def take_block(start: int) -> None:
             block = array[start : start + _BLOCK_ROWS]
             with np.errstate(over="ignore", invalid="ignore"):
                 taken = take(levels, block.astype(dtype, copy=False))
@@ -214,6 +219,8 @@ class Glow:
                 _check.finite_rows(where, "rows", block, start)
                 raise InputError(f"{where}: rows must map to values within {dtype}; those behind row {start} do not.")
             result[start : start + _BLOCK_ROWS] = taken
+
+        over_blocks(take_block, len(array), _BLOCK_ROWS)
         return result
 
 

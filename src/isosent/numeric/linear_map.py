@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
 from isosent.errors import InputError
+from isosent.numeric.workers import one_thread_products, over_blocks
 
 _BLOCK_ROWS = 4096  # enough that packing the weight costs little; the result is still in cache when the bias is added
 
@@ -42,6 +44,8 @@ class LinearMap:
     bias: NDArray[np.float64]
 
     def __post_init__(self) -> None:
+        for name in ("weight", "bias"):
+            object.__setattr__(self, name, _check.real_numbers("LinearMap", name, getattr(self, name)))
         if self.weight.ndim != 2 or self.bias.shape != self.weight.shape[1:]:
             raise InputError(
                 "LinearMap: weight and bias must have shapes (dim, n_components) and (n_components,); "
@@ -51,6 +55,9 @@ class LinearMap:
             raise InputError("LinearMap: weight and bias must be finite; got NaN or infinity.")
         # one layout, so that a map that was saved and read again rounds as it did before
         object.__setattr__(self, "weight", np.ascontiguousarray(self.weight))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LinearMap, (self.weight, self.bias)
 
     def __repr__(self) -> str:
         return f"<LinearMap from {self.dim} to {self.n_components} dimensions>"
@@ -79,16 +86,22 @@ class LinearMap:
         if self.dim != self.n_components or not most:
             return None
         change = self.weight - np.eye(self.dim)
-        sample = change @ np.random.default_rng(0).standard_normal((self.dim, most + 1))
-        basis, values, _ = np.linalg.svd(sample, full_matrices=False)
-        basis = np.ascontiguousarray(basis[:, values > values[0] * 1e-10])
-        right = basis.T @ change
+        with one_thread_products():
+            sample = change @ np.random.default_rng(0).standard_normal((self.dim, most + 1))
+            basis, values, _ = np.linalg.svd(sample, full_matrices=False)
+            basis = np.ascontiguousarray(basis[:, values > values[0] * 1e-10])
+            right = basis.T @ change
         if basis.shape[1] > most or np.abs(basis @ right - change).max() > 1e-12 * np.abs(change).max():
             return None
         return basis, right
 
     @cached_property
-    def _single(self) -> LinearMap:
+    def _single(self) -> LinearMap | None:
+        """The map in float32; None where float32 cannot hold its numbers, or a column of them with all its digits."""
+        limits, largest = np.finfo(np.float32), np.abs(self.weight).max(axis=0)
+        is_held = (largest == 0) | ((largest > limits.tiny / limits.eps) & (largest < limits.max))
+        if not (is_held.all() and (np.abs(self.bias) < limits.max).all()):
+            return None
         single = LinearMap(self.weight.astype(np.float32), self.bias.astype(np.float32))
         change = None if self._change is None else tuple(factor.astype(np.float32) for factor in self._change)
         single.__dict__["_change"] = change  # rounded weights have no low rank to find
@@ -118,24 +131,37 @@ class LinearMap:
         where = "LinearMap.apply"
         array = _check.matrix(where, "rows", rows)
         _check.same_dim(where, "rows", array.shape[1], self.dim)
-        used = self if array.dtype == np.float64 else self._single
-        shape, dtype = (len(array), self.n_components), used.weight.dtype
+        dtype = np.dtype(np.float64 if array.dtype == np.float64 else np.float32)
+        shape, used = (len(array), self.n_components), self if dtype == np.float64 else self._single or self
         if out is None:
             out = np.empty(shape, dtype)
         elif out.shape != shape or out.dtype != dtype:
             raise InputError(
                 f"{where}: out must have shape {shape} and dtype {dtype}; got {out.shape} and {out.dtype}."
             )
-        for start in range(0, len(array), _BLOCK_ROWS):
-            block = array[start : start + _BLOCK_ROWS]
-            mapped = out[start : start + _BLOCK_ROWS]
+        _ = used._diagonal is None and used._change  # found once, ahead of the threads
+
+        def map_block(start: int) -> None:
+            block, mapped = array[start : start + _BLOCK_ROWS], out[start : start + _BLOCK_ROWS]
             with np.errstate(over="ignore", invalid="ignore"):
-                is_finite = used._multiply(block.astype(dtype, copy=False), mapped)
+                is_finite = used._map(block, mapped)
             if not is_finite:
                 _check.finite_rows(where, "rows", block, start)
                 raise InputError(f"{where}: rows must map to values within {dtype}; those behind row {start} do not.")
-            mapped += used.bias
+
+        over_blocks(map_block, len(array), _BLOCK_ROWS)
         return out
+
+    def _map(self, rows: NDArray[Any], out: NDArray[np.floating]) -> bool:
+        """Write the mapped rows, in the number type of this map; tell whether all of them are finite."""
+        if out.dtype != self.weight.dtype:  # float32 rows behind a map that float32 does not hold
+            mapped = np.empty(out.shape, self.weight.dtype)
+            is_finite = self._map(rows, mapped)
+            out[:] = mapped
+            return is_finite and bool(np.isfinite(out).all())
+        is_finite = self._multiply(rows.astype(out.dtype, copy=False), out)
+        out += self.bias
+        return is_finite
 
     def _multiply(self, rows: NDArray[np.floating], out: NDArray[np.floating]) -> bool:
         """Write ``rows @ weight``, the short way where there is one; tell whether all of it is finite."""

@@ -270,8 +270,9 @@ class Moments:
         _check.same_dim("Moments.mapped", "map", linear_map.dim, self.dim)
         weight = linear_map.weight
         scatter = weight.T @ self.scatter @ weight
-        of_product = self.dim * np.finfo(np.float64).eps * np.linalg.norm(self.scatter)
-        rounding = (self.weight * self.rounding_variance + of_product) @ weight**2
+        with np.errstate(over="ignore", invalid="ignore"):
+            of_product = self.dim * np.finfo(np.float64).eps * np.linalg.norm(self.scatter)
+            rounding = (self.weight * self.rounding_variance + of_product) @ weight**2
         return Moments(self.weight, linear_map.apply(self.mean[None])[0], (scatter + scatter.T) / 2, rounding)
 
 
@@ -279,13 +280,14 @@ def _radial_moments(
     rows: NDArray[Any], weights: NDArray[np.float64] | None, mean: NDArray[np.float64]
 ) -> RadialMoments:
     third, fourth = np.zeros(len(mean)), 0.0
-    for start in range(0, len(rows), _RADIAL_ROWS):
-        part = slice(start, start + _RADIAL_ROWS)
-        deviations = rows[part] - mean
-        squares = np.einsum("ij,ij->i", deviations, deviations)
-        weighted = squares if weights is None else weights[part] * squares
-        third += weighted @ deviations
-        fourth += float(weighted @ squares)
+    with np.errstate(over="ignore", invalid="ignore"):  # transforms refuse numbers as large as that
+        for start in range(0, len(rows), _RADIAL_ROWS):
+            part = slice(start, start + _RADIAL_ROWS)
+            deviations = rows[part] - mean
+            squares = np.einsum("ij,ij->i", deviations, deviations)
+            weighted = squares if weights is None else weights[part] * squares
+            third += weighted @ deviations
+            fourth += float(weighted @ squares)
     return RadialMoments(third, fourth)
 
 

@@ -10,7 +10,7 @@ from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import inverse_deviations, spectrum
-from isosent.transforms.moment_transform import InvertibleTransform, MomentTransform, Solution
+from isosent.transforms.moment_transform import InvertibleTransform, MomentTransform, Solution, check_size
 
 
 class MeanCentering(InvertibleTransform):
@@ -45,8 +45,9 @@ class MeanProjection(MomentTransform):
     """
 
     def _solve(self, moments: Moments) -> Solution:
-        length = np.linalg.norm(moments.mean)
-        direction = moments.mean / length if length else moments.mean
+        mean = np.ldexp(moments.mean, -np.frexp(np.abs(moments.mean).max())[1])  # of a size that can be squared
+        length = np.linalg.norm(mean)
+        direction = mean / length if length else mean
         return Solution(without_directions(direction[:, None]))
 
 
@@ -78,6 +79,7 @@ class AllButTheTop(MomentTransform):
 
     def _solve(self, moments: Moments) -> Solution:
         n_removed = max(1, round(moments.dim / 100)) if self.n_components == "auto" else int(self.n_components)
+        check_size(self._name, moments)
         return Solution(_without_strongest(moments.covariance, moments, n_removed, offset=moments.mean))
 
     def _check_settings(self, dim: int) -> None:
@@ -115,6 +117,7 @@ class CommonComponentRemoval(MomentTransform):
         self.by_share = by_share
 
     def _solve(self, moments: Moments) -> Solution:
+        check_size(self._name, moments)
         return Solution(_without_strongest(moments.second_moment, moments, self.n_components, by_share=self.by_share))
 
     def _check_settings(self, dim: int) -> None:
@@ -137,6 +140,7 @@ class Standardize(InvertibleTransform):
     """
 
     def _solve(self, moments: Moments) -> Solution:
+        check_size(self._name, moments)
         scale = inverse_deviations(moments.covariance.diagonal(), moments.rounding_variance)
         return Solution(LinearMap(np.diag(scale), -moments.mean * scale), moments.mean)
 

@@ -18,6 +18,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.transforms.rows import RowEstimator, as_rows
 
+_SMALLEST, _LARGEST = 1e-70, 1e70
 _ROUNDING = float(np.finfo(np.float64).eps)
 
 
@@ -64,6 +65,17 @@ class Fitted:
         return LinearMap(
             np.linalg.pinv(weight, rcond=_ROUNDING * max(weight.shape)).astype(np.float64),
             np.zeros(len(weight)) if offset is None else offset,
+        )
+
+
+def check_size(name: str, moments: Moments) -> None:
+    """Refuse moments of numbers so large or so small that the squares of their variances leave float64."""
+    variance = max(0.0, float(moments.scatter.diagonal().max())) / moments.weight
+    size = max(float(np.abs(moments.mean).max()), variance**0.5)
+    if size and not _SMALLEST < size < _LARGEST:
+        raise InputError(
+            f"{name}: the numbers of the rows must be between {_SMALLEST:g} and {_LARGEST:g} in size; got {size:.3g}. "
+            "Multiply all rows by one number."
         )
 
 

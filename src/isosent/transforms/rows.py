@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, validate_data
 
+from isosent import _check
 from isosent.errors import InputError, InputTypeError
 
 
@@ -35,6 +36,7 @@ def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
     InputTypeError
         If the type cannot be used.
     """
+    _check.not_masked(where, "X", X)
     try:
         array: NDArray[Any] = check_array(
             X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=at_least, input_name="X"
@@ -43,7 +45,7 @@ def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
         raise InputTypeError(f"{where}: {error}") from None
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
-    return array
+    return _check.matrix(where, "X", array)
 
 
 class RowEstimator:

@@ -15,7 +15,7 @@ from isosent.numeric.shrinkage import SHRINKAGES
 from isosent.numeric.spectral_rule import spectral_strength
 from isosent.numeric.spectrum import Spectrum, inverse_deviations, spectrum
 from isosent.numeric.width import width_of_share, width_within_spread
-from isosent.transforms.moment_transform import Solution
+from isosent.transforms.moment_transform import Solution, check_size
 
 METHODS = ("pca", "zca", "pca_cor", "zca_cor", "cholesky")
 AUTO = "auto"
@@ -92,7 +92,7 @@ def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) ->
     Raises
     ------
     InputError
-        If the rows do not vary.
+        If the rows do not vary, or are too large or too small, see `check_size`.
 
     Warns
     -----
@@ -106,6 +106,7 @@ def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) ->
     there and the identity elsewhere, and Q a matrix of orthonormal rows: the identity for PCA, :math:`U_k^\top` for
     ZCA, and for Cholesky the one that makes the map lower triangular.
     """
+    check_size(name, moments)
     strength = spectral_strength(moments) if isinstance(settings.strength, str) else float(settings.strength)
     if not settings.center:
         moments = moments.about_zero()

@@ -1,0 +1,257 @@
+"""Every kind of model gives the same vectors behind a pickle, a copy and the way to a worker."""
+
+import copy
+import json
+import multiprocessing
+import pickle
+import shutil
+from functools import cache
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from safetensors.numpy import save_file
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+from tiny_models import TEXTS, WORDS
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+import isosent
+from isosent import (
+    GEM,
+    SIF,
+    USIF,
+    Calibration,
+    GlowFlow,
+    L2Normalize,
+    PowerMean,
+    SentenceEncoder,
+    Whitening,
+    ZipfianWhitening,
+    chain,
+)
+from isosent.encoders.given import GivenVectors
+from isosent.text.word_vectors import convert_word_vectors
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore::isosent.errors.TruncationWarning"),
+    pytest.mark.filterwarnings("ignore::isosent.errors.UnknownWordsWarning"),
+]
+
+FASTTEXT = Path(__file__).parents[1] / "golden" / "fasttext_tiny.bin"
+WEIGHTINGS = {
+    "sif": SIF(),
+    "usif": USIF(),
+    "p_mean": PowerMean(),
+    "gem": GEM(),
+    "zipfian": ZipfianWhitening(),
+    "zipfian-gem": ZipfianWhitening(GEM()),
+}
+TRANSFORMS = {
+    "whitening": Whitening(128),
+    "zca": Whitening(method="zca"),
+    "all_but_the_top": isosent.AllButTheTop(),
+    "normalized": chain(Whitening(64), L2Normalize()),
+    "flow": GlowFlow(),
+    "flow-matrix": GlowFlow(mixing="matrix"),
+}
+TRANSFORMERS = {
+    "hf": "bert",
+    "hf-layers": "bert?layers=1,-1&pooling=mean,cls",
+    "hf-windows": "bert?long=windows&max_length=8&query_prompt=find",
+    "hf-heads": "labse",
+    "hf-static": "bert?static=true",
+    "hf-taps": "gpt2",
+}
+KINDS = [
+    *("words", "words-mapped", "words-fasttext", "static"),
+    *WEIGHTINGS,
+    *TRANSFORMERS,
+    *TRANSFORMS,
+    *("calibrated", "queries", "precomputed", "saved"),
+]
+SENT = ["hf", "hf-heads", "hf-static", "words-mapped", "static", "sif", "gem", "whitening", "flow", "queries", "saved"]
+COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "deepcopy": copy.deepcopy, "copy": copy.copy}
+
+
+DIM, VOCABULARY = 256, [*WORDS, *(f"w{i}" for i in range(600))]
+ROWS = np.random.default_rng(0).normal(size=(40, DIM))
+CORPUS = [" ".join(words) for words in np.random.default_rng(1).choice(VOCABULARY, (400, 8))]
+
+
+def save_words(path):
+    rows = np.random.default_rng(2).normal(size=(len(VOCABULARY), DIM))
+    lines = (f"{word} {' '.join(f'{x:.4f}' for x in row)}\n" for word, row in zip(VOCABULARY, rows, strict=True))
+    path.write_text("".join(lines))
+    return path
+
+
+def save_static(folder):
+    numbers = {"[UNK]": 0} | {word: number for number, word in enumerate(VOCABULARY, 1)}
+    tokenizer = Tokenizer(WordLevel(numbers, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    rows = np.random.default_rng(3).normal(size=(len(numbers), DIM)).astype(np.float32)
+    save_file({"embeddings": rows}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"normalize": True}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, tiny_model):
+    """Make a model of a kind; every call makes one that has computed nothing yet."""
+    folder = tmp_path_factory.mktemp("sources")
+    static = f"static:{save_static(folder)}"
+    words = save_words(folder / "words.txt")
+    convert_word_vectors([words], folder / "words.safetensors")
+    references = {
+        "wordllama": "wordllama",
+        "words": f"words:{words}",
+        "words-mapped": f"words:{folder / 'words.safetensors'}",
+        "words-fasttext": f"words:{FASTTEXT}",
+        "static": static,
+    }
+
+    @cache
+    def fitted(kind):
+        if kind in WEIGHTINGS:
+            return isosent.load(static, weighting=WEIGHTINGS[kind]).fit(CORPUS, transform=None)
+        bare = isosent.load(static)
+        if kind in TRANSFORMS:
+            return bare.fit(CORPUS, transform=TRANSFORMS[kind])
+        whitened = bare.fit(CORPUS, transform=Whitening(32))
+        match kind:
+            case "calibrated":
+                return whitened.with_calibration(Calibration.from_random_pairs(whitened.encode(CORPUS)))
+            case "queries":
+                return bare.fit(CORPUS, transform=Whitening(32), queries=CORPUS[:60])
+            case "precomputed":
+                encoder = GivenVectors(DIM, {"space": "elsewhere"})
+                return SentenceEncoder(encoder).fit_vectors(bare.encode(CORPUS), transform=Whitening(32))
+        assert kind == "saved"
+        whitened.save(folder / "saved")
+        return isosent.load(folder / "saved")
+
+    def made(kind):
+        if kind in TRANSFORMERS:
+            name, _, options = TRANSFORMERS[kind].partition("?")
+            return isosent.load(f"hf:{tiny_model(name)}?{options}")
+        return isosent.load(references[kind]) if kind in references else pickle.loads(fitted_content(kind))
+
+    fitted_content = cache(lambda kind: pickle.dumps(fitted(kind)))
+    return made
+
+
+def vectors_of(model):
+    """What a model gives: several texts, one alone, queries; of precomputed vectors, theirs."""
+    if isinstance(model.encoder, GivenVectors):
+        return [model.transform(ROWS), model.transform(ROWS.astype(np.float32)), model.transform(ROWS[:1])]
+    found = [model.encode([*TEXTS, ""]), model.encode(TEXTS[:1]), model.encode_query(TEXTS)]
+    return found if model.calibration is None else [*found, model.similarity(TEXTS, TEXTS, calibrated=True)]
+
+
+def assert_same(found, expected):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", ["wordllama", *KINDS])
+def test_copies_give_the_same_vectors(made, kind):
+    used = made(kind)
+    expected, fingerprint = vectors_of(used), used.fingerprint
+    for model in (made(kind), used):
+        for copied in COPIES.values():
+            another = copied(model)
+            assert_same(vectors_of(another), expected)
+            assert another.fingerprint == fingerprint
+            assert another.record.behind.dim == used.record.behind.dim
+    assert_same(vectors_of(used), expected)
+
+
+@pytest.mark.parametrize("kind", SENT)
+def test_a_worker_of_joblib_gives_the_same_vectors(made, kind):
+    """Large arrays reach it as memory maps, and it may use fewer threads."""
+    model = made(kind)
+    calls = [delayed(each)(model) for each in (vectors_of, attrgetter("fingerprint"))]
+    found, fingerprint = Parallel(n_jobs=2, max_nbytes=1000)(calls)
+    assert fingerprint == model.fingerprint
+    assert_same(found, vectors_of(model))
+
+
+@pytest.fixture(scope="module")
+def spawned():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize("kind", ["hf", "hf-heads", "words-mapped", "whitening"])
+def test_a_new_process_gives_the_same_vectors(made, spawned, kind):
+    model = made(kind)
+    assert spawned.apply(attrgetter("fingerprint"), [model]) == model.fingerprint
+    assert_same(spawned.apply(vectors_of, [model]), vectors_of(model))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in TRANSFORMERS])
+def test_threads_of_matrix_products_do_not_matter(made, kind):
+    """A worker of joblib has a share of them."""
+    results = []
+    for n_threads in (1, 2, 3):
+        with threadpool_limits(n_threads):
+            model = made(kind)
+            is_bare = isinstance(model.encoder, GivenVectors)
+            results.append(model.transform(ROWS.astype(np.float32)) if is_bare else model.encode(CORPUS))
+    assert_same(results[1:], results[:1] * 2)
+
+
+@pytest.mark.parametrize("kind", ["hf", "hf-heads", "hf-static"])
+def test_a_pickled_model_needs_its_folder_no_more(tiny_model, tmp_path, kind):
+    name, _, options = TRANSFORMERS[kind].partition("?")
+    shutil.copytree(tiny_model(name), tmp_path / "model")
+    model = isosent.load(f"hf:{tmp_path / 'model'}?{options}")
+    expected, content = vectors_of(model), pickle.dumps(model)
+    del model
+    shutil.rmtree(tmp_path / "model")
+    assert_same(vectors_of(pickle.loads(content)), expected)
+
+
+def test_a_compiled_graph_is_made_again_behind_a_pickle(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path))
+    model = isosent.load(f"hf:{tiny_model('bert')}?backend=onnx")
+    expected = model.encode(TEXTS)
+    for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(copied.encode(TEXTS), expected)
+        assert copied.fingerprint == model.fingerprint
+
+
+def test_a_saved_model_gives_what_it_gave_in_memory(made, tmp_path):
+    for number, kind in enumerate(TRANSFORMS):
+        model = made(kind)
+        model.save(tmp_path / str(number))
+        again = isosent.load(tmp_path / str(number))
+        assert again.fingerprint == model.fingerprint
+        assert_same(vectors_of(again), vectors_of(model))
+
+
+def test_encoders_of_other_prompts_share_one_network_behind_a_pickle(made):
+    model = made("hf-windows")
+    encoder = pickle.loads(pickle.dumps(model.encoder.for_queries()))
+    assert encoder.prompt == "find"
+    assert encoder.network is encoder.for_documents().network
+    np.testing.assert_array_equal(encoder.encode(TEXTS), model.encode_query(TEXTS))
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_estimators_are_copied_and_sent(transform):
+    rows = np.random.default_rng(0).normal(size=(500, DIM)).astype(np.float32)
+    fitted = clone(transform).fit(rows)
+    expected = fitted.transform(rows)
+    for copied in COPIES.values():
+        np.testing.assert_array_equal(copied(fitted).transform(rows), expected)
+    [sent] = Parallel(n_jobs=2, max_nbytes=1000)([delayed(type(fitted).transform)(fitted, rows)])
+    np.testing.assert_array_equal(sent, expected)
+    np.testing.assert_array_equal(clone(fitted).fit(rows).transform(rows), expected)
