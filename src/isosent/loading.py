@@ -175,7 +175,7 @@ def _verify_trained(folder: Path) -> None:
     except FileNotFoundError:
         pass  # no trained folder
     except FileFormatError as error:
-        raise ModelFolderError(str(error)) from None
+        raise ModelFolderError(f"{error} If it was changed on purpose, remove {RECORD_FILE}.") from None
 
 
 def _encoder_reference(located: str | None, record: ModelRecord, runtime: Mapping[str, str], file: Path) -> Reference:

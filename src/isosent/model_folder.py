@@ -168,23 +168,27 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
     if not folder.exists():
         check_parent(folder)
         return
-    if folder.is_dir() and all(_is_own_file(path) for path in folder.iterdir()):
-        if not (folder / MODEL_FILE).exists():
-            return
+    if folder.is_dir():
         if format_of(folder / MODEL_FILE) == FORMAT:  # damaged or not
+            is_replaceable = all(_has_own_name(path) for path in folder.iterdir())
+        else:
+            is_replaceable = all(path.name != MODEL_FILE and _is_own_file(path) for path in folder.iterdir())
+        if is_replaceable:
             return
     raise OutputError(
         f"{folder} must be a new or empty folder or an isosent model; got something else. Name another one."
     )
 
 
+def _has_own_name(path: Path) -> bool:
+    """Whether a file is named as a part of a model, or as what a killed run left of one."""
+    is_named = is_temporary(path.name) or any(rule.fullmatch(path.name) for rule in (_OWN_FILE, _LEFT_BEHIND))
+    return is_named and path.is_file()
+
+
 def _is_own_file(path: Path) -> bool:
-    """Whether a file is a part of a model or what a killed run left of one: by name and, where it has one, its hash."""
-    if not path.is_file():
-        return False
-    if path.name == MODEL_FILE or is_temporary(path.name) or _LEFT_BEHIND.fullmatch(path.name):
-        return True
-    return bool(_OWN_FILE.fullmatch(path.name)) and _is_whole(path.name, path.read_bytes())
+    """The same in a folder without a model: a name with a hash must also tell the hash of its content."""
+    return _has_own_name(path) and (is_temporary(path.name) or _is_whole(path.name, path.read_bytes()))
 
 
 def _sweep(folder: Path) -> None:
@@ -196,7 +200,7 @@ def _sweep(folder: Path) -> None:
             document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
             named |= {str(document.get(kind)) for kind in _KINDS}
         for path in list(folder.iterdir()):
-            if path.name not in named and not is_temporary(path.name) and _is_own_file(path):
+            if path.name not in named and not is_temporary(path.name) and _has_own_name(path):
                 path.unlink()
 
 

@@ -9,6 +9,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 from isosent.reporting.leaderboard import make_leaderboard
 from isosent.reporting.page import html_report
@@ -149,7 +150,7 @@ def test_it_follows_the_reader_s_scheme(page):
     light = paper(page)
     look(page, scheme="dark")
     assert paper(page) != light
-    assert page.find_element(By.ID, "theme").text == "Light"
+    WebDriverWait(page, 10).until(lambda page: page.find_element(By.ID, "theme").text == "Light")
 
 
 def test_on_a_phone_only_the_table_scrolls_and_names_stay(page, address):

@@ -1,7 +1,9 @@
+import errno
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 import isosent
 from isosent import OutputError, Whitening
-from isosent.files.atomic import Replaceable, exchange, recover, replacing, replacing_folder, sweep
+from isosent.files.atomic import Replaceable, _host, exchange, locked, recover, replacing, replacing_folder, sweep
 from isosent.files.vectors import write_vectors
 
 KILLED = -signal.SIGKILL
@@ -410,7 +412,7 @@ def test_a_folder_that_is_killed_between_two_renames_is_put_back(tmp_path, n, af
 
 def test_a_model_folder_that_was_moved_aside_is_opened_again(models):
     old, _, old_vectors, _, words = models
-    aside = old.with_name(f".{old.name}.isosent-{dead_process()}-0123abcd.old")
+    aside = old.with_name(f".{old.name}.isosent-{_host()}-{dead_process()}-0123abcd.old")
     old.rename(aside)
     np.testing.assert_array_equal(isosent.load(str(old)).encode(words), old_vectors)
     assert not aside.exists()
@@ -477,8 +479,68 @@ with replacing(sys.argv[1]) as temporary:
     assert names(tmp_path) == ["v.txt"]
 
 
+def leftover(folder, *, host, pid, kind="tmp", age_s=0):
+    path = folder / f".out.isosent-{host}-{pid}-0123abcd.{kind}"
+    path.mkdir()
+    (path / "content").write_text("half")
+    for inner in (path / "content", path):
+        os.utime(inner, (time.time() - age_s,) * 2)
+    return path
+
+
+def test_what_another_host_writes_is_left_alone(tmp_path):
+    leftover(tmp_path, host="0123abcd", pid=dead_process())
+    sweep(tmp_path)
+    assert len(names(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("host", [_host(), "0123abcd"])
+def test_the_only_copy_of_a_folder_is_never_swept(tmp_path, host, monkeypatch):
+    monkeypatch.setattr("isosent.files.atomic._ABANDONED_S", -1)
+    leftover(tmp_path, host=host, pid=os.getpid(), kind="old")  # a container starts with the same id again
+    sweep(tmp_path)
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out" / "content").read_text() == "half"
+
+
+def test_files_are_written_where_there_are_no_locks(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with replacing(tmp_path / "v.txt") as temporary, locked(tmp_path):
+        temporary.write_text("new")
+    with replacing_folder(tmp_path / "out", ANY) as temporary:
+        (temporary / "content").write_text("new")
+    assert names(tmp_path) == ["out", "v.txt"]
+
+
+def test_a_lock_ends_though_a_child_process_lives_on(tmp_path):
+    with locked(tmp_path):
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, close_fds=False
+        )
+    try:
+        with locked(tmp_path, wait=False):
+            pass
+    finally:
+        child.communicate(timeout=30)
+
+
+def test_a_thread_may_take_its_lock_again_but_not_ask_for_a_free_folder(tmp_path):
+    with (
+        locked(tmp_path),
+        locked(tmp_path),
+        pytest.raises(OutputError, match="must be free"),
+        locked(tmp_path, wait=False),
+    ):
+        pass
+    with locked(tmp_path, wait=False):
+        pass
+
+
 def test_a_file_that_only_looks_temporary_is_left(tmp_path):
-    for name in (".v.tmp.txt", ".v.isosent-1-0123abcd", "v.isosent-1-0123abcd.tmp", ".git"):
+    for name in (".v.tmp.txt", ".v.isosent-1-0123abcd", "v.isosent-0123abcd-1-0123abcd.tmp", ".git"):
         (tmp_path / name).write_text("mine")
     before = names(tmp_path)
     sweep(tmp_path)

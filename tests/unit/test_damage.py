@@ -212,7 +212,7 @@ def test_a_checksum_is_the_same_however_it_is_taken(tmp_path, n):
 
 @pytest.mark.parametrize(
     "content",
-    [b'{"a": "\\u0000"}', b'{"a": "\\ud800"}', b"[" * 100_000, b"{}" + b"\0", b"\xff", b'{"a": 1', b"9" * 5000, b"[]"],
+    [b'{"a": "\\ud800"}', b"[" * 100_000, b"{}" + b"\0", b"\xff", b'{"a": 1', b"9" * 5000, b"[]"],
 )
 def test_json_that_cannot_be_used_is_one_sentence(content):
     with pytest.raises(FileFormatError, match=r"^here: "):

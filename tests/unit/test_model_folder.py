@@ -1,4 +1,3 @@
-import hashlib
 import json
 import re
 import shutil
@@ -6,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load_file
+from tampering import replace_part, rewrite
 
 import isosent
 from isosent import InputError, ModelFolderError, OutputError, Whitening
@@ -37,23 +37,6 @@ def saved(glove, words, tmp_path):
 def map_file(folder):
     (path,) = folder.glob("linear_map-*.safetensors")
     return path
-
-
-def rewrite(folder, **changes):
-    """Change the model file as somebody would who leaves out its checksum."""
-    document = json.loads((folder / "model.json").read_text("utf-8"))
-    document.pop("checksum", None)
-    document.update(changes)
-    (folder / "model.json").write_text(json.dumps(document), "utf-8")
-
-
-def rewrite_map(folder, tensors):
-    """Replace the map as somebody would who knows how its file is named."""
-    content = save(tensors)
-    map_file(folder).unlink()
-    name = f"linear_map-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
-    (folder / name).write_bytes(content)
-    rewrite(folder, linear_map=name)
 
 
 def refuses(folder, words):
@@ -349,7 +332,7 @@ def test_a_map_with_one_wrong_byte_is_refused(saved):
 
 def test_a_map_of_another_model_is_refused(saved, glove, words, tmp_path):
     isosent.load(f"words:{glove}").fit(words, transform=Whitening(2)).save(tmp_path / "other")
-    rewrite_map(saved, load_file(map_file(tmp_path / "other")))
+    replace_part(saved, "linear_map", load_file(map_file(tmp_path / "other")))
     refuses(saved, r"the map is not the one this model was saved with; a file was altered")
 
 
@@ -358,7 +341,9 @@ def test_a_map_that_is_left_out_of_the_model_file_is_refused(saved):
     refuses(saved, r"the map is not the one this model was saved with; a file was altered")
 
 
-@pytest.mark.parametrize("name", ["../other.safetensors", "/etc/passwd", "sub/map.safetensors", ".."])
+@pytest.mark.parametrize(
+    "name", ["../other.safetensors", "/etc/passwd", "sub/map.safetensors", "..", "map\0.safetensors", ""]
+)
 def test_a_map_outside_the_folder_is_refused(saved, name):
     rewrite(saved, linear_map=name)
     refuses(saved, r"model\.json: .*linear_map")
@@ -368,30 +353,43 @@ def test_a_map_outside_the_folder_is_refused(saved, name):
     ("weight", "bias"), [((4, 3), (2,)), ((4,), (4,)), ((4, 3), (3, 1))], ids=["bias", "one-dimensional", "column"]
 )
 def test_a_map_of_shapes_that_do_not_agree_is_refused(saved, weight, bias):
-    rewrite_map(saved, {"weight": np.ones(weight), "bias": np.ones(bias)})
+    replace_part(saved, "linear_map", {"weight": np.ones(weight), "bias": np.ones(bias)})
     refuses(saved, r"must hold weight \(dim, n_components\) and bias \(n_components,\)")
 
 
 def test_a_map_without_bias_is_refused(saved):
-    rewrite_map(saved, {"weight": np.ones((4, 3))})
+    replace_part(saved, "linear_map", {"weight": np.ones((4, 3))})
     refuses(saved, r"must hold weight \(dim, n_components\) and bias \(n_components,\): 'bias'")
 
 
 def test_a_map_of_another_width_than_the_encoder_is_refused(saved):
-    rewrite_map(saved, {"weight": np.ones((5, 3)), "bias": np.ones(3)})
+    replace_part(saved, "linear_map", {"weight": np.ones((5, 3)), "bias": np.ones(3)})
     refuses(saved, r"the map must take 4 dimensions, those of the encoder; it takes 5")
 
 
 def test_a_map_with_nan_is_refused(saved):
     tensors = load_file(map_file(saved))
     tensors["bias"][0] = np.nan
-    rewrite_map(saved, tensors)
+    replace_part(saved, "linear_map", tensors)
     refuses(saved, r"must be finite; got NaN or infinity")
 
 
 def test_a_model_whose_word_vectors_were_rewritten_is_refused(saved, glove):
     glove.write_text(glove.read_text().replace("w0 ", "w0 9"))
     refuses(saved, r"model was fitted on words:.*glove\.txt with the fingerprint [0-9a-f]{16}; .* now has [0-9a-f]{16}")
+
+
+def test_an_encoder_with_a_nul_in_its_name_is_refused(saved):
+    encoder = json.loads((saved / "model.json").read_text("utf-8"))["encoder"]
+    rewrite(saved, encoder=encoder | {"reference": "words:glove\0.txt"})
+    refuses(saved, r"model\.json: .*reference")
+
+
+def test_a_model_with_a_damaged_map_can_be_replaced(saved, glove, words):
+    map_file(saved).write_bytes(b"damaged")
+    isosent.load(f"words:{glove}").fit(words, transform=Whitening(2)).save(saved)
+    assert isosent.load(saved).dim == 2
+    assert len(files(saved)) == 2
 
 
 def test_a_model_whose_options_were_altered_is_refused(saved):

@@ -151,7 +151,7 @@ def test_a_pickle_that_would_run_something_does_not(copied, tmp_path):
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
 def test_a_damaged_tokenizer_is_refused(copied, name):
     (copied / name).write_text("{")
-    with pytest.raises(FileFormatError, match=r"hf: .*copied could not be loaded by transformers"):
+    with pytest.raises(FileFormatError, match=r"hf: .*copied.*(could not be loaded by transformers|damaged)"):
         isosent.load(f"hf:{copied}")
 
 

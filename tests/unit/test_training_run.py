@@ -17,7 +17,7 @@ pytest.importorskip("accelerate")
 
 from isosent import Whitening, load
 from isosent.errors import FileFormatError, InputError, IsosentError, NonFiniteLossError, OutputError
-from isosent.files.atomic import locked
+from isosent.files.atomic import _host, locked
 from isosent.training import checkpoint as checkpoints
 from isosent.training import run, saving
 from isosent.training.arguments import make_arguments, make_trainer
@@ -183,10 +183,10 @@ def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(tmp_
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     left = [tmp_path / name for name in (".a", ".a.training", "a.training/.checkpoint-6")]
-    for path in [path.with_name(f"{path.name}.isosent-{ended.pid}-0123abcd.tmp") for path in left]:
+    for path in [path.with_name(f"{path.name}.isosent-{_host()}-{ended.pid}-0123abcd.tmp") for path in left]:
         path.mkdir()
         (path / "weights.safetensors").write_text("half")
-    others = tmp_path / f".a.isosent-{os.getppid()}-0123abcd.tmp"
+    others = tmp_path / f".a.isosent-{_host()}-{os.getppid()}-0123abcd.tmp"
     others.mkdir()
     with pytest.raises(StoppedError):
         train(job(tmp_path / "a"), resume=True, progress=StopAt(5))

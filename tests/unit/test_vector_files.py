@@ -1,6 +1,7 @@
 import json
 import struct
 import tracemalloc
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from safetensors.numpy import save_file
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.files import vector_source
 from isosent.files.parquet_writing import ColumnsBeside
-from isosent.files.space import Space, note_path
+from isosent.files.space import FileIdentity, Space, note_path, older_entry, write_note
 from isosent.files.vector_reading import holds_vectors, open_vectors
 from isosent.files.vectors import VectorFile, check_vector_file, write_vectors, writing_vectors
 
@@ -476,6 +477,39 @@ def test_the_note_says_what_lies_beside_it(tmp_path):
         SPACE.fingerprint,
         SPACE.reference,
     )
+
+
+def older_note(path, space):
+    """The note that isosent wrote before notes had a checksum and could describe two files."""
+    rows = np.load(path)
+    facts = {"format": "isosent-vectors", "format_version": 1, "shape": rows.shape, "dtype": rows.dtype.name}
+    note_path(path).write_text(json.dumps(facts | asdict(space) | asdict(FileIdentity.of(path))))
+
+
+def test_an_older_note_is_read_and_replaced_at_no_loss(tmp_path, monkeypatch):
+    np.save(tmp_path / "v.npy", ROWS)
+    older_note(tmp_path / "v.npy", SPACE)
+    assert open_vectors(tmp_path / "v.npy").space == SPACE
+    entry = older_entry(tmp_path / "v.npy")
+    write_note(tmp_path / "v.npy", entry | {"size_bytes": 1}, entry)  # as just before the array is replaced
+    assert open_vectors(tmp_path / "v.npy").space == SPACE
+
+
+@pytest.mark.parametrize("note", ["{", '{"format": "isosent-vectors", "format_version": 99}'])
+def test_a_damaged_note_is_replaced_with_its_array(tmp_path, note):
+    np.save(tmp_path / "v.npy", ROWS)
+    note_path(tmp_path / "v.npy").write_text(note)
+    write_vectors(tmp_path / "v.npy", 2 * ROWS, ["a"] * N_ROWS, SPACE)
+    assert open_vectors(tmp_path / "v.npy").space == SPACE
+
+
+def test_the_note_lies_beside_the_file_that_a_link_leads_to(tmp_path):
+    write_vectors(tmp_path / "v.npy", ROWS, ["a"] * N_ROWS)
+    (tmp_path / "latest.npy").symlink_to(tmp_path / "v.npy")
+    write_vectors(tmp_path / "latest.npy", 2 * ROWS, ["a"] * N_ROWS, SPACE)
+    for name in ("v.npy", "latest.npy"):
+        assert open_vectors(tmp_path / name).space == SPACE
+    assert (tmp_path / "latest.npy").is_symlink()
 
 
 def test_identity_follows_the_content_and_not_the_name(tmp_path):

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
+from tampering import replace_part, rewrite
 from tokenizers import Tokenizer
 
 import isosent
@@ -423,11 +424,6 @@ def refuses(folder, words):
         isosent.load(folder)
 
 
-def rewrite(folder, **changes):
-    document = json.loads((folder / "model.json").read_text("utf-8"))
-    (folder / "model.json").write_text(json.dumps(document | changes), "utf-8")
-
-
 def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -462,7 +458,7 @@ def test_a_missing_corpus_file_is_named(saved):
 def test_a_truncated_corpus_file_is_refused(saved, n_kept):
     path = corpus_file(saved)
     path.write_bytes(path.read_bytes()[:n_kept])
-    refuses(saved, rf"{path.name} must be a safetensors file; it is damaged or truncated")
+    refuses(saved, rf"{path.name}: damaged")
 
 
 def test_a_corpus_file_with_one_wrong_byte_is_refused(saved):
@@ -470,14 +466,14 @@ def test_a_corpus_file_with_one_wrong_byte_is_refused(saved):
     content = bytearray(path.read_bytes())
     content[-9] ^= 1
     path.write_bytes(bytes(content))
-    refuses(saved, "with the fingerprint")
+    refuses(saved, rf"{path.name}: damaged")
 
 
 @pytest.mark.parametrize("name", ["size", "word_bias", "singular_values"])
 def test_a_corpus_file_that_lacks_an_array_is_refused(saved, name):
     tensors = load_file(corpus_file(saved))
     del tensors[name]
-    save_file(tensors, corpus_file(saved))
+    replace_part(saved, "corpus", tensors)
     refuses(saved, rf"what the encoder knows of its corpus is damaged: '{name}'")
 
 
@@ -485,7 +481,7 @@ def test_a_corpus_file_that_lacks_an_array_is_refused(saved, name):
 def test_a_corpus_file_of_less_is_refused(saved, name):
     tensors = load_file(corpus_file(saved))
     del tensors[name]
-    save_file(tensors, corpus_file(saved))
+    replace_part(saved, "corpus", tensors)
     refuses(saved, "with the fingerprint|is damaged")
 
 
@@ -507,13 +503,13 @@ def test_a_corpus_file_of_less_is_refused(saved, name):
     ],
 )
 def test_a_corpus_file_of_other_shapes_or_numbers_is_refused(saved, name, array):
-    save_file(load_file(corpus_file(saved)) | {name: array}, corpus_file(saved))
+    replace_part(saved, "corpus", load_file(corpus_file(saved)) | {name: array})
     refuses(saved, "with the fingerprint|is damaged")
 
 
 def test_a_corpus_file_of_another_model_is_refused(saved, fit, tmp_path):
     fit(Zipfian(GEM_SMALL), TEXTS[40:]).save(tmp_path / "other")
-    corpus_file(saved).write_bytes(corpus_file(tmp_path / "other").read_bytes())
+    replace_part(saved, "corpus", load_file(corpus_file(tmp_path / "other")))
     refuses(saved, "with the fingerprint")
 
 
@@ -525,7 +521,7 @@ def test_a_corpus_file_that_is_left_out_of_the_model_file_is_refused(saved):
 @pytest.mark.parametrize("name", ["../other.safetensors", "/etc/hostname", "sub/corpus.safetensors"])
 def test_a_corpus_file_outside_the_folder_is_refused(saved, name):
     rewrite(saved, corpus=name)
-    refuses(saved, "corpus must name a file in the folder")
+    refuses(saved, r"model\.json: .*corpus")
 
 
 def test_another_weighting_in_the_model_file_is_refused(saved):
@@ -557,11 +553,11 @@ def test_a_killed_write_leaves_the_older_model(saved, fit, monkeypatch, n_writte
     written = []
     replacing = sys.modules["isosent.model_folder"].replacing
 
-    def killed(path):
+    def killed(path, **settings):
         if len(written) == n_written:
             raise KeyboardInterrupt
         written.append(path)
-        return replacing(path)
+        return replacing(path, **settings)
 
     monkeypatch.setattr("isosent.model_folder.replacing", killed)
     monkeypatch.setattr("isosent.model_folder._sweep", lambda folder: None)

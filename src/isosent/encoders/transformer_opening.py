@@ -22,7 +22,7 @@ from isosent.network.runtime import Runtime
 from isosent.numeric.sbert_wk import sbert_wk_layers
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
-_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_HUB_FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
 _HUB_LEAVE = ["onnx/*", "openvino/*", "*.msgpack", "*.h5"]
 
 

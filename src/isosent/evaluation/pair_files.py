@@ -169,7 +169,7 @@ def _open(
     names, rows = read_table(path, has_header=False if all(map(str.isdecimal, chosen)) else None)
     for name in chosen:
         if name not in names:
-            raise InputError(f"{path} has no column {name}; it has: {', '.join(names)}.")
+            raise InputError(f"{path} has no column {name}; it has: {_check.brief(', '.join(names), 600)}.")
     return path, chosen, rows
 
 

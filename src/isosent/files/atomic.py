@@ -1,21 +1,24 @@
 """Writing files and folders so that a failed or killed run leaves what was there.
 
-A file or folder is built under a temporary name beside its place, ``.NAME.isosent-PID-TOKEN.tmp``, and takes that place
-in one step. While a process builds it, the process holds a lock on it. Temporary names without a live owner are removed
-by the next process that writes to the same folder.
+A file or folder is built under a temporary name beside its place, ``.NAME.isosent-HOST-PID-TOKEN.tmp``, and takes that
+place in one step. While a process builds it, the process holds a lock on it. Temporary names without a live owner are
+removed by the next process that writes to the same folder.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import os
+import platform
 import re
 import secrets
 import shutil
 import stat
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,10 +34,13 @@ except ImportError:  # Windows has no such locks: nothing is swept there
     fcntl = None  # type: ignore[assignment]
 
 _TEMPORARY: Final = re.compile(
-    r"\.(?P<name>.+)\.isosent-(?P<pid>\d+)-[0-9a-f]{8}\.(?P<kind>tmp|old)(\.[^/]*)?", re.DOTALL
+    r"\.(?P<name>.+)\.isosent-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}\.(?P<kind>tmp|old)(\.[^/]*)?", re.DOTALL
 )
 _LONGEST_NAME: Final = 150  # bytes of a name that go into a temporary one, which may have 255
-_SWEPT: Final[set[str]] = set()
+_ABANDONED_S: Final = 24 * 3600
+_SWEPT: Final[set[str]] = set()  # folders that this process has swept
+_IN_USE: Final[set[Path]] = set()  # temporary files and folders of this process
+_NO_LOCKS: Final = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
 
 _DISK_ERRORS: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EROFS)
 # how libraries spell a full disk when they raise no OSError: faiss and torch, safetensors
@@ -147,8 +153,12 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
     descriptor = -1
     try:
         _sweep_once(path.parent)
+        _IN_USE.add(temporary)
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
-        mode = _private(temporary, descriptor)
+        mode = _make_private(temporary)
+        if not fcntl or not _lock(descriptor, wait=False):  # Windows renames no file that is open
+            os.close(descriptor)
+            descriptor = -1
         yield temporary
         fsync(temporary)
         model = path if path.exists() else mode_of
@@ -164,6 +174,7 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
             temporary.unlink()
         if descriptor >= 0:
             os.close(descriptor)
+        _IN_USE.discard(temporary)
 
 
 @contextmanager
@@ -198,11 +209,16 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
     descriptor = -1
     try:
         _sweep_once(path.parent)
+        _IN_USE.add(temporary)
         temporary.mkdir()
-        descriptor = os.open(temporary, os.O_RDONLY) if fcntl else -1
-        mode = _private(temporary, descriptor)
+        mode = _make_private(temporary)
+        if fcntl:
+            descriptor = os.open(temporary, os.O_RDONLY)
+            _lock(descriptor, wait=False)
         yield temporary
         for inner in temporary.rglob("*"):
+            if inner.is_symlink():
+                continue
             if inner.is_file():
                 inner.chmod(mode & 0o666)  # some libraries write for their owner alone
             fsync(inner)
@@ -218,6 +234,7 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
         shutil.rmtree(temporary, ignore_errors=True)
         if descriptor >= 0:
             os.close(descriptor)
+        _IN_USE.discard(temporary)
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
@@ -229,6 +246,7 @@ def put_in_place(temporary: Path, path: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
         return
     older = _temporary_name(path, "old")
+    _IN_USE.add(older)
     try:
         path.rename(older)
         temporary.rename(path)
@@ -236,6 +254,7 @@ def put_in_place(temporary: Path, path: Path) -> None:
         if not path.exists():  # whatever came between the two, Ctrl-C among them
             older.rename(path)
         shutil.rmtree(older, ignore_errors=True)
+        _IN_USE.discard(older)
 
 
 def remove_folder(path: Path) -> None:
@@ -245,15 +264,13 @@ def remove_folder(path: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def _private(temporary: Path, descriptor: int) -> int:
-    """Close a new file or folder to everybody else and lock it; the mode that it would have had.
+def _make_private(temporary: Path) -> int:
+    """Let nobody but the owner open a new file or folder; the mode that it would have had.
 
     The mode is read off while it is empty: asking for the umask means to change it for all threads.
     """
     mode = stat.S_IMODE(temporary.stat().st_mode)
     temporary.chmod(0o700 if temporary.is_dir() else 0o600)
-    if fcntl:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return mode
 
 
@@ -261,7 +278,7 @@ def _temporary_name(path: Path, kind: str, suffix: str = "") -> Path:
     name = path.name.removesuffix(suffix) if suffix else path.name
     if kind == "tmp":
         name = name.encode()[:_LONGEST_NAME].decode(errors="ignore")
-    return path.with_name(f".{name}.isosent-{os.getpid()}-{secrets.token_hex(4)}.{kind}{suffix}")
+    return path.with_name(f".{name}.isosent-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.{kind}{suffix}")
 
 
 def _write_error(error: Exception) -> str | None:
@@ -339,10 +356,9 @@ def recover(path: str | os.PathLike[str]) -> None:
     with suppress(OSError, ValueError):
         if path.exists() or not path.parent.is_dir():
             return
-        for older in sorted(path.parent.iterdir(), key=lambda other: other.name):
-            found = _TEMPORARY.fullmatch(older.name)
-            is_older = found and found["kind"] == "old" and found["name"] == path.name
-            if found and is_older and int(found["pid"]) != os.getpid() and not _is_alive(older, found["pid"]):
+        for older in sorted(path.parent.iterdir()):
+            match = _TEMPORARY.fullmatch(older.name)
+            if match and match["kind"] == "old" and match["name"] == path.name and not _may_be_alive(older, match):
                 older.rename(path)
                 return
 
@@ -351,11 +367,13 @@ def sweep(folder: Path) -> None:
     """Remove what killed processes left in a folder, and put back what they had moved aside."""
     with suppress(OSError):
         for path in list(folder.iterdir()):
-            found = _TEMPORARY.fullmatch(path.name)
-            if not found or _is_alive(path, found["pid"]):
+            match = _TEMPORARY.fullmatch(path.name)
+            if not match or _may_be_alive(path, match):
                 continue
-            if found["kind"] == "old":
-                recover(folder / found["name"])
+            if match["kind"] == "old":
+                recover(folder / match["name"])
+                if not (folder / match["name"]).exists():  # never the only copy
+                    continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -369,17 +387,19 @@ def _sweep_once(folder: Path) -> None:
         sweep(folder)
 
 
-def _is_alive(path: Path, pid: str) -> bool:
+def _may_be_alive(path: Path, match: re.Match[str]) -> bool:
     """Whether the process that made a temporary file or folder may still be at work.
 
-    Both signs must say that it is gone. The lock also works between containers, whose process ids mean nothing to each
-    other; the process id also works where a library has put another file under the temporary name.
+    On the same host, its process id and its lock must both say that it is gone. Of other hosts on a shared disk nothing
+    is known: what they left is taken for abandoned when it has not changed for a day.
     """
-    if fcntl is None:
+    if path in _IN_USE:
         return True
-    if int(pid) != os.getpid():
+    if match["host"] != _host() or fcntl is None:
+        return time.time() - _last_change(path) < _ABANDONED_S
+    if int(match["pid"]) != os.getpid():
         try:
-            os.kill(int(pid), 0)
+            os.kill(int(match["pid"]), 0)
         except ProcessLookupError:
             pass
         except (OSError, OverflowError):
@@ -390,13 +410,21 @@ def _is_alive(path: Path, pid: str) -> bool:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return not path.is_symlink()
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
+    try:  # the lock also tells containers apart, whose process ids mean nothing to each other
+        return not _lock(descriptor, wait=False)
     finally:
         os.close(descriptor)
-    return False
+
+
+def _last_change(path: Path) -> float:
+    inner = path.rglob("*") if path.is_dir() and not path.is_symlink() else ()
+    return max(float(max(other.lstat().st_mtime, other.lstat().st_ctime)) for other in (path, *inner))
+
+
+@cache
+def _host() -> str:
+    """What tells this machine, or container, from others that share its disk."""
+    return hashlib.sha256(platform.node().encode("utf-8", "replace")).hexdigest()[:8]
 
 
 # -- one writer at a time --------------------------------------------------------------------------------------------
@@ -429,33 +457,50 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
     if not lock.threads.acquire(blocking=wait):
         raise _busy(folder)
     try:
-        if lock.depth == 0 and fcntl:
-            lock.descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                fcntl.flock(lock.descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(lock.descriptor)
-                raise _busy(folder) from None
-        lock.depth += 1
+        if lock.depth and not wait:  # it is this thread that has it
+            raise _busy(folder)
+        descriptor = os.open(folder, os.O_RDONLY) if fcntl and not lock.depth else -1
         try:
-            yield
+            if descriptor >= 0 and not _lock(descriptor, wait=wait):
+                raise _busy(folder)
+            lock.depth += 1
+            try:
+                yield
+            finally:
+                lock.depth -= 1
         finally:
-            lock.depth -= 1
-            if lock.depth == 0 and fcntl:
-                os.close(lock.descriptor)
+            if descriptor >= 0:
+                with suppress(OSError):  # closing is not enough where a child process has it, too
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
     finally:
         lock.threads.release()
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool:
+    """Lock a file or folder; False if another process has it. File systems without locks give them to everybody."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
 
 
 class _FolderLock:
     """A lock of this process on a folder: a thread that has it may take it again, as a system's lock does not allow."""
 
     def __init__(self) -> None:
-        self.threads, self.depth, self.descriptor = threading.RLock(), 0, -1
+        self.threads, self.depth = threading.RLock(), 0
 
 
 _LOCKS: dict[tuple[int, int], _FolderLock] = {}
 _LOCKS_GUARD = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LOCKS.clear)  # they belong to the parent
+    os.register_at_fork(after_in_child=_IN_USE.clear)
 
 
 def _busy(folder: Path) -> OutputError:

@@ -31,14 +31,15 @@ def checksum_of(content: bytes) -> str:
 
 
 def sealed(content: bytes) -> bytes:
-    """Put the checksum of `content` where it holds `UNSEALED`, once."""
-    assert content.count(UNSEALED.encode()) == 1
-    return content.replace(UNSEALED.encode(), checksum_of(content).encode())
+    """Put the checksum of `content` where it last holds `UNSEALED`."""
+    before, _, after = content.rpartition(UNSEALED.encode())
+    return before + checksum_of(content).encode() + after
 
 
 def is_intact(content: bytes, seal: str) -> bool:
     """Whether bytes that hold `seal` are those that were sealed with it."""
-    return content.count(seal.encode()) == 1 and checksum_of(content.replace(seal.encode(), UNSEALED.encode())) == seal
+    before, middle, after = content.rpartition(seal.encode())
+    return bool(middle) and checksum_of(before + UNSEALED.encode() + after) == seal
 
 
 class HashingFile:

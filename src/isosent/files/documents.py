@@ -20,6 +20,7 @@ from isosent.files.bounds import LARGEST_DOCUMENT, shown_bytes
 from isosent.files.checksum import PATTERN, UNSEALED, is_intact, sealed
 
 _SEAL: Final = "checksum"
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape can spell what UTF-8 cannot hold
 
 
 def read_json(path: str | os.PathLike[str], schema: Any = dict[str, Any]) -> Any:
@@ -65,8 +66,8 @@ def parse_json(content: bytes | str, where: str, schema: Any = dict[str, Any]) -
         document = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{where}: damaged, truncated or not JSON: {error}.") from None
-    if b"\\u" in content and not _is_text(document):  # escapes can spell what UTF-8 and file names cannot hold
-        raise FileFormatError(f"{where}: holds a NUL or half a surrogate pair, which no text may.")
+    if _SURROGATE.search(content) and not _is_unicode(document):
+        raise FileFormatError(f"{where}: holds half a surrogate pair, which is no text.")
     seal = document.get(_SEAL) if isinstance(document, dict) else None
     if isinstance(seal, str) and re.match(PATTERN, seal) and not is_intact(content, seal):
         raise FileFormatError(
@@ -85,11 +86,12 @@ def check_schema(value: Any, where: str, schema: Any) -> None:
         raise FileFormatError(f"{where}: {error}.") from None
 
 
-def _is_text(value: Any) -> bool:
+def _is_unicode(value: Any) -> bool:
     try:
-        return b"\0" not in json.dumps(value, ensure_ascii=False).encode() and "\\u0000" not in json.dumps(value)
+        json.dumps(value, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError):
         return False
+    return True
 
 
 def check_format(document: Any, where: str, name: str, format_version: int) -> None:
@@ -124,7 +126,8 @@ def read_document(path: str | os.PathLike[str], name: str, format_version: int, 
 
 def document_bytes(document: dict[str, Any]) -> bytes:
     """A document as JSON that ends with its own checksum."""
-    return sealed((json.dumps(document | {_SEAL: UNSEALED}, indent=2, ensure_ascii=False) + "\n").encode())
+    content = json.dumps(document | {_SEAL: UNSEALED}, indent=2, ensure_ascii=False) + "\n"
+    return sealed(content.encode("utf-8", "replace"))  # names of files may hold bytes that are no text
 
 
 def write_document(path: str | os.PathLike[str], document: dict[str, Any]) -> None:

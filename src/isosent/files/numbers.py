@@ -78,7 +78,7 @@ def _parquet_values(file: Path, column: str) -> list[object]:
         table = pq.ParquetFile(file)
         names = table.schema_arrow.names
         if column not in names:
-            raise InputError(f"{file} has no column {column}; it has: {', '.join(names)}.")
+            raise InputError(f"{file} has no column {column}; it has: {_check.brief(', '.join(names), 600)}.")
         n_rows = bounds.parquet_batch_rows(str(file), table.metadata, column)
         batches = table.iter_batches(n_rows, columns=[column])
         values: list[object] = [value for batch in batches for value in batch.column(0).to_pylist()]

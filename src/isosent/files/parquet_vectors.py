@@ -146,7 +146,7 @@ def _number_type(kind: Any) -> NumberType | None:
 
 def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, NumberType]:
     known = {field.name: number_type for field in schema if (number_type := _number_type(field.type))}
-    listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    listed = brief(", ".join(f"{field.name} ({field.type})" for field in schema), 600)
     if column is None:
         if not known:
             raise FileFormatError(

@@ -24,7 +24,7 @@ def tensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str
     length = int.from_bytes(content[:8], "little")
     # the library writes its metadata in another order in every process
     header = {"__metadata__": dict(sorted(metadata.items())) | {SEAL: UNSEALED}} | json.loads(content[8 : 8 + length])
-    written = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    written = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
     written += b" " * (-len(written) % 8)  # the format aligns the tensors
     return sealed(len(written).to_bytes(8, "little") + written + content[8 + length :])
 

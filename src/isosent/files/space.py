@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.files.atomic import replacing
 from isosent.files.documents import check_format, check_schema, document_bytes, read_json
-from isosent.files.schemas import VectorNote, VectorNoteV1
+from isosent.files.schemas import NotedFile, VectorNote, VectorNoteV1
 
 FORMAT = "isosent-vectors"
 FORMAT_VERSION = 2
@@ -156,6 +157,7 @@ def note_path(path: Path) -> Path:
     Path
         The same with ``.isosent.json`` behind it.
     """
+    path = path.resolve() if path.is_symlink() else path
     return path.with_name(path.name + _ENDING)
 
 
@@ -166,7 +168,12 @@ def note_entry(path: Path, checksum: str, facts: Mapping[str, Any], space: Space
 
 def older_entry(path: Path) -> dict[str, Any] | None:
     """What a note says of the file that is about to be replaced; None where there is none."""
-    return (_entry_of(path) or asdict(FileIdentity.of(path))) if path.is_file() else None
+    if not path.is_file():
+        return None
+    with suppress(InputFileError):  # a damaged note is replaced with its file
+        if entry := _entry_of(path):
+            return entry
+    return asdict(FileIdentity.of(path))
 
 
 def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None = None) -> None:
@@ -229,5 +236,8 @@ def _entry_of(path: Path) -> dict[str, Any] | None:
     except FileFormatError as error:
         raise FileFormatError(f"{error} Remove it, or write it and {path.name} again.") from None
     identity = asdict(FileIdentity.of(path)).items()
-    entries = [document] if is_old else document["files"]
+    if is_old:
+        entries = [{name: document[name] for name in NotedFile.__struct_fields__ if name != "checksum"}]
+    else:
+        entries = document["files"]
     return next((entry for entry in entries if identity <= entry.items()), None)

@@ -303,5 +303,5 @@ def _choose_column(name: str, columns: list[str], column: str | None) -> str:
             )
         return columns[0]
     if column not in columns:
-        raise InputError(f"{name} has no column {column}; it has: {listed}.")
+        raise InputError(f"{name} has no column {column}; it has: {_check.brief(listed, 600)}.")
     return column

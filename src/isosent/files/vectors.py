@@ -108,7 +108,7 @@ def writing_vectors(
     and describes the older array as well, so that the array that a killed run leaves always has a note that fits.
     """
     check_vector_file(path, file.dtype)
-    path = Path(path)
+    path = Path(path).resolve()  # the note belongs to the file, not to a link to it
     if path.suffix.lower() == ".parquet":
         metadata = {} if file.space is None else file.space.metadata
         with (
@@ -129,12 +129,14 @@ def writing_vectors(
                 facts = {"shape": (file.n_rows, file.dim), "dtype": file.dtype}
                 entry = note_entry(temporary, hashing.checksum, facts, file.space)
                 # of two processes that write the same file, one puts array and note in place, then the other
-                commit.enter_context(locked(path.absolute().parent))
+                commit.enter_context(locked(path.parent))
                 write_note(path, entry, older_entry(path))
             write_note(path, entry)
     except BaseException:
-        if is_new and not path.exists():
-            note_path(path).unlink(missing_ok=True)
+        if is_new and path.parent.is_dir():
+            with locked(path.parent):
+                if not path.exists():
+                    note_path(path).unlink(missing_ok=True)
         raise
 
 

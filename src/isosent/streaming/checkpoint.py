@@ -129,7 +129,7 @@ class Checkpoint:
             "row": reached.row,
             "is_complete": is_complete,
         }
-        metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "run": json.dumps(run)}
+        metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "run": json.dumps(run, ensure_ascii=False)}
         with replacing(self._path) as temporary:
             temporary.write_bytes(moments_bytes(reached.measured, metadata))
         end_s = time.monotonic()

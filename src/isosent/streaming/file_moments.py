@@ -172,7 +172,7 @@ def moments_bytes(measured: FileMoments, metadata: Mapping[str, str]) -> bytes:
         tensors["rounding"] = moments.rounding
     if moments.radial is not None:
         tensors |= {"third": moments.radial.third, "fourth": [moments.radial.fourth]}
-    facts = {"sources": json.dumps(measured.sources), "n_zero_rows": str(measured.n_zero_rows)}
+    facts = {"sources": json.dumps(measured.sources, ensure_ascii=False), "n_zero_rows": str(measured.n_zero_rows)}
     space = {} if measured.space is None else measured.space.metadata
     arrays = {name: np.asarray(array, np.float64) for name, array in tensors.items()}
     return tensors_bytes(arrays, {**metadata, **facts, **space})

@@ -241,7 +241,7 @@ def _points_of(path: Path) -> Iterator[Point]:
                 return
             where = f"{path}: line {number}"
             row = parse_json(line, where)
-            has_seal = row.pop(_SEAL, None) is not None
+            has_seal = row.get(_SEAL) is not None
             if have_seals not in (None, has_seal):  # files from before checksums have none at all
                 raise FileFormatError(f"{where}: damaged. Its checksum is missing.")
             have_seals = has_seal
@@ -254,6 +254,7 @@ def _point_of(where: str, row: dict[str, Any]) -> Point:
         raise FileFormatError(f"{where}: no event of a training; got {event!r}. Name a metrics.jsonl of isosent train.")
     schema, kind = _LINES.get(event, (MilestoneLine, None))
     check_schema(row, where, schema)
+    row.pop(_SEAL, None)
     del row["event"]
     if kind is None:
         return Milestone(event, row.pop("step"), row)

@@ -101,7 +101,8 @@ def _read(target: Target, states: States, stop_s: float) -> tuple[int, list[str]
     while time.monotonic() < stop_s:
         value = value_of(target, states.folder)
         n_done += 1
-        if value not in (states.old_value, states.new_value):
+        was_replaced = "was replaced while it was read" in str(value[1])  # a clear answer, to be asked again
+        if value not in (states.old_value, states.new_value) and not was_replaced:
             problems.append(_told(value, states))
     return n_done, problems
 
