@@ -553,3 +553,12 @@ def test_the_installed_command_refuses_in_one_sentence():
     finished = process("encode", "nowhere.txt", "-o", "v.npy")
     assert (finished.returncode, finished.stdout) == (2, b"")
     assert finished.stderr == b"error: nowhere.txt must exist; got no such file.\n"
+
+
+def test_a_hostile_value_is_shortened_and_cannot_command_the_terminal(isosent_, here):
+    (here / "t.csv").write_text(f"\x1b[31m{'a' * 100_000},b\n1,2\n")
+    finished = isosent_("encode", "t.csv", "-o", "v.npy", "--column", "c")
+    assert finished.code == 2
+    assert "no column c" in finished.err
+    assert "\x1b" not in finished.err
+    assert len(finished.err) < 2000

@@ -30,7 +30,7 @@ from isosent.errors import IsosentError, IsosentWarning
 
 EXIT_OUR_FAULT = 1
 EXIT_BAD_INPUT = 2
-_LONGEST_MESSAGE = 6000  # characters; the grammar of references has half of that
+_LONGEST_LINE = 1000  # characters of a line of a message
 
 _HELP = f"""Turn texts into better, smaller, comparable sentence vectors, and measure whether it helped.
 
@@ -109,11 +109,11 @@ def main() -> None:
 
 
 def _shown(message: str) -> str:
-    """A message that fits on a screen: it may quote a value, and a hostile file holds values of megabytes."""
-    if len(message) > _LONGEST_MESSAGE:
-        message = f"{message[: _LONGEST_MESSAGE // 2]} [...] {message[-_LONGEST_MESSAGE // 4 :]}"
-    # a value may hold what a terminal takes for a command
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in message)
+    """A message as it can be printed: it may quote a value, and a hostile file holds values of megabytes."""
+    lines = message.split("\n")
+    shortened = [line if len(line) <= _LONGEST_LINE else f"{line[:600]} [...] {line[-300:]}" for line in lines]
+    # nor may a value hold what a terminal takes for a command
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in "\n".join(shortened))
 
 
 def _label(category: type[Warning]) -> str:
