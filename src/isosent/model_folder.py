@@ -183,12 +183,15 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
 def _has_own_name(path: Path) -> bool:
     """Whether a file is named as a part of a model, or as what a killed run left of one."""
     is_named = is_temporary(path.name) or any(rule.fullmatch(path.name) for rule in (_OWN_FILE, _LEFT_BEHIND))
-    return is_named and path.is_file()
+    return is_named and not path.is_dir()  # it may be gone by now: other processes write here, too
 
 
 def _is_own_file(path: Path) -> bool:
     """The same in a folder without a model: a name with a hash must also tell the hash of its content."""
-    return _has_own_name(path) and (is_temporary(path.name) or _is_whole(path.name, path.read_bytes()))
+    try:
+        return _has_own_name(path) and (is_temporary(path.name) or _is_whole(path.name, path.read_bytes()))
+    except FileNotFoundError:
+        return True
 
 
 def _sweep(folder: Path) -> None:

@@ -15,9 +15,9 @@ from isosent.encoders.transformer import PROMPT_OF
 from isosent.errors import FileFormatError
 from isosent.exports.self_check import Agreement
 from isosent.files.atomic import Replaceable
-from isosent.files.checksum import verify_file, verify_folder
+from isosent.files.checksum import verify_file
 from isosent.files.documents import document_bytes
-from isosent.files.export_note import FORMAT, NOTE_FILE, exported_checksums, read_export_note
+from isosent.files.export_note import FORMAT, NOTE_FILE, exported_checksums, read_export_note, verify_export
 from isosent.files.plain import without_nan
 from isosent.files.space import FileIdentity, Space
 from isosent.model import SentenceEncoder
@@ -160,7 +160,7 @@ def read_space(path: str | os.PathLike[str]) -> Space:
     """
     document = read_export_note(path)
     if Path(path).is_dir():
-        verify_folder(Path(path), document.get("checksums", {}))
+        verify_export(Path(path))
     else:
         document |= file_entry(Path(path), document) or {}
     return Space(document["fingerprint"], document["reference"])

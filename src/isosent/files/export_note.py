@@ -24,6 +24,13 @@ def exported_checksums(folder: Path) -> dict[str, str]:
 
 def verify_export(folder: Path) -> None:
     """Refuse an exported folder whose files have changed since; a folder that is no export passes."""
+    try:
+        _verify(folder)
+    except FileFormatError:
+        _verify(folder)  # a second look: another process may just have put a new export in place
+
+
+def _verify(folder: Path) -> None:
     if (folder / NOTE_FILE).is_file():
         document = read_json(folder / NOTE_FILE)
         if document.get("format") == FORMAT:  # those from before checksums have none

@@ -160,9 +160,9 @@ def trained(path: str) -> Any:
     from isosent.training.repeating import read_training
 
     read_training(Path(path))
-    metrics = read_metrics(Path(path) / "metrics.jsonl")
-    kept = [(point.step, point.loss) for point in metrics.losses], [point.event for point in metrics.milestones]
-    return kept, *model(path)
+    # a loss is a mean since the last one, or since the run was resumed; the weights are the same to the last bit
+    steps = [point.step for point in read_metrics(Path(path) / "metrics.jsonl").losses]
+    return steps, *model(path)
 
 
 def interrupted(output: str) -> Any:
