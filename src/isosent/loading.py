@@ -21,6 +21,7 @@ from isosent.encoders.reference import (
     parse_reference,
     stored_reference,
     unescape,
+    without_permissions,
 )
 from isosent.encoders.static import FILE_OPTIONS
 from isosent.encoders.static_opening import Given, SplitFunction
@@ -125,9 +126,12 @@ def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str]
         As `load` does.
     """
     parsed = _parse(reference, options)
-    return (
-        read_model(unescape(parsed.location)) if parsed.scheme == "folder" else load(reference, options=options).record
-    )
+    if parsed.scheme != "folder":
+        return load(reference, options=options).record
+    folder = unescape(parsed.location)
+    record = read_model(folder)
+    without_permissions(record.reference, record.options, file=Path(folder, MODEL_FILE))  # for its warning
+    return record
 
 
 def _parse(reference: str | os.PathLike[str], options: Mapping[str, str] | None) -> Reference:

@@ -306,7 +306,9 @@ def _read_named(folder: Path, document: Mapping[str, Any], kind: str) -> bytes |
     except OSError as error:
         raise _damaged(path, error) from None
     if not _is_whole(path.name, content):
-        raise ModelFolderError(f"{path}: damaged. Its bytes are not those that its name tells. Fit the model again.")
+        raise ModelFolderError(
+            f"{path}: damaged. Its content does not match the hash in its name. Fit the model again."
+        )
     return content
 
 

@@ -115,6 +115,32 @@ def test_a_flipped_bit_in_a_checkpoint_is_found(tmp_path, monkeypatch):
             moments_of(sources, checkpoint=tmp_path / "kept" / "checkpoint")
 
 
+@pytest.mark.parametrize("word", [b'"format"', b"isosent-moments", b"isosent.checksum"])
+def test_damaged_moments_are_not_taken_for_vectors(tmp_path, word):
+    write_some_moments(tmp_path)
+    content = (tmp_path / "m.safetensors").read_bytes()
+    (tmp_path / "m.safetensors").write_bytes(content.replace(word, word[:3] + bytes([word[3] ^ 1]) + word[4:], 1))
+    with pytest.raises(InputError):
+        open_vectors(tmp_path / "m.safetensors")
+
+
+def test_texts_in_a_damaged_table_are_not_read(tmp_path):
+    write_vectors(tmp_path / "v.parquet", ROWS, [f"text {i}" for i in range(len(ROWS))], SPACE)
+    assert len(isosent.read_texts(tmp_path / "v.parquet", column="text")) == len(ROWS)
+    content = bytearray((tmp_path / "v.parquet").read_bytes())
+    content[content.index(b"text ")] ^= 1
+    (tmp_path / "v.parquet").write_bytes(content)
+    with pytest.raises(FileFormatError, match="damaged"):
+        isosent.read_texts(tmp_path / "v.parquet", column="text")
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+def test_vectors_of_too_many_dimensions_are_refused(tmp_path, name):
+    write_vectors(tmp_path / name, np.ones((1, (1 << 16) + 1), np.float32), ["a"])
+    with pytest.raises(FileFormatError, match=r"65,537 dimensions"):
+        open_vectors(tmp_path / name)
+
+
 def test_moments_of_identical_runs_have_identical_bytes(tmp_path):
     np.save(tmp_path / "v.npy", ROWS)
     for name in "abcdef":

@@ -306,9 +306,26 @@ def test_an_older_export_and_an_empty_folder_are_replaced(tmp_path):
     (tmp_path / "out").mkdir()
     for content in ("one", "two"):
         with replacing_folder(tmp_path / "out", EXPORT) as temporary:
-            (temporary / "isosent.json").write_text(content)
+            (temporary / "isosent.json").write_text(json.dumps({"format": "isosent-export", "target": content}))
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
-        assert (tmp_path / "out" / "isosent.json").read_text() == content
+        assert json.loads((tmp_path / "out" / "isosent.json").read_text())["target"] == content
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "mine/notes.txt"])
+def test_an_export_that_somebody_added_files_to_is_not_replaced(fitted, tmp_path, name):
+    export(fitted, "onnx", tmp_path / "out")
+    (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "out" / name).write_text("years of work")
+    with pytest.raises(isosent.OutputError, match="older export"):
+        export(fitted, "onnx", tmp_path / "out")
+    assert (tmp_path / "out" / name).read_text() == "years of work"
+
+
+def test_an_export_without_its_modules_is_not_taken_for_the_bare_encoder(wordllama, texts, tmp_path):
+    export(wordllama.fit(texts, transform=isosent.Whitening(8)), "sentence-transformers", tmp_path / "out")
+    (tmp_path / "out" / "modules.json").unlink()
+    with pytest.raises(isosent.InputError, match=r"modules\.json is missing"):
+        isosent.load(f"static:{tmp_path / 'out'}")
 
 
 def test_the_note_says_what_was_exported_and_how_well(fitted, tmp_path):
@@ -351,7 +368,7 @@ def test_a_dropped_token_leaves_the_others_as_they_are(wordllama):
 
 def test_an_interrupt_between_two_renames_brings_the_older_folder_back(tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "isosent.json").write_text("old")
+    (tmp_path / "out" / "isosent.json").write_text('{"format": "isosent-export"}')
     rename = Path.rename
     monkeypatch.setattr(atomic, "exchange", lambda *_: False)
 
@@ -365,7 +382,7 @@ def test_an_interrupt_between_two_renames_brings_the_older_folder_back(tmp_path,
     with pytest.raises(KeyboardInterrupt), replacing_folder(tmp_path / "out", EXPORT):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert (tmp_path / "out" / "isosent.json").read_text() == "old"
+    assert (tmp_path / "out" / "isosent.json").read_text() == '{"format": "isosent-export"}'
 
 
 def test_a_graph_forgets_where_it_was_made():

@@ -102,6 +102,9 @@ def main() -> None:
     except OSError as error:
         err.print(f"error: {error.filename or 'standard output'} could not be used: {error.strerror}.")
         sys.exit(EXIT_BAD_INPUT)
+    except MemoryError as error:
+        err.print(_shown(f"error: not enough memory: {str(error).rstrip('.') or 'the input is too large'}."))
+        sys.exit(EXIT_BAD_INPUT)
     except Exception:
         traceback.print_exc()
         err.print("This is a fault of isosent, not yours. Please report it with the lines above.")
@@ -110,10 +113,9 @@ def main() -> None:
 
 def _shown(message: str) -> str:
     """A message as it can be printed: it may quote a value, and a hostile file holds values of megabytes."""
-    lines = message.split("\n")
-    shortened = [line if len(line) <= _LONGEST_LINE else f"{line[:600]} [...] {line[-300:]}" for line in lines]
     # nor may a value hold what a terminal takes for a command
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in "\n".join(shortened))
+    lines = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in message).split("\n")
+    return "\n".join(line if len(line) <= _LONGEST_LINE else f"{line[:600]} [...] {line[-300:]}" for line in lines)
 
 
 def _label(category: type[Warning]) -> str:

@@ -17,12 +17,19 @@ from isosent.exports.self_check import Agreement
 from isosent.files.atomic import Replaceable
 from isosent.files.checksum import verify_file
 from isosent.files.documents import document_bytes
-from isosent.files.export_note import FORMAT, NOTE_FILE, exported_checksums, read_export_note, verify_export
+from isosent.files.export_note import (
+    FORMAT,
+    NOTE_FILE,
+    exported_checksums,
+    is_replaceable,
+    read_export_note,
+    verify_export,
+)
 from isosent.files.plain import without_nan
 from isosent.files.space import FileIdentity, Space
 from isosent.model import SentenceEncoder
 
-EXPORT = Replaceable("an older export", lambda folder: (folder / NOTE_FILE).exists())
+EXPORT = Replaceable("an older export and nothing else", is_replaceable)
 
 _PROMPTS = frozenset(PROMPT_OF.values())
 

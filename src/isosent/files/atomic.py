@@ -135,7 +135,7 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
     path : path-like
         The file to write. Its folder must exist.
     mode_of : Path, optional
-        The file whose permissions a new file gets, where it exists; an older file at `path` passes on its own.
+        The file whose permissions the new one gets, where it exists; else those of an older file at `path`.
 
     Yields
     ------
@@ -161,8 +161,8 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
             descriptor = -1
         yield temporary
         fsync(temporary)
-        model = path if path.exists() else mode_of
-        temporary.chmod(stat.S_IMODE(model.stat().st_mode) if model and model.exists() else mode)
+        like = mode_of if mode_of and mode_of.exists() else path
+        temporary.chmod(stat.S_IMODE(like.stat().st_mode) if like.exists() else mode)
         temporary.replace(path)
     except Exception as error:
         if (reason := _write_error(error)) is None:

@@ -71,10 +71,11 @@ class HashingFile:
 def file_checksum(path: Path, seal_at: int | None = None) -> str:
     """Checksum of a file; the seal that starts at byte `seal_at` counts as zeros."""
     with path.open("rb", buffering=0) as file:
-        return _checksum_of_file(file, seal_at)
+        return checksum_of_file(file, seal_at)
 
 
-def _checksum_of_file(file: IO[bytes], seal_at: int | None) -> str:
+def checksum_of_file(file: IO[bytes], seal_at: int | None) -> str:
+    """Checksum of what an open file holds from its place on, as `file_checksum`."""
     digest = xxhash.xxh3_128()
     for chunk in _chunks(file, seal_at):
         digest.update(chunk)
@@ -112,9 +113,14 @@ def check_unchanged(path: Path, state: FileState | None) -> None:
 
 def verify_file(path: Path, checksum: str, seal_at: int | None = None, state: FileState | None = None) -> None:
     """Refuse a file whose bytes have changed since `checksum` was taken; read once per process and version."""
-    if _checksum_of_version(path, seal_at, state or file_state(path)) != checksum:
+    require_checksum(str(path), checksum, _checksum_of_version(path, seal_at, state or file_state(path)))
+
+
+def require_checksum(name: str, written: str, now: str) -> None:
+    """Refuse a file whose checksum is not the one it was written with."""
+    if now != written:
         raise FileFormatError(
-            f"{path}: damaged. Its bytes are not those that were written (the checksum differs). Restore it from a "
+            f"{name}: damaged. Its bytes are not those that were written (the checksum differs). Restore it from a "
             "copy, or write it again."
         )
 
@@ -123,7 +129,7 @@ def verify_file(path: Path, checksum: str, seal_at: int | None = None, state: Fi
 def _checksum_of_version(path: Path, seal_at: int | None, state: FileState) -> str:
     with path.open("rb", buffering=0) as file:
         check_unchanged(path, state)
-        return _checksum_of_file(file, seal_at)
+        return checksum_of_file(file, seal_at)
 
 
 def seal_file(path: Path, seal_at: int, checksum: str) -> None:

@@ -14,12 +14,25 @@ from isosent.files.space import note_path
 
 NOTE_FILE = "isosent.json"
 FORMAT = "isosent-export"
+_READ = (".json", ".jinja", ".txt", ".model", ".onnx", ".safetensors")
 _UNCHECKED = (NOTE_FILE, "README.md")  # the note has its own checksum, and people edit the card
 
 
 def exported_checksums(folder: Path) -> dict[str, str]:
     """Checksum of every file of an exported folder, for its note."""
     return folder_checksums(folder, without=_UNCHECKED)
+
+
+def is_replaceable(folder: Path) -> bool:
+    """Whether a folder is an export and nothing else: files that its note does not list may be somebody's own."""
+    try:
+        document = read_json(folder / NOTE_FILE)
+    except OSError:
+        return False
+    listed = document.get("checksums")
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    # exports from before checksums list nothing
+    return document.get("format") == FORMAT and (not listed or files <= {*listed, *_UNCHECKED})
 
 
 def verify_export(folder: Path) -> None:
@@ -30,15 +43,18 @@ def verify_export(folder: Path) -> None:
         _verify(folder)  # a second look: another process may just have put a new export in place
 
 
+def _is_needed(folder: Path, name: str) -> bool:
+    """Whether a listed file must be there to open the folder; a download leaves out the others."""
+    return (folder / name).is_file() or (name.endswith(_READ) and not name.startswith(("onnx/", "openvino/")))
+
+
 def _verify(folder: Path) -> None:
     if (folder / NOTE_FILE).is_file():
         document = read_json(folder / NOTE_FILE)
         if document.get("format") == FORMAT:  # those from before checksums have none
             check_schema(document, str(folder / NOTE_FILE), ExportNote)
             try:
-                # a download leaves out what is not needed
-                checksums = document.get("checksums", {}).items()
-                verify_folder(folder, {name: checksum for name, checksum in checksums if (folder / name).is_file()})
+                verify_folder(folder, {n: c for n, c in document.get("checksums", {}).items() if _is_needed(folder, n)})
             except FileFormatError as error:
                 raise FileFormatError(f"{error} If it was changed on purpose, remove {NOTE_FILE}.") from None
 

@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
+from isosent.files.bounds import MOST_DIMENSIONS
 from isosent.files.checksum import FileState, check_unchanged, file_state
 from isosent.files.documents import check_schema, parse_json
 from isosent.files.number_types import NUMBER_TYPES, NumberType
 from isosent.files.schemas import Count
+from isosent.files.sealed_tensors import SEAL
 from isosent.files.space import read_note, space_in
 from isosent.files.vector_source import VectorSource
 
@@ -209,8 +211,9 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     """
     state = file_state(path)
     tensors, metadata, data_start = safetensors_header(path)
-    if metadata.get("format", "").startswith(_OWN_FORMATS):
-        raise FileFormatError(f"{path} must hold vectors; it holds {metadata['format']}.")
+    # either sign is enough: one of them may be damaged
+    if metadata.get("format", "").startswith(_OWN_FORMATS) or SEAL in metadata:
+        raise FileFormatError(f"{path} must hold vectors; it holds {brief(metadata.get('format', 'something else'))}.")
     name = _choose_tensor(path, tensors, column)
     kind, shape = tensors[name]["dtype"], tensors[name]["shape"]
     begin, end = tensors[name]["data_offsets"]
@@ -308,6 +311,8 @@ def _no_column(path: Path, column: str | None) -> None:
 
 
 def _matrix_shape(path: Path, shape: Sequence[int]) -> tuple[int, int]:
+    if len(shape) == 2 and shape[1] > MOST_DIMENSIONS:
+        raise FileFormatError(f"{path}: {shape[1]:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
     if len(shape) != 2 or shape[1] < 1:
         raise FileFormatError(
             f"{path} must be 2-D of shape (n_rows, dim), with dim at least 1; got shape {tuple(shape)}."

@@ -6,14 +6,22 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
-from isosent.files.checksum import UNSEALED, FileState, check_unchanged, file_state
+from isosent.files.bounds import MOST_DIMENSIONS
+from isosent.files.checksum import (
+    UNSEALED,
+    FileState,
+    check_unchanged,
+    checksum_of_file,
+    file_state,
+    require_checksum,
+)
 from isosent.files.number_types import NUMBER_TYPES, NumberType
 from isosent.files.space import space_in
 from isosent.files.vector_source import VectorSource, in_blocks
@@ -59,22 +67,34 @@ def open_parquet(path: Path, column: str | None) -> VectorSource:
         return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
 
     space = space_in(schema.metadata or {})
-    checksum, seal_at = _seal(path)
+    with path.open("rb") as file:
+        checksum, seal_at = find_seal(file)
+    if dim > MOST_DIMENSIONS:
+        raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
     return VectorSource(
         path, n_rows, dim, number_type, space, read, name, checksum=checksum, seal_at=seal_at, state=state
     )
 
 
-def _seal(path: Path) -> tuple[str | None, int | None]:
-    """The checksum that a file of isosent carries ahead of its metadata, and the byte at which it starts."""
-    with path.open("rb") as file:
-        file.seek(-8, os.SEEK_END)
-        n_metadata = int.from_bytes(file.read(4), "little")
-        mark_at = max(0, path.stat().st_size - 8 - n_metadata - len(UNSEALED) - len(SEAL_MARK))
-        file.seek(mark_at)
-        if file.read(len(SEAL_MARK)) != SEAL_MARK:
-            return None, None
-        return file.read(len(UNSEALED)).decode("ascii", "replace"), mark_at + len(SEAL_MARK)
+def find_seal(file: IO[bytes]) -> tuple[str | None, int | None]:
+    """The checksum that a parquet file of isosent carries ahead of its metadata, and the byte at which it starts."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
+    n_metadata = int.from_bytes(file.read(4), "little")
+    mark_at = max(0, size - 8 - n_metadata - len(UNSEALED) - len(SEAL_MARK))
+    file.seek(mark_at)
+    if file.read(len(SEAL_MARK)) != SEAL_MARK:
+        return None, None
+    return file.read(len(UNSEALED)).decode("ascii", "replace"), mark_at + len(SEAL_MARK)
+
+
+def verify_parquet(name: str, file: IO[bytes]) -> None:
+    """Refuse a parquet file of isosent that is damaged; others have no checksum."""
+    checksum, seal_at = find_seal(file)
+    if checksum is not None:
+        file.seek(0)
+        require_checksum(name, checksum, checksum_of_file(file, seal_at))
+    file.seek(0)
 
 
 def vector_columns(path: Path) -> list[str]:

@@ -216,8 +216,9 @@ def read_note(path: Path) -> tuple[Space | None, str | None]:
     entry = _entry_of(path) or _entry_of(path)
     if entry is None:
         raise FileFormatError(
-            f"{note_path(path)} describes other content than {path.name} has now. Remove it if {path.name} was "
-            "replaced on purpose, or write both again."
+            f"{note_path(path)} describes other content than {path.name} has now: one of the two is damaged, or was "
+            f"replaced. Restore both from a copy, or write both again; if {path.name} was replaced on purpose, remove "
+            "the note."
         )
     space = Space(entry["fingerprint"], entry["reference"]) if entry.get("fingerprint") else None
     return space, entry.get("checksum")

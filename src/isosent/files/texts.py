@@ -12,6 +12,7 @@ from isosent.errors import FileFormatError, InputError, IsosentError
 from isosent.files import bounds
 from isosent.files.content import opened_content
 from isosent.files.csv_table import csv_rows
+from isosent.files.parquet_vectors import verify_parquet
 
 _PIECE_BYTES = 1 << 20
 
@@ -254,6 +255,7 @@ def _parquet_column(name: str, file: BinaryIO, column: str | None) -> Iterator[s
     import pyarrow.parquet as pq
 
     row = 0
+    verify_parquet(name, file)
     try:
         table = pq.ParquetFile(file, buffer_size=_PIECE_BYTES)
         column = _choose_column(name, table.schema_arrow.names, column)

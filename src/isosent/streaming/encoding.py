@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isosent.encoders.base import WINDOW, Progress
 from isosent.encoders.tally import Tally, tallying
-from isosent.errors import InputError, IsosentError, OutputError
+from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
 from isosent.files.atomic import locked
 from isosent.files.parquet_writing import ColumnsBeside
 from isosent.files.shards import ShardIndex, Sharding, check_shard_folder, read_index, sweep_shards, write_index
@@ -213,7 +213,10 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
             "Name another folder, or remove this one."
         )
     for number in range(index.n_written):
-        open_shard(folder, index, number).verify()
+        try:
+            open_shard(folder, index, number).verify()
+        except FileFormatError as error:
+            raise FileFormatError(f"{error} If there is no copy, remove {folder} and encode again.") from None
     return index
 
 
