@@ -516,15 +516,21 @@ def test_files_are_written_where_there_are_no_locks(tmp_path, monkeypatch):
 
 
 def test_a_lock_ends_though_a_child_process_lives_on(tmp_path):
+    """A child that was forked has the same lock; closing the file in its parent does not end it."""
+    read, write = os.pipe()
     with locked(tmp_path):
-        child = subprocess.Popen(
-            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, close_fds=False
-        )
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)  # until the parent is done
+            os._exit(0)
     try:
         with locked(tmp_path, wait=False):
             pass
     finally:
-        child.communicate(timeout=30)
+        os.close(write)
+        os.close(read)
+        os.waitpid(child, 0)
 
 
 def test_a_thread_may_take_its_lock_again_but_not_ask_for_a_free_folder(tmp_path):
