@@ -290,11 +290,13 @@ def _write_error(error: Exception) -> str | None:
 
 def disk_error(error: BaseException | None) -> str | None:
     """Why the disk did not take what was written; None where an error, and what caused it, tells of nothing such."""
-    while error is not None:
+    seen = set()  # causes may go in a circle
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
             return os.strerror(error.errno)
-        if not isinstance(error, OSError) and (found := _DISK_FULL.search(str(error))):
-            return os.strerror(int(found["code"])) if found["code"] else found[0]
+        if not isinstance(error, OSError) and (match := _DISK_FULL.search(str(error))):
+            return os.strerror(int(match["code"])) if match["code"] else match[0]
         error = error.__cause__ or error.__context__
     return None
 
