@@ -12,7 +12,7 @@ import isosent
 from isosent.errors import OutputError
 from isosent.exports.note import EXPORT
 from isosent.files import atomic
-from isosent.files.atomic import replacing_folder
+from isosent.files.atomic import _host, replacing_folder
 from isosent.network import graph_cache
 from isosent.network.loading import Permissions, load_network
 from isosent.network.onnx_backend import OnnxBackend
@@ -258,7 +258,7 @@ def test_a_changed_byte_of_a_graph_is_noticed(empty_cache):
 
 
 def test_what_a_killed_run_left_is_removed_and_what_a_live_one_makes_is_not(empty_cache, monkeypatch):
-    left = empty_cache / ".a.isosent-4194300-0123abcd.tmp"  # no process has such a number
+    left = empty_cache / f".a.isosent-{_host()}-4194300-0123abcd.tmp"  # no process has such a number
     left.mkdir(parents=True)
     (left / "graph.onnx").write_text("half")
 

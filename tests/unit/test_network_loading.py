@@ -238,14 +238,17 @@ def test_a_hub_out_of_reach_is_told_with_the_way_round_it(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "in_first", "asked"),
     [
-        ("", True, [["*.json", "*.txt", "*.model", "*.safetensors"]]),
-        ("?pickled_weights=true", True, [["*.json", "*.txt", "*.model", "*.safetensors"]]),
+        ("", True, [["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]]),
+        ("?pickled_weights=true", True, [["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]]),
         (
             "?pickled_weights=true",
             False,
-            [["*.json", "*.txt", "*.model", "*.safetensors"], ["*.json", "*.txt", "*.model", "*.safetensors", "*.bin"]],
+            [
+                ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"],
+                ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors", "*.bin"],
+            ],
         ),
-        ("?trust_remote_code=true", True, [["*.json", "*.txt", "*.model", "*.safetensors", "*.py"]]),
+        ("?trust_remote_code=true", True, [["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors", "*.py"]]),
     ],
 )
 def test_an_id_is_opened_from_the_hub_with_no_more_than_is_allowed(copied, monkeypatch, options, in_first, asked):

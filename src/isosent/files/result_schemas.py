@@ -42,7 +42,7 @@ class _Fit(Struct, kw_only=True):
 
 
 class _Model(Struct, kw_only=True):  # open, as the two below: newer releases may say more, which is shown and no more
-    reference: str
+    reference: Text
     options: dict[str, str]
     fits: list[_Fit]
     fingerprint: str
