@@ -128,7 +128,8 @@ def test_a_bit_that_was_flipped_is_found(tmp_path):
     for point in (START, BEFORE, loss(10)):
         log.write(point)
     content = path.read_bytes()
-    for bit in range(0, 8 * (len(content) - 1), 17):  # without the last line feed, whose loss is a torn line
+    last = 8 * (len(content) - 1)  # the last line feed, without which a line looks torn
+    for bit in [*range(0, last, 17), *range(last, last + 8)]:
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)

@@ -358,9 +358,8 @@ def recover(path: str | os.PathLike[str]) -> None:
     with suppress(OSError, ValueError):
         if path.exists() or not path.parent.is_dir():
             return
-        for older in sorted(path.parent.iterdir()):
-            match = _TEMPORARY.fullmatch(older.name)
-            if match and match["kind"] == "old" and match["name"] == path.name and not _may_be_alive(older, match):
+        for older, match in _temporaries(path.parent):
+            if match["kind"] == "old" and match["name"] == path.name and not _may_be_alive(older, match):
                 older.rename(path)
                 return
 
@@ -368,9 +367,8 @@ def recover(path: str | os.PathLike[str]) -> None:
 def sweep(folder: Path) -> None:
     """Remove what killed processes left in a folder, and put back what they had moved aside."""
     with suppress(OSError):
-        for path in list(folder.iterdir()):
-            match = _TEMPORARY.fullmatch(path.name)
-            if not match or _may_be_alive(path, match):
+        for path, match in _temporaries(folder):
+            if _may_be_alive(path, match):
                 continue
             if match["kind"] == "old":
                 recover(folder / match["name"])
@@ -380,6 +378,13 @@ def sweep(folder: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _temporaries(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+    """Temporary files and folders in a folder; only names are looked at, for there may be many."""
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if ".isosent-" in entry.name)
+    return [(folder / match[0], match) for match in map(_TEMPORARY.fullmatch, names) if match]
 
 
 def _sweep_once(folder: Path) -> None:

@@ -119,10 +119,15 @@ def verify_file(path: Path, checksum: str, seal_at: int | None = None, state: Fi
 def require_checksum(name: str, written: str, now: str) -> None:
     """Refuse a file whose checksum is not the one it was written with."""
     if now != written:
-        raise FileFormatError(
-            f"{name}: damaged. Its bytes are not those that were written (the checksum differs). Restore it from a "
-            "copy, or write it again."
-        )
+        raise damaged(name)
+
+
+def damaged(name: str) -> FileFormatError:
+    """What is raised for a file whose checksum differs."""
+    return FileFormatError(
+        f"{name}: damaged or edited. Its bytes are not those that isosent wrote (the checksum differs). "
+        "Restore it from a copy, or write it again."
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -17,7 +17,7 @@ import msgspec
 from isosent.errors import FileFormatError, InputFileError
 from isosent.files.atomic import replacing
 from isosent.files.bounds import LARGEST_DOCUMENT, shown_bytes
-from isosent.files.checksum import PATTERN, UNSEALED, is_intact, sealed
+from isosent.files.checksum import PATTERN, UNSEALED, damaged, is_intact, sealed
 
 _SEAL: Final = "checksum"
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape can spell what UTF-8 cannot hold
@@ -70,10 +70,7 @@ def parse_json(content: bytes | str, where: str, schema: Any = dict[str, Any]) -
         raise FileFormatError(f"{where}: holds half a surrogate pair, which is no text.")
     seal = document.get(_SEAL) if isinstance(document, dict) else None
     if isinstance(seal, str) and re.match(PATTERN, seal) and not is_intact(content, seal):
-        raise FileFormatError(
-            f"{where}: damaged or edited. Its bytes are not those that isosent wrote (the checksum differs). "
-            "Restore it from a copy, or write it again."
-        )
+        raise damaged(where)
     check_schema(document, where, schema)
     return document
 

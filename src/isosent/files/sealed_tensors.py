@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from isosent.errors import FileFormatError
-from isosent.files.checksum import UNSEALED, is_intact, sealed
+from isosent.files.checksum import UNSEALED, damaged, is_intact, sealed
 
 SEAL = "isosent.checksum"
 
@@ -55,10 +55,7 @@ def read_tensors(path: Path, metadata: Mapping[str, str], known: Collection[str]
     if unknown := sorted(set(metadata) - {*known, SEAL}):
         raise FileFormatError(f"{path}: damaged. Its metadata has an unknown field {unknown[0]!r}. Write it again.")
     if SEAL in metadata and not is_intact(content, metadata[SEAL]):
-        raise FileFormatError(
-            f"{path}: damaged. Its bytes are not those that were written (the checksum differs). Restore it from a "
-            "copy, or write it again."
-        )
+        raise damaged(str(path))
     try:
         return load(content)
     except SafetensorError as error:

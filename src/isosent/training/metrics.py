@@ -237,15 +237,25 @@ def _points_of(path: Path) -> Iterator[Point]:
     have_seals = None
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):  # the run was killed, or is about to go on writing
-                return
             where = f"{path}: line {number}"
+            if not line.endswith(b"\n"):
+                if _is_json(line[:-1]):
+                    raise FileFormatError(f"{where}: damaged. Its line feed has become another byte.")
+                return  # the run was killed, or is about to go on writing
             row = parse_json(line, where)
             has_seal = row.get(_SEAL) is not None
             if have_seals not in (None, has_seal):  # files from before checksums have none at all
                 raise FileFormatError(f"{where}: damaged. Its checksum is missing.")
             have_seals = has_seal
             yield _point_of(where, row)
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _point_of(where: str, row: dict[str, Any]) -> Point:
