@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from isosent.files.checksum import _checksum_of_version, file_checksum
-from isosent.files.space import Space
-from isosent.files.vector_reading import open_vectors
-from isosent.files.vectors import VectorFile, writing_vectors
-from isosent.streaming.moments import moments_of
+from isosent.io.checksum import _checksum_of_version, file_checksum
+from isosent.io.space import Space
+from isosent.io.vectors import VectorFile, open_vectors, writing_vectors
+from isosent.jobs.vectors import moments_of
 
 SPACE = Space("ab" * 32, "made up")
 ALGORITHMS = {"xxh3": xxhash.xxh3_128, "blake2b": hashlib.blake2b, "sha256": hashlib.sha256}

@@ -10,8 +10,8 @@ import json
 import numpy as np
 from scipy.stats import rankdata
 
-from isosent.numeric.metrics import pearson
-from isosent.numeric.significance import bootstrap_differences, bootstrap_p_value, williams_test
+from isosent.numeric.similarity import pearson
+from isosent.numeric.statistics import bootstrap_differences, bootstrap_p_value, williams_test
 
 DRAWS, NOISE = 400, 0.8
 

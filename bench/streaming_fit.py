@@ -14,9 +14,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from isosent import Moments
-from isosent.files.vector_reading import open_vectors
-from isosent.files.vectors import VectorFile, writing_vectors
-from isosent.streaming.moments import moments_of
+from isosent.io.vectors import VectorFile, open_vectors, writing_vectors
+from isosent.jobs.vectors import moments_of
 from whitening_fit import SPECTRA, THREADS, conditions, make_rows
 
 SHAPES = ((200_000, 768), (1_000_000, 256))

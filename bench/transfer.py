@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 import isosent
 from isosent.evaluation.probes import N_FOLDS, stratified_folds
-from isosent.evaluation.running import run_jobs
+from isosent.evaluation.run import run_jobs
 from isosent.evaluation.transfer import STRENGTHS, transfer_jobs
 from isosent.numeric.logistic import logistic_path
 from whitening_fit import SEED, THREADS, conditions

@@ -22,8 +22,8 @@ from isosent import Moments
 from isosent.encoders.static import StaticEncoder
 from isosent.evaluation.sts_files import read_sts
 from isosent.numeric.gem import GemSettings, coarse_vectors, gem_vectors
-from isosent.text.vocabulary import Vocabulary
-from isosent.text.word_tokenizer import WordTokenizer
+from isosent.words.tokenizer import WordTokenizer
+from isosent.words.vocabulary import Vocabulary
 from whitening_fit import conditions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "parity" / "references"))

@@ -12,12 +12,9 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isosent.calibration import Calibration
-    from isosent.demo.run import demo_texts
+    from isosent.demo import demo_texts
     from isosent.encoders.base import Encoder
-    from isosent.encoders.gem_weighting import GEM
-    from isosent.encoders.weighting import SIF, USIF, Average, PowerMean
-    from isosent.encoders.zipfian_weighting import ZipfianWhitening
+    from isosent.encoders.word_average import GEM, SIF, USIF, Average, PowerMean, ZipfianWhitening
     from isosent.errors import (
         FileFormatError,
         InputError,
@@ -31,25 +28,25 @@ if TYPE_CHECKING:
         OutputError,
         TaskNotFoundError,
     )
+    from isosent.evaluation.all_tasks import evaluate_all
     from isosent.evaluation.compare import compare_results
     from isosent.evaluation.cqa import evaluate_cqa
-    from isosent.evaluation.everything import evaluate_all
-    from isosent.evaluation.pairs import evaluate_pairs
-    from isosent.evaluation.result import EvaluationResult
-    from isosent.evaluation.result_file import read_result
+    from isosent.evaluation.result import EvaluationResult, read_result
     from isosent.evaluation.retrieval import evaluate_retrieval
     from isosent.evaluation.rte import evaluate_rte
-    from isosent.evaluation.running import Run
-    from isosent.evaluation.sts import evaluate_sts
+    from isosent.evaluation.run import Run
+    from isosent.evaluation.sts import evaluate_pairs, evaluate_sts
     from isosent.evaluation.transfer import evaluate_transfer
-    from isosent.files.texts import read_texts
-    from isosent.inspection.inspecting import inspect_texts, inspect_vectors
+    from isosent.io.texts import read_texts
     from isosent.loading import load
     from isosent.model import SentenceEncoder
     from isosent.numeric.linear_map import LinearMap
     from isosent.numeric.moments import Moments
+    from isosent.report.inspect import inspect_texts, inspect_vectors
+    from isosent.transforms.calibration import Calibration
     from isosent.transforms.chain import L2Normalize, chain
-    from isosent.transforms.components import (
+    from isosent.transforms.flow import GlowFlow
+    from isosent.transforms.linear import (
         AllButTheTop,
         CommonComponentRemoval,
         MeanCentering,
@@ -57,19 +54,18 @@ if TYPE_CHECKING:
         Standardize,
         Truncate,
     )
-    from isosent.transforms.glow import GlowFlow
     from isosent.transforms.whitening import PrincipalComponents, Whitening
 
 _HOME = {
-    "AllButTheTop": "isosent.transforms.components",
-    "Average": "isosent.encoders.weighting",
-    "Calibration": "isosent.calibration",
-    "CommonComponentRemoval": "isosent.transforms.components",
+    "AllButTheTop": "isosent.transforms.linear",
+    "Average": "isosent.encoders.word_average",
+    "Calibration": "isosent.transforms.calibration",
+    "CommonComponentRemoval": "isosent.transforms.linear",
     "Encoder": "isosent.encoders.base",
     "EvaluationResult": "isosent.evaluation.result",
     "FileFormatError": "isosent.errors",
-    "GEM": "isosent.encoders.gem_weighting",
-    "GlowFlow": "isosent.transforms.glow",
+    "GEM": "isosent.encoders.word_average",
+    "GlowFlow": "isosent.transforms.flow",
     "InputError": "isosent.errors",
     "InputFileError": "isosent.errors",
     "InputTypeError": "isosent.errors",
@@ -77,39 +73,39 @@ _HOME = {
     "IsosentWarning": "isosent.errors",
     "L2Normalize": "isosent.transforms.chain",
     "LinearMap": "isosent.numeric.linear_map",
-    "MeanCentering": "isosent.transforms.components",
-    "MeanProjection": "isosent.transforms.components",
+    "MeanCentering": "isosent.transforms.linear",
+    "MeanProjection": "isosent.transforms.linear",
     "MissingExtraError": "isosent.errors",
     "ModelFolderError": "isosent.errors",
     "ModelReferenceError": "isosent.errors",
     "Moments": "isosent.numeric.moments",
     "OutputError": "isosent.errors",
-    "PowerMean": "isosent.encoders.weighting",
+    "PowerMean": "isosent.encoders.word_average",
     "PrincipalComponents": "isosent.transforms.whitening",
-    "Run": "isosent.evaluation.running",
-    "SIF": "isosent.encoders.weighting",
+    "Run": "isosent.evaluation.run",
+    "SIF": "isosent.encoders.word_average",
     "SentenceEncoder": "isosent.model",
-    "Standardize": "isosent.transforms.components",
+    "Standardize": "isosent.transforms.linear",
     "TaskNotFoundError": "isosent.errors",
-    "Truncate": "isosent.transforms.components",
-    "USIF": "isosent.encoders.weighting",
+    "Truncate": "isosent.transforms.linear",
+    "USIF": "isosent.encoders.word_average",
     "Whitening": "isosent.transforms.whitening",
-    "ZipfianWhitening": "isosent.encoders.zipfian_weighting",
+    "ZipfianWhitening": "isosent.encoders.word_average",
     "chain": "isosent.transforms.chain",
     "compare_results": "isosent.evaluation.compare",
-    "demo_texts": "isosent.demo.run",
-    "evaluate_all": "isosent.evaluation.everything",
+    "demo_texts": "isosent.demo",
+    "evaluate_all": "isosent.evaluation.all_tasks",
     "evaluate_cqa": "isosent.evaluation.cqa",
-    "evaluate_pairs": "isosent.evaluation.pairs",
+    "evaluate_pairs": "isosent.evaluation.sts",
     "evaluate_retrieval": "isosent.evaluation.retrieval",
     "evaluate_rte": "isosent.evaluation.rte",
     "evaluate_sts": "isosent.evaluation.sts",
     "evaluate_transfer": "isosent.evaluation.transfer",
-    "inspect_texts": "isosent.inspection.inspecting",
-    "inspect_vectors": "isosent.inspection.inspecting",
+    "inspect_texts": "isosent.report.inspect",
+    "inspect_vectors": "isosent.report.inspect",
     "load": "isosent.loading",
-    "read_result": "isosent.evaluation.result_file",
-    "read_texts": "isosent.files.texts",
+    "read_result": "isosent.evaluation.result",
+    "read_texts": "isosent.io.texts",
 }
 
 __all__ = [

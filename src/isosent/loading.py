@@ -8,32 +8,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from isosent.encoders.base import Progress
-from isosent.encoders.corpus import Corpus
-from isosent.encoders.given import GIVEN, GivenVectors
-from isosent.encoders.opening import open_encoder
-from isosent.encoders.option_rules import FUNCTION
-from isosent.encoders.options import RUNTIME_OPTIONS
+from isosent.encoders.load import open_encoder
+from isosent.encoders.options import FUNCTION, RUNTIME_OPTIONS
+from isosent.encoders.precomputed import GIVEN, GivenVectors
 from isosent.encoders.reference import (
     DEFAULT_REFERENCE,
     MODEL_FILE,
     Reference,
     escape,
+    options_of,
     parse_reference,
     stored_reference,
     unescape,
     without_permissions,
 )
 from isosent.encoders.static import FILE_OPTIONS
-from isosent.encoders.static_opening import Given, SplitFunction
-from isosent.encoders.weighting import Weighting
-from isosent.encoders.weighting_options import options_of
+from isosent.encoders.static_load import Given, SplitFunction
+from isosent.encoders.word_average import Corpus, Weighting
 from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError
-from isosent.files.checksum import verify_folder
-from isosent.files.documents import read_json
-from isosent.files.schemas import FileList
+from isosent.io.checksum import verify_folder
+from isosent.io.json import read_json
+from isosent.io.schemas import FileList
 from isosent.model import SentenceEncoder
-from isosent.model_folder import RECORD_FILE, read_model
-from isosent.model_record import ModelRecord
+from isosent.persistence import RECORD_FILE, ModelRecord, read_model
 
 
 def load(

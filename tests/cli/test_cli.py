@@ -11,7 +11,7 @@ import pytest
 
 import isosent
 from isosent.encoders.reference import GRAMMAR
-from isosent.evaluation.result_file import read_result
+from isosent.evaluation.result import read_result
 from isosent.evaluation.sts_files import YEAR_SUBSETS
 
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from isosent.datasets.manifest import read_manifest
+from isosent.datasets import read_manifest
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import isosent
-from isosent.files.vector_reading import open_vectors
+from isosent.io.vectors import open_vectors
 
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
 TEXTS = "".join(f"a man {'dog ' * i}\n" for i in range(5)) + "\nzebra\ncat and yak\n"
@@ -102,7 +102,7 @@ def test_standard_input_goes_into_a_folder(isosent_, here):
 KILLED = """
 import os, signal, sys
 from isosent.cli.main import main
-from isosent.streaming import encoding
+from isosent.jobs import encode as encoding
 write_index = encoding.write_index
 
 def killed(folder, index):
@@ -146,8 +146,8 @@ def test_an_interrupted_run_goes_on(isosent_, here, monkeypatch):
 
 
 def test_a_warning_comes_once_for_all_blocks(isosent_, here, monkeypatch):
-    monkeypatch.setattr("isosent.streaming.encoding.WINDOW", 16)
-    monkeypatch.setattr("isosent.streaming.encoding._MOST_WINDOWS", 1)
+    monkeypatch.setattr("isosent.jobs.encode.WINDOW", 16)
+    monkeypatch.setattr("isosent.jobs.encode._MOST_WINDOWS", 1)
     (here / "texts.txt").write_text("man yak zebra gnu\n" * 100)
     for output in ("v.npy", "out"):
         finished = isosent_("encode", "texts.txt", *MODEL, "-o", output)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from isosent.evaluation.result_file import read_result
+from isosent.evaluation.result import read_result
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import isosent
-from isosent.inspection import inspecting
-from isosent.selection.candidates import AutoChoice, Candidate, ScoredCandidate
+from isosent.report import inspect as inspecting
+from isosent.transforms.auto import AutoChoice, Candidate, ScoredCandidate
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def here(tmp_path, monkeypatch, wordllama, texts):
     choice = AutoChoice(scored[1].candidate, (ScoredCandidate(Candidate(), -1.0), *scored), "Said so.")
     monkeypatch.setattr(inspecting, "choose_from_texts", lambda *_, **__: choice)
     monkeypatch.setattr(inspecting, "choose_from_moments", lambda *_, **__: choice)
-    monkeypatch.setattr("isosent.inspection.survey.COSINE_PAIRS", 4000)
+    monkeypatch.setattr("isosent.report.inspect.COSINE_PAIRS", 4000)
     (tmp_path / "texts.txt").write_text("\n".join(texts[:200]) + "\n", "utf-8")
     np.save(tmp_path / "v.npy", wordllama.encode(texts[:200]))
     pairs = zip(texts[:60], texts[1:61], (i % 7 for i in range(60)), strict=True)

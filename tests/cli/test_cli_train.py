@@ -15,12 +15,12 @@ import pytest
 pytest.importorskip("accelerate")
 
 import isosent
-from isosent.cli import training_options
-from isosent.cli.training_tables import notes
+from isosent.cli import train as training_options
+from isosent.cli.printing import notes
 from isosent.training import bases, run, trainer
 from isosent.training.development import DevScore
-from isosent.training.job import Scores, TrainingResult
 from isosent.training.metrics import MetricsLog
+from isosent.training.settings import Scores, TrainingResult
 
 BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
 WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]

@@ -5,7 +5,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import isosent
-from isosent.training.bases import open_base
+from isosent.training.base_models import open_base
 from isosent.training.saving import save_trained
 
 PROBES = ["A man is riding a horse.", "no"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.studies.auto import ROWS
+from isosent.research.auto import ROWS
 
 
 @pytest.fixture(autouse=True)

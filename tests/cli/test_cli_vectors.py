@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import isosent
-from isosent.files.vector_reading import open_vectors
-from isosent.streaming.file_moments import read_moments
+from isosent.io.vectors import open_vectors
+from isosent.jobs.vectors import read_moments
 
 N_ROWS, DIM = 200, 4
 ROWS = (np.random.default_rng(0).normal(size=(N_ROWS, DIM)) * [4.0, 2.0, 1.0, 0.5] + 3.0).astype(np.float32)

@@ -34,8 +34,8 @@ from isosent import (
     ZipfianWhitening,
     chain,
 )
-from isosent.encoders.given import GivenVectors
-from isosent.text.word_vectors import convert_word_vectors
+from isosent.encoders.precomputed import GivenVectors
+from isosent.words.word_vectors import convert_word_vectors
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),

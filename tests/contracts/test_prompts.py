@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer, models
 from tiny_models import DIM, TEXTS, bytes_tokenizer, hidden_states, plain_pooling, save_model, token_ids
 
 import isosent
-from isosent.selection.choice import choose_from_texts
+from isosent.transforms.auto import choose_from_texts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

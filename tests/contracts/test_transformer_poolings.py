@@ -22,9 +22,8 @@ from tiny_models import (
 
 import isosent
 from isosent.errors import PaddingWarning
-from isosent.network.reading import Reading
-from isosent.network.taps import LayerTaps
-from isosent.network.torch_network import TorchNetwork
+from isosent.networks.layer_pooling import Reading
+from isosent.networks.torch_backend import LayerTaps, TorchNetwork
 from isosent.numeric.sbert_wk import sbert_wk
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -116,7 +115,7 @@ def test_a_pass_over_the_network_is_made_once_for_all_readings(tiny_model, monke
     assert len(passes[0]) == 2
 
 
-class counted:  # noqa: N801 - reads as a with statement
+class counted:
     """Count the texts that go through modules."""
 
     def __init__(self, modules):

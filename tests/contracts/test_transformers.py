@@ -12,7 +12,7 @@ import isosent
 from isosent.encoders import transformer
 from isosent.errors import TruncationWarning
 from isosent.loading import read_record
-from isosent.network.torch_network import TorchNetwork
+from isosent.networks.torch_backend import TorchNetwork
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,7 +8,7 @@ import pytest
 import isosent
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.overlap import count_overlap
-from isosent.evaluation.running import Run
+from isosent.evaluation.run import Run
 from isosent.evaluation.sts import evaluate_sts
 from isosent.evaluation.sts_files import read_sts
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import isosent
-from isosent.studies.flow import FlowPlan, study_flow
+from isosent.research.flow import FlowPlan, study_flow
 
 pytestmark = pytest.mark.data
 

@@ -8,8 +8,8 @@ import pytest
 
 import isosent
 from isosent.evaluation.cqa import evaluate_cqa
-from isosent.evaluation.pair_files import read_scored_pairs
-from isosent.evaluation.pairs import evaluate_pairs
+from isosent.evaluation.sts import evaluate_pairs
+from isosent.evaluation.sts_files import read_scored_pairs
 
 pytestmark = pytest.mark.data
 

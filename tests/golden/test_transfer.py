@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import isosent
-from isosent.evaluation.running import Run
+from isosent.evaluation.run import Run
 
 pytestmark = pytest.mark.data
 

@@ -23,10 +23,10 @@ from tokenizers.processors import TemplateProcessing
 
 import isosent
 from isosent.compat.sentence_transformers import SentenceTransformerLike
-from isosent.encoders.given import GivenVectors
+from isosent.encoders.precomputed import GivenVectors
 from isosent.exports import sentence_transformers_folder, sentence_transformers_modules
 from isosent.exports.targets import export
-from isosent.exports.tokenizer_files import transformer_tokenizer
+from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.transforms.chain import L2Normalize, chain

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from isosent.transforms.glow import GlowFlow
-from isosent.transforms.glow_training import MIXINGS, GlowGraph, GlowPlan
+from isosent.transforms.flow import GlowFlow
+from isosent.transforms.flow_training import MIXINGS, GlowGraph, GlowPlan
 
 torch = pytest.importorskip("torch")
 

@@ -5,14 +5,17 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
-from sentence_transformers import SentenceTransformer  # noqa: E402
-from sentence_transformers.sentence_transformer import modules  # noqa: E402
-from tokenizers import Tokenizer  # noqa: E402
-from tokenizers.models import WordLevel  # noqa: E402
-from tokenizers.pre_tokenizers import Whitespace  # noqa: E402
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
-from isosent.training.concatenation import CONCATENATIONS  # noqa: E402
-from isosent.training.objectives import ObjectiveSettings, make_loss  # noqa: E402
+from isosent.training.objectives import (
+    CONCATENATIONS,
+    ObjectiveSettings,
+    make_loss,
+)
 
 STEP = 1e-5
 COLUMNS = [

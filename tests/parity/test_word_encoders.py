@@ -11,10 +11,9 @@ import pytest
 
 import isosent
 from isosent.evaluation.sts_files import read_sts
-from isosent.numeric.frequency_weights import sif_weights, usif_weights
 from isosent.numeric.gem import GemSettings, PrincipalVectors, coarse_vectors, gem_vectors
 from isosent.numeric.moments import Moments
-from isosent.numeric.word_averages import balanced_means, power_means, weighted_means
+from isosent.numeric.word_averages import balanced_means, power_means, sif_weights, usif_weights, weighted_means
 
 TOLERANCE = 1e-5
 CQA = {"window": 6, "n_removed": 15, "ranking": "unweighted"}

@@ -11,8 +11,8 @@ import pytest
 
 import isosent
 from isosent import OutputError, Whitening
-from isosent.files.atomic import Replaceable, _host, exchange, locked, recover, replacing, replacing_folder, sweep
-from isosent.files.vectors import write_vectors
+from isosent.io.atomic import Replaceable, _host, exchange, locked, recover, replacing, replacing_folder, sweep
+from isosent.io.vectors import write_vectors
 
 KILLED = -signal.SIGKILL
 
@@ -99,7 +99,7 @@ def models(tmp_path):
 
 
 SAVE = """
-from isosent.model_folder import read_model, write_model
+from isosent.persistence import read_model, write_model
 record = read_model(sys.argv[2])
 {point}
 write_model(sys.argv[1], record)
@@ -202,7 +202,7 @@ def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path
     write_vectors(tmp_path / name, np.zeros((1, 3), np.float32), ["a"])
     before, before_names = (tmp_path / name).read_bytes(), names(tmp_path)
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter", fail_half_way)
-    monkeypatch.setattr("isosent.files.vectors._writing_npy", fail_half_way)
+    monkeypatch.setattr("isosent.io.vectors._writing_npy", fail_half_way)
     with pytest.raises(RuntimeError, match="mine"):
         write_vectors(tmp_path / name, np.ones((2, 3), np.float32), ["a", "b"])
     assert (tmp_path / name).read_bytes() == before
@@ -211,7 +211,7 @@ def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path
 
 def test_a_process_killed_in_the_middle_of_writing_vectors_leaves_the_old_file(tmp_path):
     script = """
-from isosent.files.vectors import write_vectors
+from isosent.io.vectors import write_vectors
 vectors = np.arange(27, dtype=np.float32).reshape(9, 3)
 opened = Path.open
 
@@ -359,7 +359,7 @@ def test_fit_on_a_full_disk_exits_with_2_and_leaves_the_old_model(models, tmp_pa
 @pytest.mark.parametrize("n_texts", [20, 1020, 10_000])
 def test_vectors_that_do_not_fit_on_the_disk_are_an_error_in_words(tmp_path, name, n_texts):
     script = FULL_DISK.replace("(300, 300)", "(size, size)").format(
-        imports="import numpy as np; from isosent.files.vectors import write_vectors; size = 10 * int(sys.argv[2])",
+        imports="import numpy as np; from isosent.io.vectors import write_vectors; size = 10 * int(sys.argv[2])",
         call="vectors = np.random.default_rng(0).random((int(sys.argv[2]), 3), np.float32)\n"
         "write_vectors(sys.argv[1], vectors, ['a'] * len(vectors))",
     )
@@ -374,7 +374,7 @@ def test_vectors_that_do_not_fit_on_the_disk_are_an_error_in_words(tmp_path, nam
 # -- folders, leftovers, permissions ---------------------------------------------------------------------------------
 
 REPLACE_FOLDER = """
-from isosent.files import atomic
+from isosent.io import atomic
 {patch}
 ANY = atomic.Replaceable("anything", lambda folder: True)
 with atomic.replacing_folder(sys.argv[1], ANY) as temporary:
@@ -445,7 +445,7 @@ def test_the_next_run_removes_what_a_killed_one_left(tmp_path, point):
     script = (
         KILL
         + f"""
-from isosent.files.atomic import replacing
+from isosent.io.atomic import replacing
 die_at({point})
 with replacing(sys.argv[1]) as temporary:
     temporary.write_text("half")
@@ -454,7 +454,7 @@ with replacing(sys.argv[1]) as temporary:
     assert run(script, tmp_path / "v.txt").returncode == KILLED
     assert len(names(tmp_path)) == 1
     finished = run(
-        "import sys; from isosent.files.atomic import replacing\n"
+        "import sys; from isosent.io.atomic import replacing\n"
         "with replacing(sys.argv[1]) as temporary: temporary.write_text('new')",
         tmp_path / "other.txt",
     )
@@ -464,7 +464,7 @@ with replacing(sys.argv[1]) as temporary:
 
 def test_what_a_live_process_writes_is_not_removed(tmp_path):
     script = """
-import sys; from isosent.files.atomic import replacing
+import sys; from isosent.io.atomic import replacing
 with replacing(sys.argv[1]) as temporary:
     temporary.write_text("new")
     print(temporary.name, flush=True)
@@ -496,7 +496,7 @@ def test_what_another_host_writes_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("host", [_host(), "0123abcd"])
 def test_the_only_copy_of_a_folder_is_never_swept(tmp_path, host, monkeypatch):
-    monkeypatch.setattr("isosent.files.atomic._ABANDONED_S", -1)
+    monkeypatch.setattr("isosent.io.atomic._ABANDONED_S", -1)
     leftover(tmp_path, host=host, pid=os.getpid(), kind="old")  # a container starts with the same id again
     sweep(tmp_path)
     assert names(tmp_path) == ["out"]

@@ -10,16 +10,15 @@ from tiny_models import TEXTS
 
 import isosent
 from isosent.errors import OutputError
-from isosent.exports.note import EXPORT
-from isosent.files import atomic
-from isosent.files.atomic import _host, replacing_folder
-from isosent.network import graph_cache
-from isosent.network.loading import Permissions, load_network
-from isosent.network.onnx_backend import OnnxBackend
-from isosent.network.onnx_graph import write_graph
-from isosent.network.onnx_int8 import with_int8_products
-from isosent.network.reading import Reading
-from isosent.network.torch_network import traceable
+from isosent.exports.check import EXPORT
+from isosent.io import atomic
+from isosent.io.atomic import _host, replacing_folder
+from isosent.networks import onnx_backend as graph_cache
+from isosent.networks.layer_pooling import Reading
+from isosent.networks.network import Permissions, load_network
+from isosent.networks.onnx_backend import OnnxBackend, write_graph
+from isosent.networks.onnx_int8 import with_int8_products
+from isosent.networks.torch_backend import traceable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

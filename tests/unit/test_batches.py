@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from isosent.network.batches import Layout, batches_of
-from isosent.text.tokens import TokenIds
+from isosent.networks.batching import Layout, batches_of
+from isosent.words.tokens import TokenIds
 
 LENGTHS = [3, 9, 1, 4, 4, 30, 2, 9, 1, 5]
 

@@ -14,17 +14,16 @@ import pytest
 
 import isosent
 from isosent import FileFormatError, read_texts
-from isosent.evaluation.cqa_files import read_cqa
-from isosent.evaluation.pair_files import read_scored_pairs
-from isosent.files import bounds
-from isosent.files.numbers import read_numbers
-from isosent.files.text_source import open_texts, text_blocks
-from isosent.text.frequencies import read_frequencies
-from isosent.text.tokens import pieces_of
-from isosent.text.vocabulary import Vocabulary
-from isosent.text.wanted_words import read_wanted_words
-from isosent.text.word_vectors import read_word_vectors
-from isosent.training.reading import read_examples
+from isosent.evaluation.cqa import read_cqa
+from isosent.evaluation.sts_files import read_scored_pairs
+from isosent.io import bounds
+from isosent.io.tables import read_numbers
+from isosent.io.texts import open_texts, text_blocks
+from isosent.training.data import read_examples
+from isosent.words.frequencies import read_frequencies
+from isosent.words.tokens import pieces_of
+from isosent.words.vocabulary import Vocabulary, read_wanted_words
+from isosent.words.word_vectors import read_word_vectors
 
 LIMIT = 100
 SHORT, LONG = "x" * 60, "x" * 200
@@ -267,8 +266,8 @@ def test_a_long_text_is_tokenized_in_pieces_that_are_put_together(monkeypatch):
     model = isosent.load("wordllama")
     texts = [text, "short", "", text.replace(" ", "  ", 1), text.replace(" ", "")[:3000]]
     expected = model.encode(texts)
-    monkeypatch.setattr("isosent.text.tokens.LONGEST_PIECE", 1000)
-    monkeypatch.setattr("isosent.text.subword_tokenizer.LONGEST_PIECE", 1000)
+    monkeypatch.setattr("isosent.words.tokens.LONGEST_PIECE", 1000)
+    monkeypatch.setattr("isosent.words.subwords.LONGEST_PIECE", 1000)
     assert [len(piece) <= 1000 for piece in pieces_of(text)].count(False) == 0
     assert " ".join(pieces_of(text)) == text
     vectors = isosent.load("wordllama").encode(texts)
@@ -321,6 +320,6 @@ def test_a_line_of_a_gigabyte_takes_no_memory(tmp_path, name, call):
     else:
         with (tmp_path / name).open("wb") as file:
             file.truncate(1 << 30)  # sparse
-    imports = "from isosent.text.word_vectors import read_word_vectors\n"
+    imports = "from isosent.words.word_vectors import read_word_vectors\n"
     before, after = peak_mib(tmp_path, imports), peak_mib(tmp_path, imports + REFUSED.format(call))
     assert after - before < 150

@@ -6,8 +6,8 @@ from scipy.stats import percentileofscore
 from sklearn.isotonic import IsotonicRegression
 
 from isosent import InputError
-from isosent.calibration import Calibration
 from isosent.numeric.similarity import random_cosines
+from isosent.transforms.calibration import Calibration
 
 GRID = np.linspace(-1, 1, 401)
 

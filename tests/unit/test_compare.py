@@ -7,8 +7,8 @@ import pytest
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import EvaluationResult, Items, TaskResult
-from isosent.evaluation.running import Run
-from isosent.numeric.metrics import pearson, spearman
+from isosent.evaluation.run import Run
+from isosent.numeric.similarity import pearson, spearman
 
 N_PAIRS = 200
 GOLD = np.random.default_rng(0).integers(0, 11, size=N_PAIRS) / 2

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from isosent.errors import InputError, MemoryWarning
-from isosent.network.batches import Layout
-from isosent.network.computing import Computing
-from isosent.text.tokens import TokenIds
+from isosent.networks.batching import Computing, Layout
+from isosent.words.tokens import TokenIds
 
 RNG = np.random.default_rng(0)
 LENGTHS = RNG.integers(1, 30, size=83)

@@ -3,8 +3,7 @@ import pytest
 
 import isosent
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.cqa import GEM_OPTIONS, evaluate_cqa
-from isosent.evaluation.cqa_files import read_cqa
+from isosent.evaluation.cqa import GEM_OPTIONS, evaluate_cqa, read_cqa
 
 DEV = "SemEval2016-Task3-CQA-QL-dev.xml"
 TEST_INPUT = "SemEval2016-Task3-CQA-QL-test-input.xml"

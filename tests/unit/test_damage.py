@@ -9,17 +9,15 @@ import pytest
 
 import isosent
 from isosent.errors import FileFormatError, InputError
-from isosent.files.checksum import HashingFile, checksum_of, file_checksum
-from isosent.files.documents import parse_json, read_json, write_document
-from isosent.files.shards import Sharding
-from isosent.files.space import Space, note_path
-from isosent.files.text_source import open_texts
-from isosent.files.vector_reading import open_vectors
-from isosent.files.vectors import write_vectors
-from isosent.streaming import checkpoint as checkpoint_module
-from isosent.streaming.encoding import encode_folder
-from isosent.streaming.file_moments import read_moments, write_moments
-from isosent.streaming.moments import moments_of
+from isosent.io.checksum import HashingFile, checksum_of, file_checksum
+from isosent.io.json import parse_json, read_json, write_document
+from isosent.io.shards import Sharding
+from isosent.io.space import Space, note_path
+from isosent.io.texts import open_texts
+from isosent.io.vectors import open_vectors, write_vectors
+from isosent.jobs import vectors as checkpoint_module
+from isosent.jobs.encode import encode_folder
+from isosent.jobs.vectors import moments_of, read_moments, write_moments
 
 ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
 SPACE = Space("ab" * 32, "an encoder")
@@ -157,7 +155,7 @@ def test_a_table_that_another_tool_rewrote_is_no_damaged_one(tmp_path):
 
 @pytest.mark.parametrize("n_groups", [1, 2, 7])
 def test_a_sealed_table_of_many_row_groups_is_read_by_other_tools(tmp_path, n_groups, monkeypatch):
-    monkeypatch.setattr("isosent.files.vectors.BLOCK_BYTES", len(ROWS) // n_groups * 4 * 4)
+    monkeypatch.setattr("isosent.io.vectors.BLOCK_BYTES", len(ROWS) // n_groups * 4 * 4)
     write_vectors(tmp_path / "v.parquet", ROWS, ["a"] * len(ROWS), SPACE)
     table = pq.read_table(tmp_path / "v.parquet")
     np.testing.assert_array_equal(np.stack(table["vector"].to_numpy()), ROWS)
@@ -171,7 +169,7 @@ def test_a_note_goes_with_the_array_before_and_after_it_is_replaced(tmp_path, na
     write_vectors(tmp_path / name, ROWS, ["a"] * len(ROWS), SPACE)
     older, other = (tmp_path / name).read_bytes(), Space("cd" * 32, "another")
     notes = []
-    monkeypatch.setattr("isosent.files.vectors.write_note", keep_notes(notes, tmp_path / name))
+    monkeypatch.setattr("isosent.io.vectors.write_note", keep_notes(notes, tmp_path / name))
     write_vectors(tmp_path / name, 2 * ROWS, ["a"] * len(ROWS), other)
     newer = (tmp_path / name).read_bytes()
     note_path(tmp_path / name).write_bytes(notes[0])
@@ -182,7 +180,7 @@ def test_a_note_goes_with_the_array_before_and_after_it_is_replaced(tmp_path, na
 
 
 def keep_notes(notes, path):
-    from isosent.files.space import write_note
+    from isosent.io.space import write_note
 
     def write(*arguments):
         write_note(*arguments)

@@ -17,15 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from isosent.datasets.conversion import CONVERSIONS
-from isosent.datasets.getting import get_data
-from isosent.datasets.hub import HuggingFaceHub, Mirror
-from isosent.datasets.lock import LOCK_NAME
-from isosent.datasets.manifest import read_manifest
+from isosent.datasets import CONVERSIONS, LOCK_NAME, HuggingFaceHub, Mirror, get_data, read_manifest
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
-from isosent.evaluation.pair_files import read_scored_pairs
-from isosent.evaluation.rte_files import read_rte
-from isosent.evaluation.sts_files import TASKS, read_sts
+from isosent.evaluation.rte import read_rte
+from isosent.evaluation.sts_files import TASKS, read_scored_pairs, read_sts
 from isosent.evaluation.transfer_files import TRANSFER_TASKS, read_transfer
 
 PIN = "a" * 40
@@ -377,9 +372,7 @@ def test_damaged_files_of_the_hub_are_refused_before_anything_is_written(mirror,
 # ----------------------------------------------------------------------------------------------- the real hub
 
 BIOSSES = MANIFEST.sets["biosses"].files[0]
-GET = (
-    "import sys; from isosent.datasets.getting import get_data; [get_data(['biosses'], name) for name in sys.argv[1:]]"
-)
+GET = "import sys; from isosent.datasets import get_data; [get_data(['biosses'], name) for name in sys.argv[1:]]"
 
 
 def get_from(endpoint, cache, *folders):
@@ -403,7 +396,7 @@ def served():
             else:
                 self.answer(404, b"", {"X-Error-Code": "RepoNotFound"})
 
-        do_HEAD = do_GET  # noqa: N815
+        do_HEAD = do_GET
 
         def answer(self, code, body, headers):
             self.send_response(code)

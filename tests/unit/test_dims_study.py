@@ -8,12 +8,19 @@ from isosent.encoders.base import Encoder
 from isosent.errors import InputError, RankWarning
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.model import SentenceEncoder
-from isosent.studies.dims import DimsPlan, study_dims, width_grid
-from isosent.studies.dims_figure import dims_figure
-from isosent.studies.dims_result import DimsCell, DimsStudy
-from isosent.studies.search_time import SearchTime, exact_top, measure_search
-from isosent.text.tokens import TokenIds
-from isosent.transforms import whitening_solution
+from isosent.report.study_figures import dims_figure
+from isosent.research.dims import (
+    DimsCell,
+    DimsPlan,
+    DimsStudy,
+    SearchTime,
+    exact_top,
+    measure_search,
+    study_dims,
+    width_grid,
+)
+from isosent.transforms import whitening as whitening_solution
+from isosent.words.tokens import TokenIds
 
 WIDTHS = [8, 256]
 

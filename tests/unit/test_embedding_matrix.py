@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from isosent import FileFormatError, InputFileError
 from isosent.errors import InputError
-from isosent.text.embedding_matrix import model_folder, read_embedding_matrix
+from isosent.words.cache import model_folder, read_embedding_matrix
 
 SMALL = {
     "vocab_size": 40,

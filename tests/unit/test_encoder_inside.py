@@ -13,8 +13,8 @@ from untrusted import change_json
 
 import isosent
 from isosent import FileFormatError, ModelFolderError
-from isosent.encoders.inside import relative_reference, whole_reference
-from isosent.model_folder import holds_its_encoder, model_files
+from isosent.encoders.bundled import relative_reference, whole_reference
+from isosent.persistence import holds_its_encoder, model_files
 
 PROBES = ["the man is riding a horse", "a dog"]
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.encoders.given import GivenVectors
-from isosent.encoders.tally import Tally, report, tallying
+from isosent.encoders.base import Tally, report, tallying
+from isosent.encoders.precomputed import GivenVectors
 from isosent.errors import (
     FileFormatError,
     InputError,
@@ -15,16 +15,15 @@ from isosent.errors import (
     TruncationWarning,
     UnknownWordsWarning,
 )
-from isosent.files.atomic import locked
-from isosent.files.shards import Sharding, read_index
-from isosent.files.space import Space
-from isosent.files.text_source import TextSource, open_texts
-from isosent.files.vector_reading import holds_vectors, open_vectors
-from isosent.files.vectors import write_vectors
+from isosent.io.atomic import locked
+from isosent.io.shards import Sharding, read_index
+from isosent.io.space import Space
+from isosent.io.texts import TextSource, open_texts
+from isosent.io.vectors import holds_vectors, open_vectors, write_vectors
+from isosent.jobs import encode as encoding
+from isosent.jobs.encode import encode_file, encode_folder
+from isosent.jobs.vectors import moments_of
 from isosent.model import SentenceEncoder
-from isosent.streaming import encoding
-from isosent.streaming.encoding import encode_file, encode_folder
-from isosent.streaming.moments import moments_of
 from isosent.transforms.whitening import Whitening
 
 N_TEXTS = 53

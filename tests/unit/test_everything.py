@@ -4,7 +4,7 @@ import pytest
 
 import isosent
 from isosent.errors import EvaluationWarning
-from isosent.evaluation.everything import jobs_of_kinds
+from isosent.evaluation.all_tasks import jobs_of_kinds
 
 
 @pytest.fixture

@@ -16,17 +16,16 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
-from isosent.encoders.given import GivenVectors
+from isosent.encoders.precomputed import GivenVectors
 from isosent.exports import faiss_export, numpy_export, onnx_folder, onnx_static, tokenizer_files
-from isosent.exports.note import EXPORT, read_space, shortened, space_of
-from isosent.exports.self_check import compare, sample_texts
+from isosent.exports.check import EXPORT, compare, read_space, sample_texts, shortened, space_of
 from isosent.exports.targets import export
-from isosent.exports.tokenizer_files import static_tokenizer, without_literal
-from isosent.files import atomic
-from isosent.files.atomic import replacing_folder
-from isosent.files.checksum import is_intact
-from isosent.files.export_note import verify_export
-from isosent.files.space import Space, same_space
+from isosent.exports.tokenizer import static_tokenizer, without_literal
+from isosent.io import atomic
+from isosent.io.atomic import replacing_folder
+from isosent.io.checksum import is_intact
+from isosent.io.export_note import verify_export
+from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from isosent import FileFormatError
-from isosent.text.word_vectors import read_word_vectors
+from isosent.words.word_vectors import read_word_vectors
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MODEL = GOLDEN / "fasttext_tiny.bin"

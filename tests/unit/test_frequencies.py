@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isosent.errors import FileFormatError, FrequencyWarning, InputError
-from isosent.text.frequencies import (
+from isosent.words.frequencies import (
     Frequencies,
     count_tokens,
     frequencies_of_counts,
@@ -12,8 +12,8 @@ from isosent.text.frequencies import (
     warn_if_many_without,
     zipf_probabilities,
 )
-from isosent.text.tokens import TokenIds
-from isosent.text.vocabulary import Vocabulary
+from isosent.words.tokens import TokenIds
+from isosent.words.vocabulary import Vocabulary
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 from gem_reference import coarse_vector, gem_vector, principal_vectors
 
 import isosent
-from isosent.encoders.gem_weighting import GEM
+from isosent.encoders.word_average import GEM
 from isosent.errors import InputError
 from isosent.evaluation.sts_files import read_sts
-from isosent.studies.gem import GemCell, conditions, study_gem, write_gem_csv
-from isosent.studies.gem_figure import gem_figure
+from isosent.report.study_figures import gem_figure
+from isosent.research.gem import GemCell, conditions, study_gem, write_gem_csv
 
 DIM, BASE = 12, "weighting=gem&window=3&n_candidates=6&n_removed=3"
 

@@ -7,8 +7,8 @@ from sklearn.preprocessing import StandardScaler
 
 from isosent import InputError
 from isosent.numeric.glow import Glow, bits_per_dimension
-from isosent.transforms.glow import GlowFlow
-from isosent.transforms.glow_training import MIXINGS, GlowGraph, GlowPlan
+from isosent.transforms.flow import GlowFlow
+from isosent.transforms.flow_training import MIXINGS, GlowGraph, GlowPlan
 
 torch = pytest.importorskip("torch")
 

@@ -11,10 +11,10 @@ from tampering import replace_part
 import isosent
 from isosent import InputError, L2Normalize, MeanCentering, ModelFolderError, Moments, Whitening, chain
 from isosent.exports.targets import TARGETS, export
-from isosent.files.vector_reading import open_vectors
+from isosent.io.vectors import open_vectors
+from isosent.jobs.vectors import transform_file
 from isosent.loading import read_record
-from isosent.streaming.transforming import transform_file
-from isosent.transforms.glow import GlowFlow
+from isosent.transforms.flow import GlowFlow
 
 pytest.importorskip("torch")
 

@@ -8,19 +8,26 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from isosent.drawing import Axis, steps
 from isosent.errors import InputError
-from isosent.inspection import inspecting
-from isosent.inspection import survey as survey_module
-from isosent.inspection.advice import advise
-from isosent.inspection.blocks import ArrayBlocks
-from isosent.inspection.effect import Change, Effect, drop_words, paired_change, rank_copies
-from isosent.inspection.inspecting import inspect_texts, inspect_vectors
-from isosent.inspection.page import html_page
-from isosent.inspection.report import inspection_tables
-from isosent.inspection.survey import RowCounts, survey
 from isosent.numeric.isotropy import mean_cosine
-from isosent.selection.candidates import AutoChoice, Candidate, ScoredCandidate
+from isosent.pages.figures import Axis, steps
+from isosent.report import inspect as inspecting
+from isosent.report import inspect as survey_module
+from isosent.report.inspect import (
+    ArrayBlocks,
+    Change,
+    Effect,
+    RowCounts,
+    advise,
+    drop_words,
+    inspect_texts,
+    inspect_vectors,
+    paired_change,
+    rank_copies,
+    survey,
+)
+from isosent.report.inspect_page import html_page, inspection_tables
+from isosent.transforms.auto import AutoChoice, Candidate, ScoredCandidate
 
 LEAVE, HALF = Candidate(), Candidate("whitening", 0.5, 32)
 SCORED = (
@@ -94,7 +101,7 @@ def test_the_figures_are_those_of_the_whole_array(rows):
 
 def test_how_the_rows_come_in_blocks_does_not_matter(rows, monkeypatch):
     whole = seen_in(rows)
-    monkeypatch.setattr("isosent.inspection.blocks._BLOCK_ROWS", 11)
+    monkeypatch.setattr("isosent.report.inspect._BLOCK_ROWS", 11)
     parts = seen_in(rows)
     assert whole.counts == parts.counts
     np.testing.assert_array_equal(whole.sample, parts.sample)

@@ -10,12 +10,21 @@ from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError, ModelReferenceError
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import YEAR_SUBSETS, STSTask, read_sts
-from isosent.studies.heat_map import HeatMap
-from isosent.studies.layer_figures import layer_figure, pooling_figure
-from isosent.studies.layers import LayerVectors, best_of_sizes, pair_grid, read_layers, study_layers
-from isosent.studies.poolings import study_pooling
-from isosent.studies.reading_cells import Measured, PublishedScore, ReadingCell, averages, published_average
-from isosent.studies.readings import AUTO, NONE, TRANSFORMS, WHITENING, Score, place_tasks
+from isosent.report.study_figures import HeatMap, layer_figure, pooling_figure
+from isosent.research.layers import LayerVectors, best_of_sizes, pair_grid, read_layers, study_layers, study_pooling
+from isosent.research.study import (
+    AUTO,
+    NONE,
+    TRANSFORMS,
+    WHITENING,
+    Measured,
+    PublishedScore,
+    ReadingCell,
+    Score,
+    averages,
+    place_tasks,
+    published_average,
+)
 
 TEXT = "{http://www.w3.org/2000/svg}text"
 

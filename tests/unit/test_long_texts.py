@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from isosent.encoders.long_texts import WindowRule, windows_of
-from isosent.text.tokens import TokenIds
+from isosent.encoders.transformer import WindowRule, windows_of
+from isosent.words.tokens import TokenIds
 
 
 def rows_of(tokens):

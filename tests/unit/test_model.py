@@ -7,8 +7,8 @@ from tampering import replace_part
 
 import isosent
 from isosent import InputError, L2Normalize, MeanCentering, Whitening, chain
-from isosent.calibration import Calibration
 from isosent.numeric.moments import Moments
+from isosent.transforms.calibration import Calibration
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isosent import InputError, Moments
-from isosent.numeric import accumulation as moments_module
+from isosent.numeric import moments as moments_module
 
 
 def slanted(n_rows, dim, *, condition, offset, seed=0):

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from isosent.network.workers import run_batches, share_of_threads
+from isosent.networks.batching import run_batches, share_of_threads
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 5])

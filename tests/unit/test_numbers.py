@@ -3,7 +3,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from isosent.errors import FileFormatError, InputError
-from isosent.files.numbers import read_numbers
+from isosent.io.tables import read_numbers
 
 
 def test_numbers_are_read_from_every_table(tmp_path):

@@ -26,7 +26,7 @@ from isosent import (
     chain,
     load,
 )
-from isosent.encoders.given import GivenVectors
+from isosent.encoders.precomputed import GivenVectors
 from isosent.errors import RankWarning
 
 DIM = 6

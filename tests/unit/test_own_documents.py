@@ -8,23 +8,20 @@ import pytest
 from made_results import fitted, made_result, made_task, right_and_wrong
 
 import isosent
-from isosent.datasets.lock import LOCK_NAME, Lock, Seen, Written
-from isosent.datasets.manifest import read_manifest
+from isosent.datasets import LOCK_NAME, Lock, Seen, Written, read_manifest
 from isosent.errors import FileFormatError
-from isosent.exports.note import read_space
+from isosent.exports.check import read_space
 from isosent.exports.targets import export
-from isosent.files.documents import read_json
-from isosent.files.export_note import verify_export
-from isosent.reporting.leaderboard import make_leaderboard
-from isosent.reporting.page import html_report
-from isosent.reporting.reading import read_report
-from isosent.studies.auto import ROWS, AutoCell
-from isosent.studies.dims_result import DimsCell, DimsStudy, PublishedWidth
-from isosent.studies.flow import FlowCell
-from isosent.studies.gem import GemCell
-from isosent.studies.reading_cells import PublishedScore, ReadingCell
-from isosent.studies.search_time import SearchTime
-from isosent.studies.study_file import read_study, study_to_json
+from isosent.io.export_note import verify_export
+from isosent.io.json import read_json
+from isosent.report.leaderboard import make_leaderboard
+from isosent.report.result_files import read_report
+from isosent.report.results_page import html_report
+from isosent.research.auto import ROWS, AutoCell
+from isosent.research.dims import DimsCell, DimsStudy, PublishedWidth, SearchTime
+from isosent.research.flow import FlowCell
+from isosent.research.gem import GemCell
+from isosent.research.study import PublishedScore, ReadingCell, read_study, study_to_json
 
 N_CHANGES = 200
 SPEARMAN = {"all": 0.5, "mean": 0.25, "wmean": 0.125}

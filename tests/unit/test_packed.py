@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers
 
-from isosent.network import packed as packing
-from isosent.network.packed import packed
+from isosent.networks import unpadded as packing
+from isosent.networks.unpadded import packed
 
 SMALL = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 30}
 BART = {"d_model": 24, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "encoder_attention_heads": 2, "vocab_size": 30}

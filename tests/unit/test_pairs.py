@@ -7,8 +7,8 @@ from scipy.stats import pearsonr, spearmanr
 
 import isosent
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError
-from isosent.evaluation.pair_files import read_paraphrases, read_scored_pairs
-from isosent.evaluation.pairs import evaluate_pairs
+from isosent.evaluation.sts import evaluate_pairs
+from isosent.evaluation.sts_files import read_paraphrases, read_scored_pairs
 
 
 @pytest.fixture

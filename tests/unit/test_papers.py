@@ -2,9 +2,8 @@ import pytest
 
 from isosent.encoders.reference import SCHEMES, parse_reference
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.papers.reading import PAPERS, known_models, known_paper, read_paper
-from isosent.papers.tables import EVALUATED, TARGET
-from isosent.transforms.choice import TRANSFORMS
+from isosent.evaluation.published import EVALUATED, PAPERS, TARGET, known_models, known_paper, read_paper
+from isosent.transforms.base import TRANSFORMS
 
 TABLES = {
     "S1": ["table 1", "table 2", "figure 1"],

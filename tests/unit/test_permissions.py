@@ -17,11 +17,11 @@ from untrusted import change_json, save_model_of_own_code, save_pickle_that_runs
 import isosent
 from isosent import FileFormatError, InputError, ModelFolderError
 from isosent.errors import PermissionIgnoredWarning
-from isosent.evaluation.running import Run
-from isosent.exports.sentence_transformers_folder import export_sentence_transformers
+from isosent.evaluation.run import Run
+from isosent.exports.sentence_transformers import export_sentence_transformers
 from isosent.loading import read_record
-from isosent.reproduction.reproducing import reproduce
-from isosent.training.bases import open_base
+from isosent.research.reproduce import reproduce
+from isosent.training.base_models import open_base
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
 

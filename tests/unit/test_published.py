@@ -1,7 +1,6 @@
 import pytest
 
-from isosent.encoders.reference import parse_reference
-from isosent.encoders.weighting_options import options_of, weighting_of
+from isosent.encoders.reference import options_of, parse_reference, weighting_of
 from isosent.evaluation.published import published_rows
 
 DEFAULTS = {"lowercase": "true", "tokenizer": "wordpunct", "punctuation": "keep", "stop_words": "keep"}

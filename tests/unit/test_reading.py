@@ -5,7 +5,7 @@ import math
 import pytest
 
 from isosent import ModelReferenceError
-from isosent.network.reading import (
+from isosent.networks.layer_pooling import (
     POOLING_NAMES,
     Reading,
     canonical_pooling,
@@ -58,7 +58,7 @@ NO_LAYERS = "|one|1,,2|1,|1..|..3|1-3|1*|*1|0*1|-0.5*1|nan*1|inf*1|1.5|L|first|0
 
 @pytest.mark.parametrize("written", NO_LAYERS.split("|"))
 def test_what_is_no_layer_is_no_layer(written):
-    with pytest.raises(ValueError):  # noqa: PT011 - its words are the part, whatever that is
+    with pytest.raises(ValueError):
         parse_layers(written)
 
 

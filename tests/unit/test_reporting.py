@@ -14,21 +14,15 @@ from scipy.stats import binomtest
 from isosent import _extras
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, MissingExtraError, OutputError
 from isosent.evaluation.result import Items
-from isosent.reporting.contests import Contest, are_won
-from isosent.reporting.dot_plot import DotPlot
-from isosent.reporting.leaderboard import make_leaderboard
-from isosent.reporting.naming import labels_of
-from isosent.reporting.page import html_report
-from isosent.reporting.plots import write_figures
-from isosent.reporting.reading import ReportData, ResultFile, read_report
-from isosent.reporting.rows import Row, make_rows
-from isosent.studies.auto import ROWS, AutoCell
-from isosent.studies.dims_result import DimsCell, DimsStudy, PublishedWidth
-from isosent.studies.flow import FlowCell
-from isosent.studies.gem import GemCell
-from isosent.studies.reading_cells import PublishedScore, ReadingCell
-from isosent.studies.search_time import SearchTime
-from isosent.studies.study_file import read_study, study_to_json
+from isosent.report.leaderboard import Contest, Row, are_won, labels_of, make_leaderboard, make_rows
+from isosent.report.plots import write_figures
+from isosent.report.result_files import ReportData, ResultFile, read_report
+from isosent.report.results_page import DotPlot, html_report
+from isosent.research.auto import ROWS, AutoCell
+from isosent.research.dims import DimsCell, DimsStudy, PublishedWidth, SearchTime
+from isosent.research.flow import FlowCell
+from isosent.research.gem import GemCell
+from isosent.research.study import PublishedScore, ReadingCell, read_study, study_to_json
 
 NASTY = "<script>alert(1)</script>&\"'"
 HOWS = ("all", "mean", "wmean")

@@ -6,15 +6,13 @@ import pytest
 
 import isosent
 from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
-from isosent.evaluation.running import Run
+from isosent.evaluation.run import Run
 from isosent.evaluation.sts import evaluate_sts
-from isosent.reproduction.layout import rows, to_markdown
-from isosent.reproduction.reproducing import reproduce
-from isosent.reproduction.result import Cell, Number
-from isosent.studies.dims import width_grid
-from isosent.studies.gem import study_gem
-from isosent.studies.layers import best_of_sizes, read_layers, study_layers
-from isosent.studies.reading_cells import layers_label
+from isosent.research.dims import width_grid
+from isosent.research.gem import study_gem
+from isosent.research.layers import best_of_sizes, read_layers, study_layers
+from isosent.research.reproduce import Cell, Number, reproduce, rows, to_markdown
+from isosent.research.study import layers_label
 
 PAPER = """
 name: T

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import scipy
 
-from isosent.numeric import resampling
-from isosent.numeric.resampling import bootstrap_interval, central_interval, resampled_counts, weighted_statistic
+from isosent.numeric import statistics as resampling
+from isosent.numeric.statistics import bootstrap_interval, central_interval, resampled_counts, weighted_statistic
 
 
 def plain(statistic, values, gold):

@@ -6,9 +6,8 @@ import pytest
 
 from isosent.errors import FileFormatError, InputFileError
 from isosent.evaluation.compare import compare_results
-from isosent.evaluation.result import FORMAT, EvaluationResult, Items, TaskResult
-from isosent.evaluation.result_file import read_result
-from isosent.evaluation.running import Run
+from isosent.evaluation.result import FORMAT, EvaluationResult, Items, TaskResult, read_result
+from isosent.evaluation.run import Run
 
 NAN = float("nan")
 

@@ -5,8 +5,7 @@ import pytest
 
 import isosent
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.beir_files import read_beir
-from isosent.evaluation.retrieval import evaluate_paraphrases, evaluate_retrieval
+from isosent.evaluation.retrieval import evaluate_paraphrases, evaluate_retrieval, read_beir
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 

@@ -5,16 +5,15 @@ import pytest
 
 import isosent
 from isosent import GEM, SIF, Average, PowerMean, ZipfianWhitening
-from isosent.encoders.row_table import RowTable
-from isosent.encoders.static import StaticEncoder
+from isosent.encoders.static import RowTable, StaticEncoder
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
-from isosent.text.frequencies import Frequencies
-from isosent.text.stored_numbers import decoded, encoded
-from isosent.text.tokens import TokenIds
-from isosent.text.vocabulary import Vocabulary
-from isosent.text.word_tokenizer import WordTokenizer
-from isosent.text.word_vectors import WordVectors, convert_word_vectors
+from isosent.words.frequencies import Frequencies
+from isosent.words.stored_numbers import decoded, encoded
+from isosent.words.tokenizer import WordTokenizer
+from isosent.words.tokens import TokenIds
+from isosent.words.vocabulary import Vocabulary
+from isosent.words.word_vectors import WordVectors, convert_word_vectors
 
 DIM = 8
 WORDS = [f"w{i}" for i in range(30)]

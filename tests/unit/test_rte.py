@@ -6,8 +6,7 @@ import pytest
 
 import isosent
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.rte import best_threshold, evaluate_rte
-from isosent.evaluation.rte_files import read_rte
+from isosent.evaluation.rte import best_threshold, evaluate_rte, read_rte
 from isosent.evaluation.tables import rte_table
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"

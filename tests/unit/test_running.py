@@ -8,11 +8,10 @@ import pytest
 
 import isosent
 from isosent.errors import InputError, InputTypeError
-from isosent.evaluation.protocol import TARGET
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.running import Job, Run, checksums, environment, run_jobs
+from isosent.evaluation.run import TARGET, Job, Run, checksums, environment, run_jobs
 from isosent.evaluation.task import Task
-from isosent.numeric.resampling import bootstrap_interval
+from isosent.numeric.statistics import bootstrap_interval
 
 FEW = Run(n_resamples=20)
 

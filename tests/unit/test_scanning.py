@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isosent.text.vocabulary import Vocabulary
-from isosent.text.word_tokenizer import WordTokenizer
+from isosent.words.tokenizer import WordTokenizer
+from isosent.words.vocabulary import Vocabulary
 
 ODD_CHARACTERS = (
     "aZß1_.,!'- \t\n\r\v\f\0\x1c\x1d\x1e\x1f\x7f\x85\xa0\xad\u0301\u0345\u200b\u200d\u2028\u2029\u3000\ufeff"

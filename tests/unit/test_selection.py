@@ -6,12 +6,15 @@ from sklearn.metrics import roc_auc_score
 
 import isosent
 from isosent import InputTypeError, Moments, Whitening
-from isosent.numeric.spectral_rule import mean_share, spectral_strength
-from isosent.numeric.spectrum import spectrum
-from isosent.selection.candidates import candidates
-from isosent.selection.choice import choose_from_copies, choose_from_moments, choose_from_texts
-from isosent.selection.copies import perturb
-from isosent.selection.criterion import log_odds
+from isosent.numeric.spectrum import mean_share, spectral_strength, spectrum
+from isosent.transforms.auto import (
+    candidates,
+    choose_from_copies,
+    choose_from_moments,
+    choose_from_texts,
+    log_odds,
+    perturb,
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +81,7 @@ def test_badly_scaled_vectors_are_whitened(badly_scaled, texts):
 
 
 def test_what_is_chosen_finds_more_paraphrases(badly_scaled, texts):
-    from isosent.demo.run import _sample
+    from isosent.demo import _sample
     from isosent.numeric.similarity import nearest_rows
 
     meanings = np.array([row["meaning"] for row in _sample()])

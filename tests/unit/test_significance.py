@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy
 
-from isosent.numeric.significance import (
+from isosent.numeric.statistics import (
     bootstrap_differences,
     bootstrap_p_value,
     holm,

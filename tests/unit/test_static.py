@@ -16,8 +16,8 @@ from isosent import FileFormatError, InputError, InputFileError, InputTypeError,
 from isosent.encoders.reference import escape
 from isosent.encoders.static import StaticEncoder
 from isosent.errors import TruncationWarning
-from isosent.text.vocabulary import Vocabulary
-from isosent.text.word_tokenizer import WordTokenizer
+from isosent.words.tokenizer import WordTokenizer
+from isosent.words.vocabulary import Vocabulary
 
 WORDS = ("[UNK]", "the", "man", "dog", "rides", "a", "horse", "runs", ".", "[CLS]")
 SENTENCES = [

@@ -5,17 +5,14 @@ import pytest
 from safetensors.numpy import save_file
 
 import isosent
-from isosent.encoders.given import GivenVectors
+from isosent.encoders.precomputed import GivenVectors
 from isosent.errors import FileFormatError, InputError, ModelFolderError, OutputError
-from isosent.files import vector_source
-from isosent.files.space import Space
-from isosent.files.vector_reading import open_vectors
-from isosent.files.vectors import write_vectors
+from isosent.io import vector_source
+from isosent.io.space import Space
+from isosent.io.vectors import open_vectors, write_vectors
+from isosent.jobs import vectors as checkpoint_module
+from isosent.jobs.vectors import holds_moments, moments_of, read_moments, transform_file, write_moments
 from isosent.model import SentenceEncoder
-from isosent.streaming import checkpoint as checkpoint_module
-from isosent.streaming.file_moments import holds_moments, read_moments, write_moments
-from isosent.streaming.moments import moments_of
-from isosent.streaming.transforming import transform_file
 from isosent.transforms.whitening import Whitening
 
 N_ROWS, DIM = 101, 4

@@ -9,7 +9,7 @@ from scipy.stats import pearsonr, spearmanr
 import isosent
 from isosent import FileFormatError, InputError, InputFileError, InputTypeError, Whitening, evaluate_sts
 from isosent.errors import EvaluationWarning
-from isosent.evaluation.running import Run
+from isosent.evaluation.run import Run
 from isosent.evaluation.sts_files import TASKS, YEAR_SUBSETS, read_sts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from isosent import FileFormatError, InputError
-from isosent.text.piece_memory import odd_patterns
-from isosent.text.subword_tokenizer import SubwordTokenizer, TokenLookup
-from isosent.text.token_filter import TokenFilter
-from isosent.text.vocabulary import Vocabulary
+from isosent.words.subwords import SubwordTokenizer, TokenLookup, odd_patterns
+from isosent.words.tokenizer import TokenFilter
+from isosent.words.vocabulary import Vocabulary
 
 
 def as_lists(tokens):

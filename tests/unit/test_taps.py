@@ -9,9 +9,8 @@ import pytest
 import torch
 from tiny_models import N_LAYERS, VOCABULARY, network_of
 
-from isosent.network.reading import Reading
-from isosent.network.taps import LayerTaps
-from isosent.network.torch_network import Readout
+from isosent.networks.layer_pooling import Reading
+from isosent.networks.torch_backend import LayerTaps, Readout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

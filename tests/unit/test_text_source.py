@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from isosent import FileFormatError, InputError, InputFileError, read_texts
-from isosent.files import texts as texts_module
-from isosent.files.text_source import open_texts, text_blocks
+from isosent.io import texts as texts_module
+from isosent.io.texts import open_texts, text_blocks
 
 TEXTS = ["one", "", "zwö,\ufeff", 'a "quoted" one', "\u2028half", "x" * 40, "last"]
 LINES = "\n".join(TEXTS)
@@ -50,7 +50,7 @@ def test_undecodable_bytes_name_their_line_whatever_the_pieces(write, monkeypatc
 
 
 def test_rows_of_parquet_are_counted_over_its_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("isosent.files.bounds._BATCH_ROWS", 3)
+    monkeypatch.setattr("isosent.io.bounds._BATCH_ROWS", 3)
     listed = [f"text {i}" for i in range(10)]
     pq.write_table(pa.table({"text": listed}), tmp_path / "t.parquet", row_group_size=4)
     assert texts_of(tmp_path / "t.parquet") == listed

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from isosent import InputError, InputTypeError
-from isosent.text.token_filter import TokenFilter, read_stop_words
-from isosent.text.tokens import TokenIds
-from isosent.text.vocabulary import Vocabulary
-from isosent.text.word_tokenizer import CallableTokenizer, WordTokenizer
+from isosent.words.tokenizer import CallableTokenizer, TokenFilter, WordTokenizer, read_stop_words
+from isosent.words.tokens import TokenIds
+from isosent.words.vocabulary import Vocabulary
 
 
 def as_lists(tokens):

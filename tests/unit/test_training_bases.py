@@ -14,9 +14,9 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
 from isosent import InputError, ModelReferenceError, Whitening
-from isosent.encoders.given import GivenVectors
+from isosent.encoders.precomputed import GivenVectors
 from isosent.model import SentenceEncoder
-from isosent.training.bases import open_base
+from isosent.training.base_models import open_base
 from isosent.training.saving import save_trained
 from isosent.transforms.chain import L2Normalize, chain
 

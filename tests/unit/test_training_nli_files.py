@@ -3,8 +3,8 @@ import json
 import pytest
 
 from isosent.errors import FileFormatError, InputError
-from isosent.training.nli_files import LABELLED, check_classes, read_labelled_pairs
-from isosent.training.pair_tables import find_columns, open_table
+from isosent.training.data import LABELLED, check_classes, read_labelled_pairs
+from isosent.training.tables import find_columns, open_table
 
 THREE = ("entailment", "neutral", "contradiction")
 SNLI = "gold_label\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tlabel2\n"

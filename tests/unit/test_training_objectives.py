@@ -8,16 +8,20 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer  # noqa: E402
-from sentence_transformers.sentence_transformer import losses, modules  # noqa: E402
-from tokenizers import Tokenizer  # noqa: E402
-from tokenizers.models import WordLevel  # noqa: E402
-from tokenizers.pre_tokenizers import Whitespace  # noqa: E402
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.sentence_transformer import losses, modules
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
-from isosent.errors import InputError  # noqa: E402
-from isosent.training.concatenation import CONCATENATIONS, concatenation_parts  # noqa: E402
-from isosent.training.objectives import ObjectiveSettings, make_loss  # noqa: E402
-from isosent.training.regularizers import regularization  # noqa: E402
+from isosent.errors import InputError
+from isosent.training.objectives import (
+    CONCATENATIONS,
+    ObjectiveSettings,
+    concatenation_parts,
+    make_loss,
+    regularization,
+)
 
 WORDS = list("abcdefgh")
 

@@ -5,9 +5,9 @@ import pytest
 
 from isosent.errors import EvaluationWarning
 from isosent.evaluation.sts_files import read_sts
+from isosent.training.data import count_seen_texts, warn_if_seen
 from isosent.training.development import DevSet
 from isosent.training.examples import Examples
-from isosent.training.overlaps import count_seen_texts, warn_if_seen
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 
 from isosent.errors import FileFormatError, InputError
-from isosent.training.pair_files import SCORED, read_score_table
-from isosent.training.pair_tables import find_columns, open_table
+from isosent.training.data import SCORED, read_score_table
+from isosent.training.tables import find_columns, open_table
 
 HEADERS = {
     "KorSTS.tsv": ("genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2", "g\tf\ty\t1\t{}\ta\tb"),

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.table_rows import read_table
-from isosent.training.pair_tables import SENTENCES, STSB_COLUMNS, Group, find_columns, open_table, text_in
+from isosent.io.tables import read_table
+from isosent.training.tables import SENTENCES, STSB_COLUMNS, Group, find_columns, open_table, text_in
 
 KOREAN = (
     'index,premise,hypothesis\n0,"씨름은, 남자들의 대표적인 놀이이다.",씨름은 “놀이”이다\n'

@@ -5,11 +5,20 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from isosent.cli.training_progress import TrainingBar, TrainingLines, training_progress
-from isosent.training import progress
+from isosent.cli.train import TrainingBar, TrainingLines, training_progress
+from isosent.training import metrics as progress
 from isosent.training.development import DevScore, DevSet, dev_evaluator
-from isosent.training.metrics import DevPoint, LossPoint, MetricsLog, Milestone, read_metrics
-from isosent.training.progress import WINDOW, StepRecorder, recording_callback, tensorboard_available
+from isosent.training.metrics import (
+    WINDOW,
+    DevPoint,
+    LossPoint,
+    MetricsLog,
+    Milestone,
+    StepRecorder,
+    read_metrics,
+    recording_callback,
+    tensorboard_available,
+)
 
 NAN = math.nan
 SCORE = DevScore(0.8, 0.7, 30)

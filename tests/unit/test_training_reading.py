@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError
-from isosent.training.reading import read_dev_set, read_examples
+from isosent.training.data import read_dev_set, read_examples
 
 NLI = "premise\thypothesis\tlabel\na\tb\tentailment\na\tc\tcontradiction\nd\te\tneutral\nf\tg\t-\n"
 TWO = "premise\thypothesis\tlabel\nh\ti\tentailment\nj\tk\tnot_entailment\n"

@@ -17,22 +17,18 @@ pytest.importorskip("accelerate")
 
 from isosent import Whitening, load
 from isosent.errors import FileFormatError, InputError, IsosentError, NonFiniteLossError, OutputError
-from isosent.files.atomic import _host, locked
-from isosent.training import checkpoint as checkpoints
+from isosent.io.atomic import _host, locked
 from isosent.training import run, saving
-from isosent.training.arguments import make_arguments, make_trainer
-from isosent.training.bases import open_base
-from isosent.training.checkpoint import newest_checkpoint
+from isosent.training import trainer as checkpoints
+from isosent.training.base_models import open_base
 from isosent.training.development import DevSet
 from isosent.training.examples import Examples
-from isosent.training.job import Ending, TrainingJob
+from isosent.training.metrics import StepRecorder
 from isosent.training.objectives import ObjectiveSettings, make_loss
-from isosent.training.progress import StepRecorder
-from isosent.training.repeating import plan, read_training, spread, train_all
-from isosent.training.run import train
-from isosent.training.run_folder import RunFolder
-from isosent.training.settings import TrainingSettings
-from isosent.transforms.glow import GlowFlow
+from isosent.training.run import RunFolder, plan, read_training, spread, train, train_all
+from isosent.training.settings import Ending, TrainingJob, TrainingSettings
+from isosent.training.trainer import make_arguments, make_trainer, newest_checkpoint
+from isosent.transforms.flow import GlowFlow
 
 BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
 WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]

@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 
 import isosent
 from isosent import InputError, OutputError, Whitening
-from isosent.training.bases import open_base
+from isosent.training.base_models import open_base
 from isosent.training.saving import check_training_folder, save_trained
 from isosent.transforms.chain import L2Normalize, chain
 

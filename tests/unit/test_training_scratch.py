@@ -7,8 +7,7 @@ import unicodedata
 import pytest
 
 from isosent import InputError, IsosentWarning, ModelReferenceError
-from isosent.training.scratch import ScratchSettings, write_scratch
-from isosent.training.wordpiece import SPECIAL_TOKENS, train_wordpiece
+from isosent.training.base_models import SPECIAL_TOKENS, ScratchSettings, train_wordpiece, write_scratch
 
 KOREAN = ["한국어 문장을 나눕니다.", "고양이가 나무 위에 앉아 있다.", "문장 두 개를 비교한다."] * 3
 
@@ -93,7 +92,7 @@ def test_rare_characters_make_way():
 
 def test_the_vocabulary_is_the_same_in_every_process():
     code = (
-        "import isosent, hashlib; from isosent.training.wordpiece import train_wordpiece; "
+        "import isosent, hashlib; from isosent.training.base_models import train_wordpiece; "
         "v = train_wordpiece(isosent.demo_texts(), vocab_size=900, lowercase=True).get_vocab(); "
         "print(hashlib.sha256(str(sorted(v.items())).encode()).hexdigest())"
     )

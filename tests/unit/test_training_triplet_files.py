@@ -3,10 +3,9 @@ from pathlib import Path
 import pytest
 
 from isosent.errors import FileFormatError, InputError
+from isosent.training.data import LabelledPairs, derive_pairs, derive_triplets, read_triplets
 from isosent.training.examples import SourceFile
-from isosent.training.nli_files import LabelledPairs
-from isosent.training.pair_tables import open_table
-from isosent.training.triplet_files import derive_pairs, derive_triplets, read_triplets
+from isosent.training.tables import open_table
 
 COLUMNS = {"anchor": "anchor", "positive": "positive", "negative": "negative"}
 E, C, N = "entailment", "contradiction", "neutral"

@@ -11,8 +11,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 import isosent
 from isosent.errors import EvaluationWarning, FileFormatError, TaskNotFoundError
 from isosent.evaluation.probes import probe_each_fold
-from isosent.evaluation.result_file import read_result
-from isosent.evaluation.running import Run
+from isosent.evaluation.result import read_result
+from isosent.evaluation.run import Run
 from isosent.evaluation.transfer import STRENGTHS, STRENGTHS_ON_TRAIN, evaluate_transfer, transfer_jobs
 
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"

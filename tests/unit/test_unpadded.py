@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from isosent.network import opening, packed, unpadded
 from tiny_models import CONFIGS, N_LAYERS, VOCABULARY, network_of
 
 import isosent
-from isosent.network import opening, packed, unpadded
-from isosent.network.layer_parts import layer_parts
-from isosent.network.taps import LayerTaps
-from isosent.network.unpadded import NotSupportedError, UnpaddedLayers
+from isosent.networks.torch_backend import LayerTaps, layer_parts
+from isosent.networks.unpadded import NotSupportedError, UnpaddedLayers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,11 +10,17 @@ import pytest
 from safetensors.numpy import save_file
 
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.files import vector_source
-from isosent.files.parquet_writing import ColumnsBeside
-from isosent.files.space import FileIdentity, Space, note_path, older_entry, write_note
-from isosent.files.vector_reading import holds_vectors, open_vectors
-from isosent.files.vectors import VectorFile, check_vector_file, write_vectors, writing_vectors
+from isosent.io import vector_source
+from isosent.io.parquet import ColumnsBeside
+from isosent.io.space import FileIdentity, Space, note_path, older_entry, write_note
+from isosent.io.vectors import (
+    VectorFile,
+    check_vector_file,
+    holds_vectors,
+    open_vectors,
+    write_vectors,
+    writing_vectors,
+)
 
 N_ROWS, DIM = 57, 5
 ROWS = np.random.default_rng(0).normal(size=(N_ROWS, DIM)).astype(np.float32)
@@ -428,7 +434,7 @@ def test_the_other_columns_of_a_table_come_along_where_they_stood(tmp_path):
 def test_a_failing_writer_leaves_the_old_file_and_its_note(tmp_path, name):
     write_vectors(tmp_path / name, ROWS, ["a"] * N_ROWS, SPACE)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with (  # noqa: PT012
+    with (
         pytest.raises(RuntimeError, match="mine"),
         writing_vectors(tmp_path / name, VectorFile(2, DIM, space=Space("cd" * 32, "other"))) as write,
     ):

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isosent import InputError
-from isosent.text.vocabulary import Vocabulary, first_rows, take_words, words_as_bytes
+from isosent.words.vocabulary import Vocabulary, first_rows, take_words, words_as_bytes
 
 words_without_surrogates = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 

@@ -19,12 +19,11 @@ import isosent
 from isosent import GEM, SIF, USIF, Average, InputError, ModelFolderError, ModelReferenceError, PowerMean, Whitening
 from isosent import ZipfianWhitening as Zipfian
 from isosent.encoders.options import OPTIONS
-from isosent.encoders.reference import WEIGHTING_OPTIONS, parse_reference
-from isosent.encoders.weighting_options import options_of, weighting_of
+from isosent.encoders.reference import WEIGHTING_OPTIONS, options_of, parse_reference, weighting_of
 from isosent.errors import FrequencyWarning, InputTypeError, RankWarning, UnknownWordsWarning
 from isosent.exports.targets import export
-from isosent.model_folder import write_model
-from isosent.studies.auto import study_auto
+from isosent.persistence import write_model
+from isosent.research.auto import study_auto
 
 DIM = 6
 WORDS = [f"w{i}" for i in range(40)]
@@ -336,7 +335,7 @@ def test_a_corpus_of_zero_vectors_is_enough(weighting, tmp_path):
     try:
         fitted = model.fit(["a", "a a"], transform=None)
     except InputError as error:
-        assert "must" in str(error)  # noqa: PT017 - or it is refused
+        assert "must" in str(error)
         return
     assert np.isfinite(fitted.encode(["b c", "a", "b"])).all()
 
@@ -551,7 +550,7 @@ def test_a_killed_write_leaves_the_older_model(saved, fit, monkeypatch, n_writte
     """The new one has three files; the last is model.json."""
     before, new = files(saved), fit(SIF())
     written = []
-    replacing = sys.modules["isosent.model_folder"].replacing
+    replacing = sys.modules["isosent.persistence"].replacing
 
     def killed(path, **settings):
         if len(written) == n_written:
@@ -559,8 +558,8 @@ def test_a_killed_write_leaves_the_older_model(saved, fit, monkeypatch, n_writte
         written.append(path)
         return replacing(path, **settings)
 
-    monkeypatch.setattr("isosent.model_folder.replacing", killed)
-    monkeypatch.setattr("isosent.model_folder._sweep", lambda folder: None)
+    monkeypatch.setattr("isosent.persistence.replacing", killed)
+    monkeypatch.setattr("isosent.persistence._sweep", lambda folder: None)
     with pytest.raises(KeyboardInterrupt):
         write_model(saved, new.record)
     assert before.items() <= files(saved).items()

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 from isosent import InputError, Whitening
 from isosent.errors import RankWarning
-from isosent.numeric import accumulation
+from isosent.numeric import moments as accumulation
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from isosent import FileFormatError, InputFileError
 from isosent.errors import DuplicateWordWarning, InputError, UndecodableWordWarning
-from isosent.text import byte_stream
-from isosent.text.word_vectors import read_word_vectors
+from isosent.words import formats as byte_stream
+from isosent.words.word_vectors import read_word_vectors
 
 WORDS = ("the", "of", "naïve")
 VECTORS = np.array([[0.5, -1.0, 2.0], [1.25, 0.0, -3e-4], [7.0, 8.0, 9.5]], dtype=np.float32)

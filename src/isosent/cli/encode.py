@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli.model_options import ModelChoice, with_model_flags
-from isosent.cli.printing import print_unknown
-from isosent.cli.terminal import err, out, progress_bar
+from isosent.cli.options import ModelChoice, with_model_flags
+from isosent.cli.printing import err, out, print_unknown, progress_bar
 from isosent.errors import InputError
-from isosent.files.number_types import DTYPES
-from isosent.files.shards import SHARD_FORMATS, SHARD_SIZE, ShardIndex, Sharding, check_shard_folder
-from isosent.files.text_source import TextSource, open_texts
-from isosent.files.vectors import check_vector_file
+from isosent.io.number_types import DTYPES
+from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, ShardIndex, Sharding, check_shard_folder
+from isosent.io.texts import TextSource, open_texts
+from isosent.io.vectors import check_vector_file
+from isosent.jobs.encode import Encoded, encode_file, encode_folder
 from isosent.model import SentenceEncoder
-from isosent.streaming.encoding import Encoded, encode_file, encode_folder
 
 Texts = Annotated[
     str,

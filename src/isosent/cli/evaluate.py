@@ -1,25 +1,54 @@
-"""The commands ``evaluate ...``."""
+"""The commands ``data ...``."""
 
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from isosent.cli.evaluation_options import Data, Evaluating, one_source, refuse_flags, with_evaluation_flags
-from isosent.cli.flags import split_names
-from isosent.evaluation.cqa import evaluate_cqa
-from isosent.evaluation.cqa_files import TEXT_PARTS
-from isosent.evaluation.everything import KINDS, evaluate_all
-from isosent.evaluation.pairs import evaluate_pairs
+from isosent.cli.options import (
+    Data,
+    Evaluating,
+    check_output,
+    one_source,
+    refuse_flags,
+    split_names,
+    with_evaluation_flags,
+    write_output,
+    write_text,
+)
+from isosent.cli.printing import err, out, progress_bar
+from isosent.datasets import LOCK_NAME, DataSet, GotFile, Manifest, Mirror, get_data, read_manifest
+from isosent.encoders.base import Progress
+from isosent.errors import EvaluationWarning, InputError
+from isosent.evaluation.all_tasks import KINDS, evaluate_all, jobs_of_kinds
+from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
+from isosent.evaluation.cqa import TEXT_PARTS, evaluate_cqa
+from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS, count_overlap
+from isosent.evaluation.result import read_result
 from isosent.evaluation.retrieval import evaluate_paraphrases, evaluate_retrieval
 from isosent.evaluation.rte import evaluate_rte
-from isosent.evaluation.sts import evaluate_sts
+from isosent.evaluation.run import Job, Run
+from isosent.evaluation.sts import evaluate_pairs, evaluate_sts
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.evaluation.sts_files import TASKS as STS_TASKS
-from isosent.evaluation.tables import rte_table, sts_table, subset_table, task_table
+from isosent.evaluation.tables import model_lines, rte_table, sts_table, subset_table, task_table, x100
 from isosent.evaluation.transfer import evaluate_transfer
 from isosent.evaluation.transfer_files import TRANSFER_TASKS
+from isosent.io.atomic import check_destination
+from isosent.io.texts import TextSource, open_texts, text_blocks
+from isosent.numeric.statistics import LEVEL
+from isosent.report.leaderboard import make_leaderboard
+from isosent.report.plots import check_figures, write_figures
+from isosent.report.result_files import read_report
+from isosent.report.results_page import html_report, report_title
 
 app = typer.Typer(no_args_is_help=True, help="Measure a model against human judgement.")
 
@@ -152,3 +181,322 @@ def everything(
 ) -> None:
     """Evaluate on every task below a folder, each with its defaults; a text in several tasks is encoded once."""
     evaluating.show(partial(evaluate_all, folder=data, kinds=split_names(kinds)), task_table)
+
+
+_SMALLEST_P = 0.0001
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="A.json", help="Result file to start from.")],
+    second: Annotated[Path, typer.Argument(metavar="B.json", help="Result file that is judged against it.")],
+    tasks: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Some tasks, with commas between. [default: all that both have]")
+    ] = None,
+    correlation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(CORRELATIONS),
+            help="Compare tasks with human scores by this. [default: what each is judged by]",
+        ),
+    ] = None,
+    level: Annotated[float, typer.Option(help="Level of the intervals; a verdict needs p below 1 - level.")] = LEVEL,
+    seed: Annotated[int, typer.Option(min=0, help="Of all random numbers.")] = 0,
+    resamples: Annotated[int, typer.Option(min=1, help="Draws of the bootstrap.")] = N_RESAMPLES,
+    tests: Annotated[bool, typer.Option("--tests", help="Print the test of every task and its p-values, too.")] = False,
+    json_output: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="OUT", help="Write all numbers as JSON; - prints them in place of the table."),
+    ] = None,
+) -> None:
+    """Tell whether B is better than A, worse, or whether that cannot be told.
+
+    Both are result files of "isosent evaluate ... --json", of the same data by the same protocol. They are compared
+    item by item: Pearson correlations by Williams's test, accuracies by the exact McNemar test, all else by the paired
+    bootstrap. P-values are corrected for the number of tasks (Holm).
+    """
+    check_output(json_output, reads=(first, second))
+    results = read_result(first), read_result(second)
+    with progress_bar("comparing", "items") as bar:
+        found = compare_results(
+            *results,
+            names=(str(first), str(second)),
+            tasks=split_names(tasks),
+            correlation=correlation,
+            level=level,
+            run=Run(seed=seed, n_resamples=resamples, progress=bar),
+        )
+    written = json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
+    if write_output(json_output, written):
+        return
+    if tests:
+        out.print(test_table(found))
+    out.print(comparison_table(found))
+
+
+def comparison_table(found: Comparison) -> Table:
+    """Lay out a comparison, x100.
+
+    Parameters
+    ----------
+    found : Comparison
+        What was compared.
+
+    Returns
+    -------
+    Table
+        One row a task or average; below it what A and B are, and what to know of the verdicts.
+    """
+    table = Table(caption="\n".join(_caption(found)), caption_justify="left")
+    for name in ("x100", "A", "B", "B - A", f"{100 * found.level:g} % interval", "B is"):
+        table.add_column(name, justify="left" if name in ("x100", "B is") else "right")
+    for name, of in found.tasks.items():
+        table.add_row(name, *_cells(of))
+    table.add_section()
+    for alike, of in found.averages.items():
+        table.add_row(f"average, {alike}", *_cells(of))
+    return table
+
+
+def test_table(found: Comparison) -> Table:
+    """Lay out the tests behind the verdicts.
+
+    Parameters
+    ----------
+    found : Comparison
+        What was compared.
+
+    Returns
+    -------
+    Table
+        One row a task or average: metric, items, test, p-value, the corrected one, and for Spearman that of Williams's
+        test of the ranks.
+    """
+    table = Table()
+    for name in ("task", "metric", "items", "by", "p", "corrected", "Williams on ranks"):
+        table.add_column(name, justify="left" if name in ("task", "metric", "by") else "right")
+    for name, of in found.tasks.items():
+        tested = of.test, _p_value(of.p_value), _p_value(of.p_corrected), _p_value(of.p_williams_on_ranks)
+        table.add_row(name, of.metric, f"{of.n_items:,}", *tested)
+    table.add_section()
+    for alike, of in found.averages.items():
+        table.add_row(f"average, {alike}", of.metric, f"{of.n_items:,}", of.test, _p_value(of.p_value), "", "")
+    return table
+
+
+def _cells(of: Difference) -> tuple[str, ...]:
+    ends = [_signed(end) for end in of.interval]
+    interval = ends[0] if ends[0] == "undefined" else " to ".join(ends)
+    return x100(of.first), x100(of.second), _signed(of.difference), interval, of.verdict
+
+
+def _signed(difference: float) -> str:
+    return "undefined" if math.isnan(difference) else f"{100 * difference:+.2f}"
+
+
+def _p_value(p_value: float) -> str:
+    if math.isnan(p_value):
+        return ""
+    return f"< {_SMALLEST_P}" if p_value < _SMALLEST_P else f"{p_value:.4f}"
+
+
+def _caption(found: Comparison) -> Iterator[str]:
+    for letter, side in (("A", found.first), ("B", found.second)):
+        yield f"{letter}: {side.name}"
+        yield from (f"   {line}" for line in model_lines(side.model, side.fitting))
+    for metric, test in dict.fromkeys((of.metric, of.test) for of in found.tasks.values()):
+        own = (name for name, of in found.tasks.items() if (of.metric, of.test) == (metric, test))
+        yield f"{metric}, {test}: {', '.join(own)}"
+    if len(found.tasks) > 1:
+        yield f"p-values are corrected for {len(found.tasks)} tasks (Holm), intervals are not; an average stands alone."
+    yield f'A verdict needs p < {1 - found.level:g}; "cannot tell" is not "the same": see the interval.'
+    for side in (found.first, found.second):
+        if side.only:
+            yield f"only in {side.name}: {', '.join(side.only)}"
+    yield from found.notes
+
+
+_BLOCK_TEXTS = 8192
+
+
+def overlap(
+    corpus: Annotated[
+        str,
+        typer.Argument(metavar="CORPUS", help="Texts that a model is fitted or trained on; - for standard input."),
+    ],
+    data: Data,
+    column: Annotated[str | None, typer.Option(metavar="NAME", help="Column that holds the texts of a table.")] = None,
+    tasks: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="Some tasks, with commas between. [default: all that are found]")
+    ] = None,
+    json_output: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="OUT", help="Write all numbers as JSON; - prints them in place of the table."),
+    ] = None,
+) -> None:
+    """Count the texts of evaluation tasks that occur in a corpus: what was fitted on them was not tested on them.
+
+    Exactly; the same up to case, punctuation, white space and Unicode form; or nearly: texts of at least eight words,
+    four fifths of whose word trigrams stand in one text of the corpus. The corpus is read block by block, whatever its
+    size.
+    """
+    check_output(json_output, reads=(corpus,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvaluationWarning)  # of kinds and subsets that are not there
+        jobs = jobs_of_kinds(data)
+    found = {job.name: job.task for job in _chosen(jobs, split_names(tasks))}
+    with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
+        counts = count_overlap(_texts(source, bar(source.n_texts)), found)
+    written = json.dumps({"corpus": source.name, "n_texts": source.n_texts, "tasks": counts}, indent=2) + "\n"
+    if not write_output(json_output, written):
+        out.print(overlap_table(counts, f"{source.name}: {source.n_texts:,} texts"))
+
+
+def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> Table:
+    """Lay out what `count_overlap` counted.
+
+    Parameters
+    ----------
+    counts : mapping of str to mapping of str to int
+        The counts by task.
+    corpus : str
+        What they were looked for in.
+
+    Returns
+    -------
+    Table
+        One row a task.
+    """
+    caption = (
+        f"in {corpus}\n"
+        "exact: letter for letter; same: up to case, punctuation, white space; near: "
+        f"{NEAR_SHARE:.0%} of the word trigrams in one text, from {NEAR_WORDS} words on; each counts those before it\n"
+        "items: what is scored, such as pairs; in full: those all of whose texts are the same as one of the corpus"
+    )
+    table = Table(caption=caption, caption_justify="left")
+    table.add_column("task")
+    for name in ("texts", "exact", "same", "near", "items", "in full"):
+        table.add_column(name, justify="right")
+    for task, of in counts.items():
+        texts = [_share(of[name], of["n_texts"]) for name in ("n_exact", "n_same", "n_near")]
+        table.add_row(
+            task, f"{of['n_texts']:,}", *texts, f"{of['n_items']:,}", _share(of["n_items_same"], of["n_items"])
+        )
+    return table
+
+
+def _share(n: int, of: int) -> str:
+    return f"{n:,} ({n / of:.1%})" if n else "0"
+
+
+def _chosen(jobs: list[Job], names: list[str] | None) -> list[Job]:
+    if names is None:
+        return jobs
+    found = [job.name for job in jobs]
+    for name in names:
+        if name not in found:
+            (nearest,) = get_close_matches(name, found, n=1, cutoff=0)
+            raise InputError(f"--tasks must be among {', '.join(found)}; got {name!r}. The nearest is {nearest}.")
+    return [job for job in jobs if job.name in names]
+
+
+def _texts(source: TextSource, advance: Progress) -> Iterator[str]:
+    for block in text_blocks(source.read(), _BLOCK_TEXTS):
+        yield from block
+        advance(len(block))
+
+
+def report(
+    results: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RESULTS...", help="What isosent evaluate ... --json and isosent study ... --json wrote."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write, as report.html.")],
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the figures as PNG and SVG, too; needs the extra plots."),
+    ] = None,
+) -> None:
+    """Make a page of results: leaderboard, figures, what auto chose, speed and memory, and the small print.
+
+    One HTML file that needs no network. Files of one model and the same settings share a row. Scores of other data or
+    another protocol get columns of their own. The best of a column is marked only where it beats the second beyond
+    chance. Studies of dimensions, layers, poolings and auto are shown, too.
+    """
+    check_destination(output, reads=results)
+    if figures is not None:
+        check_figures(figures)
+    data = read_report(results)
+    with progress_bar("testing the best", "columns") as bar:
+        board = make_leaderboard(data.results, progress=bar)
+    for note in board.notes:
+        err.print(f"note: {note}")
+    write_text(output, html_report(data, board))
+    out.print(f"{output}: {report_title(data, board)}")
+    if figures is not None:
+        for path in write_figures(figures, data, board):
+            out.print(f"{path}")
+
+
+_SHOWN_OF_COMMIT = 12
+
+app_data = typer.Typer(no_args_is_help=True, help="Get the files of public tasks, and tell what there is.")
+
+
+@app_data.command("list")
+def list_sets() -> None:
+    """Tell what there is to get: what it is for, how much it is, where it comes from, on which terms."""
+    manifest = read_manifest()
+    for each in manifest.sets.values():
+        out.print(f"{each.name}: {each.title}")
+        for label, text in _facts(each, manifest):
+            out.print(f"    {label:<9} {text}")
+
+
+@app_data.command()
+def get(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help='Sets to get, see "isosent data list".')],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to put them into.")],
+    mirror: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FOLDER", help="Take the hub's files from a folder: REPOSITORY/FILE."),
+    ] = None,
+) -> None:
+    """Fetch sets from the Hugging Face hub, check them, and lay them out as "isosent evaluate" finds them.
+
+    Commits are pinned; sums that were seen once are kept in DIR/isosent-data.json and hold for every later call. What
+    is there, whole, is not fetched again. Each set has terms of use of its own.
+    """
+    with progress_bar("getting", "files") as bar:
+        got = get_data(names, output, hub=None if mirror is None else Mirror(mirror), progress=bar)
+    for of, files in groupby(got, key=lambda file: file.of):
+        out.print(_outcome(of, list(files), output))
+
+
+def _facts(each: DataSet, manifest: Manifest) -> list[tuple[str, str]]:
+    sources = [_source(repository, manifest.revisions[repository]) for repository in each.repositories]
+    return [
+        ("read by", each.command),
+        ("source", ", ".join(sources) or f"not on the hub; {each.home}"),
+        ("download", each.download),
+        ("texts", each.text + ("; converted into the layout that is read" if each.is_converted else "")),
+        ("terms", each.terms),
+    ]
+
+
+def _source(repository: str, revision: str | None) -> str:
+    return f"{repository} {f'at {revision[:_SHOWN_OF_COMMIT]}' if revision else '(not pinned)'}"
+
+
+def _outcome(of: DataSet, files: list[GotFile], folder: Path) -> str:
+    fetched = [file for file in files if not file.was_there]
+    said = [f"{of.name}: {len(fetched)} files fetched, {len(files) - len(fetched)} were there, below {folder}"]
+    originals = [file.original for file in files if file.original is not None]
+    if originals:
+        said.append(f"same as the originals: {sum(originals)} of the {len(originals)} whose sum is known")
+    if not all(originals):
+        said.append('the others differ, see "isosent data list"')
+    if not all(file.is_pinned for file in fetched):
+        said.append(f"commit not known beforehand: trusted, and kept in {LOCK_NAME}")
+    return "; ".join(said)

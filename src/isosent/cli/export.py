@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli.model_options import ModelChoice, with_model_flags
-from isosent.cli.terminal import out
-from isosent.evaluation.result_file import read_result
-from isosent.exports.faiss_export import DEFAULT_INDEX
+from isosent.cli.options import ModelChoice, with_model_flags
+from isosent.cli.printing import out
+from isosent.evaluation.result import read_result
+from isosent.exports.faiss import DEFAULT_INDEX
 from isosent.exports.targets import TARGETS
 from isosent.exports.targets import export as export_model
 

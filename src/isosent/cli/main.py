@@ -8,23 +8,8 @@ from typing import Annotated
 
 import typer
 
-from isosent.cli import (
-    commands,
-    compare,
-    data,
-    encode,
-    evaluate,
-    export,
-    inspect,
-    overlap,
-    report,
-    reproduce,
-    study,
-    train,
-    vectors,
-    words,
-)
-from isosent.cli.terminal import EXIT_INTERRUPTED, Interrupted, err
+from isosent.cli import encode, evaluate, export, fit, study, train, vectors, words
+from isosent.cli.printing import EXIT_INTERRUPTED, Interrupted, err
 from isosent.encoders.reference import GRAMMAR
 from isosent.errors import IsosentError, IsosentWarning
 
@@ -51,24 +36,24 @@ Exit code: 0 done, 2 bad input, 130 interrupted, 1 our fault.
 """
 
 app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command()(commands.demo)
+app.command()(fit.demo)
 app.command()(encode.encode)
-app.command()(commands.fit)
+app.command()(fit.fit)
 app.add_typer(evaluate.app, name="evaluate")
-app.command()(compare.compare)
-app.command()(overlap.overlap)
-app.command()(commands.info)
-app.command()(report.report)
+app.command()(evaluate.compare)
+app.command()(evaluate.overlap)
+app.command()(fit.info)
+app.command()(evaluate.report)
 app.add_typer(study.app, name="study")
 app.add_typer(train.app, name="train")
-app.command()(reproduce.reproduce)
-app.command()(inspect.inspect)
-app.command()(inspect.calibrate)
+app.command()(study.reproduce)
+app.command()(fit.inspect)
+app.command()(fit.calibrate)
 app.command()(export.export)
 app.command()(vectors.moments)
 app.command()(vectors.transform)
 app.add_typer(words.app, name="words")
-app.add_typer(data.app, name="data")
+app.add_typer(evaluate.app_data, name="data")
 
 
 def _print_version(wanted: bool) -> None:

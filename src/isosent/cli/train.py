@@ -1,19 +1,352 @@
 """The commands ``train ...``: Sentence-BERT training (Reimers & Gurevych 2019)."""
 
-from dataclasses import replace
+import inspect
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
 
-from isosent.cli.flags import split_names
-from isosent.cli.training_options import Training, with_training_flags
+from isosent.cli.evaluate import overlap_table
+from isosent.cli.options import (
+    NO_TRANSFORM,
+    TransformChoice,
+    flag,
+    split_names,
+    whole_numbers,
+    with_flags,
+    with_transform_flags,
+)
+from isosent.cli.printing import Interrupted, err, examples_tables, notes, out, scores_table
+from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
+from isosent.io.atomic import check_parent
+from isosent.io.texts import read_texts
 from isosent.training.curve import check_curve_output, write_curve
+from isosent.training.data import count_seen_texts, read_dev_set, read_examples, warn_if_seen
 from isosent.training.examples import Examples
-from isosent.training.metrics import read_metrics
-from isosent.training.reading import read_examples
+from isosent.training.metrics import TrainingProgress, read_metrics
+from isosent.training.objectives import ObjectiveSettings
+from isosent.training.run import is_first_process, plan, train_all
+from isosent.training.saving import check_training_folder
+from isosent.training.settings import Ending, TrainingJob, TrainingSettings
+from isosent.training.trainer import trainer_class
+
+_BASE, _RUN, _SCORES, _OBJECTIVE = "Base", "Run", "Scores", "Objective"
+_DEFAULT = TrainingSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a command trains, whatever the objective and the data.
+
+    Parameters
+    ----------
+    base : str
+        Model reference of the base.
+    output : Path
+        Folder of the model.
+    settings : TrainingSettings
+        Settings; the objective is that of the command.
+    wrapping : dict
+        Settings of the objective that any objective takes.
+    reading : dict
+        Pooling and maximum length of the base, where they are named.
+    dev, test : str or None, list of str
+        Files of scored pairs.
+    transform : TransformChoice or None
+        What is fitted at the end.
+    fit_on : str or None
+        Texts to fit on; those of the training where left out.
+    seeds : int or None
+        Seeds to repeat the training with.
+    resume : bool
+        Whether to go on.
+    overlap : Path or None
+        Folder of evaluation sets, looked through for training texts.
+    """
+
+    base: str
+    output: Path
+    settings: TrainingSettings
+    wrapping: dict[str, Any]
+    reading: dict[str, Any]
+    dev: str | None
+    test: list[str]
+    transform: TransformChoice | None
+    fit_on: str | None
+    seeds: int | None
+    resume: bool
+    overlap: Path | None
+
+    def job(self, examples: Examples, **objective: Any) -> TrainingJob:
+        """Make the job of this command line.
+
+        Parameters
+        ----------
+        examples : Examples
+            The data.
+        **objective : object
+            What the command says of the objective.
+
+        Returns
+        -------
+        TrainingJob
+            The job.
+        """
+        return TrainingJob(
+            self.base,
+            examples,
+            self.output,
+            replace(self.settings, objective=ObjectiveSettings(examples.objective, **objective, **self.wrapping)),
+            self.reading,
+            None if self.dev is None else read_dev_set(self.dev),
+            [read_dev_set(path) for path in self.test],
+            self._ending(),
+        )
+
+    def train(self, *stages: TrainingJob) -> None:
+        """Show the data, train, and print the scores.
+
+        Parameters
+        ----------
+        *stages : TrainingJob
+            One after another, each on top of the one before.
+        """
+        trainer_class()
+        jobs = plan(stages, n_seeds=self.seeds)
+        if len(jobs) == 1:
+            check_training_folder(self.output)
+        check_parent(self.output)
+        is_first = is_first_process()
+        for job in stages if is_first else ():
+            for table in [*examples_tables(job.examples), *self._overlap(job)]:
+                err.print(table)
+        try:
+            results = train_all(jobs, resume=self.resume, progress=_shown)
+        except KeyboardInterrupt:
+            err.print("interrupted; what is done is kept, and the same command with --resume goes on")
+            raise Interrupted from None
+        if is_first:
+            out.print(scores_table(results, seeded=self.seeds is not None))
+            for note in notes(results):
+                err.print(note)
+            out.print(f"saved: {', '.join(str(result.folder) for result in results)}")
+
+    def _overlap(self, job: TrainingJob) -> list[Table]:
+        """Where texts that are scored occur in the training data; sets that are mostly training pairs are warned of."""
+        for devset in job.scored:
+            warn_if_seen(job.examples, devset)
+        if not job.scored and self.overlap is None:
+            return []
+        counts = count_seen_texts(job.examples, job.scored, folder=self.overlap)
+        return [overlap_table(counts, "the training data")]
+
+    def _ending(self) -> Ending:
+        if self.transform is None or self.transform.names == NO_TRANSFORM:
+            if self.fit_on is not None:
+                raise InputError("train: --fit-on must come with a transform to fit. Add --transform auto.")
+            return Ending()
+        made = self.transform.make(None)
+        return Ending(made) if self.fit_on is None else Ending(made, read_texts(self.fit_on), self.fit_on)
+
+
+@contextmanager
+def _shown(job: TrainingJob) -> Iterator[TrainingProgress]:
+    with training_progress() as progress:
+        yield progress
+
+
+def _option(name: str, kind: Any, summary: str, panel: str, default: object = None, metavar: str | None = None) -> Any:
+    option = typer.Option(f"--{name}", help=summary, rich_help_panel=panel, metavar=metavar)
+    return flag(name.replace("-", "_"), Annotated[kind, option], default)
+
+
+def _setting(name: str, kind: Any, summary: str, metavar: str | None = None) -> Any:
+    return _option(name, kind, summary, _RUN, getattr(_DEFAULT, _SETTING_OF.get(name, name.replace("-", "_"))), metavar)
+
+
+_SETTING_OF = {"epochs": "n_epochs", "evaluations": "n_evaluations"}
+_SETTINGS = [
+    _setting("epochs", float, "Passes over the data."),
+    _setting("batch-size", int, "Examples a batch, on each device."),
+    _setting(
+        "learning-rate", float | None, "Of AdamW. [default: 2e-5; 5e-4 for scratch:; 1e-2 for tables of token vectors]"
+    ),
+    _setting("warmup", float, "Share of the steps over which the learning rate rises."),
+    _setting("weight-decay", float, "Of AdamW."),
+    _setting("max-gradient-norm", float, "Norm that longer gradients are scaled down to."),
+    _setting("accumulation", int, "Batches whose gradients make one step."),
+    _setting("batching", str, "random; length: texts of like length share a batch; tokens: as many as --token-budget."),
+    _setting("token-budget", int | None, "Tokens a batch, padding counted."),
+    _setting("precision", str, "float32 or bfloat16."),
+    _setting("recompute", bool, "Compute activations again in place of keeping them: less memory, more time."),
+    _setting("evaluations", int, "Scores of the development set after the one at the start."),
+    _setting("checkpoint-every", int, "Steps between checkpoints."),
+    _setting("keep", str, "Which weights are saved: best on the development set, or last."),
+    _setting("seed", int, "Of first weights, order of the data, and dropout."),
+]
+_WRAPPING = [
+    _option(
+        "matryoshka", str | None, "Train the first K dimensions too, as in 256,128,64.", _OBJECTIVE, metavar="K,..."
+    ),
+    _option("regularizer", str | None, "whitening or isotropy: a penalty on the vectors of a batch.", _OBJECTIVE),
+    _option("regularizer-weight", float | None, "Of that penalty.", _OBJECTIVE),
+]
+_OTHERS = [
+    _option("base", str, "What is trained: any model reference, or scratch:", _BASE, DEFAULT_REFERENCE, "MODEL"),
+    _option("pooling", str | None, "mean, max or cls, in place of the base's own.", _BASE),
+    _option("max-length", int | None, "Tokens that texts are cut at, in place of the base's own.", _BASE),
+    _option("dev", str | None, "Scored pairs, for the scores on the way and the best step.", _SCORES, metavar="FILE"),
+    _option("test", list[str], "Scored pairs, before and after; may be repeated.", _SCORES, [], "FILE"),
+    _option("overlap", Path | None, "Evaluation sets to look for training texts in.", _SCORES, metavar="DIR"),
+    _option("fit-on", str | None, "Texts for --transform. [default: the training texts]", "Transform", metavar="FILE"),
+    _option("seeds", int | None, "Train with that many seeds; scores are mean and deviation.", _RUN),
+    _option("resume", bool, "Go on with what was stopped.", _RUN, False),
+]
+_OUTPUT = flag(
+    "output",
+    Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write.")],
+    inspect.Parameter.empty,
+)
+
+
+def with_training_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags of `Training` in place of its parameter ``training``."""
+
+    def build(values: Mapping[str, Any]) -> Training:
+        given = dict(values)
+        settings = TrainingSettings(
+            **{_SETTING_OF.get(written, written): given.pop(written) for written in (s.name for s in _SETTINGS)}
+        )
+        reading = {name: value for name in ("pooling", "max_length") if (value := given.pop(name)) is not None}
+        wrapping = {name: value for s in _WRAPPING if (value := given.pop(name := s.name)) is not None}
+        if "matryoshka" in wrapping:
+            wrapping["matryoshka"] = tuple(whole_numbers("--matryoshka", wrapping["matryoshka"]))
+        return Training(**given, settings=settings, wrapping=wrapping, reading=reading)
+
+    flags = [_OUTPUT, *_OTHERS, *_WRAPPING, *_SETTINGS, flag("transform", TransformChoice | None)]
+    return with_transform_flags(None)(with_flags("training", flags, build)(command))
+
+
+_PAUSE_S = 60.0
+
+
+@contextmanager
+def training_progress(console: Console = err) -> Iterator[TrainingProgress]:
+    """Show a training run while the block runs.
+
+    Parameters
+    ----------
+    console : Console, default `err`
+        Where.
+
+    Yields
+    ------
+    TrainingProgress
+        A bar where it is a terminal, see `TrainingBar`; else lines, see `TrainingLines`.
+    """
+    if not console.is_terminal:
+        yield TrainingLines(console.print)
+        return
+    columns = TextColumn("training"), BarColumn(bar_width=None), MofNCompleteColumn(), TextColumn("{task.fields[told]}")
+    with Progress(*columns, console=console, transient=True, expand=True) as bar:
+        yield TrainingBar(bar)
+
+
+class TrainingLines:
+    """Lines: the first step, then one at most a minute, the last step; and every score of the development set.
+
+    Parameters
+    ----------
+    write : callable
+        Takes a line.
+    clock : callable, default `time.monotonic`
+        Seconds.
+    """
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._write, self._clock = write, clock
+        self._n_steps = 0
+        self._next_s = -math.inf
+        self._waiting = ""
+        self._first = math.nan
+
+    def started(self, n_steps: int, done: int) -> None:
+        """Begin."""
+        self._n_steps = n_steps
+
+    def stepped(self, step: int, loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> None:
+        """Write a line, unless the last one is not a minute old."""
+        told = _told(loss, learning_rate, examples_per_s, remaining_s)
+        self._waiting = f"step {step:,} of {self._n_steps:,}: {', '.join(told)}"
+        if self._clock() >= self._next_s:
+            self._write_waiting()
+
+    def evaluated(self, step: int, spearman: float) -> None:
+        """Write a line."""
+        self._write(self._of_score(step, spearman))
+
+    def message(self, text: str) -> None:
+        """Write a line."""
+        self._write(text)
+
+    def finished(self) -> None:
+        """Write the line of the last step, unless it is written."""
+        self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            self._write(self._waiting)
+            self._waiting, self._next_s = "", self._clock() + _PAUSE_S
+
+    def _of_score(self, step: int, spearman: float) -> str:
+        if math.isnan(spearman):
+            return f"step {step:,}: development Spearman undefined"
+        gain = 100 * (spearman - self._first)
+        since = "" if math.isnan(gain) else f" ({gain:+.2f} since the first)"
+        self._first = spearman if math.isnan(self._first) else self._first
+        return f"step {step:,}: development Spearman {100 * spearman:.2f}{since}"
+
+
+class TrainingBar(TrainingLines):
+    """A bar with loss, learning rate, examples a second and remaining time; scores and messages stand above it.
+
+    Parameters
+    ----------
+    bar : Progress
+        Of rich, with a column for the field ``told``.
+    """
+
+    def __init__(self, bar: Progress) -> None:
+        super().__init__(bar.console.print)
+        self._bar = bar
+
+    def started(self, n_steps: int, done: int) -> None:
+        """Begin."""
+        super().started(n_steps, done)
+        self._task = self._bar.add_task("", total=n_steps, completed=done, told="")
+
+    def stepped(self, step: int, loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> None:
+        """Move the bar on."""
+        told = _told(loss, learning_rate, examples_per_s, remaining_s)
+        self._bar.update(self._task, completed=step, told="  ".join(told))
+        self._waiting = f"{step:,} steps: {', '.join(told[:-1])}"
+
+
+def _told(loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> tuple[str, ...]:
+    remaining = "" if math.isnan(remaining_s) else f"{timedelta(seconds=round(remaining_s))} left"
+    return f"loss {loss:.4f}", f"lr {learning_rate:.2g}", f"{examples_per_s:,.0f} examples/s", remaining
+
 
 app = typer.Typer(help="Train a sentence encoder on labelled pairs or triplets.", no_args_is_help=True)
 

@@ -10,26 +10,26 @@ from typing import Annotated, Literal
 import numpy as np
 import typer
 
-from isosent.cli.model_options import ModelChoice, with_model_flags
-from isosent.cli.printing import change_table, choice_table, likelihood_change, print_likelihood
-from isosent.cli.terminal import err, out, progress_bar
-from isosent.cli.transform_options import TransformChoice
-from isosent.encoders.given import GivenVectors
+from isosent.cli.options import ModelChoice, TransformChoice, with_model_flags
+from isosent.cli.printing import change_table, choice_table, err, likelihood_change, out, print_likelihood, progress_bar
+from isosent.encoders.precomputed import GivenVectors
 from isosent.errors import InputError
-from isosent.files.number_types import DTYPES
-from isosent.files.vector_reading import holds_vectors, open_vectors
-from isosent.files.vector_source import VectorSource
-from isosent.model import SentenceEncoder
-from isosent.numeric.isotropy import describe_space
-from isosent.streaming.file_moments import (
+from isosent.io.number_types import DTYPES
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.jobs.vectors import (
     FileMoments,
+    check_in_front,
     check_moments_file,
     holds_moments,
+    moments_of,
+    nothing_of,
     read_moments,
+    transform_file,
     write_moments,
 )
-from isosent.streaming.moments import moments_of, nothing_of
-from isosent.streaming.transforming import check_in_front, transform_file
+from isosent.model import SentenceEncoder
+from isosent.numeric.isotropy import describe_space
 from isosent.transforms.base import FlowTransform, LinearTransform, is_flow
 
 _DESCRIBED_ROWS = 10_000

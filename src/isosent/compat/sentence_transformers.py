@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder
-from isosent.encoders.prompts import DEFAULT_PROMPT, named_prompts
+from isosent.encoders.load import DEFAULT_PROMPT, named_prompts
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder

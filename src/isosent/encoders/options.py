@@ -1,12 +1,142 @@
 """Every option that can follow a model reference, with its flag, its help and its rule."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from isosent.encoders import option_rules as rules
-from isosent.network.reading import LAYER_NAMES, POOLING_NAMES
-from isosent.network.runtime import AUTO, BACKENDS, DTYPES
-from isosent.text.tokens import SPLITTERS
+from isosent.errors import ModelReferenceError
+from isosent.networks.layer_pooling import LAYER_NAMES, POOLING_NAMES, canonical_pooling, parse_layers
+from isosent.networks.network import AUTO, BACKENDS, DTYPES
+from isosent.words.tokens import SPLITTERS
+
+FUNCTION = "function"
+_DEVICE = re.compile(r"cpu|(cuda|mps|xpu)(:\d+)?")
+
+
+def yes_or_no(value: str) -> str:
+    """Take true or false."""
+    if value.lower() not in ("true", "false"):
+        raise ValueError(value)
+    return value.lower()
+
+
+def whole_number(value: str, least: int = 1) -> str:
+    """Take a whole number that is not below the least one."""
+    if int(value) < least:
+        raise ValueError(value)
+    return str(int(value))
+
+
+def from_zero(value: str) -> str:
+    """Take a whole number, 0 included."""
+    return whole_number(value, 0)
+
+
+def whole_number_or_none(value: str) -> str:
+    """Take a whole number above 0, or none."""
+    return "none" if value.lower() == "none" else whole_number(value)
+
+
+def number(value: str, *, may_be_zero: bool = False) -> str:
+    """Take a finite number above 0."""
+    read = float(value)
+    if not (read > 0 or (may_be_zero and read == 0)) or read == float("inf"):
+        raise ValueError(value)
+    return written_number(read)
+
+
+def number_from_zero(value: str) -> str:
+    """Take a finite number, 0 included."""
+    return number(value, may_be_zero=True)
+
+
+def powers(value: str) -> str:
+    """Take powers of power means."""
+    read = [float(power) for power in value.split(",")]
+    if not all(power > 0 or power == -float("inf") for power in read):
+        raise ValueError(value)
+    return ",".join(map(written_number, read))
+
+
+def layers(value: str) -> str:
+    """Take layers of a network, which are resolved when it is open."""
+    parse_layers(value)
+    return value
+
+
+def poolings(value: str) -> str:
+    """Take names of poolings, in one spelling."""
+    try:
+        return canonical_pooling(value)
+    except ModelReferenceError as error:
+        raise ValueError(value) from error
+
+
+def devices(value: str) -> str:
+    """Take auto, or different devices."""
+    named = value.split(",")
+    if value != AUTO and (not all(map(_DEVICE.fullmatch, named)) or len(set(named)) < len(named)):
+        raise ValueError(value)
+    return value
+
+
+def among(*names: str) -> Callable[[str], str]:
+    """Make the rule that takes one of some names."""
+
+    def parse(value: str) -> str:
+        if value not in names:
+            raise ValueError(value)
+        return value
+
+    return parse
+
+
+def some_of(*names: str) -> Callable[[str], str]:
+    """Make the rule that takes some of some names, none twice."""
+
+    def parse(value: str) -> str:
+        chosen = value.split(",")
+        if set(chosen) - set(names) or len(set(chosen)) < len(chosen):
+            raise ValueError(value)
+        return value
+
+    return parse
+
+
+def tokenizer(value: str) -> str:
+    """Take the name of a splitter, or a tokenizer.json."""
+    if value not in (*SPLITTERS, FUNCTION) and not value.endswith(".json"):
+        raise ValueError(value)
+    return value
+
+
+def file(value: str) -> str:
+    """Take anything but nothing."""
+    if not value:
+        raise ValueError(value)
+    return value
+
+
+def written_number(number: float) -> str:
+    """Write a number with as few digits as it takes to read the same one.
+
+    Parameters
+    ----------
+    number : float
+        Any.
+
+    Returns
+    -------
+    str
+        As it stands in a model reference.
+
+    Examples
+    --------
+    >>> written_number(3.0), written_number(1e-3), written_number(float("-inf"))
+    ('3', '0.001', '-inf')
+    """
+    return repr(float(number)).removesuffix(".0")
+
 
 MODEL, RUNNING = "Model", "Running"
 _TEXT, _WEIGHTING, _GEM = WORD_PANELS = ("Words of a text", "Weighting of words", "GEM")
@@ -41,7 +171,7 @@ class Option:
 
 
 def _choice(name: str, summary: str, *names: str, panel: str) -> Option:
-    return Option(name, "|".join(names), f"be {_or(names)}", summary, rules.among(*names), panel)
+    return Option(name, "|".join(names), f"be {_or(names)}", summary, among(*names), panel)
 
 
 def _or(names: tuple[str, ...]) -> str:
@@ -55,15 +185,13 @@ _COUNT = ("N", "be a whole number above 0")
 OPTIONS = {
     option.name: option
     for option in (
-        Option(
-            "lowercase", *_YES_OR_NO, "words: lower-case texts before look-up (default true)", rules.yes_or_no, _TEXT
-        ),
+        Option("lowercase", *_YES_OR_NO, "words: lower-case texts before look-up (default true)", yes_or_no, _TEXT),
         Option(
             "tokenizer",
             "NAME|FILE",
             f"be {', '.join(SPLITTERS)} or a FILE.json",
             f"words: {'|'.join(SPLITTERS)}|FILE.json (a tokenizer.json) splits texts (default wordpunct)",
-            rules.tokenizer,
+            tokenizer,
             _TEXT,
         ),
         _choice(
@@ -77,7 +205,7 @@ OPTIONS = {
             "keep|english|FILE",
             "be keep, english or a file",
             "words: drop English stop words or those of a file (default keep)",
-            rules.file,
+            file,
             _TEXT,
         ),
         _choice(
@@ -87,7 +215,7 @@ OPTIONS = {
             *("skip", "subwords", "mean"),
             panel=_TEXT,
         ),
-        Option("vocabulary", "FILE", "be a file", "words: keep only the words of this file", rules.file, _TEXT),
+        Option("vocabulary", "FILE", "be a file", "words: keep only the words of this file", file, _TEXT),
         _choice(
             "weighting",
             "words, static, wordllama: how words make a text (default mean)",
@@ -98,7 +226,7 @@ OPTIONS = {
             "zipfian",
             *_YES_OR_NO,
             "whiten the word vectors by the frequencies of words first (default false)",
-            rules.yes_or_no,
+            yes_or_no,
             _WEIGHTING,
         ),
         Option(
@@ -107,16 +235,16 @@ OPTIONS = {
             "be corpus, rank or a file",
             "sif, usif, zipfian: count words in the texts fitted on, estimate from their order (Zipf), or read 'word "
             "count' lines (default corpus)",
-            rules.file,
+            file,
             _WEIGHTING,
         ),
-        Option("a", "A", "be a number above 0", "sif: smoothing constant (default 0.001)", rules.number, _WEIGHTING),
+        Option("a", "A", "be a number above 0", "sif: smoothing constant (default 0.001)", number, _WEIGHTING),
         Option(
             "n_components",
             "N",
             "be a whole number, 0 or more",
             "sif, usif: common components removed (default 1, 5)",
-            rules.from_zero,
+            from_zero,
             _WEIGHTING,
         ),
         Option(
@@ -124,27 +252,25 @@ OPTIONS = {
             "-inf,1,inf",
             "be numbers above 0, -inf or inf, with commas between them",
             "p_mean: powers, concatenated (default -inf,1,inf)",
-            rules.powers,
+            powers,
             _WEIGHTING,
         ),
         Option(
             "z_norm",
             *_YES_OR_NO,
             "p_mean: standardize over the texts fitted on (default true)",
-            rules.yes_or_no,
+            yes_or_no,
             _WEIGHTING,
         ),
-        Option("window", *_COUNT, "gem: words on each side (default 7)", rules.whole_number, _GEM),
-        Option("n_candidates", *_COUNT, "gem: principal vectors of the corpus (default 45)", rules.whole_number, _GEM),
-        Option(
-            "n_removed", *_COUNT, "gem: principal vectors removed from a text (default 17)", rules.whole_number, _GEM
-        ),
+        Option("window", *_COUNT, "gem: words on each side (default 7)", whole_number, _GEM),
+        Option("n_candidates", *_COUNT, "gem: principal vectors of the corpus (default 45)", whole_number, _GEM),
+        Option("n_removed", *_COUNT, "gem: principal vectors removed from a text (default 17)", whole_number, _GEM),
         Option(
             "power",
             "T",
             "be a number, 0 or more",
             "gem: power of the singular values in coarse vectors (default 3)",
-            rules.number_from_zero,
+            number_from_zero,
             _GEM,
         ),
         _choice(
@@ -155,7 +281,7 @@ OPTIONS = {
             "NAMES",
             "be some of novelty, significance, uniqueness, with commas between them",
             "gem: scores that count, of novelty,significance,uniqueness (default all)",
-            rules.some_of("novelty", "significance", "uniqueness"),
+            some_of("novelty", "significance", "uniqueness"),
             _GEM,
         ),
         _choice(
@@ -181,7 +307,7 @@ OPTIONS = {
             "static",
             *_YES_OR_NO,
             "hf: the token embeddings alone, no layer of the network (default false)",
-            rules.yes_or_no,
+            yes_or_no,
         ),
         Option(
             "layers",
@@ -189,41 +315,37 @@ OPTIONS = {
             f"be layers as in 1,-1 or L1+L12 or 0..4 or 0.3*1,0.7*-1, or {_or(tuple(LAYER_NAMES))}",
             "hf: layers to average, 0 the embedding layer, -1 the last; first_last_avg is 1,-1, last2 is -2,-1 "
             "(default -1)",
-            rules.layers,
+            layers,
         ),
         Option(
             "pooling",
             "mean,...",
             f"be among {', '.join(POOLING_NAMES)}, or several of these with commas between them, none twice",
             f"hf: {'|'.join(POOLING_NAMES)}; several are concatenated",
-            rules.poolings,
+            poolings,
         ),
-        Option(
-            "dense", *_YES_OR_NO, "hf: apply the folder's Dense and LayerNorm modules (default true)", rules.yes_or_no
-        ),
-        Option(
-            "normalize", *_YES_OR_NO, "hf, static: scale to length 1 (default: as the folder says)", rules.yes_or_no
-        ),
+        Option("dense", *_YES_OR_NO, "hf: apply the folder's Dense and LayerNorm modules (default true)", yes_or_no),
+        Option("normalize", *_YES_OR_NO, "hf, static: scale to length 1 (default: as the folder says)", yes_or_no),
         Option(
             "max_length",
             "N|none",
             "be a whole number above 0, or none",
             "hf, static: cut texts at N tokens (default: as the folder says)",
-            rules.whole_number_or_none,
+            whole_number_or_none,
         ),
         Option(
             "long",
             "truncate|windows",
             "be truncate or windows",
             "hf: cut texts at max_length, or take the mean over windows of it (default truncate)",
-            rules.among("truncate", "windows"),
+            among("truncate", "windows"),
         ),
         Option(
             "overlap",
             "N",
             "be a whole number, 0 or more",
             "hf: tokens that windows share (default: a quarter of max_length)",
-            rules.from_zero,
+            from_zero,
         ),
         Option("prompt", "TEXT", "be a text", "hf: stands before every text (default: as the folder says)", str),
         Option("query_prompt", "TEXT", "be a text", "hf: the same for queries (default: as the folder says)", str),
@@ -236,28 +358,28 @@ OPTIONS = {
             "auto|cpu|cuda:0,...",
             "be auto, or devices as torch writes them, with commas between them",
             "hf: where to compute; several GPUs share the work (default auto: a GPU if there is one)",
-            rules.devices,
+            devices,
             RUNNING,
         ),
         Option(
             "batch_tokens",
             *_COUNT,
             "hf: tokens of a batch at most, padding counted (default: as suits the device)",
-            rules.whole_number,
+            whole_number,
             RUNNING,
         ),
         Option(
             "trust_remote_code",
             *_YES_OR_NO,
             "hf: run code that comes with the model or that its config names (default false)",
-            rules.yes_or_no,
+            yes_or_no,
             RUNNING,
         ),
         Option(
             "pickled_weights",
             *_YES_OR_NO,
             "hf: read weights out of pickles where there are no others (default false)",
-            rules.yes_or_no,
+            yes_or_no,
             RUNNING,
         ),
     )

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
+from xml.etree import ElementTree
+from xml.parsers.expat import ErrorString
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.evaluation.cqa_files import TEXT_PARTS, CQATask, Question, read_cqa
-from isosent.evaluation.protocol import TARGET, FittedTask
+from isosent import _check
+from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import EvaluationResult, Items, Measured
 from isosent.evaluation.rte import FIXED_THRESHOLD
-from isosent.evaluation.running import Job, Run, run_jobs
+from isosent.evaluation.run import TARGET, FittedTask, Job, Run, run_jobs
+from isosent.evaluation.task import Task
+from isosent.io import bounds
+from isosent.io.tables import folders_below, read_lines, split_fields
+from isosent.io.texts import decode_utf8
 from isosent.model import SentenceEncoder
 from isosent.numeric.ranking import (
     Ranks,
@@ -25,6 +34,227 @@ from isosent.numeric.ranking import (
 )
 from isosent.numeric.similarity import pairwise_cosine
 from isosent.transforms.base import Transform
+
+TEXT_PARTS = ("subject+body", "subject", "body")
+
+_XML_NAME = re.compile(r"SemEval(\d{4})-Task3-(?:CQA-QL|English)-(dev|test)(?:-input)?\.xml", re.IGNORECASE)
+_LABEL_NAME = re.compile(r"SemEval(\d{4})-Task3-CQA-QL-(dev|test)\.xml\.subtaskB\.relevancy", re.IGNORECASE)
+_IS_RELEVANT = {"PerfectMatch": True, "Relevant": True, "Irrelevant": False}
+_LABELS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A new question, and the related ones that a search engine found for it.
+
+    Parameters
+    ----------
+    text : str
+        The new question.
+    candidates : tuple of str
+        The related questions, in the order of the search engine.
+    relevant : ndarray of shape (n_candidates,), bool
+        Whether each is a perfect match or relevant.
+    """
+
+    text: str
+    candidates: tuple[str, ...]
+    relevant: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CQATask(Task):
+    """A part of subtask B of one year.
+
+    Parameters
+    ----------
+    name : str
+        Such as CQA-2016-dev.
+    questions : tuple of Question
+        The new questions.
+    files : tuple of Path
+        What it was read from.
+    """
+
+    name: str
+    questions: tuple[Question, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All questions, the new ones and the related ones of each."""
+        return tuple(text for question in self.questions for text in (question.text, *question.candidates))
+
+    @property
+    def target_texts(self) -> tuple[str, ...]:
+        """The same: what a transform is fitted on under the protocol "target"."""
+        return self.texts
+
+
+def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tuple[CQATask, ...]:
+    """Find and read the development and test parts of subtask B.
+
+    Parameters
+    ----------
+    folder : path-like
+        Searched with everything below it for ``SemEval2016-Task3-CQA-QL-dev.xml``, ``...-test.xml`` or
+        ``...-test-input.xml`` (of any year), and for ``SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy``, which a
+        part without labels in its XML needs.
+    text : {"subject+body", "subject", "body"}, default "subject+body"
+        What the text of a question is; subject and body are joined by a space.
+
+    Returns
+    -------
+    tuple of CQATask
+        By name.
+
+    Raises
+    ------
+    InputError
+        If no part is found, the labels of one are missing, or several files hold the same.
+    FileFormatError
+        If the XML is cut short or malformed (the message tells the line), or labels do not match it (the id).
+
+    Notes
+    -----
+    Declarations of entities and of defaults of attributes are refused: no file of the task holds one, and both can be
+    made to fill the memory.
+    """
+    root = _check.input_folder(folder).resolve()
+    _check.one_of("read_cqa", "text", text, TEXT_PARTS)
+    found, labels = _find(root, _XML_NAME), _find(root, _LABEL_NAME)
+    if not found:
+        raise TaskNotFoundError(
+            f"{root} must hold questions of SemEval's task 3; none were found. They are called "
+            "SemEval2016-Task3-CQA-QL-dev.xml or SemEval2016-Task3-CQA-QL-test-input.xml, with the labels of the "
+            "test part in SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy."
+        )
+    return tuple(_read_part(root, name, path, labels.get(name), text) for name, path in sorted(found.items()))
+
+
+def _find(root: Path, pattern: re.Pattern[str]) -> dict[str, Path]:
+    """The files of that name, by the name of the part; labelled questions rather than those without."""
+    found: dict[str, Path] = {}
+    for folder, files in folders_below(root):
+        for match in filter(None, map(pattern.fullmatch, sorted(files, reverse=True))):
+            name, path = f"CQA-{match[1]}-{match[2].lower()}", folder / match[0]
+            other = found.setdefault(name, path)
+            if other.parent != folder:
+                raise InputError(f"{name} must lie in one folder; got {other} and {path}. Name one of the folders.")
+    return found
+
+
+class _Candidate(NamedTuple):
+    key: str
+    rank: int
+    text: str
+    question_key: str
+    question: str
+    relevant: bool | None
+
+
+def _read_part(root: Path, name: str, path: Path, label_path: Path | None, text: str) -> CQATask:
+    candidates = _read_candidates(path, text)
+    known = {candidate.key: candidate.relevant for candidate in candidates}
+    if label_path is not None:
+        relevant = _matched(path, known, label_path, _read_labels(label_path))
+    elif unlabelled := [key for key, label in known.items() if label is None]:
+        year, part = name.split("-")[1:]
+        raise InputError(
+            f"{path} has no label for {unlabelled[0]} and {len(unlabelled) - 1} more; the labels must lie in {root} or "
+            f"below, as SemEval{year}-Task3-CQA-QL-{part}.xml.subtaskB.relevancy."
+        )
+    else:
+        relevant = {key: bool(label) for key, label in known.items()}
+    if not any(relevant.values()):
+        raise FileFormatError(f"{path}: at least one candidate must be relevant; got {len(relevant)}, none of them.")
+    by_question: dict[str, list[_Candidate]] = {}
+    for candidate in candidates:
+        by_question.setdefault(candidate.question_key, []).append(candidate)
+    questions = tuple(_question(found, relevant) for found in by_question.values())
+    return CQATask(name, questions, (path,) if label_path is None else (path, label_path))
+
+
+def _question(candidates: list[_Candidate], relevant: Mapping[str, bool]) -> Question:
+    in_order = sorted(candidates, key=lambda candidate: candidate.rank)
+    return Question(
+        in_order[0].question,
+        tuple(candidate.text for candidate in in_order),
+        np.array([relevant[candidate.key] for candidate in in_order]),
+    )
+
+
+def _read_candidates(path: Path, text: str) -> list[_Candidate]:
+    candidates: dict[str, _Candidate] = {}
+    for original in _parse(path).iter("OrgQuestion"):
+        question_key, question = original.get("ORGQ_ID", ""), _text(original, "OrgQ", text)
+        for related in original.iter("RelQuestion"):
+            key, rank = related.get("RELQ_ID", ""), related.get("RELQ_RANKING_ORDER", "")
+            if not question_key or not key or not rank.isdecimal():
+                raise FileFormatError(
+                    f"{path}: every question must have ORGQ_ID, RELQ_ID and RELQ_RANKING_ORDER, a whole number; "
+                    f"got {question_key!r}, {key!r} and {rank!r}."
+                )
+            if key in candidates:
+                raise FileFormatError(f"{path}: every RELQ_ID must occur once; got {key} again.")
+            relevant = _IS_RELEVANT.get(related.get("RELQ_RELEVANCE2ORGQ", ""))
+            candidates[key] = _Candidate(key, int(rank), _text(related, "RelQ", text), question_key, question, relevant)
+    if not candidates:
+        raise FileFormatError(f"{path} must hold related questions, in RelQuestion; got none.")
+    return list(candidates.values())
+
+
+def _parse(path: Path) -> ElementTree.Element:
+    with _check.input_file(path).open("rb") as file:
+        content = decode_utf8(str(path), bounds.read_document(str(path), file, bounds.LARGEST_XML))
+    if "<!ENTITY" in content:
+        raise FileFormatError(f"{path} must not declare entities; got <!ENTITY. No file of the task does.")
+    for declared in content.split("<!ATTLIST")[1:]:  # a default is copied into every element, whatever its length
+        if {'"', "'"} & set(declared.partition(">")[0]):
+            raise FileFormatError(f"{path} must not declare defaults of attributes; got <!ATTLIST{declared[:60]}.")
+    try:
+        return ElementTree.fromstring(content)
+    except ElementTree.ParseError as error:
+        raise FileFormatError(
+            f"{path}: line {error.position[0]} must be XML; got: {ErrorString(error.code)}. Is the file complete?"
+        ) from None
+
+
+def _text(question: ElementTree.Element, prefix: str, text: str) -> str:
+    parts = ((question.findtext(f"{prefix}{part.capitalize()}") or "").strip() for part in text.split("+"))
+    return " ".join(filter(None, parts))
+
+
+def _read_labels(path: Path) -> dict[str, bool]:
+    labels: dict[str, bool] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        fields = split_fields(path, number, line, 5)
+        if fields[4] not in _LABELS:
+            raise FileFormatError(f"{path}: line {number} must end with true or false; got {fields[4]!r}.")
+        if fields[1] in labels or not fields[1].startswith(f"{fields[0]}_"):
+            raise FileFormatError(
+                f"{path}: line {number} must label a question related to {fields[0]}, once; got {fields[1]}."
+            )
+        labels[fields[1]] = _LABELS[fields[4]]
+    return labels
+
+
+def _matched(
+    path: Path, known: Mapping[str, bool | None], label_path: Path, labels: dict[str, bool]
+) -> dict[str, bool]:
+    """The labels of the file, one for each related question and the same as those in the XML."""
+    if missing := sorted(known.keys() - labels.keys()):
+        raise FileFormatError(
+            f"{label_path} must label all related questions of {path.name}; {missing[0]} has no label."
+        )
+    if strange := sorted(labels.keys() - known.keys()):
+        raise FileFormatError(
+            f"{label_path} must label related questions of {path.name}; got {strange[0]}, which is none."
+        )
+    if other := [key for key, label in known.items() if label is not None and label != labels[key]]:
+        raise FileFormatError(f"{label_path} must label as {path.name} does; got {other[0]} labelled otherwise.")
+    return labels
+
 
 KIND = "cqa"
 GEM_OPTIONS: Mapping[str, str] = {"weighting": "gem", "window": "6", "n_removed": "15", "ranking": "unweighted"}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.numeric.logistic import LogisticFits, logistic_path
-from isosent.numeric.metrics import pearson
+from isosent.numeric.similarity import pearson
 
 N_FOLDS = 10
 LEAST_OF_A_CLASS = 12  # so that each of ten folds holds some, and each of ten folds of any nine of them

@@ -1,15 +1,388 @@
 """Published STS scores (Spearman x100) of the tables of `isosent.papers`, to stand beside measured ones."""
 
+from __future__ import annotations
+
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
-from typing import Any
+from importlib.resources import as_file, files
+from typing import Any, TypeVar, get_type_hints
 
+import yaml
+
+from isosent import _check
+from isosent.errors import FileFormatError
 from isosent.evaluation.sts_files import TASKS
-from isosent.network.reading import resolve_layers, written_layers
-from isosent.papers.reading import PAPERS, known_models, known_paper
-from isosent.papers.tables import TARGET, Condition, KnownModel, Paper, PaperTable
+from isosent.io.json import check_schema
+from isosent.networks.layer_pooling import resolve_layers, written_layers
+
+PAPERS = ("S1", "S2", "S3", "S4", "others")
+_UNKNOWN = "unknown"
+
+T = TypeVar("T")
+
+
+@cache
+def known_models() -> Mapping[str, KnownModel]:
+    """Return what the names in the tables stand for."""
+    with as_file(files("isosent") / "data" / "papers" / "models.yaml") as path:
+        return {name: _make(KnownModel, f"{path}: {name}", entry) for name, entry in read_yaml(path).items()}
+
+
+@cache
+def known_paper(name: str) -> Paper:
+    """Read one of the papers that come with isosent.
+
+    Parameters
+    ----------
+    name : str
+        One of `PAPERS`.
+
+    Returns
+    -------
+    Paper
+        The paper.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> known_paper("S1").tables[0].conditions[9].published["STSB"]
+    71.34
+    """
+    _check.one_of("reproduce", "paper", name, PAPERS)
+    with as_file(files("isosent") / "data" / "papers" / f"{name.lower()}.yaml") as path:
+        return read_paper(path)
+
+
+def read_paper(path: str | os.PathLike[str]) -> Paper:
+    """Read the tables of a paper.
+
+    Parameters
+    ----------
+    path : path-like
+        YAML: the fields of `Paper`, and below ``tables`` and ``conditions`` those of `PaperTable` and `Condition`.
+        Columns are tasks, or mappings of `Column`. ``published`` is a list, one number a column and null where it is
+        not known, or the word unknown.
+
+    Returns
+    -------
+    Paper
+        The paper.
+
+    Raises
+    ------
+    InputFileError
+        If there is no such file.
+    FileFormatError
+        If it is no YAML, a field is missing or unknown, or numbers and columns do not agree.
+    """
+    document = read_yaml(path)
+    where = os.fspath(path)
+    tables = [_table(f"{where}: {_name(table)}", table) for table in _entries(where, document, "tables")]
+    _all_differ(where, [table.name for table in tables])
+    return _make(Paper, where, {**document, "tables": tuple(tables)})
+
+
+def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a YAML file of names and values.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    dict
+        What it holds.
+
+    Raises
+    ------
+    InputFileError
+        If there is no such file.
+    FileFormatError
+        If it holds anything else.
+    """
+    content = _check.input_file(path).read_bytes()
+    try:
+        document = yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise FileFormatError(f"{path} must be YAML; it cannot be read: {' '.join(str(error).split())}.") from None
+    if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):
+        raise FileFormatError(f"{path} must hold names and their values; got {type(document).__name__}.")
+    return document
+
+
+def _table(where: str, entry: Mapping[str, Any]) -> PaperTable:
+    columns = tuple(
+        _make(Column, f"{where}, columns", column) if isinstance(column, dict) else Column(str(column), str(column))
+        for column in _list(where, entry, "columns")
+    )
+    if (family := entry.get("family")) not in (None, *FAMILIES):
+        raise FileFormatError(f"{where}: family must be null or one of {', '.join(FAMILIES)}; got {family!r}.")
+    conditions = tuple(_condition(where, row, columns) for row in _entries(where, entry, "conditions"))
+    _all_differ(where, [column.name for column in columns])
+    _all_differ(where, [condition.label for condition in conditions])
+    return _make(
+        PaperTable,
+        where,
+        {**entry, "columns": columns, "conditions": conditions, "notes": tuple(entry.get("notes", ()))},
+    )
+
+
+def _condition(where: str, row: Mapping[str, Any], columns: Sequence[Column]) -> Condition:
+    where = f"{where}, {row.get('label', 'a condition without label')}"
+    options = row.get("options", {})
+    if not isinstance(options, dict):
+        raise FileFormatError(f"{where}: options must be names and their values; got {options!r}.")
+    options = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+    needs = tuple(_list(where, row, "needs")) if "needs" in row else ()
+    if row.get("model") is None and not needs:
+        raise FileFormatError(f"{where}: a condition must name its model, or what isosent needs to have one.")
+    return _make(
+        Condition,
+        where,
+        {**row, "options": options, "needs": needs, "published": _published(where, row.get("published"), columns)},
+    )
+
+
+def _published(where: str, written: Any, columns: Sequence[Column]) -> dict[str, float]:
+    if written == _UNKNOWN:
+        return {}
+    if not isinstance(written, list) or len(written) != len(columns):
+        raise FileFormatError(
+            f"{where}: published must be a list of {len(columns)} numbers, one a column, or the word {_UNKNOWN}; got "
+            f"{written!r}."
+        )
+    known = {column.name: number for column, number in zip(columns, written, strict=True) if number is not None}
+    if wrong := [
+        number for number in known.values() if isinstance(number, bool) or not isinstance(number, int | float)
+    ]:
+        raise FileFormatError(f"{where}: published must hold numbers or null; got {wrong[0]!r}.")
+    return known
+
+
+def _make(kind: type[T], where: str, entry: Mapping[str, Any]) -> T:
+    """Make a dataclass, refusing fields that it does not know and asking for those that it needs."""
+    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    if unknown := [name for name in entry if name not in known]:
+        raise FileFormatError(f"{where}: fields must be among {', '.join(known)}; got {unknown[0]!r}.")
+    needed = [name for name, each in known.items() if each.default is MISSING and each.default_factory is MISSING]
+    if missing := [name for name in needed if name not in entry]:
+        raise FileFormatError(f"{where}: fields must include {', '.join(needed)}; {missing[0]} is missing.")
+    types = get_type_hints(kind)
+    for name, value in entry.items():
+        if name not in ("tables", "conditions", "columns"):  # which are made here
+            check_schema(value, f"{where}, {name}", types[name])
+    return kind(**entry)
+
+
+def _entries(where: str, entry: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    listed = _list(where, entry, name)
+    if not all(isinstance(each, dict) for each in listed):
+        raise FileFormatError(f"{where}: {name} must be a list of fields and their values.")
+    return listed
+
+
+def _list(where: str, entry: Mapping[str, Any], name: str) -> list[Any]:
+    listed = entry.get(name)
+    if not isinstance(listed, list) or not listed:
+        raise FileFormatError(f"{where}: {name} must be a list of at least one; got {listed!r}.")
+    return listed
+
+
+def _all_differ(where: str, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FileFormatError(f"{where}: names must differ; got {twice!r} twice.")
+
+
+def _name(table: Mapping[str, Any]) -> str:
+    return str(table.get("name", "a table without name"))
+
+
+FAMILIES = ("sts", "transfer", "cqa", "rte", "dims", "layers", "gem", "speed")
+TARGET, EVALUATED = "target", "evaluated"
+SCORE = "x100"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Parameters
+    ----------
+    name : str
+        Its heading.
+    task : str
+        What is measured for it: a task; for ``layers`` a number of layers.
+    metric : str or None
+        Where it is not that of the table.
+    """
+
+    name: str
+    task: str
+    metric: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A row of a table: what was measured, and which numbers it gave.
+
+    Parameters
+    ----------
+    label : str
+        What the table calls it.
+    published : mapping of str to float
+        Numbers by name of their column, x100 unless the table has another unit; those that are not known are not there.
+    model : str or None
+        A name of `known_models`, or any other; None where isosent opens nothing of that kind.
+    options : mapping of str to str
+        Options of the model's reference. A value that names a file of `known_models` stands for it.
+    transform : str or None
+        Fitted behind the model.
+    settings : mapping
+        Settings of the transform.
+    fit : str or None
+        "target"; "evaluated": the sentences of the evaluated pairs alone; or a name of `known_models`.
+    aggregation : str or None
+        Where it is not that of the table.
+    needs : tuple of str
+        What isosent does not have.
+    quoted : str or None
+        The work that the paper took the numbers from.
+    beside : bool
+        Whether the numbers stand beside those that anybody measures under this condition.
+    study : str or None
+        Which setting a study moves.
+    note : str or None
+        What else there is to say.
+    """
+
+    label: str
+    published: Mapping[str, float]
+    model: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    transform: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fit: str | None = None
+    aggregation: str | None = None
+    needs: tuple[str, ...] = ()
+    quoted: str | None = None
+    beside: bool = True
+    study: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PaperTable:
+    """A table or figure.
+
+    Parameters
+    ----------
+    name : str
+        Such as "table 1".
+    title : str
+        What it shows.
+    source : str
+        Where its numbers were read.
+    family : str or None
+        One of `FAMILIES`, which says how it is measured; None where isosent has no such task.
+    columns : tuple of Column
+        The columns.
+    metric : str or None
+        What is reported; None for the metric that each task is judged by.
+    conditions : tuple of Condition
+        The rows.
+    aggregation : str or None
+        How subsets are put together; None for one score over all.
+    sickr : str
+        Pairs of SICK-R.
+    unit : str
+        "x100" for scores.
+    citation : str or None
+        Where it is not that of the paper.
+    notes : tuple of str
+        What to know when reading it, where an evaluation of isosent differs included.
+    """
+
+    name: str
+    title: str
+    source: str
+    family: str | None
+    columns: tuple[Column, ...]
+    metric: str | None
+    conditions: tuple[Condition, ...]
+    aggregation: str | None = None
+    sickr: str = "full"
+    unit: str = SCORE
+    citation: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tasks(self) -> list[str]:
+        """What its columns are about, each once."""
+        return list(dict.fromkeys(column.task for column in self.columns))
+
+    def metric_of(self, column: Column, condition: Condition) -> str | None:
+        """Name, in a result of isosent, of the metric in a cell; None for the one that the task is judged by."""
+        metric = column.metric or self.metric
+        how = condition.aggregation or self.aggregation
+        return metric if metric is None or how in (None, "all") else f"{metric}_{how}"
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A paper.
+
+    Parameters
+    ----------
+    name : str
+        Such as "S1".
+    title, citation : str
+        Title; authors and year.
+    tables : tuple of PaperTable
+        Its tables and figures.
+    arxiv : str or None
+        Number on arXiv.
+    """
+
+    name: str
+    title: str
+    citation: str
+    tables: tuple[PaperTable, ...]
+    arxiv: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """What a name in a table stands for.
+
+    Parameters
+    ----------
+    reference : str or None
+        Model reference under which it is to be had; None for a file that is no model.
+    file : str or None
+        Pattern of its file name below a data folder.
+    needs : str or None
+        How to ask for it, where not by its name.
+    pattern : str or None
+        Regular expression for references, in lower case, that mean it.
+    n_layers : int or None
+        Layers of the network.
+    """
+
+    reference: str | None = None
+    file: str | None = None
+    needs: str | None = None
+    pattern: str | None = None
+    n_layers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

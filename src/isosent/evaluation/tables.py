@@ -9,7 +9,7 @@ from rich.table import Table
 
 from isosent.evaluation.published import PublishedRow, published_rows
 from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
-from isosent.evaluation.rte_files import ENTAILMENT
+from isosent.evaluation.rte import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
 from isosent.transforms.base import AUTO
 

@@ -1,10 +1,13 @@
-"""What every task has: texts to encode, and texts that a transform is fitted on."""
+"""Names of tasks as people write them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Literal
+
+from isosent.errors import InputError, InputTypeError
 
 Role = Literal["text", "query", "document"]
 
@@ -43,3 +46,49 @@ class Task(ABC):
     def target_role(self) -> Role:
         """What the texts to fit on are encoded as."""
         return "text"
+
+
+def task_names(written: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Find tasks by their names; case and dashes do not matter.
+
+    Parameters
+    ----------
+    written : sequence of str
+        Names, at least one.
+    known : sequence of str
+        Names of the tasks.
+
+    Returns
+    -------
+    list of str
+        Those of `known` that are meant, in the order they are written.
+
+    Raises
+    ------
+    InputTypeError
+        If `written` is one string, or something in it is none.
+    InputError
+        If it is empty, or a name is unknown; the nearest one is said.
+
+    Examples
+    --------
+    >>> task_names(["sts-b"], ["STS12", "STSB"])
+    ['STSB']
+    """
+    if isinstance(written, str):
+        raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{written!r}].")
+    if not len(written):
+        raise InputError("tasks must name at least one task; got none. Leave it out for all.")
+    if not all(isinstance(task, str) for task in written):
+        raise InputTypeError(f"tasks must be names; got {list(written)!r}.")
+    names = {_plain(task): task for task in known}
+    for task in written:
+        plain = _plain(task)
+        if plain not in names:
+            alike = [name for name in names if name.startswith(plain)] or get_close_matches(plain, names, 1, 0)
+            raise InputError(f"tasks must be among {', '.join(known)}; got {task!r}. The nearest is {names[alike[0]]}.")
+    return [names[_plain(task)] for task in written]
+
+
+def _plain(task: str) -> str:
+    return task.strip().upper().replace("-", "")

@@ -20,12 +20,11 @@ from isosent.evaluation.probes import (
     probe_by_folds,
     probe_each_fold,
 )
-from isosent.evaluation.protocol import TARGET, FittedTask
 from isosent.evaluation.result import EvaluationResult, Items, Measured
-from isosent.evaluation.running import Job, Run, run_jobs
+from isosent.evaluation.run import TARGET, FittedTask, Job, Run, run_jobs
 from isosent.evaluation.transfer_files import DEV, TEST, TRAIN, WHOLE, TransferTask, read_transfer
 from isosent.model import SentenceEncoder
-from isosent.numeric.metrics import pearson, spearman
+from isosent.numeric.similarity import pearson, spearman
 from isosent.transforms.base import Transform
 
 KIND = "transfer"

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.tab_files import folders_below, read_lines, split_fields
-from isosent.evaluation.task import Task
-from isosent.evaluation.task_names import task_names
-from isosent.files import bounds
+from isosent.evaluation.task import Task, task_names
+from isosent.io import bounds
+from isosent.io.tables import folders_below, read_lines, split_fields
 
 WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
 

@@ -6,15 +6,15 @@ import os
 
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
-from isosent.exports import faiss_export, numpy_export, onnx_folder, sentence_transformers_folder
-from isosent.exports.note import Export
+from isosent.exports import faiss, numpy, onnx, sentence_transformers
+from isosent.exports.check import Export
 from isosent.model import SentenceEncoder
 
 TARGETS = (
-    sentence_transformers_folder.TARGET,
-    onnx_folder.TARGET,
-    faiss_export.TARGET,
-    numpy_export.TARGET,
+    sentence_transformers.TARGET,
+    onnx.TARGET,
+    faiss.TARGET,
+    numpy.TARGET,
 )
 
 
@@ -60,16 +60,16 @@ def export(
     """
     if target not in TARGETS:
         raise InputError(f"export: the target must be one of {', '.join(TARGETS)}; got {target!r}.")
-    if target != sentence_transformers_folder.TARGET and (tei or results is not None):
-        raise InputError(f"export: --tei and --results belong to {sentence_transformers_folder.TARGET}; got {target}.")
-    if target != faiss_export.TARGET and index is not None:
-        raise InputError(f"export: --index belongs to {faiss_export.TARGET}; got {target}.")
+    if target != sentence_transformers.TARGET and (tei or results is not None):
+        raise InputError(f"export: --tei and --results belong to {sentence_transformers.TARGET}; got {target}.")
+    if target != faiss.TARGET and index is not None:
+        raise InputError(f"export: --index belongs to {faiss.TARGET}; got {target}.")
     match target:
-        case sentence_transformers_folder.TARGET:
-            return sentence_transformers_folder.export_sentence_transformers(model, output, tei=tei, results=results)
-        case onnx_folder.TARGET:
-            return onnx_folder.export_onnx(model, output)
-        case faiss_export.TARGET:
-            return faiss_export.export_faiss(model, output, index=index or faiss_export.DEFAULT_INDEX)
+        case sentence_transformers.TARGET:
+            return sentence_transformers.export_sentence_transformers(model, output, tei=tei, results=results)
+        case onnx.TARGET:
+            return onnx.export_onnx(model, output)
+        case faiss.TARGET:
+            return faiss.export_faiss(model, output, index=index or faiss.DEFAULT_INDEX)
         case _:
-            return numpy_export.export_numpy(model, output)
+            return numpy.export_numpy(model, output)

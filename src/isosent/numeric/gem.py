@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError
-from isosent.numeric.coarse_kernel import coarse_kernel
-from isosent.numeric.gem_kernel import gem_kernel
+from isosent.numeric.gem_kernels import coarse_kernel, gem_kernel
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import spectrum
-from isosent.numeric.workers import one_thread_products, over_chunks
+from isosent.numeric.threads import one_thread_products, over_chunks
 
 SCORES = ("novelty", "significance", "uniqueness")
 REMOVALS = ("sdr", "sir", "none")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
 from isosent.errors import InputError
-from isosent.numeric.workers import one_thread_products, over_blocks
+from isosent.numeric.threads import one_thread_products, over_blocks
 
 _BLOCK_ROWS = 4096  # enough that packing the weight costs little; the result is still in cache when the bias is added
 

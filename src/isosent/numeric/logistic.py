@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # scipy.optimize is loaded when it is first used
+import scipy
 from numpy.typing import NDArray
 
 from isosent.errors import InputError

@@ -1,8 +1,9 @@
-"""Cosine similarity of rows."""
+"""Correlations that score similarity against human judgement."""
 
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from isosent import _check
@@ -166,3 +167,51 @@ def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np
         part = slice(start, start + step)
         cosines[part] = np.einsum("ij,ij->i", units[first[part]], units[second[part]])
     return np.clip(cosines, -1, 1)
+
+
+def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
+    """Pearson correlation.
+
+    Parameters
+    ----------
+    a, b : ndarray of shape (n_pairs,), float
+        Paired values.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; NaN, undefined, where either is constant or there are fewer than two pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
+    1.0
+    """
+    if len(a) < 2 or a.min() == a.max() or b.min() == b.max():
+        return float("nan")
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    x, y = x - x.mean(), y - y.mean()
+    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
+
+
+def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
+    """Spearman rank correlation; ties get their mean rank.
+
+    Parameters
+    ----------
+    a, b : ndarray of shape (n_pairs,), float
+        Paired values.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; NaN, undefined, where either is constant or there are fewer than two pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 9.0]))
+    1.0
+    """
+    return pearson(scipy.stats.rankdata(a), scipy.stats.rankdata(b))

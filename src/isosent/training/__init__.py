@@ -4,24 +4,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isosent.training.data import read_dev_set, read_examples
     from isosent.training.development import DevSet
     from isosent.training.examples import Examples
-    from isosent.training.job import Ending, TrainingJob, TrainingResult
     from isosent.training.objectives import ObjectiveSettings
-    from isosent.training.reading import read_dev_set, read_examples
     from isosent.training.run import train
-    from isosent.training.settings import TrainingSettings
+    from isosent.training.settings import Ending, TrainingJob, TrainingResult, TrainingSettings
 
 _HOME = {
     "DevSet": "development",
-    "Ending": "job",
+    "Ending": "settings",
     "Examples": "examples",
     "ObjectiveSettings": "objectives",
-    "TrainingJob": "job",
-    "TrainingResult": "job",
+    "TrainingJob": "settings",
+    "TrainingResult": "settings",
     "TrainingSettings": "settings",
-    "read_dev_set": "reading",
-    "read_examples": "reading",
+    "read_dev_set": "data",
+    "read_examples": "data",
     "train": "run",
 }
 __all__ = [

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from isosent import _extras
-from isosent.drawing import Axis, Frame
 from isosent.errors import InputError
-from isosent.files.atomic import check_destination, replacing
-from isosent.pages.document import html_document
-from isosent.reporting.html_parts import NONE, figure, lead, section, table
-from isosent.reporting.palette import COLOURS, colour_class, colour_rules
+from isosent.io.atomic import check_destination, replacing
+from isosent.pages.figures import COLOURS, Axis, Frame, colour_class, colour_rules
+from isosent.pages.html import NONE, figure, html_document, lead, section, table
 from isosent.training.metrics import Metrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 ENDINGS = (".html", ".png")
 _LOSS, _DEV, _RATE, _NORM = range(4)  # colours

@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check, _extras
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.sts import pair_scores
-from isosent.numeric.metrics import pearson, spearman
+from isosent.numeric.similarity import pearson, spearman
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
 
 SPEARMAN = "spearman"
 _BATCH_SIZE = 64

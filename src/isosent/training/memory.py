@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PretrainedConfig
 
+
 _FLOAT32 = 4
 _BF16 = 2
 _NAMES: Mapping[str, tuple[str, ...]] = {

@@ -2,18 +2,337 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from isosent import _check, _extras
 from isosent.errors import InputError
-from isosent.training.concatenation import concatenation_parts
 from isosent.training.examples import COLUMNS
-from isosent.training.loss_modules import average_gradients, cached_ranking, draw_head, joint_loss
-from isosent.training.regularizers import REGULARIZERS
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from torch import Tensor
+    from torch.nn import Linear, Module
+
+
+_SMALLEST = 1e-18  # its square is still a normal float32
+
+
+def sphericity(embeddings: Tensor) -> Tensor:
+    r"""How far the covariance of a batch is from a multiple of the identity.
+
+    Parameters
+    ----------
+    embeddings : Tensor of shape (n_texts, dim), float
+        Sentence embeddings.
+
+    Returns
+    -------
+    Tensor of shape (), float32 or float64
+        In [0, 1]: 0 where the vectors are white up to one scale, 1 where they lie on a line. Where n texts are no
+        more than d dimensions it cannot fall below (d - n + 1) / ((n - 1) (d - 1)), for lack of rank. 0, without a
+        gradient, where all are equal.
+
+    Notes
+    -----
+    :math:`U = \frac{1}{d} \operatorname{tr} (\frac{d}{\operatorname{tr} C} C - I)^2`, John's statistic of sphericity in
+    the form of Ledoit & Wolf 2002, section 2, divided by its largest value :math:`d - 1`. It neither sees the mean nor
+    the scale of the vectors, which objectives of cosines leave free. Computed from the products of the centred
+    vectors, whose squares add up to those of the covariance, in float32 at least.
+
+    References
+    ----------
+    John 1971, *Some optimal multivariate tests*, Biometrika 58. Ledoit & Wolf 2002, *Some hypothesis tests for the
+    covariance matrix when the dimension is large compared to the sample size*, Annals of Statistics 30.
+
+    Examples
+    --------
+    >>> import torch
+    >>> float(sphericity(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])))
+    0.0
+    >>> round(float(sphericity(torch.tensor([[1.0, 1.0], [2.0, 2.0], [5.0, 5.0]]))), 6)
+    1.0
+    """
+    rows = _in_float32(embeddings)
+    centred = rows - rows.mean(dim=0)
+    products = centred @ centred.T
+    total, dim = products.diagonal().sum(), rows.shape[1]
+    gap: Tensor = (dim * products.square().sum() - total.square()) / total.clamp_min(_SMALLEST).square()
+    return gap / max(dim - 1, 1)
+
+
+def uniformity(embeddings: Tensor) -> Tensor:
+    r"""How unevenly the directions of a batch cover the sphere.
+
+    Parameters
+    ----------
+    embeddings : Tensor of shape (n_texts, dim), float
+        Sentence embeddings.
+
+    Returns
+    -------
+    Tensor of shape (), float32 or float64
+        In [-8, 0]: 0 where all directions are equal, lower the more evenly they are spread. 0 for a single text.
+
+    Notes
+    -----
+    :math:`\log \mathrm{mean} \exp(-2 \lVert u - v \rVert^2)` over the pairs of different rows at length 1, Wang & Isola
+    2020, section 4.1.2, with :math:`\lVert u - v \rVert^2 = 2 - 2 \cos(u, v)`. In float32 at least.
+
+    References
+    ----------
+    Wang & Isola 2020, *Understanding Contrastive Representation Learning through Alignment and Uniformity on the
+    Hypersphere*, ICML.
+
+    Examples
+    --------
+    >>> import torch
+    >>> float(uniformity(torch.tensor([[1.0, 0.0], [0.0, 2.0]])))
+    -4.0
+    """
+    rows = _in_float32(embeddings)
+    n_texts = len(rows)
+    if n_texts < 2:
+        return rows.sum() * 0
+    unit = rows / rows.norm(dim=1, keepdim=True).clamp_min(_SMALLEST)
+    exponents = 4 * (unit @ unit.T) - 4
+    other = ~exponents.new_ones(n_texts, n_texts).diag().diag().bool()
+    log_sum: Tensor = exponents[other].logsumexp(dim=0)
+    return log_sum - math.log(n_texts * (n_texts - 1))
+
+
+REGULARIZERS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {"whitening": sphericity, "isotropy": uniformity}
+
+
+def regularization(regularizer: str, columns: Sequence[Tensor]) -> Tensor:
+    """Mean of a regularizer over the columns of a batch.
+
+    Parameters
+    ----------
+    regularizer : str
+        A key of `REGULARIZERS`.
+    columns : sequence of Tensor of shape (n_texts, dim), float
+        Sentence embeddings of each column, at least one.
+
+    Returns
+    -------
+    Tensor of shape ()
+        What is added to the objective, before its weight.
+    """
+    first, *others = [REGULARIZERS[regularizer](column) for column in columns]
+    return sum(others, first) / len(columns)
+
+
+def _in_float32(embeddings: Tensor) -> Tensor:
+    return embeddings.float() if embeddings.element_size() < 4 else embeddings
+
+
+CONCATENATIONS: Final = (
+    "u,v",
+    "|u-v|",
+    "u*v",
+    "|u-v|,u*v",
+    "u,v,u*v",
+    "u,v,|u-v|",
+    "u,v,|u-v|,u*v",
+)
+
+
+def concatenation_parts(concatenation: str) -> dict[str, bool]:
+    r"""Say which parts a concatenation has.
+
+    Parameters
+    ----------
+    concatenation : str
+        One of `CONCATENATIONS`.
+
+    Returns
+    -------
+    dict of str to bool
+        ``pair``, the two embeddings themselves; ``difference``, \|u - v\|; ``product``, u * v, both by component. In
+        this order, from left to right.
+
+    Raises
+    ------
+    InputError
+        If there is no such concatenation.
+
+    References
+    ----------
+    Reimers & Gurevych 2019, *Sentence-BERT*, EMNLP, Table 6.
+
+    Examples
+    --------
+    >>> concatenation_parts("u,v,|u-v|")
+    {'pair': True, 'difference': True, 'product': False}
+    """
+    if concatenation not in CONCATENATIONS:
+        known = ", ".join(f'"{name}"' for name in CONCATENATIONS)
+        raise InputError(f'train: concatenation must be one of {known}; got "{concatenation}".')
+    parts = concatenation.split(",")
+    return {"pair": "u" in parts, "difference": "|u-v|" in parts, "product": "u*v" in parts}
+
+
+Regularizer = tuple[str | None, float]
+
+
+def draw_head(head: Linear, model: SentenceTransformer) -> None:
+    """Draw the weights of a head as torch draws those of a linear layer, but from the seed alone.
+
+    Parameters
+    ----------
+    head : torch.nn.Linear
+        Filled in place, in the number type of the model's weights, at least float32.
+    model : SentenceTransformer
+        The model in front of it.
+    """
+    torch = _extras.require("torch")
+    generator = torch.Generator().manual_seed(torch.initial_seed())
+    bound = head.in_features**-0.5
+    dtype = torch.promote_types(next(model.parameters()).dtype, torch.float32)
+    for weights in head.parameters():
+        drawn = torch.empty(weights.shape).uniform_(-bound, bound, generator=generator)
+        weights.data = drawn.to(weights.device, dtype)
+
+
+def average_gradients(head: Any) -> None:
+    """Let all processes take the same steps with a head.
+
+    Parameters
+    ----------
+    head : torch.nn.Linear
+        Its gradients become their mean over the processes, as those of the model do.
+
+    Notes
+    -----
+    The trainer wraps the model for several processes, not the loss. Without this every process trains a head of its own
+    on its share of the data, and the model on the mean of what different heads ask for.
+    """
+    distributed = _extras.require("torch").distributed
+
+    def mean_over_processes(gradient: Tensor) -> Tensor:
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return gradient
+        mean: Tensor = gradient / distributed.get_world_size()
+        distributed.all_reduce(mean)
+        return mean
+
+    for weights in head.parameters():
+        weights.register_hook(mean_over_processes)
+
+
+def joint_loss(model: SentenceTransformer, losses: Mapping[int, Module], regularizer: Regularizer) -> Any:
+    """Sum losses over leading dimensions, and add a regularizer.
+
+    Parameters
+    ----------
+    model : SentenceTransformer
+        What is trained.
+    losses : mapping of int to torch.nn.Module
+        Loss of sentence-transformers for each width, the full width first.
+    regularizer : tuple of str or None, and float
+        Its name and its weight.
+
+    Returns
+    -------
+    torch.nn.Module
+        Called as any loss of sentence-transformers.
+    """
+    return _joint_loss_class()(model, losses, regularizer)
+
+
+def cached_ranking(
+    model: SentenceTransformer, widths: Sequence[int], regularizer: Regularizer, *, scale: float, mini_batch_size: int
+) -> Any:
+    """Rank in a batch of any size, with the memory of a mini-batch.
+
+    Parameters
+    ----------
+    model : SentenceTransformer
+        What is trained.
+    widths : sequence of int
+        Leading dimensions to sum the loss over.
+    regularizer : tuple of str or None, and float
+        Its name and its weight; of the whole batch.
+    scale : float
+        What cosines are multiplied by.
+    mini_batch_size : int
+        Texts that go through the network at once.
+
+    Returns
+    -------
+    torch.nn.Module
+        Called as any loss of sentence-transformers.
+    """
+    return _cached_ranking_class()(model, widths, regularizer, scale=scale, mini_batch_size=mini_batch_size)
+
+
+@cache
+def _joint_loss_class() -> Any:
+    torch = _extras.require("torch")
+    embed_columns = _extras.require("sentence_transformers").base.losses.merged_forward.embed_columns
+
+    class JointLoss(torch.nn.Module):  # type: ignore[misc, name-defined]
+        """The model runs once; the losses are given its embeddings as if they had a model that does nothing."""
+
+        def __init__(self, model: Any, losses: Mapping[int, Any], regularizer: Regularizer) -> None:
+            super().__init__()
+            for loss in losses.values():
+                loss.model = torch.nn.Identity()
+            self.model = model
+            self.widths = tuple(losses)
+            self.losses = torch.nn.ModuleList(losses.values())
+            self.regularizer, self.regularizer_weight = regularizer
+
+        def forward(self, sentence_features: Sequence[dict[str, Any]], labels: Tensor | None) -> Tensor:
+            columns = embed_columns(self.model, sentence_features)
+            total: Tensor = sum(
+                loss([{"sentence_embedding": column[:, :width]} for column in columns], labels)
+                for width, loss in zip(self.widths, self.losses, strict=True)
+            )
+            if self.regularizer is not None:
+                total = total + self.regularizer_weight * regularization(self.regularizer, columns)
+            return total
+
+    return JointLoss
+
+
+@cache
+def _cached_ranking_class() -> Any:
+    torch = _extras.require("torch")
+    losses = _extras.require("sentence_transformers").sentence_transformer.losses
+
+    class CachedRankingLoss(losses.CachedMultipleNegativesRankingLoss):  # type: ignore[misc, name-defined]
+        """Adds widths and a regularizer where the embeddings of the whole batch are at hand."""
+
+        def __init__(self, model: Any, widths: Sequence[int], regularizer: Regularizer, **options: Any) -> None:
+            super().__init__(model, **options)
+            self.widths = tuple(widths)
+            self.regularizer, self.regularizer_weight = regularizer
+
+        def calculate_loss(
+            self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+        ) -> Tensor:
+            total: Tensor = sum(
+                super(CachedRankingLoss, self).calculate_loss(
+                    [[part[:, :width] for part in column] for column in reps], labels, with_backward=with_backward
+                )
+                for width in self.widths
+            )
+            if self.regularizer is None:
+                return total
+            columns = [torch.cat(column) for column in reps]
+            penalty = self.regularizer_weight * regularization(self.regularizer, columns)
+            if with_backward:
+                torch.autograd.backward(penalty)
+                penalty = penalty.detach()
+            return total + penalty
+
+    return CachedRankingLoss
+
 
 OBJECTIVES: Final = tuple(COLUMNS)
 

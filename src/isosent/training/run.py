@@ -2,38 +2,375 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
+import secrets
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from heapq import nlargest
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from isosent import _extras
-from isosent.errors import InputError
-from isosent.exports.sentence_transformers_folder import quiet_library
-from isosent.files.atomic import locked
-from isosent.files.plain import without_nan
+from isosent.encoders.reference import escape
+from isosent.errors import FileFormatError, InputError, OutputError
+from isosent.exports.sentence_transformers import quiet_library
+from isosent.io.atomic import Replaceable, check_parent, fsync, locked, remove_folder, replacing_folder, sweep
+from isosent.io.json import document_bytes, read_document, read_json, without_nan
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.training.arguments import make_arguments, make_trainer
-from isosent.training.bases import Base, open_base
+from isosent.persistence import RECORD_FILE
+from isosent.training.base_models import SCRATCH, Base, is_scratch, open_base
 from isosent.training.batching import token_lengths
-from isosent.training.checkpoint import step_of
 from isosent.training.curve import curve_page
 from isosent.training.development import DevScore, score_pairs, score_trained
-from isosent.training.job import Scores, TrainingJob, TrainingResult
 from isosent.training.memory import TrainingBatch, estimate_memory, size_of_network
-from isosent.training.metrics import Metrics, MetricsLog, read_metrics
+from isosent.training.metrics import Metrics, MetricsLog, StepRecorder, TrainingProgress, read_metrics
 from isosent.training.objectives import make_loss
-from isosent.training.progress import StepRecorder, TrainingProgress
-from isosent.training.run_folder import RunFolder
 from isosent.training.saving import check_training_folder, save_trained
-from isosent.training.trainer import trainer_class
+from isosent.training.schemas import Record, Run
+from isosent.training.settings import LEARNING_RATES, Scores, TrainingJob, TrainingResult
+from isosent.training.trainer import Checkpoint, make_arguments, make_trainer, newest_checkpoint, step_of, trainer_class
 from isosent.transforms.base import is_flow
+
+_FORMAT: Final = "isosent-run"
+_RUN_FILE: Final = "run.json"
+_METRICS_FILE: Final = "metrics.jsonl"
+_RUN: Final = Replaceable("the checkpoints of a run", lambda folder: (folder / _RUN_FILE).exists())
+
+
+class RunFolder:
+    """Settings, metrics and the newest checkpoint of a run that is not done yet.
+
+    Parameters
+    ----------
+    output : Path
+        Folder of the model to be.
+
+    Attributes
+    ----------
+    path : Path
+        ``OUTPUT.training``.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self._output = output.absolute()
+        self.path = self._output.with_name(f"{self._output.name}.training")
+
+    @property
+    def metrics(self) -> Path:
+        """File of the metrics."""
+        return self.path / _METRICS_FILE
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its model is in place: the run was killed before it could remove this folder."""
+        try:
+            run = read_json(self.path / _RUN_FILE).get("run")
+            return run is not None and run == read_json(self._output / RECORD_FILE).get("run")
+        except (FileNotFoundError, InputError):
+            return False
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a run that goes on, or can."""
+        return not self.is_finished and self.path.exists()  # in this order, for another process may remove it
+
+    def tidy(self) -> None:
+        """Remove what killed runs left: temporary files, and this folder if its model is in place."""
+        sweep(self.path.parent)
+        if self.is_finished:
+            with locked(self.path, wait=False):
+                self.remove()
+        elif self.path.is_dir():
+            sweep(self.path)
+
+    def begin(self, facts: Mapping[str, Any]) -> None:
+        """Start a new run.
+
+        Parameters
+        ----------
+        facts : mapping
+            All that its weights depend on, as plain values.
+
+        Raises
+        ------
+        OutputError
+            If an unfinished run is there, or the folder cannot be made.
+        """
+        if self.path.is_dir():
+            with locked(self.path, wait=False):  # another run that has no checkpoint yet
+                pass
+        checkpoint = newest_checkpoint(self.path)
+        if checkpoint is not None:
+            raise OutputError(
+                f"{self.path} holds a run that was stopped after step {step_of(checkpoint)}. Go on with --resume, or "
+                "remove that folder to begin again."
+            )
+        with replacing_folder(self.path, _RUN) as temporary:
+            document = {"format": _FORMAT, "format_version": 1, "run": secrets.token_hex(8), **facts}
+            (temporary / _RUN_FILE).write_bytes(document_bytes(document))
+
+    def resume(self, facts: Mapping[str, Any]) -> Path | None:
+        """Find where to go on.
+
+        Parameters
+        ----------
+        facts : mapping
+            As for `begin`, of now.
+
+        Returns
+        -------
+        Path or None
+            The newest checkpoint; None where the run was stopped before the first.
+
+        Raises
+        ------
+        InputError
+            If there is no run, or one with other data or settings; every difference is listed.
+        FileFormatError
+            If what is kept of it is damaged.
+        """
+        try:
+            before = read_json(self.path / _RUN_FILE, Run)
+        except FileNotFoundError:
+            raise InputError(
+                f"train: --resume needs a run that was stopped; {self.path} holds none. Leave it out."
+            ) from None
+        except FileFormatError as error:
+            raise FileFormatError(f"{error} Remove {self.path} to train from the beginning.") from None
+        check_same(self.path, before, facts)
+        checkpoint = newest_checkpoint(self.path)
+        return None if checkpoint is None else Checkpoint(checkpoint).path
+
+    @property
+    def run(self) -> str | None:
+        """What tells this run from others; None for one that an older version began."""
+        run: str | None = read_json(self.path / _RUN_FILE, Run).get("run")
+        return run
+
+    def remove(self) -> None:
+        """Remove it, after the model was saved: at once, so that a kill leaves all of it or nothing."""
+        fsync(self.path.parent)  # the name of the model must be on the disk before its checkpoints go
+        remove_folder(self.path)
+
+
+def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with other data or settings.
+
+    Parameters
+    ----------
+    folder : Path
+        Where those of before come from.
+    before, now : mapping
+        What the weights depend on, as plain values; what `now` does not say is not compared.
+
+    Raises
+    ------
+    InputError
+        If they differ; every difference is listed.
+    """
+    plain = json.loads(json.dumps(now))
+    differences = [
+        f"{name}: {before.get(name)!r} then, {value!r} now"
+        for name, value in plain.items()
+        if before.get(name) != value
+    ]
+    if differences:
+        raise InputError(
+            f"train: --resume must go on with the data and settings in {folder}; they differ: "
+            f"{'; '.join(differences)}. Give the old ones, or remove that folder to begin again."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A score over several seeds.
+
+    Parameters
+    ----------
+    mean : float
+        Its mean.
+    deviation : float
+        Standard deviation of a sample (divisor n - 1); NaN for one seed.
+    n_seeds : int
+        Seeds.
+    """
+
+    mean: float
+    deviation: float
+    n_seeds: int
+
+
+def plan(stages: Sequence[TrainingJob], *, n_seeds: int | None = None) -> list[TrainingJob]:
+    """Lay out trainings: each stage goes on with the model of the one before, and all of them are done for every seed.
+
+    Parameters
+    ----------
+    stages : sequence of TrainingJob
+        The base is that of the first.
+    n_seeds : int, optional
+        Repeat them with the seeds 0, 1, ..., each in a folder ``seed-S`` of the output of its stage. None is one
+        training with the seed of the settings.
+
+    Returns
+    -------
+    list of TrainingJob
+        In the order in which they are to be trained. What began from scratch goes on with the learning rate of that.
+
+    Raises
+    ------
+    InputError
+        If there are no seeds.
+    """
+    if n_seeds is not None and n_seeds < 1:
+        raise InputError(f"train: seeds must be at least 1; got {n_seeds}.")
+    jobs: list[TrainingJob] = []
+    for seed in [None] if n_seeds is None else range(n_seeds):
+        base = stages[0].base
+        for stage in stages:
+            job = replace(stage if seed is None else _with_seed(stage, seed), base=base)
+            if stage is not stages[0] and is_scratch(stages[0].base) and job.settings.learning_rate is None:
+                job = replace(job, settings=replace(job.settings, learning_rate=LEARNING_RATES[SCRATCH]))
+            base = escape(str(job.output.absolute()))
+            jobs.append(job)
+    return jobs
+
+
+def _with_seed(job: TrainingJob, seed: int) -> TrainingJob:
+    return replace(job, settings=replace(job.settings, seed=seed), output=job.output / f"seed-{seed}")
+
+
+def train_all(
+    jobs: Sequence[TrainingJob],
+    *,
+    resume: bool = False,
+    progress: Callable[[TrainingJob], AbstractContextManager[TrainingProgress | None]] = lambda job: nullcontext(),
+) -> list[TrainingResult]:
+    """Train one job after another.
+
+    Parameters
+    ----------
+    jobs : sequence of TrainingJob
+        The jobs. Folders that their outputs lie in are made.
+    resume : bool, default False
+        Whether to go on: what is done is opened, what was stopped goes on, the rest begins.
+    progress : callable, optional
+        From a job to what is shown how it goes, opened around the training.
+
+    Returns
+    -------
+    list of TrainingResult
+        One a job.
+
+    Raises
+    ------
+    InputError, OutputError, NonFiniteLossError
+        As `train` does.
+    """
+    if resume and not any(_is_begun(job) or _is_done(job) for job in jobs):
+        raise InputError(
+            f"train: --resume needs a run that was stopped; {RunFolder(jobs[0].output).path} holds none. Leave it out."
+        )
+    return [_train(job, resume=resume, progress=progress(job)) for job in jobs]
+
+
+def _is_begun(job: TrainingJob) -> bool:
+    return RunFolder(job.output).is_begun
+
+
+def _is_done(job: TrainingJob) -> bool:
+    return not _is_begun(job) and (job.output / RECORD_FILE).exists()
+
+
+def is_first_process() -> bool:
+    """Whether this process is the only one, or the first of several that torchrun started."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def _train(
+    job: TrainingJob, *, resume: bool, progress: AbstractContextManager[TrainingProgress | None]
+) -> TrainingResult:
+    if resume and _is_done(job):
+        check_same(job.output, _read_record(job.output), job.facts() | job.ending_facts())
+        if is_first_process():
+            RunFolder(job.output).tidy()
+            with progress as shown:
+                if shown is not None:
+                    shown.message(f"{job.output}: this run is finished; its model is opened")
+        return read_training(job.output)
+    try:
+        job.output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{job.output.parent} could not be made: {error.strerror}.") from error
+    check_parent(job.output)
+    with progress as shown:
+        return train(job, resume=resume and _is_begun(job), progress=shown)
+
+
+def read_training(folder: Path) -> TrainingResult:
+    """Open a trained model with the record of its training.
+
+    Parameters
+    ----------
+    folder : Path
+        What `train` wrote.
+
+    Returns
+    -------
+    TrainingResult
+        As `train` returned it.
+
+    Raises
+    ------
+    FileFormatError
+        If the record is damaged.
+    ModelFolderError
+        If the model is.
+    """
+    record = _read_record(folder)
+    scores = {
+        name: Scores(**{when: of and _score(of) for when, of in fields.items()})
+        for name, fields in record["scores"].items()
+    }
+    counts = {name: record[name] for name in ("n_steps", "kept_step", "elapsed_s")}
+    return TrainingResult(load(folder), folder, scores, **counts)
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    try:
+        return read_document(folder / RECORD_FILE, FORMAT, FORMAT_VERSION, Record)
+    except FileFormatError as error:
+        raise FileFormatError(f"{error} Remove {folder} to train again.") from None
+
+
+def _score(of: Mapping[str, float | None]) -> DevScore:
+    return DevScore(**{name: float("nan") if value is None else value for name, value in of.items()})  # type: ignore[arg-type]
+
+
+def spread(scores: Iterable[float]) -> Spread:
+    """Mean and standard deviation of a score over seeds.
+
+    Parameters
+    ----------
+    scores : iterable of float
+        One a seed.
+
+    Returns
+    -------
+    Spread
+        Both.
+    """
+    values = np.array(list(scores))
+    deviation = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+    return Spread(float(values.mean()), deviation, len(values))
+
 
 FORMAT = "isosent-training"
 FORMAT_VERSION = 1

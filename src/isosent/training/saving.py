@@ -13,23 +13,28 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from safetensors import SafetensorError
 
-from isosent.encoders.inside import ENCODER_FOLDER
+from isosent.encoders.bundled import ENCODER_FOLDER
 from isosent.encoders.reference import escape
 from isosent.errors import InputError, OutputError
-from isosent.exports.exportable import exportable
-from isosent.exports.self_check import compare_on_texts, require_agreement
-from isosent.exports.sentence_transformers_folder import TARGET, check_vectors, quiet_library
-from isosent.exports.sentence_transformers_modules import InexpressibleError, modules_behind
-from isosent.files.atomic import Replaceable, check_folder, replacing_folder
-from isosent.files.checksum import folder_checksums
-from isosent.files.documents import document_bytes
+from isosent.exports.check import compare_on_texts, exportable, require_agreement
+from isosent.exports.sentence_transformers import (
+    TARGET,
+    InexpressibleError,
+    check_vectors,
+    modules_behind,
+    quiet_library,
+)
+from isosent.io.atomic import Replaceable, check_folder, replacing_folder
+from isosent.io.checksum import folder_checksums
+from isosent.io.json import document_bytes
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.model_folder import RECORD_FILE, holds_its_encoder, model_files
+from isosent.persistence import RECORD_FILE, holds_its_encoder, model_files
 from isosent.transforms.base import Transform
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
 
 _MODULES, _CONFIG = "modules.json", "config_sentence_transformers.json"
 _OWN: Final = re.compile(

@@ -1,4 +1,4 @@
-"""What the JSON files of a training may hold, as `isosent.files.schemas`: fields with a default were added later."""
+"""What the JSON files of a training may hold, as `isosent.io.schemas`: fields with a default were added later."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from isosent.files.schemas import Checksum, Count, Document, RelativePath, Sha256
+from isosent.io.schemas import Checksum, Count, Document, RelativePath, Sha256
 
 
 class Facts(Document, kw_only=True):

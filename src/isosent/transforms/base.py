@@ -1,22 +1,80 @@
-"""What a transform is to a model: something fitted on vectors that yields one linear map, or a flow."""
+"""Transforms by name; a module is imported when its transform is asked for, because scikit-learn takes its time."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_array, validate_data
 
-from isosent.errors import InputTypeError
+from isosent import _check
+from isosent.errors import InputError, InputTypeError
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+
+def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
+    """Return whatever scikit-learn takes as rows, a data frame for one, as an array; values are not looked at.
+
+    Parameters
+    ----------
+    where : str
+        Who asks, for the message.
+    X : array_like of shape (n_rows, dim)
+        The rows.
+    at_least : int
+        Fewest rows.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, dim)
+        The rows.
+
+    Raises
+    ------
+    InputError
+        If the shape cannot be used.
+    InputTypeError
+        If the type cannot be used.
+    """
+    _check.not_masked(where, "X", X)
+    try:
+        array: NDArray[Any] = check_array(
+            X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=at_least, input_name="X"
+        )
+    except TypeError as error:
+        raise InputTypeError(f"{where}: {error}") from None
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None
+    return _check.matrix(where, "X", array)
+
+
+class RowEstimator:
+    """What scikit-learn is told of every transform: its columns are compared, float32 and float64 are kept."""
+
+    def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
+        """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{type(self).__name__}: {error}") from None
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn which dtypes are kept."""
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
 
 AUTO: Final = "auto"
 
@@ -182,3 +240,105 @@ def settings_of(transform: Transform) -> dict[str, Any]:
     if "steps" in settings:
         return {"steps": [{"transform": transform_name(step)} | settings_of(step) for _, step in settings["steps"]]}
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TransformKind:
+    """Where a transform lives and what can be set.
+
+    Parameters
+    ----------
+    module, class_name : str
+        Where it lives.
+    settings : tuple of str
+        Names of its settings.
+    summary : str
+        What it does.
+    """
+
+    module: str
+    class_name: str
+    settings: tuple[str, ...]
+    summary: str
+
+
+_WHITENING = "isosent.transforms.whitening"
+_COMPONENTS = "isosent.transforms.linear"
+_FLOW = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
+_SHAPES = ("n_components", "method", "strength", "shrinkage", "eps")
+TRANSFORMS = {
+    "whitening": TransformKind(_WHITENING, "Whitening", _SHAPES, "centre, rotate, even out variances"),
+    "principal_components": TransformKind(_WHITENING, "PrincipalComponents", ("n_components",), "centre and rotate"),
+    "mean_centering": TransformKind(_COMPONENTS, "MeanCentering", (), "subtract the mean"),
+    "mean_projection": TransformKind(_COMPONENTS, "MeanProjection", (), "remove the component along the mean"),
+    "all_but_the_top": TransformKind(
+        _COMPONENTS, "AllButTheTop", ("n_components",), "subtract the mean, remove the top components"
+    ),
+    "common_component_removal": TransformKind(
+        _COMPONENTS,
+        "CommonComponentRemoval",
+        ("n_components", "by_share"),
+        "remove the top components, uncentred (SIF)",
+    ),
+    "standardize": TransformKind(_COMPONENTS, "Standardize", (), "centre and scale each dimension"),
+    "truncate": TransformKind(_COMPONENTS, "Truncate", ("n_components",), "keep the first dimensions"),
+    "glow_flow": TransformKind(
+        "isosent.transforms.flow", "GlowFlow", _FLOW, "learn an invertible map to a Gaussian (BERT-flow); alone"
+    ),
+    "l2_normalize": TransformKind("isosent.transforms.chain", "L2Normalize", (), "scale to length 1; the last one"),
+}
+
+
+def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> Transform:
+    """Make an unfitted transform.
+
+    Parameters
+    ----------
+    names : str
+        A key of `TRANSFORMS`, or several with commas between them: a chain.
+    dim : int, optional
+        Dimensions of the vectors that it will be fitted on; with them, settings are checked at once.
+    settings : mapping of str to object, optional
+        Settings; each goes to the last transform that has one of that name.
+
+    Returns
+    -------
+    Transform
+        The transform.
+
+    Raises
+    ------
+    InputError
+        If there is no transform of that name, or a setting is out of range or belongs to none of them: said before any
+        text is encoded.
+    """
+    kinds = [_kind(name.strip()) for name in names.split(",")]
+    given: list[dict[str, Any]] = [{} for _ in kinds]
+    for setting, value in (settings or {}).items():
+        takers = [position for position, kind in enumerate(kinds) if setting in kind.settings]
+        if not takers:
+            raise InputError(f"{names} has no setting {setting}; leave it out or choose another transform.")
+        given[takers[-1]][setting] = value
+    steps = [
+        getattr(import_module(kind.module), kind.class_name)(**own) for kind, own in zip(kinds, given, strict=True)
+    ]
+    is_plain = len(steps) == 1 and kinds[0].class_name != "L2Normalize"
+    made = steps[0] if is_plain else import_module("isosent.transforms.chain").chain(*steps)
+    if dim is not None:
+        made._check_settings(dim)
+    transform: Transform = made
+    return transform
+
+
+def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
+    """Make an unfitted linear transform: as `make_transform`, but a flow is refused, too."""
+    transform = make_transform(names, dim=dim, settings=settings)
+    if is_flow(transform):
+        raise InputError(f"fit: the transform must be linear here; {names} is not.")
+    return transform
+
+
+def _kind(name: str) -> TransformKind:
+    if name not in TRANSFORMS:
+        raise InputError(f"fit: transform must be auto, alone, or among {', '.join(TRANSFORMS)}; got {name!r}.")
+    return TRANSFORMS[name]

@@ -16,9 +16,8 @@ from isosent.errors import InputError, InputTypeError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms.base import is_flow
+from isosent.transforms.base import RowEstimator, as_rows, is_flow
 from isosent.transforms.moment_transform import MomentTransform, Solution
-from isosent.transforms.rows import RowEstimator, as_rows
 
 
 class L2Normalize(RowEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

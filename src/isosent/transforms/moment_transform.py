@@ -16,7 +16,7 @@ from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms.rows import RowEstimator, as_rows
+from isosent.transforms.base import RowEstimator, as_rows
 
 _SMALLEST, _LARGEST = 1e-70, 1e70
 _ROUNDING = float(np.finfo(np.float64).eps)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from tiny_models import DIM, write_json
 
-from isosent.files.documents import write_document
+from isosent.io.json import write_document
 
 CODE = """
 import torch

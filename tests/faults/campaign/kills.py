@@ -19,7 +19,7 @@ from campaign.targets import States, Target, contents, prepare, restore, succeed
 _OPERATIONS = {
     "os": ("rename", "replace", "link", "unlink", "remove", "rmdir", "mkdir", "fsync"),
     "shutil": ("rmtree", "copyfile"),
-    "isosent.files.atomic": ("exchange",),
+    "isosent.io.atomic": ("exchange",),
 }
 
 

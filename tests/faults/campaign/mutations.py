@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from isosent.files import checksum
+from isosent.io import checksum
 
 _SEAL = re.compile(rb"xxh3:[0-9a-f]{32}")
 _BYTES = (

@@ -71,7 +71,7 @@ class Target:
 def vectors(path: str) -> Any:
     import numpy as np
 
-    from isosent.files.vector_reading import open_vectors
+    from isosent.io.vectors import open_vectors
 
     source = open_vectors(path)
     return np.concatenate(list(source.blocks())).tobytes(), source.dtype, source.space and source.space.fingerprint
@@ -94,22 +94,22 @@ def vector_model(path: str) -> Any:
 
 
 def words(path: str) -> Any:
-    from isosent.text.word_vectors import read_word_vectors
+    from isosent.words.word_vectors import read_word_vectors
 
     read = read_word_vectors([path])
     return list(read.vocabulary), read.vectors.tobytes(), read.content_hash
 
 
 def moments(path: str) -> Any:
-    from isosent.streaming.file_moments import read_moments
+    from isosent.jobs.vectors import read_moments
 
     read = read_moments(path)
     return read.moments.weight, read.moments.mean.tobytes(), read.moments.scatter.tobytes(), read.n_zero_rows
 
 
 def checkpoint(path: str) -> Any:
-    from isosent.files.vector_reading import open_vectors
-    from isosent.streaming.moments import moments_of
+    from isosent.io.vectors import open_vectors
+    from isosent.jobs.vectors import moments_of
 
     read = moments_of([open_vectors("vectors.npy")], checkpoint=path)
     return read.moments.weight, read.moments.mean.tobytes(), read.moments.scatter.tobytes()
@@ -123,7 +123,7 @@ def result(path: str) -> Any:
 
 
 def study(path: str) -> Any:
-    from isosent.studies.study_file import read_study
+    from isosent.research.study import read_study
 
     return repr(read_study(path))
 
@@ -132,21 +132,19 @@ def index(path: str) -> Any:
     import faiss
 
     import isosent
-    from isosent.exports.faiss_export import read_index
+    from isosent.exports.faiss import read_index
 
     return faiss.serialize_index(read_index(path, isosent.load("model"))).tobytes()
 
 
 def space(path: str) -> Any:
-    from isosent.exports.note import read_space
+    from isosent.exports.check import read_space
 
     return read_space(path)
 
 
 def fetched(path: str) -> Any:
-    from isosent.datasets.getting import get_data
-    from isosent.datasets.hub import Mirror
-    from isosent.datasets.lock import Lock
+    from isosent.datasets import Lock, Mirror, get_data
 
     folder = Path(path)
     if not (folder / "isosent-data.json").exists() or not (folder / "biosses").exists():
@@ -157,7 +155,7 @@ def fetched(path: str) -> Any:
 
 def trained(path: str) -> Any:
     from isosent.training.metrics import read_metrics
-    from isosent.training.repeating import read_training
+    from isosent.training.run import read_training
 
     read_training(Path(path))
     # a loss is a mean since the last one, or since the run was resumed; the weights are the same to the last bit
@@ -169,9 +167,9 @@ def interrupted(output: str) -> Any:
     """All that a training goes on from."""
     import json
 
-    from isosent.training.checkpoint import Checkpoint
     from isosent.training.metrics import read_metrics
-    from isosent.training.run_folder import RunFolder
+    from isosent.training.run import RunFolder
+    from isosent.training.trainer import Checkpoint
 
     folder = RunFolder(Path(output))
     newest = folder.resume({})

@@ -1,1 +1,0 @@
-"""The main job on a shipped sample, offline."""

@@ -1,0 +1,351 @@
+"""The modules that follow the pooling in a sentence-transformers folder: Dense, LayerNorm, Normalize."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from isosent import _extras
+from isosent.encoders.static_load import read_tensors
+from isosent.errors import FileFormatError, ModelReferenceError
+from isosent.io.export_note import verify_export
+from isosent.io.foreign_json import (
+    HeadConfig,
+    LayersConfig,
+    Module,
+    PoolingConfig,
+    SentenceTransformersConfig,
+    TransformerModuleConfig,
+    path_inside,
+)
+from isosent.io.json import read_json
+from isosent.networks.layer_pooling import canonical_pooling, written_layers
+
+_TRANSFORMER_CONFIGS = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+_POOLING_FLAGS = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+_HEADS = ("Dense", "LayerNorm", "Normalize")
+_THEIRS = "sentence_transformers."  # modules of other packages may have the same names and compute something else
+ROLES = ("text", "query", "document")
+_PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleHead:
+    """A module behind the pooling.
+
+    Parameters
+    ----------
+    kind : {"Dense", "LayerNorm", "Normalize"}
+        What it does.
+    folder : Path
+        Where its weights lie; Normalize has none.
+    config : dict
+        Its ``config.json``.
+    """
+
+    kind: str
+    folder: Path
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFolder:
+    """A sentence encoder folder, read but not loaded.
+
+    Parameters
+    ----------
+    transformer : Path
+        Folder of the transformer and its tokenizer.
+    pooling : str
+        Names of poolings, with commas between them.
+    layers : str
+        Layers that are averaged, with their weights, as in ``layers=``.
+    heads : tuple of ModuleHead
+        Modules behind the pooling, in order.
+    max_length : int or None
+        Tokens a text is cut at; None where the folder leaves it to the tokenizer.
+    lowercase : bool
+        Whether texts are lower-cased before the tokenizer sees them.
+    prompts : mapping of str to str
+        What stands before a text: ``text``, any text; ``query``, one to search with; ``document``, one to be found.
+        All three are there, possibly empty.
+    pools_prompt : bool
+        Whether the tokens of the prompt are pooled with those of the text.
+    """
+
+    transformer: Path
+    pooling: str = "mean"
+    layers: str = "-1"
+    heads: tuple[ModuleHead, ...] = ()
+    max_length: int | None = None
+    lowercase: bool = False
+    prompts: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ROLES, ""))
+    pools_prompt: bool = True
+
+
+def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFolder:
+    """Read ``modules.json`` and what it points to; without one, the folder is a bare transformer with mean pooling.
+
+    Parameters
+    ----------
+    folder : Path
+        A local folder.
+    pooling : str, optional
+        What the caller asked for, which holds where the folder lacks the file that says it.
+
+    Returns
+    -------
+    ModuleFolder
+        Its parts.
+
+    Raises
+    ------
+    FileFormatError
+        If a file is damaged or missing, or a module is of a kind that isosent has no counterpart for.
+    """
+    verify_export(folder)
+    path = folder / "modules.json"
+    if not path.exists():
+        return _bare(folder, pooling)
+    transformer, pools_prompt, layers, heads = None, True, "-1", []
+    stored: str | None = None  # the pooling of the folder
+    for module in read_json(path, list[Module]):
+        package, _, kind = module["type"].rpartition(".")
+        inner = path_inside(folder, module["path"], path)
+        is_known = f"{package}.".startswith(_THEIRS)
+        if is_known and transformer is None and kind == "Transformer":
+            transformer = inner
+        elif is_known and transformer is not None and kind == "Pooling":
+            stored, pools_prompt = _pooling(inner, pooling)
+        elif is_known and transformer is not None and kind == "WeightedLayerPooling":
+            layers = _layers(inner)
+        elif is_known and transformer is not None and kind in _HEADS:
+            heads.append(ModuleHead(kind, inner, {} if kind == "Normalize" else _config(inner, HeadConfig)))
+        elif not is_known or kind != "Dropout":
+            advice = " Write static:DIR for it." if kind == "StaticEmbedding" else ""
+            raise FileFormatError(
+                f"{path}: the modules must be Transformer, WeightedLayerPooling, Pooling, {', '.join(_HEADS)} or "
+                f"Dropout of sentence-transformers; got {(kind if is_known else module['type']) or module!r}.{advice}"
+            )
+    if transformer is None:
+        raise FileFormatError(f"{path} must list a Transformer; it lists none.")
+    stored = stored or pooling
+    if stored is None:
+        raise FileFormatError(f"{path} lists no Pooling, so how tokens make a text is not known. {_NAME_POOLING}")
+    if layers != "-1" and "max" in stored.split(","):
+        raise FileFormatError(
+            f"{path}: the mean of layers must not be pooled by max, which isosent takes of each layer."
+        )
+    configs = (transformer / name for name in _TRANSFORMER_CONFIGS)
+    config: dict[str, Any] = next((read_json(path, TransformerModuleConfig) for path in configs if path.exists()), {})
+    return ModuleFolder(
+        transformer,
+        stored,
+        layers,
+        tuple(heads),
+        max_length=config.get("max_seq_length"),
+        lowercase=bool(config.get("do_lower_case")),
+        prompts=_prompts(folder),
+        pools_prompt=pools_prompt,
+    )
+
+
+_NAME_POOLING = (
+    "It cannot be guessed: a model that was trained with one pooling gives wrong vectors with another. Copy the whole "
+    "folder again, or name the pooling, as in hf:DIR?pooling=cls."
+)
+
+
+def _bare(folder: Path, pooling: str | None) -> ModuleFolder:
+    """A folder without ``modules.json``, refused if other files show that there was one."""
+    others = sorted(
+        path.name for path in (*folder.glob("*_Pooling"), *folder.glob("config_sentence_transformers.json"))
+    )
+    if others and pooling is None:
+        raise FileFormatError(
+            f"{folder} has no modules.json, but {others[0]}: it is a part of a sentence-transformers folder, probably "
+            f"copied in part. {_NAME_POOLING}"
+        )
+    return ModuleFolder(folder)
+
+
+def _pooling(path: Path, asked: str | None) -> tuple[str, bool]:
+    if asked is not None and not (path / "config.json").exists():
+        return asked, True
+    config = _config(path, PoolingConfig, _NAME_POOLING)
+    modes = config.get("pooling_mode") or [name for name, flag in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
+    try:
+        pooling = canonical_pooling(",".join([modes] if isinstance(modes, str) else modes))
+    except ModelReferenceError as error:
+        raise FileFormatError(f"{path}/config.json: pooling_mode: {error}") from None
+    return pooling, config.get("include_prompt") is not False
+
+
+def _layers(path: Path) -> str:
+    """Layers of a WeightedLayerPooling with a weight above 0, as a model reference writes them."""
+    start = _config(path, LayersConfig).get("layer_start", 4)
+    stored = read_tensors(path / "model.safetensors").get("layer_weights")
+    weights = None if stored is None or stored.ndim != 1 else stored.astype(float).tolist()
+    if weights is None or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
+        raise FileFormatError(f"{path} must hold weights >= 0 of the layers from layer_start on, not all of them 0.")
+    return written_layers([(start + place, weight) for place, weight in enumerate(weights) if weight])
+
+
+def _prompts(folder: Path) -> dict[str, str]:
+    """Prompts by role, as sentence-transformers names them; the default one is for texts without a role."""
+    path = folder / "config_sentence_transformers.json"
+    config = read_json(path, SentenceTransformersConfig) if path.exists() else {}
+    named = config.get("prompts") or {}
+    default = named.get(config.get("default_prompt_name")) or ""
+    of_roles = {
+        role: next((named[name] for name in names if named.get(name)), "") for role, names in _PROMPT_NAMES.items()
+    }
+    return {"text": default, **of_roles}
+
+
+def _config(folder: Path, schema: type, advice: str = "Copy the whole folder again.") -> dict[str, Any]:
+    """Settings of a module, which has no defaults that would do."""
+    try:
+        config: dict[str, Any] = read_json(folder / "config.json", schema)
+    except FileNotFoundError:
+        raise FileFormatError(
+            f"{folder / 'config.json'} is missing, though modules.json lists its module. The folder was probably "
+            f"copied in part. {advice}"
+        ) from None
+    return config
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """One loaded module.
+
+    Parameters
+    ----------
+    module : ModuleHead
+        What the folder says of it.
+    apply : callable
+        From a tensor of shape (n_texts, in_dim) to one of shape (n_texts, out_dim); it can be pickled.
+    weights : mapping of str to tensor
+        What it depends on.
+    out_dim : int
+        Dimensions of what comes out.
+    """
+
+    module: ModuleHead
+    apply: Callable[[Any], Any]
+    weights: Mapping[str, Any]
+    out_dim: int
+
+
+def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize: bool) -> list[Head]:
+    """Load the modules that are wanted.
+
+    Parameters
+    ----------
+    heads : sequence of ModuleHead
+        Those of the folder, in order.
+    dim : int
+        Dimensions of the pooled vectors.
+    dense : bool
+        Whether Dense and LayerNorm modules are kept.
+    normalize : bool
+        Whether Normalize modules are kept; where none is the last module, one is put at the end.
+
+    Returns
+    -------
+    list of Head
+        In the order they are applied.
+
+    Raises
+    ------
+    FileFormatError
+        If weights are missing, damaged or do not fit the vectors, or a setting has no counterpart here.
+    """
+    wanted = [head for head in heads if (normalize if head.kind == "Normalize" else dense)]
+    if normalize and not (wanted and wanted[-1].kind == "Normalize"):
+        wanted.append(ModuleHead("Normalize", Path(), {}))
+    loaded = []
+    for head in wanted:
+        loaded.append(_LOADERS[head.kind](head, dim))
+        dim = loaded[-1].out_dim
+    return loaded
+
+
+def _normalize(
+    head: ModuleHead,
+    dim: int,
+) -> Head:
+    return Head(head, _extras.require("torch").nn.functional.normalize, {}, dim)
+
+
+def _dense(
+    head: ModuleHead,
+    dim: int,
+) -> Head:
+    torch, config = _extras.require("torch"), head.config
+    if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
+        raise FileFormatError(f"{head.folder}/config.json: isosent has no residual Dense and none on other inputs.")
+    name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    activation = getattr(torch.nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
+    if not (isinstance(activation, type) and issubclass(activation, torch.nn.Module)):
+        raise FileFormatError(f"{head.folder}/config.json: activation_function must be one of torch.nn; got {name}.")
+    tensors = _read_weights(head)
+    weight, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
+    if weight is None or weight.ndim != 2 or weight.shape[1] != dim:
+        got = None if weight is None else tuple(weight.shape)
+        raise FileFormatError(
+            f"{head.folder}: linear.weight must have shape (n, {dim}) for vectors of {dim}; got {got}."
+        )
+    return Head(head, partial(_dense_output, weight, bias, activation()), tensors, len(weight))
+
+
+def _dense_output(weight: Any, bias: Any, activate: Callable[[Any], Any], vectors: Any) -> Any:
+    return activate(_extras.require("torch").nn.functional.linear(vectors, weight, bias))
+
+
+def _layer_norm(
+    head: ModuleHead,
+    dim: int,
+) -> Head:
+    torch, tensors = _extras.require("torch"), _read_weights(head)
+    weight, bias = tensors.get("norm.weight"), tensors.get("norm.bias")
+    if weight is None or tuple(weight.shape) != (dim,):
+        raise FileFormatError(f"{head.folder}: norm.weight must have shape ({dim},) for vectors of {dim}.")
+    normalize = partial(torch.nn.functional.layer_norm, normalized_shape=(dim,), weight=weight, bias=bias)
+    return Head(head, normalize, tensors, dim)
+
+
+def _read_weights(head: ModuleHead) -> dict[str, Any]:
+    torch, path = _extras.require("torch"), head.folder / "model.safetensors"
+    if not path.exists():
+        raise FileFormatError(f"{path} must exist; got no such file. Weights in pickles are not loaded.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except SafetensorError as error:
+        raise FileFormatError(f"{path} is damaged: {error}.") from None
+    # in memory of torch's own: products round differently where a file happens to be aligned differently
+    return {name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}
+
+
+_LOADERS: dict[str, Callable[[ModuleHead, int], Head]] = {
+    "Dense": _dense,
+    "LayerNorm": _layer_norm,
+    "Normalize": _normalize,
+}

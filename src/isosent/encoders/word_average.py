@@ -1,0 +1,473 @@
+"""Words whitened by their frequency, ahead of any weighting."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import FileFormatError, InputError
+from isosent.numeric.gem import SCORES, GemSettings, PrincipalVectors, coarse_vectors, gem_vectors
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
+from isosent.numeric.word_averages import balanced_means, power_means, sif_weights, usif_weights, weighted_means
+from isosent.transforms.base import LinearTransform, make_linear
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """The words of some texts, as a weighting sees them.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, dim), float32
+        Word vectors.
+    products : ndarray of shape (n, K rounded up to a multiple of 16), float64
+        Their products with the principal vectors of the corpus.
+    ids : ndarray of shape (n_tokens,), int32
+        Row of each word, one text behind the other.
+    offsets : ndarray of shape (n_texts + 1,), int64
+        Text i has ``ids[offsets[i]:offsets[i + 1]]``.
+    weights : ndarray of shape (n_tokens,), float32, or None
+        Weight of each word by its frequency.
+    """
+
+    rows: NDArray[np.float32]
+    products: NDArray[np.float64]
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    weights: NDArray[np.float32] | None
+
+
+class Weighting(ABC):
+    """A way to make one vector of word vectors."""
+
+    name: ClassVar[str]
+    uses_frequencies: ClassVar[bool] = False
+    whitens_words: ClassVar[bool] = False
+    is_linear: ClassVar[bool] = False
+
+    @property
+    def learns(self) -> bool:
+        """Whether it has to see a corpus, for more than the frequencies of words."""
+        return self.transform() is not None
+
+    def dim(self, word_dim: int) -> int:
+        """Dimensions of the vectors that it makes of word vectors of `word_dim` dimensions."""
+        return word_dim
+
+    def check(self, word_dim: int) -> None:
+        """Refuse word vectors that have too few dimensions for it."""
+
+    def word_weights(self, corpus: Corpus) -> NDArray[np.float64] | None:
+        """Weight of each word of the vocabulary, and of any unknown one behind them; None for 1."""
+        return None
+
+    @property
+    def has_principal(self) -> bool:
+        """Whether it takes principal vectors of a corpus."""
+        return False
+
+    def coarse(self, words: Words) -> NDArray[np.float32]:
+        """Vectors, one a text, whose moments over a corpus tell its principal vectors."""
+        raise NotImplementedError
+
+    def principal(self, moments: Moments) -> PrincipalVectors:
+        """Principal vectors from the moments of what `coarse` returned."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
+        """Return one vector a text, shape (n_texts, dim); zero for a text without words."""
+
+    def transform(self) -> LinearTransform | None:
+        """The linear step that belongs to the method, to be fitted behind it on the corpus."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Average(Weighting):
+    """Mean of the word vectors."""
+
+    name: ClassVar[str] = "mean"
+    is_linear: ClassVar[bool] = True
+
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
+        """Return the means."""
+        return weighted_means(words.rows, words.ids, words.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class SIF(Weighting):
+    """Mean weighted by smooth inverse frequency, without the common components (Arora et al. 2017).
+
+    Parameters
+    ----------
+    a : float, default 1e-3
+        Smoothing constant, see `sif_weights`.
+    n_components : int, default 1
+        Common components that are removed; 0 for none.
+
+    Notes
+    -----
+    Arora, Liang & Ma 2017, *A Simple but Tough-to-Beat Baseline for Sentence Embeddings*, algorithm 1. The components
+    are the first singular vectors of the corpus it is fitted on, uncentred.
+    """
+
+    name: ClassVar[str] = "sif"
+    uses_frequencies: ClassVar[bool] = True
+    is_linear: ClassVar[bool] = True
+    a: float = 1e-3
+    n_components: int = 1
+
+    def __post_init__(self) -> None:
+        _check.above_zero("SIF", "a", self.a)
+        _check.whole_number("SIF", "n_components", self.n_components, 0)
+
+    def check(self, word_dim: int) -> None:
+        """Refuse to remove as many components as there are dimensions."""
+        _check_below("SIF", self.n_components, word_dim)
+
+    def word_weights(self, corpus: Corpus) -> NDArray[np.float64]:
+        """Return a / (a + p)."""
+        return sif_weights(corpus.probabilities_and_none(), self.a)
+
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
+        """Return the weighted means."""
+        return weighted_means(words.rows, words.ids, words.offsets, words.weights)
+
+    def transform(self) -> LinearTransform | None:
+        """Return the removal of the common components."""
+        return _removal(self.n_components) if self.n_components else None
+
+
+@dataclass(frozen=True, slots=True)
+class USIF(Weighting):
+    """Unsupervised smooth inverse frequency (Ethayarajh 2018).
+
+    Parameters
+    ----------
+    n_components : int, default 5
+        Common components that are removed, each by its share of their variance; 0 for none.
+
+    Notes
+    -----
+    Ethayarajh 2018, *Unsupervised Random Walk Sentence Embeddings*: weights without a parameter (`usif_weights`),
+    coordinates divided by their norm over a text (`balanced_means`), piecewise removal of components.
+    """
+
+    name: ClassVar[str] = "usif"
+    uses_frequencies: ClassVar[bool] = True
+    n_components: int = 5
+
+    def __post_init__(self) -> None:
+        _check.whole_number("USIF", "n_components", self.n_components, 0)
+
+    @property
+    def learns(self) -> bool:
+        """True: it takes the mean length of texts."""
+        return True
+
+    def check(self, word_dim: int) -> None:
+        """Refuse to remove as many components as there are dimensions."""
+        _check_below("USIF", self.n_components, word_dim)
+
+    def word_weights(self, corpus: Corpus) -> NDArray[np.float64]:
+        """Return the weights that frequencies and mean length give."""
+        return usif_weights(corpus.probabilities_and_none(), corpus.mean_length)
+
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
+        """Return the balanced weighted means."""
+        weights = np.ones(len(words.ids), np.float32) if words.weights is None else words.weights
+        return balanced_means(words.rows, words.ids, words.offsets, weights)
+
+    def transform(self) -> LinearTransform | None:
+        """Return the removal of the common components."""
+        return _removal(self.n_components, by_share=True) if self.n_components else None
+
+
+@dataclass(frozen=True, slots=True)
+class PowerMean(Weighting):
+    """Concatenated power means (Rueckle et al. 2018).
+
+    Parameters
+    ----------
+    powers : sequence of float, default (-inf, 1, inf)
+        Each above 0, or -inf for the minimum; inf is the maximum.
+    z_norm : bool, default True
+        Whether every dimension is centred and divided by its standard deviation over the corpus.
+
+    Notes
+    -----
+    Rueckle, Eger, Peyrard & Gurevych 2018, *Concatenated Power Mean Word Embeddings*, arXiv 1803.01400.
+    """
+
+    name: ClassVar[str] = "p_mean"
+    powers: Sequence[float] = (-math.inf, 1.0, math.inf)
+    z_norm: bool = True
+
+    def __post_init__(self) -> None:
+        powers = self.powers if isinstance(self.powers, Iterable) else ()
+        fit = [isinstance(p, (int, float, np.number)) and (p > 0 or p == -math.inf) for p in powers]
+        if not fit or not all(fit):
+            raise InputError(f"PowerMean: powers must be numbers above 0, inf or -inf; got {self.powers!r}.")
+
+    def dim(self, word_dim: int) -> int:
+        """One width a power."""
+        return word_dim * len(self.powers)
+
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
+        """Return the power means."""
+        return power_means(words.rows, words.ids, words.offsets, self.powers)
+
+    def transform(self) -> LinearTransform | None:
+        """Return the z-normalisation."""
+        return make_linear("standardize") if self.z_norm else None
+
+
+def _check_below(where: str, n_components: int, dim: int) -> None:
+    if n_components >= dim:
+        raise InputError(
+            f"{where}: n_components must be below the {dim} dimensions of the word vectors; got {n_components}."
+        )
+
+
+def _removal(n_components: int, *, by_share: bool = False) -> LinearTransform:
+    return make_linear("common_component_removal", settings={"n_components": n_components, "by_share": by_share})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Corpus:
+    """Frequencies, lengths and principal vectors, as far as a weighting asks for them.
+
+    Parameters
+    ----------
+    n_texts : int, default 0
+        Texts with at least one known word.
+    mean_length : float, default 0.0
+        Known words that these have on average.
+    probabilities : ndarray of shape (vocab_size,), float64, optional
+        Unigram probability of each word, 0 where it is unknown.
+    word_map : LinearMap, optional
+        Whitens the word vectors.
+    principal : PrincipalVectors, optional
+        Of the coarse vectors of the texts.
+    """
+
+    n_texts: int = 0
+    mean_length: float = 0.0
+    probabilities: NDArray[np.float64] | None = None
+    word_map: LinearMap | None = None
+    principal: PrincipalVectors | None = None
+
+    def probabilities_and_none(self) -> NDArray[np.float64]:
+        """Return the probabilities, and behind them 0 for any word outside the vocabulary."""
+        known = np.empty(0) if self.probabilities is None else self.probabilities
+        return np.append(known, 0.0)
+
+    def tensors(self) -> dict[str, NDArray[np.float64]]:
+        """Return all of it as named arrays, for a model folder."""
+        arrays = {"size": np.array([self.n_texts, self.mean_length])}
+        if self.probabilities is not None:
+            arrays["probabilities"] = self.probabilities
+        if self.word_map is not None:
+            arrays |= {"word_weight": self.word_map.weight, "word_bias": self.word_map.bias}
+        if self.principal is not None:
+            arrays |= {
+                "principal_vectors": self.principal.vectors,
+                "singular_values": self.principal.singular_values,
+            }
+        return arrays
+
+    @classmethod
+    def from_tensors(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Corpus:
+        """Put it together from what `tensors` returned.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+            Named arrays.
+
+        Returns
+        -------
+        Corpus
+            The same.
+
+        Raises
+        ------
+        FileFormatError
+            If an array is missing.
+        """
+        try:
+            n_texts, mean_length = int(arrays["size"][0]), float(arrays["size"][1])
+            word_map = LinearMap(arrays["word_weight"], arrays["word_bias"]) if "word_weight" in arrays else None
+            principal = None
+            if "principal_vectors" in arrays:
+                principal = PrincipalVectors(arrays["principal_vectors"], arrays["singular_values"])
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise FileFormatError(f"what the encoder knows of its corpus is damaged: {error}.") from None
+        return cls(n_texts, mean_length, arrays.get("probabilities"), word_map, principal)
+
+
+@dataclass(frozen=True, slots=True)
+class GEM(Weighting):
+    """Geometric embedding by orthogonal bases (Yang, Zhu & Chen 2019), see `gem_vectors`.
+
+    Parameters
+    ----------
+    window : int, default 7
+        Words on each side that a word is compared with, m; at most 64.
+    n_candidates : int, default 45
+        Principal vectors of the corpus, K; at most the dimensions.
+    n_removed : int, default 17
+        Those of them that count for a text and are removed from it, h; at most `n_candidates`.
+    power : float, default 3.0
+        Power of the singular values in the coarse vectors, t; at least 0.
+    removal : {"sdr", "sir", "none"}, default "sdr"
+        By sentence, the strongest of the corpus, or nothing, as for supervised tasks.
+    scores : sequence of {"novelty", "significance", "uniqueness"}, default all
+        Scores that add up to the weight of a word.
+    significance : {"columns", "window"}, default "columns"
+        Divisor of the significance score.
+    ranking : {"weighted", "unweighted"}, default "weighted"
+        Whether singular values count in the choice of principal vectors; "unweighted" for CQA, with a window of 6 and
+        15 removed.
+    uniqueness : {"published", "scaled"}, default "published"
+        Whether the uniqueness score takes singular values over `n_removed`, or over the largest.
+
+    Raises
+    ------
+    InputError
+        If a setting is out of range.
+    """
+
+    name: ClassVar[str] = "gem"
+    window: int = 7
+    n_candidates: int = 45
+    n_removed: int = 17
+    power: float = 3.0
+    removal: str = "sdr"
+    scores: Sequence[str] = SCORES
+    significance: str = "columns"
+    ranking: str = "weighted"
+    uniqueness: str = "published"
+    _settings: GemSettings = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        shared = {each.name: getattr(self, each.name) for each in fields(GemSettings)}
+        object.__setattr__(self, "_settings", GemSettings(**shared))
+        _check.whole_number("GEM", "n_candidates", self.n_candidates, 1)
+        _check.not_negative("GEM", "power", self.power)
+        if self.n_removed > self.n_candidates:
+            raise InputError(f"GEM: n_removed must be at most n_candidates, {self.n_candidates}; got {self.n_removed}.")
+
+    @property
+    def has_principal(self) -> bool:
+        """Whether anything of it takes principal vectors."""
+        return self.removal != "none" or "uniqueness" in self.scores
+
+    @property
+    def learns(self) -> bool:
+        """Whether it takes principal vectors."""
+        return self.has_principal
+
+    def check(self, word_dim: int) -> None:
+        """Refuse more candidates than dimensions."""
+        if self.n_candidates > word_dim:
+            raise InputError(
+                f"GEM: n_candidates must be at most the {word_dim} dimensions of the word vectors; "
+                f"got {self.n_candidates}."
+            )
+
+    def coarse(self, words: Words) -> NDArray[np.float32]:
+        """Return the coarse vectors."""
+        return coarse_vectors(words.rows, words.ids, words.offsets, power=self.power)
+
+    def principal(self, moments: Moments) -> PrincipalVectors:
+        """Return the principal vectors."""
+        return PrincipalVectors.from_moments(moments, self.n_candidates)
+
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
+        """Return the vectors of GEM."""
+        principal = corpus.principal or PrincipalVectors(np.empty((0, words.rows.shape[1])), np.empty(0))
+        return gem_vectors(
+            words.rows, words.products, words.ids, words.offsets, principal=principal, settings=self._settings
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ZipfianWhitening(Weighting):
+    """Word vectors whitened by the frequencies of words, then any other weighting (Yokoi et al. 2024).
+
+    Parameters
+    ----------
+    then : Weighting, default Average()
+        What makes one vector of the whitened word vectors.
+
+    Notes
+    -----
+    Mean and covariance of the word vectors are weighted by unigram probability; Yokoi, Bao, Kurita & Shimodaira 2024,
+    *Zipfian Whitening*, arXiv 2411.00680.
+    """
+
+    whitens_words: ClassVar[bool] = True
+    uses_frequencies: ClassVar[bool] = True
+    then: Weighting = field(default_factory=Average)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.then, Weighting) or isinstance(self.then, ZipfianWhitening):
+            raise InputError(f"ZipfianWhitening: then must be another weighting; got {self.then!r}.")
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """That of the other, with "zipfian" in front."""
+        return f"zipfian_{self.then.name}"
+
+    @property
+    def is_linear(self) -> bool:  # type: ignore[override]
+        """As the other is."""
+        return self.then.is_linear
+
+    @property
+    def learns(self) -> bool:
+        """Whether the other does."""
+        return self.then.learns
+
+    def dim(self, word_dim: int) -> int:
+        """That of the other."""
+        return self.then.dim(word_dim)
+
+    def check(self, word_dim: int) -> None:
+        """Check as the other does."""
+        self.then.check(word_dim)
+
+    def word_weights(self, corpus: Corpus) -> NDArray[np.float64] | None:
+        """Return those of the other."""
+        return self.then.word_weights(corpus)
+
+    @property
+    def has_principal(self) -> bool:
+        """Whether the other does."""
+        return self.then.has_principal
+
+    def coarse(self, words: Words) -> NDArray[np.float32]:
+        """Return those of the other."""
+        return self.then.coarse(words)
+
+    def principal(self, moments: Moments) -> PrincipalVectors:
+        """Return those of the other."""
+        return self.then.principal(moments)
+
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
+        """Combine as the other does."""
+        return self.then.combine(words, corpus)
+
+    def transform(self) -> LinearTransform | None:
+        """Return that of the other."""
+        return self.then.transform()

@@ -1,1 +1,0 @@
-"""Files that hold neither models nor scores: texts coming in, vectors going out, and how anything is written."""

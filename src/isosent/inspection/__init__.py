@@ -1,1 +1,0 @@
-"""Should these vectors be transformed? Figures of the space, what auto would choose, its effect, and an advice."""

@@ -1,0 +1,1 @@
+"""Files: texts, tables, vectors, JSON, and writing that leaves no half-written file."""

@@ -1,0 +1,526 @@
+"""Where files lie that can be made again: the user's cache."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import os
+import platform
+import re
+import secrets
+import shutil
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from isosent.errors import IsosentError, OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: nothing is swept there
+    fcntl = None  # type: ignore[assignment]
+
+_TEMPORARY: Final = re.compile(
+    r"\.(?P<name>.+)\.isosent-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}\.(?P<kind>tmp|old)(\.[^/]*)?", re.DOTALL
+)
+_LONGEST_NAME: Final = 150  # bytes of a name that go into a temporary one, which may have 255
+_ABANDONED_S: Final = 24 * 3600
+_SWEPT: Final[set[str]] = set()  # folders that this process has swept
+_IN_USE: Final[set[Path]] = set()  # temporary files and folders of this process
+_NO_LOCKS: Final = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
+
+_DISK_ERRORS: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EROFS)
+# how libraries spell a full disk when they raise no OSError: faiss and torch, safetensors
+_DISK_FULL: Final = re.compile(
+    "|".join(re.escape(os.strerror(code)) for code in _DISK_ERRORS)
+    + rf"|os error (?P<code>{'|'.join(map(str, _DISK_ERRORS))})\b|PytorchStreamWriter failed writing"
+)
+
+
+# -- checks before any work ------------------------------------------------------------------------------------------
+
+
+def check_destination(path: str | os.PathLike[str], *, reads: Iterable[str | os.PathLike[str] | None] = ()) -> None:
+    """Refuse a place where no file can be written, before any work is done.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to write.
+    reads : iterable of path-like or None
+        What the work reads; None, and what is no file, counts for nothing.
+
+    Raises
+    ------
+    OutputError
+        If it is a directory, its folder does not exist or cannot be written to, or it is one of the files that are
+        read.
+    """
+    path = Path(path)
+    for source in reads:
+        if source is not None and Path(source).is_file() and path.exists() and path.samefile(source):
+            raise OutputError(f"{path} must not be a file that is read, which would be lost. Name another.")
+
+    if path.is_dir():
+        raise OutputError(f"{path} must be a file to write; got a directory. Name a file.")
+    if path.exists() and not path.is_file():
+        raise OutputError(f"{path} must be a regular file; got a device or a pipe. Name a file.")
+    check_parent(path)
+
+
+def check_parent(path: Path) -> None:
+    """Refuse a path whose folder does not exist or cannot be written to."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise OutputError(f"{path} must lie in an existing folder; got no folder {parent}. Make it first.")
+    if not os.access(parent, os.W_OK):
+        raise OutputError(f"{path} must lie in a folder that can be written to; {parent} cannot.")
+
+
+@dataclass(frozen=True, slots=True)
+class Replaceable:
+    """What may be replaced by a new folder: its name for messages, and whether a folder is one."""
+
+    name: str
+    is_here: Callable[[Path], bool]
+
+
+def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> None:
+    """Refuse a place where no folder can be written, before any work is done.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder to write.
+    replaceable : Replaceable
+        What may be there already, beside an empty folder.
+
+    Raises
+    ------
+    OutputError
+        If something else is there, or its parent cannot be written to.
+    """
+    path = Path(path)
+    check_parent(path)
+    recover(path)
+    may_go = path.is_dir() and (replaceable.is_here(path) or not any(path.iterdir()))
+    if path.exists() and not may_go:
+        raise OutputError(
+            f"{path} must be a new or empty folder or {replaceable.name}; got something else. Name another one."
+        )
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> Iterator[Path]:
+    """Give a temporary path beside `path`; when the block ends well, it becomes `path` in one step.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to write. Its folder must exist.
+    mode_of : Path, optional
+        The file whose permissions the new one gets, where it exists; else those of an older file at `path`.
+
+    Yields
+    ------
+    Path
+        An empty file in the same folder and with the same ending, readable by its owner only.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written, the disk is full for one. What was at `path` is still there.
+    """
+    path = Path(path).resolve()
+    check_destination(path)
+    temporary = _temporary_name(path, "tmp", path.suffix)
+    descriptor = -1
+    try:
+        _sweep_once(path.parent)
+        _IN_USE.add(temporary)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        mode = _make_private(temporary)
+        if not fcntl or not _lock(descriptor, wait=False):  # Windows renames no file that is open
+            os.close(descriptor)
+            descriptor = -1
+        yield temporary
+        fsync(temporary)
+        like = mode_of if mode_of and mode_of.exists() else path
+        temporary.chmod(stat.S_IMODE(like.stat().st_mode) if like.exists() else mode)
+        temporary.replace(path)
+    except Exception as error:
+        if (reason := _write_error(error)) is None:
+            raise
+        intact = "; the file that was there is intact" if path.exists() else ""
+        raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+        if descriptor >= 0:
+            os.close(descriptor)
+        _IN_USE.discard(temporary)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> Iterator[Path]:
+    """Give a temporary folder beside `path`; when the block ends well, it takes the place of `path` in one step.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder to write.
+    replaceable : Replaceable
+        As for `check_folder`.
+
+    Yields
+    ------
+    Path
+        A new empty folder that only its owner can enter.
+
+    Raises
+    ------
+    OutputError
+        If the folder cannot be written. What was at `path` is still there.
+
+    Notes
+    -----
+    Linux and macOS exchange the two folders in one step. Where the system or the file system cannot, there are two
+    renames; `recover` undoes the first if a kill comes between them.
+    """
+    path = Path(path).resolve()
+    check_folder(path, replaceable)
+    temporary = _temporary_name(path, "tmp")
+    descriptor = -1
+    try:
+        _sweep_once(path.parent)
+        _IN_USE.add(temporary)
+        temporary.mkdir()
+        mode = _make_private(temporary)
+        if fcntl:
+            descriptor = os.open(temporary, os.O_RDONLY)
+            _lock(descriptor, wait=False)
+        yield temporary
+        for inner in temporary.rglob("*"):
+            if inner.is_symlink():
+                continue
+            if inner.is_file():
+                inner.chmod(mode & 0o666)  # some libraries write for their owner alone
+            fsync(inner)
+        temporary.chmod(stat.S_IMODE(path.stat().st_mode) if path.exists() else mode)
+        fsync(temporary)
+        put_in_place(temporary, path)
+    except Exception as error:
+        if (reason := _write_error(error)) is None:
+            raise
+        intact = "; the folder that was there is intact" if path.exists() else ""
+        raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if descriptor >= 0:
+            os.close(descriptor)
+        _IN_USE.discard(temporary)
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Move a folder to its place; what was there is removed."""
+    if not path.exists():
+        temporary.rename(path)
+        return
+    if exchange(temporary, path):
+        shutil.rmtree(temporary, ignore_errors=True)
+        return
+    older = _temporary_name(path, "old")
+    _IN_USE.add(older)
+    try:
+        path.rename(older)
+        temporary.rename(path)
+    finally:
+        if not path.exists():  # whatever came between the two, Ctrl-C among them
+            older.rename(path)
+        shutil.rmtree(older, ignore_errors=True)
+        _IN_USE.discard(older)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder at once: a kill leaves all of it, or a temporary name that is swept."""
+    gone = _temporary_name(path, "tmp")
+    path.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _make_private(temporary: Path) -> int:
+    """Let nobody but the owner open a new file or folder; the mode that it would have had.
+
+    The mode is read off while it is empty: asking for the umask means to change it for all threads.
+    """
+    mode = stat.S_IMODE(temporary.stat().st_mode)
+    temporary.chmod(0o700 if temporary.is_dir() else 0o600)
+    return mode
+
+
+def _temporary_name(path: Path, kind: str, suffix: str = "") -> Path:
+    name = path.name.removesuffix(suffix) if suffix else path.name
+    if kind == "tmp":
+        name = name.encode()[:_LONGEST_NAME].decode(errors="ignore")
+    return path.with_name(f".{name}.isosent-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.{kind}{suffix}")
+
+
+def _write_error(error: Exception) -> str | None:
+    """Why a file could not be written; None where an error tells of something else, or is a sentence already."""
+    if isinstance(error, IsosentError):
+        return None
+    return error.strerror or str(error) if isinstance(error, OSError) else disk_error(error)
+
+
+def disk_error(error: BaseException | None) -> str | None:
+    """Why the disk did not take what was written; None where an error, and what caused it, tells of nothing such."""
+    seen = set()  # causes may go in a circle
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            return os.strerror(error.errno)
+        if not isinstance(error, OSError) and (match := _DISK_FULL.search(str(error))):
+            return os.strerror(int(match["code"])) if match["code"] else match[0]
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def fsync(path: Path) -> None:
+    """Wait until a file or folder is on the disk, so that a rename never precedes its content."""
+    if path.is_dir() and os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# -- exchanging two folders ------------------------------------------------------------------------------------------
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step; False, and nothing done, where the system cannot."""
+    rename, flag, here = _exchange_call()
+    if rename is None:
+        return False
+    arguments = (here, os.fsencode(one), here, os.fsencode(other), flag)
+    if rename(*arguments) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):  # the file system has no such thing
+        return False
+    raise OSError(code, os.strerror(code), str(other))
+
+
+@cache
+def _exchange_call() -> tuple[Callable[..., int] | None, int, int]:
+    """The system's call, its flag for an exchange, and what stands for the working directory."""
+    name, flag, here = {"linux": ("renameat2", 2, -100), "darwin": ("renameatx_np", 2, -2)}.get(
+        sys.platform, ("", 0, 0)
+    )
+    try:
+        call = getattr(ctypes.CDLL(None, use_errno=True), name) if name else None
+    except (AttributeError, OSError):
+        call = None
+    if call is not None:
+        call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return call, flag, here
+
+
+# -- what killed runs leave ------------------------------------------------------------------------------------------
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is one that a writer of isosent gives to what is not whole yet."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def recover(path: str | os.PathLike[str]) -> None:
+    """Put a folder back that a killed process had moved aside to replace it; called before a folder is opened."""
+    path = Path(path).absolute()
+    with suppress(OSError, ValueError):
+        if path.exists() or not path.parent.is_dir():
+            return
+        for older, match in _temporaries(path.parent):
+            if match["kind"] == "old" and match["name"] == path.name and not _may_be_alive(older, match):
+                older.rename(path)
+                return
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left in a folder, and put back what they had moved aside."""
+    with suppress(OSError):
+        for path, match in _temporaries(folder):
+            if _may_be_alive(path, match):
+                continue
+            if match["kind"] == "old":
+                recover(folder / match["name"])
+                if not (folder / match["name"]).exists():  # never the only copy
+                    continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _temporaries(folder: Path) -> list[tuple[Path, re.Match[str]]]:
+    """Temporary files and folders in a folder; only names are looked at, for there may be many."""
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if ".isosent-" in entry.name)
+    return [(folder / match[0], match) for match in map(_TEMPORARY.fullmatch, names) if match]
+
+
+def _sweep_once(folder: Path) -> None:
+    """Sweep a folder once per process: it may hold many files, and be written to as often."""
+    if str(folder) not in _SWEPT:
+        _SWEPT.add(str(folder))
+        sweep(folder)
+
+
+def _may_be_alive(path: Path, match: re.Match[str]) -> bool:
+    """Whether the process that made a temporary file or folder may still be at work.
+
+    On the same host, its process id and its lock must both say that it is gone. Of other hosts on a shared disk nothing
+    is known: what they left is taken for abandoned when it has not changed for a day.
+    """
+    if path in _IN_USE:
+        return True
+    if match["host"] != _host() or fcntl is None:
+        return time.time() - _last_change(path) < _ABANDONED_S
+    if int(match["pid"]) != os.getpid():
+        try:
+            os.kill(int(match["pid"]), 0)
+        except ProcessLookupError:
+            pass
+        except (OSError, OverflowError):
+            return True
+        else:
+            return True
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return not path.is_symlink()
+    try:  # the lock also tells containers apart, whose process ids mean nothing to each other
+        return not _lock(descriptor, wait=False)
+    finally:
+        os.close(descriptor)
+
+
+def _last_change(path: Path) -> float:
+    inner = path.rglob("*") if path.is_dir() and not path.is_symlink() else ()
+    return max(float(max(other.lstat().st_mtime, other.lstat().st_ctime)) for other in (path, *inner))
+
+
+@cache
+def _host() -> str:
+    """What tells this machine, or container, from others that share its disk."""
+    return hashlib.sha256(platform.node().encode("utf-8", "replace")).hexdigest()[:8]
+
+
+# -- one writer at a time --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Let one thread of one process at a time write to a folder, where the system has such locks.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder.
+    wait : bool, default True
+        Whether to wait for a process that has it; else it is refused.
+
+    Yields
+    ------
+    None
+        While this process has it.
+
+    Raises
+    ------
+    OutputError
+        If another process has it, without `wait`.
+    """
+    state = folder.stat()
+    with _LOCKS_GUARD:
+        lock = _LOCKS.setdefault((state.st_dev, state.st_ino), _FolderLock())
+    if not lock.threads.acquire(blocking=wait):
+        raise _busy(folder)
+    try:
+        if lock.depth and not wait:  # it is this thread that has it
+            raise _busy(folder)
+        descriptor = os.open(folder, os.O_RDONLY) if fcntl and not lock.depth else -1
+        try:
+            if descriptor >= 0 and not _lock(descriptor, wait=wait):
+                raise _busy(folder)
+            lock.depth += 1
+            try:
+                yield
+            finally:
+                lock.depth -= 1
+        finally:
+            if descriptor >= 0:
+                with suppress(OSError):  # closing is not enough where a child process has it, too
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
+    finally:
+        lock.threads.release()
+
+
+def _lock(descriptor: int, *, wait: bool) -> bool:
+    """Lock a file or folder; False if another process has it. File systems without locks give them to everybody."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
+class _FolderLock:
+    """A lock of this process on a folder: a thread that has it may take it again, as a system's lock does not allow."""
+
+    def __init__(self) -> None:
+        self.threads, self.depth = threading.RLock(), 0
+
+
+_LOCKS: dict[tuple[int, int], _FolderLock] = {}
+_LOCKS_GUARD = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_LOCKS.clear)  # they belong to the parent
+    os.register_at_fork(after_in_child=_IN_USE.clear)
+
+
+def _busy(folder: Path) -> OutputError:
+    return OutputError(f"{folder} must be free; another process writes to it. Wait for that one.")
+
+
+def user_cache(kind: str) -> Path:
+    """Find the folder of one kind of files.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the folder.
+
+    Returns
+    -------
+    Path
+        ``isosent/KIND`` in the folder that ISOSENT_CACHE names, else XDG_CACHE_HOME, else ``~/.cache``.
+    """
+    root = os.environ.get("ISOSENT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "isosent" / kind

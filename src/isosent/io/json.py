@@ -1,0 +1,182 @@
+"""JSON files: read with a bound on their size and against a schema, written with a checksum.
+
+Every JSON file that isosent reads passes through here. `isosent.io.schemas` says what each may hold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from isosent.errors import FileFormatError, InputFileError
+from isosent.io.atomic import replacing
+from isosent.io.bounds import LARGEST_DOCUMENT, shown_bytes
+from isosent.io.checksum import PATTERN, UNSEALED, damaged, is_intact, sealed
+
+
+def without_nan(value: Any) -> Any:
+    """Replace what JSON has no word for by None, at any depth.
+
+    Parameters
+    ----------
+    value : object
+        Mappings, lists, tuples and plain values.
+
+    Returns
+    -------
+    object
+        The same nesting with dicts and lists; NaN and infinity are None.
+
+    Examples
+    --------
+    >>> without_nan({"spearman": (0.5, float("nan"))})
+    {'spearman': [0.5, None]}
+    """
+    if isinstance(value, dict):
+        return {name: without_nan(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def nan_where_none(scores: Mapping[str, float | None]) -> dict[str, float]:
+    """Bring back undefined scores from JSON, the inverse of `without_nan` for a mapping of numbers.
+
+    Parameters
+    ----------
+    scores : mapping of str to float or None
+        Numbers by name.
+
+    Returns
+    -------
+    dict of str to float
+        The same with NaN in place of None.
+
+    Examples
+    --------
+    >>> nan_where_none({"spearman": 0.5, "pearson": None})
+    {'spearman': 0.5, 'pearson': nan}
+    """
+    return {name: math.nan if score is None else float(score) for name, score in scores.items()}
+
+
+_SEAL: Final = "checksum"
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape can spell what UTF-8 cannot hold
+
+
+def read_json(path: str | os.PathLike[str], schema: Any = dict[str, Any]) -> Any:
+    """Read a JSON file.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    schema : type, default dict of str
+        What it must hold, as `msgspec.convert` takes it: a builtin type, or a ``Struct`` of `isosent.io.schemas`.
+
+    Returns
+    -------
+    object
+        Its values as plain dicts and lists, whatever the schema.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    FileFormatError
+        If it is too large, is not UTF-8 or JSON, does not fit the schema, or was changed after isosent wrote it.
+    """
+    path = Path(path)
+    try:
+        if (size := path.stat().st_size) > LARGEST_DOCUMENT:
+            raise FileFormatError(f"{path}: {shown_bytes(size)}; at most {shown_bytes(LARGEST_DOCUMENT)} are read.")
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileNotFoundError(f"{path}: no such file.") from None
+    except FileFormatError:
+        raise
+    except OSError as error:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}.") from None
+    return parse_json(content, str(path), schema)
+
+
+def parse_json(content: bytes | str, where: str, schema: Any = dict[str, Any]) -> Any:
+    """Parse JSON from memory; `where` names it in messages. Otherwise as `read_json`."""
+    content = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    try:
+        document = json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{where}: damaged, truncated or not JSON: {error}.") from None
+    if _SURROGATE.search(content) and not _is_unicode(document):
+        raise FileFormatError(f"{where}: holds half a surrogate pair, which is no text.")
+    seal = document.get(_SEAL) if isinstance(document, dict) else None
+    if isinstance(seal, str) and re.match(PATTERN, seal) and not is_intact(content, seal):
+        raise damaged(where)
+    check_schema(document, where, schema)
+    return document
+
+
+def check_schema(value: Any, where: str, schema: Any) -> None:
+    """Refuse plain values that do not fit a schema; the message says where they do not."""
+    try:
+        msgspec.convert(value, schema)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        raise FileFormatError(f"{where}: {error}.") from None
+
+
+def _is_unicode(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def check_format(document: Any, where: str, name: str, format_version: int) -> None:
+    """Refuse a document of another format or version; ahead of its schema, for a message that helps."""
+    found = document.get("format") if isinstance(document, dict) else None
+    if found != name:
+        raise FileFormatError(f"{where}: its format must be {name}; got {found!r:.60}.")
+    if document.get("format_version") != format_version:
+        raise FileFormatError(
+            f"{where}: format version {document.get('format_version')!r}; isosent {version('isosent')} reads "
+            f"version {format_version}. It was written by isosent {document.get('isosent_version') or '(unknown)'}: "
+            "install that one."
+        )
+
+
+def format_of(path: str | os.PathLike[str]) -> str | None:
+    """The format that a JSON file names, whatever else is in it; None where it names none."""
+    try:
+        content = Path(path).read_bytes() if Path(path).stat().st_size <= LARGEST_DOCUMENT else b""
+        return str(json.loads(content)["format"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def read_document(path: str | os.PathLike[str], name: str, format_version: int, schema: Any) -> dict[str, Any]:
+    """Read a file that `write_document` wrote: its format and version are checked, then its schema."""
+    document: dict[str, Any] = read_json(path)
+    check_format(document, str(path), name, format_version)
+    check_schema(document, str(path), schema)
+    return document
+
+
+def document_bytes(document: dict[str, Any]) -> bytes:
+    """A document as JSON that ends with its own checksum."""
+    content = json.dumps(document | {_SEAL: UNSEALED}, indent=2, ensure_ascii=False) + "\n"
+    return sealed(content.encode("utf-8", "replace"))  # names of files may hold bytes that are no text
+
+
+def write_document(path: str | os.PathLike[str], document: dict[str, Any]) -> None:
+    """Write a document in one step; an `OutputError` leaves what was there."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(document_bytes(document))

@@ -1,0 +1,415 @@
+"""Writing vectors to a parquet table, with other columns beside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent._check import brief
+from isosent.errors import FileFormatError, InputError
+from isosent.io.bounds import MOST_DIMENSIONS
+from isosent.io.checksum import (
+    UNSEALED,
+    FileState,
+    HashingFile,
+    check_unchanged,
+    checksum_of_file,
+    file_state,
+    require_checksum,
+    seal_file,
+)
+from isosent.io.number_types import NUMBER_TYPES, NumberType
+from isosent.io.space import space_in
+from isosent.io.vector_source import VectorSource, in_blocks
+
+SEAL_MARK = b"isosent.checksum="
+
+_ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
+_READ_BUFFER_BYTES = 1 << 20
+_BATCH_BYTES = 4 << 20  # pyarrow needs five times as much to decode a batch of lists
+
+Array = NDArray[Any]
+
+
+def open_parquet(path: Path, column: str | None) -> VectorSource:
+    """Open a column of vectors, read row group by row group.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    column : str or None
+        A list, large list or fixed-size list of numbers; may be left out where there is only one.
+
+    Returns
+    -------
+    VectorSource
+        Its rows.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged (the message names the row group), or has no such column.
+    InputError
+        If the column is not there or holds something else, or several would do.
+    """
+    state = file_state(path)
+    schema, n_rows = table_schema(path)
+    name, number_type = _choose_column(path, schema, column)
+    dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
+
+    def read(start_row: int, block_rows: int) -> Iterator[Array]:
+        batch_rows = max(1, _BATCH_BYTES // (dim * number_type.size_bytes))
+        return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
+
+    space = space_in(schema.metadata or {})
+    with path.open("rb") as file:
+        checksum, seal_at = find_seal(file)
+    if dim > MOST_DIMENSIONS:
+        raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
+    return VectorSource(
+        path, n_rows, dim, number_type, space, read, name, checksum=checksum, seal_at=seal_at, state=state
+    )
+
+
+def find_seal(file: IO[bytes]) -> tuple[str | None, int | None]:
+    """The checksum that a parquet file of isosent carries ahead of its metadata, and the byte at which it starts."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
+    n_metadata = int.from_bytes(file.read(4), "little")
+    mark_at = max(0, size - 8 - n_metadata - len(UNSEALED) - len(SEAL_MARK))
+    file.seek(mark_at)
+    if file.read(len(SEAL_MARK)) != SEAL_MARK:
+        return None, None
+    return file.read(len(UNSEALED)).decode("ascii", "replace"), mark_at + len(SEAL_MARK)
+
+
+def verify_parquet(name: str, file: IO[bytes]) -> None:
+    """Refuse a parquet file of isosent that is damaged; others have no checksum."""
+    checksum, seal_at = find_seal(file)
+    if checksum is not None:
+        file.seek(0)
+        require_checksum(name, checksum, checksum_of_file(file, seal_at))
+    file.seek(0)
+
+
+def vector_columns(path: Path) -> list[str]:
+    """List the columns that can be read as vectors.
+
+    Parameters
+    ----------
+    path : Path
+        A parquet file.
+
+    Returns
+    -------
+    list of str
+        Names of the columns of lists of numbers.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged.
+    """
+    schema, _ = table_schema(path)
+    return [field.name for field in schema if _number_type(field.type)]
+
+
+def table_schema(path: Path) -> tuple[Any, int]:
+    """Read what columns a table has.
+
+    Parameters
+    ----------
+    path : Path
+        A parquet file.
+
+    Returns
+    -------
+    schema : Schema
+        Its columns.
+    n_rows : int
+        Its rows.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with _readable(str(path), "must be a readable parquet file"), pq.ParquetFile(path) as file:
+        return file.schema_arrow, file.metadata.num_rows
+
+
+@contextmanager
+def _readable(where: str, rule: str) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{where} {rule}; it is damaged: {brief(error)}") from None
+
+
+def _number_type(kind: Any) -> NumberType | None:
+    """The number type of a column of vectors; None for any other column."""
+    import pyarrow as pa
+
+    if not any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
+        return None
+    return NUMBER_TYPES.get(_ARROW_NAMES.get(str(kind.value_type), ""))
+
+
+def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, NumberType]:
+    known = {field.name: number_type for field in schema if (number_type := _number_type(field.type))}
+    listed = brief(", ".join(f"{field.name} ({field.type})" for field in schema), 600)
+    if column is None:
+        if not known:
+            raise FileFormatError(
+                f"{path} must have a column of vectors, lists of {', '.join(_ARROW_NAMES.values())}; it has: {listed}."
+            )
+        if len(known) > 1:
+            raise InputError(
+                f"{path} has {len(known)} columns of vectors ({', '.join(known)}). "
+                "Choose one: column=NAME, on the command line --column NAME."
+            )
+        return next(iter(known.items()))
+    if column not in schema.names:
+        raise InputError(f"{path} has no column {column}; it has: {listed}.")
+    if column not in known:
+        raise InputError(
+            f"{path}: column {column} must hold lists of {', '.join(_ARROW_NAMES.values())}; "
+            f"it is of type {schema.field(column).type}."
+        )
+    return column, known[column]
+
+
+def _first_length(path: Path, name: str) -> int:
+    """Length of the first list; 0 dimensions are no vectors."""
+    for batch in table_batches(path, [name], 0, 1):
+        lists = batch.column(name)
+        _refuse_nulls(path, name, lists, 0)
+        if length := len(lists.flatten()):
+            return length
+        raise FileFormatError(f"{path}: vectors in {name} must have at least one dimension; got none in row 0.")
+    raise FileFormatError(f"{path} must hold at least one vector; got zero rows.")
+
+
+def table_batches(
+    path: Path, names: list[str], start_row: int, n_rows: int, state: FileState | None = None
+) -> Iterator[Any]:
+    """Read columns of a table, row group by row group.
+
+    Parameters
+    ----------
+    path : Path
+        A parquet file.
+    names : list of str
+        The columns.
+    start_row : int
+        First row, counted from 0.
+    n_rows : int
+        Rows of a batch, at most.
+    state : tuple, optional
+        What the file must still be, see `file_state`.
+
+    Yields
+    ------
+    RecordBatch
+        The next rows.
+
+    Raises
+    ------
+    FileFormatError
+        If a row group is damaged; the message names it.
+    """
+    import pyarrow.parquet as pq
+
+    settings = {"buffer_size": _READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+    with pq.ParquetFile(path, **settings) as file:
+        check_unchanged(path, state)
+        stop = 0
+        for group in range(file.num_row_groups):
+            row, stop = stop, stop + file.metadata.row_group(group).num_rows
+            if stop <= start_row:
+                continue
+            with _readable(f"{path}: row group {group} (rows {row} to {stop - 1})", "must be readable"):
+                for batch in file.iter_batches(n_rows, row_groups=[group], columns=names):
+                    row += len(batch)
+                    if row > start_row:
+                        yield batch.slice(max(0, len(batch) - (row - start_row)))
+
+
+def _matrices(path: Path, state: FileState, name: str, dim: int, start_row: int, n_rows: int) -> Iterator[Array]:
+    row = start_row
+    for batch in table_batches(path, [name], start_row, n_rows, state):
+        lists = batch.column(name)
+        _refuse_nulls(path, name, lists, row)
+        values = lists.flatten()
+        if not hasattr(lists.type, "list_size"):
+            lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+            wrong = np.flatnonzero(lengths != dim)
+            if wrong.size:
+                raise FileFormatError(
+                    f"{path}: every row of {name} must have {dim} dimensions, those of the first; "
+                    f"got {lengths[wrong[0]]} in row {row + wrong[0]}, counted from 0."
+                )
+        yield values.to_numpy(zero_copy_only=False).reshape(len(lists), dim)
+        row += len(lists)
+
+
+def _refuse_nulls(path: Path, name: str, lists: Any, row: int) -> None:
+    """Refuse a row without a vector, and a vector without a number."""
+    for array, what in ((lists, "a vector"), (lists.flatten(), "numbers only")):
+        if array.null_count:
+            position = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+            owner = position if array is lists else int(lists.value_parent_indices()[position].as_py())
+            raise FileFormatError(
+                f"{path}: column {name} must have {what} in every row; got null in row {row + owner}, counted from 0."
+            )
+
+
+VECTOR_COLUMN = "vector"
+
+
+class ColumnsBeside:
+    """The columns that stand beside vectors in a table, handed out in the order of the rows.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of these columns.
+    batches : iterator of RecordBatch
+        Their rows.
+    name : str, optional
+        What the column of vectors is called.
+    position : int, optional
+        Where it stands among them; behind them where left out.
+    """
+
+    def __init__(
+        self, schema: Any, batches: Iterator[Any], name: str = VECTOR_COLUMN, position: int | None = None
+    ) -> None:
+        self.schema, self.name = schema, name
+        self.position = len(schema) if position is None else position
+        self._batches, self._held = batches, None
+
+    @classmethod
+    def of_texts(cls, blocks: Iterable[Sequence[str]]) -> ColumnsBeside:
+        """Make one column ``text``.
+
+        Parameters
+        ----------
+        blocks : iterable of sequences of str
+            The texts, block by block; the next block is asked for when its rows are.
+
+        Returns
+        -------
+        ColumnsBeside
+            That column.
+        """
+        import pyarrow as pa
+
+        tables = (pa.table({"text": pa.array(list(texts), pa.string())}) for texts in blocks)
+        return cls(pa.schema({"text": pa.string()}), (batch for table in tables for batch in table.to_batches()))
+
+    @classmethod
+    def of_table(cls, source: VectorSource) -> ColumnsBeside:
+        """Take every column of a parquet file but that of the vectors.
+
+        Parameters
+        ----------
+        source : VectorSource
+            A column of a parquet file.
+
+        Returns
+        -------
+        ColumnsBeside
+            The others.
+        """
+        schema, _ = table_schema(source.path)
+        position = schema.names.index(source.column)
+        kept = schema.remove(position)
+        pandas = {name: value for name, value in (schema.metadata or {}).items() if name == b"pandas"}
+        batches = table_batches(source.path, kept.names, 0, source.block_rows, source.state) if kept.names else iter(())
+        return cls(kept.with_metadata(pandas), batches, str(source.column), position)
+
+    def take(self, n_rows: int) -> Any:
+        """Hand out the next rows.
+
+        Parameters
+        ----------
+        n_rows : int
+            How many; not more than are left.
+
+        Returns
+        -------
+        Table
+            These rows.
+        """
+        import pyarrow as pa
+
+        parts = []
+        while n_rows and self.schema.names:
+            held = next(self._batches) if self._held is None else self._held
+            part = held.slice(0, n_rows)
+            parts.append(part)
+            n_rows -= len(part)
+            self._held = held.slice(len(part)) if len(part) < len(held) else None
+        return pa.Table.from_batches(parts, self.schema)
+
+
+@contextmanager
+def writing_parquet(
+    path: Path, dim: int, dtype: str, metadata: Mapping[str, str], beside: ColumnsBeside | None
+) -> Iterator[Callable[[NDArray[Any]], None]]:
+    """Write a table with a fixed-size list where the vectors stand, a row group a block.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    dim : int
+        Dimensions of the vectors.
+    dtype : str
+        Type of their numbers.
+    metadata : mapping of str to str
+        Kept in the schema.
+    beside : ColumnsBeside or None
+        The other columns.
+
+    Yields
+    ------
+    callable
+        Takes the next block of vectors, shape (any number, dim).
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    beside = beside or ColumnsBeside(pa.schema([]), iter(()))
+    field = pa.field(beside.name, pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), dim))
+    kept = dict(beside.schema.metadata or {}) | {name.encode(): value.encode() for name, value in metadata.items()}
+    schema = beside.schema.insert(beside.position, field).with_metadata(kept)
+
+    def write(rows: NDArray[Any]) -> None:
+        flat = pa.array(np.ascontiguousarray(rows, dtype).ravel())
+        columns = beside.take(len(rows)).columns
+        columns.insert(beside.position, pa.FixedSizeListArray.from_arrays(flat, dim))
+        writer.write_table(pa.Table.from_arrays(columns, schema=schema), max(1, len(rows)))
+
+    settings = {"use_dictionary": beside.schema.names, "write_page_checksum": True}
+    with path.open("wb") as file:
+        hashing = HashingFile(file)
+        with pq.ParquetWriter(hashing, schema, **settings) as writer:
+            yield write
+            # between the last column and the metadata, where no reader looks: what lies in the metadata itself is
+            # copied by tools that rewrite a table, and would then be the checksum of another file
+            seal_at = hashing.tell() + len(SEAL_MARK)
+            hashing.write(SEAL_MARK + UNSEALED.encode())
+    seal_file(path, seal_at, hashing.checksum)

@@ -1,0 +1,499 @@
+"""What files of results, studies, exports and fetched data may hold: unknown fields are refused, as in `schemas`.
+
+Numbers are bounded, so that no value of a file can overflow what is computed from it. None is an undefined score.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from isosent.io.checksum import PATTERN
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Checksum = Annotated[str, Meta(pattern=PATTERN)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+FileName = Annotated[str, Meta(pattern=r"^(?!\.\.?$)[^/\\\x00]+$")]
+RelativePath = Annotated[str, Meta(pattern=r"^(?!/)(?!(.*/)?\.\.?(/|$))[^\\\x00]+$")]
+Text = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
+
+
+class Document(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What every document of isosent begins and ends with."""
+
+    format: str
+    format_version: int
+    isosent_version: str | None = None
+    checksum: Checksum | None = None
+
+
+class FileList(Struct):
+    """What a document says of the other files of its folder, whatever else it says."""
+
+    checksums: dict[RelativePath, Checksum] | None = None
+
+
+class NotedFile(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One state of the file that a note stands beside."""
+
+    size_bytes: Count
+    sample_sha256: Sha256
+    checksum: Checksum | None = None
+    fingerprint: str | None = None
+    reference: Text | None = None
+    shape: tuple[Count, Positive] | None = None
+    dtype: str | None = None
+
+
+class VectorNote(Document):
+    """``FILE.isosent.json`` beside an array."""
+
+    files: Annotated[list[NotedFile], Meta(min_length=1, max_length=2)]
+
+
+class VectorNoteV1(Document):
+    """The same before one note could describe an array and the one that it replaces."""
+
+    shape: tuple[Count, Positive]
+    dtype: str
+    fingerprint: str
+    reference: Text
+    size_bytes: Count
+    sample_sha256: Sha256
+
+
+class SpaceFields(Struct, forbid_unknown_fields=True):
+    """A vector space."""
+
+    fingerprint: str
+    reference: Text
+
+
+class TextsFields(Struct, forbid_unknown_fields=True):
+    """Texts that a folder of shards is made of."""
+
+    name: Text
+    n_texts: Count
+    sha256: str
+
+
+class ShardingFields(Struct, forbid_unknown_fields=True):
+    """How vectors are cut into shards."""
+
+    shard_size: Positive
+    file_format: str
+    dtype: str
+
+
+class CountFields(Struct, forbid_unknown_fields=True):
+    """What is counted over texts while they are encoded."""
+
+    n_texts: Count = 0
+    n_cut: Count = 0
+    n_tokens: Count = 0
+    n_unknown: Count = 0
+    n_zero_rows: Count = 0
+
+
+class Shards(Document):
+    """``shards.json`` in a folder of shards."""
+
+    space: SpaceFields
+    dim: Positive
+    texts: TextsFields
+    sharding: ShardingFields
+    role: str
+    computed_in: str
+    n_written: Count
+    counts: CountFields
+    n_shards: Count
+    is_complete: bool
+
+
+class CheckpointRun(Struct, forbid_unknown_fields=True):
+    """How far the moments of files have come, in the metadata of a checkpoint."""
+
+    settings: dict[str, Any]
+    data: list[dict[str, Any]]
+    source: Count
+    row: Count
+    is_complete: bool
+
+
+class EncoderFields(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The encoder of a saved model."""
+
+    reference: Text
+    options: dict[str, Text]
+    dim: Positive
+    fingerprint: str
+    inside: bool = False
+    files: dict[str, Checksum] | None = None
+
+
+class FitFields(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What a transform was fitted on."""
+
+    transform: str
+    parameters: dict[str, Any]
+    n_texts: Count
+    n_zero_rows: Count
+    source: Text
+    fitted_at: str
+    choice: dict[str, Any] | None = None
+    history: list[dict[str, Any]] | None = None
+
+
+class CalibrationFields(Struct, forbid_unknown_fields=True):
+    """Knots of the map from cosines to what they mean."""
+
+    kind: str
+    n_pairs: Count
+    label_range: tuple[float, float] | None
+    cosines: list[float]
+    values: list[float]
+
+
+class Model(Document):
+    """``model.json`` in a model folder."""
+
+    encoder: EncoderFields
+    fingerprint: str
+    fits: list[FitFields]
+    linear_map: FileName | None = None
+    flow: FileName | None = None
+    corpus: FileName | None = None
+    normalize: bool = False
+    calibration: CalibrationFields | None = None
+
+
+Whole = Annotated[int, Meta(ge=0, le=2**53)]
+Size = Annotated[int, Meta(ge=1, le=2**53)]
+Finite = Annotated[float, Meta(ge=-1e15, le=1e15)]
+Seconds = Annotated[float, Meta(ge=0, le=1e15)]
+Score = Annotated[float, Meta(ge=-1, le=1)] | None
+
+
+class _Fields(Struct, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class _File(_Fields):
+    """What results and studies begin and end with; those from before checksums have none."""
+
+    format: str
+    checksum: Checksum | None = None
+
+
+# -- results of evaluations ------------------------------------------------------------------------------------------
+
+
+class _Fit(Struct, kw_only=True):
+    transform: str
+    parameters: dict[str, Any]
+    source: str
+    n_texts: Whole = 0
+    n_zero_rows: Whole = 0
+    fitted_at: str = ""
+
+
+class _Model(Struct, kw_only=True):  # open, as the two below: newer releases may say more, which is shown and no more
+    reference: Text
+    options: dict[str, str]
+    fits: list[_Fit]
+    fingerprint: str
+
+
+class _Fitting(Struct, kw_only=True):
+    transform: str | None
+    parameters: dict[str, Any]
+    fit: str | None
+    transductive: bool
+    overlap: dict[str, dict[str, Whole]] = {}
+
+
+class _Environment(Struct, kw_only=True):
+    versions: dict[str, str]
+    machine: str
+    system: str
+    n_cpus: Whole | None
+
+
+class _Choice(Struct, kw_only=True):
+    chosen: str
+    reason: str
+
+
+class _Task(_Fields):
+    kind: str
+    metric: str
+    scores: dict[str, Finite | None]
+    intervals: dict[str, tuple[Score, Score]]
+    protocol: dict[str, Any]
+    data: dict[str, str]
+    n_items: Whole
+    dim: Whole
+    n_zero_rows: Whole
+    n_tokens: Whole
+    n_unknown: Whole
+    elapsed_s: Seconds
+    details: dict[str, Any] = {}
+    choice: _Choice | None = None
+
+
+class _Items(_Fields):
+    values: list[Finite | None]
+    gold: list[Finite | None] | None
+
+
+class Result(_File, kw_only=True):
+    """What ``isosent evaluate ... --json`` writes."""
+
+    model: _Model
+    fitting: _Fitting
+    environment: _Environment
+    seed: Annotated[int, Meta(ge=0)]
+    n_resamples: Whole
+    n_texts: Whole
+    n_cut: Whole
+    encode_s: Seconds
+    elapsed_s: Seconds
+    tasks: Annotated[dict[str, _Task], Meta(min_length=1)]
+    items: dict[str, _Items] = {}
+
+
+# -- studies ---------------------------------------------------------------------------------------------------------
+
+
+class _Spearman(_Fields):
+    all: Score
+    mean: Score
+    wmean: Score
+
+
+class _AutoCell(_Fields):
+    model: str
+    task: str
+    scores: dict[str, Score]
+    chosen: str
+    best: str
+
+
+class _FlowCell(_Fields):
+    model: str
+    task: str
+    row: str
+    scores: list[Score]
+    held_out_bits: list[tuple[Finite | None, Finite | None]]
+    fit_s: Seconds
+    n_rows: Whole
+
+
+class _GemCell(_Fields):
+    model: str
+    task: str
+    study: str
+    condition: str
+    pearson: Score
+    spearman: Score
+    n_zero_rows: Whole
+
+
+class _PublishedScore(_Fields):
+    spearman: Finite
+    source: str
+
+
+class _ReadingCell(_Fields):
+    model: str
+    pooling: str
+    layers: Annotated[list[Annotated[int, Meta(ge=0, le=10_000)]], Meta(min_length=1)]
+    transform: str
+    chosen: str | None
+    task: str
+    spearman: _Spearman
+    published: dict[str, _PublishedScore]
+
+
+class _DimsCell(_Fields):
+    task: str
+    k: Size
+    n_components: Whole
+    n_pairs: Whole
+    n_zero_rows: Whole
+    spearman: _Spearman
+
+
+class _SearchTime(_Fields):
+    k: Size
+    n_docs: Whole
+    n_queries: Whole
+    n_repeats: Whole
+    elapsed_s: Seconds
+
+
+class _PublishedWidth(_Fields):
+    label: str
+    k: Size
+    transformed: bool
+    aggregation: str
+    scores: dict[str, Finite]
+
+
+class _DimsProtocol(Struct):
+    transform: str
+    fit: str
+
+
+class _DimsStudy(_Fields):
+    name: str
+    model: dict[str, Any]
+    protocol: _DimsProtocol
+    untransformed: Annotated[list[_DimsCell], Meta(min_length=1)]
+    cells: Annotated[list[_DimsCell], Meta(min_length=1)]
+    search: list[_SearchTime]
+    published: list[_PublishedWidth]
+    best: dict[str, dict[str, Whole | None]] = {}
+    bytes_per_million: dict[str, Whole] = {}
+
+
+class AutoStudy(_File, kw_only=True):
+    """What ``isosent study auto --json`` writes."""
+
+    results: list[_AutoCell]
+
+
+class FlowStudy(_File, kw_only=True):
+    """What ``isosent study flow --json`` writes."""
+
+    results: list[_FlowCell]
+
+
+class GemStudy(_File, kw_only=True):
+    """What ``isosent study gem --json`` writes."""
+
+    results: list[_GemCell]
+
+
+class ReadingStudy(_File, kw_only=True):
+    """What ``isosent study layers --json`` and ``isosent study pooling --json`` write."""
+
+    results: list[_ReadingCell]
+
+
+class DimsStudies(_File, kw_only=True):
+    """What ``isosent study dims --json`` writes."""
+
+    results: list[_DimsStudy]
+
+
+# -- exports ---------------------------------------------------------------------------------------------------------
+
+
+class _Agreement(_Fields):
+    n_vectors: Whole
+    largest_difference: Seconds
+    lowest_cosine: Finite
+
+
+class _FilesOfRole(_Fields):
+    tokenizer: str | None
+    graph: str
+
+
+class _ExportedFile(_Fields):
+    size_bytes: Whole
+    sample_sha256: Sha256
+    checksum: Checksum
+    fingerprint: str
+    reference: Text
+
+
+class ExportNote(_File, kw_only=True):
+    """``isosent.json`` in an exported folder, or ``FILE.isosent.json`` beside an index of FAISS."""
+
+    target: str
+    isosent_version: str
+    fingerprint: str
+    reference: Text
+    normalize: bool
+    model: dict[str, Any]
+    agreement: _Agreement
+    tei: bool = False
+    inputs: str | None = None
+    output: str | None = None
+    files: dict[str, _FilesOfRole] | Annotated[list[_ExportedFile], Meta(max_length=2)] = {}
+    index: str | None = None
+    checksums: dict[str, Checksum] = {}
+
+
+# -- fetched data ----------------------------------------------------------------------------------------------------
+
+
+class _Seen(_Fields):
+    revision: str
+    files: dict[str, Sha256]
+
+
+class _Written(_Fields):
+    sha256: Sha256
+    repository: str
+    revision: str
+    original: bool | None
+
+
+class DataLock(Document, kw_only=True):
+    """``isosent-data.json`` beside fetched data."""
+
+    repositories: dict[str, _Seen]
+    files: dict[str, _Written]
+
+
+class _DataFile(_Fields):
+    path: str
+    repository: str = ""
+    file: str = ""
+    how: str = "copy"
+    member: str = ""
+    sha256: Sha256 | None = None
+    original: Sha256 | None = None
+
+
+class _Each(_Fields):
+    repository: str = ""
+    file: str = ""
+    how: str = "copy"
+    member: str = ""
+
+
+class _DataSet(_Fields):
+    name: str
+    title: str
+    command: str
+    download: str
+    terms: str
+    text: str
+    home: str
+    place: str
+    files: list[_DataFile]
+    each: _Each | None = None
+    includes: list[str] = []
+
+
+class DataManifest(_Fields):
+    """``manifest.json`` of `isosent.datasets`."""
+
+    repositories: dict[str, str | None]
+    sets: list[_DataSet]
+    note: str = ""
+
+
+# -- graphs in the user's cache --------------------------------------------------------------------------------------
+
+
+class GraphNote(Document, kw_only=True):
+    """``graph.json`` beside a graph."""
+
+    files: Annotated[dict[str, Checksum], Meta(min_length=1)]

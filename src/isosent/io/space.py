@@ -1,0 +1,244 @@
+"""Which vector space the vectors of a file belong to, and the note of that beside files that have no place for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.io.atomic import replacing
+from isosent.io.json import check_format, check_schema, document_bytes, read_json
+from isosent.io.schemas import NotedFile, VectorNote, VectorNoteV1
+
+FORMAT = "isosent-vectors"
+FORMAT_VERSION = 2
+
+_ENDING = ".isosent.json"
+SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
+_SAMPLES, _SAMPLE_BYTES = 64, 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A vector space; only vectors with the same fingerprint can be compared.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Its hash.
+    reference : str
+        What made the vectors, for people.
+    """
+
+    fingerprint: str
+    reference: str
+
+    def __str__(self) -> str:
+        return f"{self.reference} ({self.fingerprint[:16]})"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a format with a place for metadata keeps."""
+        return {_FINGERPRINT: self.fingerprint, _REFERENCE: self.reference}
+
+
+def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
+    """Refuse to compare, merge or search across two vector spaces.
+
+    Parameters
+    ----------
+    here : str
+        What belongs to the first space, for the message.
+    space : Space or None
+        The first space; None where nothing is known, which goes with any.
+    there : str
+        What belongs to the other one.
+    other : Space or None
+        The other space.
+
+    Returns
+    -------
+    Space or None
+        The known one.
+
+    Raises
+    ------
+    InputError
+        If both are known and differ; the message names both.
+
+    Examples
+    --------
+    >>> print(same_space("the model", Space("ab12", "wordllama"), "old.npy", None))
+    wordllama (ab12)
+    """
+    if space and other and space.fingerprint != other.fingerprint:
+        raise InputError(
+            f"{there} holds vectors of the space {other}; {here} belongs to {space}. "
+            "Vectors of one mean nothing in the other. Encode both with the same model."
+        )
+    return space or other
+
+
+def space_in(metadata: Mapping[Any, Any]) -> Space | None:
+    """Find the space in a file's metadata.
+
+    Parameters
+    ----------
+    metadata : mapping of str or bytes
+        Names and values.
+
+    Returns
+    -------
+    Space or None
+        None where there is no fingerprint.
+    """
+    texts = {_text(name): _text(value) for name, value in metadata.items()}
+    if _FINGERPRINT not in texts:
+        return None
+    return Space(texts[_FINGERPRINT], texts.get(_REFERENCE, "vectors"))
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """What tells one file from another without reading all of it; its name does not count.
+
+    Parameters
+    ----------
+    size_bytes : int
+        Its size.
+    sample_sha256 : str
+        Hash of 64 stretches of 4 KiB, evenly spread, the first and the last bytes among them.
+    """
+
+    size_bytes: int
+    sample_sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> FileIdentity:
+        """Take the identity of a file.
+
+        Parameters
+        ----------
+        path : Path
+            An existing file.
+
+        Returns
+        -------
+        FileIdentity
+            Its identity.
+        """
+        size, digest = path.stat().st_size, hashlib.sha256()
+        last = max(0, size - _SAMPLE_BYTES)
+        with path.open("rb") as file:
+            for start in sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)}):
+                file.seek(start)
+                digest.update(file.read(_SAMPLE_BYTES))
+        return cls(size, digest.hexdigest())
+
+
+def note_path(path: Path) -> Path:
+    """Name of the note beside a file.
+
+    Parameters
+    ----------
+    path : Path
+        A file of vectors.
+
+    Returns
+    -------
+    Path
+        The same with ``.isosent.json`` behind it.
+    """
+    path = path.resolve() if path.is_symlink() else path
+    return path.with_name(path.name + _ENDING)
+
+
+def note_entry(path: Path, checksum: str, facts: Mapping[str, Any], space: Space | None) -> dict[str, Any]:
+    """What a note says of a file: its identity, its checksum, ``shape`` and ``dtype`` of its vectors, their space."""
+    return asdict(FileIdentity.of(path)) | {"checksum": checksum, **facts, **(asdict(space) if space else {})}
+
+
+def older_entry(path: Path) -> dict[str, Any] | None:
+    """What a note says of the file that is about to be replaced; None where there is none."""
+    if not path.is_file():
+        return None
+    with suppress(InputFileError):  # a damaged note is replaced with its file
+        if entry := _entry_of(path):
+            return entry
+    return asdict(FileIdentity.of(path))
+
+
+def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None = None) -> None:
+    """Write the note beside a file.
+
+    Just before the file is replaced, the note describes both the new file and the older one, so that a kill between the
+    two leaves a note that fits.
+    """
+    note = note_path(path)
+    files = [entry] if older in (None, entry) else [entry, older]
+    content = document_bytes({"format": FORMAT, "format_version": FORMAT_VERSION, "files": files})
+    if not note.exists() or note.read_bytes() != content:
+        with replacing(note, mode_of=path) as temporary:
+            temporary.write_bytes(content)
+
+
+def read_note(path: Path) -> tuple[Space | None, str | None]:
+    """Read the note beside a file.
+
+    Parameters
+    ----------
+    path : Path
+        A file of vectors.
+
+    Returns
+    -------
+    space : Space or None
+        Where its vectors belong; None where there is no note, or none of that.
+    checksum : str or None
+        Over all its bytes; None where there is none.
+
+    Raises
+    ------
+    FileFormatError
+        If the note is damaged or belongs to other content.
+    """
+    if not note_path(path).exists():
+        return None, None
+    # a second look where a process is just replacing both
+    entry = _entry_of(path) or _entry_of(path)
+    if entry is None:
+        raise FileFormatError(
+            f"{note_path(path)} describes other content than {path.name} has now: one of the two is damaged, or was "
+            f"replaced. Restore both from a copy, or write both again; if {path.name} was replaced on purpose, remove "
+            "the note."
+        )
+    space = Space(entry["fingerprint"], entry["reference"]) if entry.get("fingerprint") else None
+    return space, entry.get("checksum")
+
+
+def _entry_of(path: Path) -> dict[str, Any] | None:
+    """What the note beside a file says of it as it is now; None without a note, or where it describes other content."""
+    note = note_path(path)
+    try:
+        document = read_json(note)
+        is_old = document.get("format_version") == 1
+        check_format(document, str(note), FORMAT, 1 if is_old else FORMAT_VERSION)
+        check_schema(document, str(note), VectorNoteV1 if is_old else VectorNote)
+    except FileNotFoundError:
+        return None
+    except FileFormatError as error:
+        raise FileFormatError(f"{error} Remove it, or write it and {path.name} again.") from None
+    identity = asdict(FileIdentity.of(path)).items()
+    if is_old:
+        entries = [{name: document[name] for name in NotedFile.__struct_fields__ if name != "checksum"}]
+    else:
+        entries = document["files"]
+    return next((entry for entry in entries if identity <= entry.items()), None)

@@ -1,0 +1,337 @@
+"""Writing vectors block by block: an array, float vectors, or a table with other columns beside them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import FileFormatError, InputError
+from isosent.io.atomic import check_destination, fsync, locked, replacing
+from isosent.io.checksum import HashingFile
+from isosent.io.number_types import DTYPES, NUMBER_TYPES
+from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside, open_parquet, vector_columns, writing_parquet
+from isosent.io.shards import INDEX_FILE, ShardIndex, read_index
+from isosent.io.space import Space, note_entry, note_path, older_entry, write_note
+from isosent.io.vector_source import BLOCK_BYTES, VectorSource, in_blocks, open_npy, open_safetensors, open_vecs
+
+_OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
+    ".npy": open_npy,
+    ".fvecs": open_vecs,
+    ".bvecs": open_vecs,
+    ".safetensors": open_safetensors,
+    ".parquet": open_parquet,
+}
+
+
+def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> VectorSource:
+    """Open a file of vectors, or a folder of shards; nothing but headers is read yet.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.npy`` (C or Fortran order), ``.fvecs``, ``.bvecs``, ``.safetensors`` with one 2-D tensor, or ``.parquet``
+        with a column of lists, large lists or fixed-size lists. float16, bfloat16, float32, float64, int8 or uint8.
+        A folder that ``isosent encode`` wrote gives the vectors of its shards, one shard behind the other.
+    column : str, optional
+        Column of a table, or tensor, that holds the vectors. May be left out where there is only one.
+
+    Returns
+    -------
+    VectorSource
+        Rows, dimensions, number type and space; gives the vectors block by block.
+
+    Raises
+    ------
+    InputFileError
+        If the file is missing, empty, a directory or not readable.
+    FileFormatError
+        If its content is not what its format promises, or what stands beside it about its space is of another file, or
+        a folder lacks shards.
+    InputError
+        If the ending is unknown, or the column is not there or not the only one.
+    """
+    index = read_index(Path(path)) if _is_folder(path) else None
+    if index is not None:
+        return _open_folder(Path(path), index, column)
+    file = _check.input_file(path)
+    opener = _OPENERS.get(file.suffix.lower())
+    if opener is None:
+        raise InputError(f"{file} must end in {', '.join(_OPENERS)}; got {file.suffix or 'no ending'}.")
+    try:
+        return opener(file, column)
+    except PermissionError as error:
+        raise FileFormatError(f"{file} could not be read: {error.strerror}.") from error
+
+
+def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
+    """Tell a file of vectors from a file of texts, by its ending and, for a table, its columns.
+
+    Parameters
+    ----------
+    path : path-like
+        A file, or a folder of shards.
+    column : str, optional
+        The column that is meant.
+
+    Returns
+    -------
+    bool
+        Whether `open_vectors` should read it, and not `read_texts`; a table with columns of both kinds holds vectors,
+        unless a column of texts is named.
+    """
+    if _is_folder(path) and (Path(path) / INDEX_FILE).exists():
+        return True
+    ending = Path(path).suffix.lower()
+    if ending != ".parquet":
+        return ending in _OPENERS
+    vectors = vector_columns(_check.input_file(path))
+    if column is not None:
+        return column in vectors
+    return bool(vectors)
+
+
+def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
+    """Open a shard that is whole.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    index : ShardIndex
+        What it says it holds.
+    number : int
+        The shard, counted from 0.
+
+    Returns
+    -------
+    VectorSource
+        Its vectors.
+
+    Raises
+    ------
+    InputFileError
+        If it is missing.
+    FileFormatError
+        If it is damaged, or not the one that was written there.
+    """
+    source = open_vectors(folder / index.shard_name(number))
+    found = (source.n_rows, source.dim, source.dtype, source.space)
+    expected = (index.shard_rows(number), index.dim, index.sharding.dtype, index.space)
+    if found != expected:
+        listed = ("{} x {} {} of the space {}".format(*facts) for facts in (expected, found))
+        raise FileFormatError("{} must hold {}; it holds {}. Encode again.".format(source.path, *listed))
+    return source
+
+
+def _is_folder(path: str | os.PathLike[str]) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:  # a name that is too long
+        return False
+
+
+def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorSource:
+    if not index.is_complete:
+        raise FileFormatError(
+            f"{folder} must hold all its shards; {index.n_written} of {index.n_shards} are there. "
+            "Run the command that began it once more: it goes on."
+        )
+    if column not in (None, VECTOR_COLUMN):
+        raise InputError(f"{folder} holds shards of vectors; got column {column}. Leave it out.")
+    shards = [open_shard(folder, index, number) for number in range(index.n_shards)]
+    size = index.sharding.shard_size
+
+    def read(start_row: int, block_rows: int) -> Iterator[NDArray[Any]]:
+        first, row = divmod(start_row, size)
+
+        def pieces() -> Iterator[NDArray[Any]]:
+            for number, shard in enumerate(shards[first:]):
+                shard.verify()
+                yield from shard.read(0 if number else row, block_rows)
+
+        return in_blocks(pieces(), block_rows)
+
+    number_type = NUMBER_TYPES[index.sharding.dtype]
+    return VectorSource(folder, sum(shard.n_rows for shard in shards), index.dim, number_type, index.space, read)
+
+
+ENDINGS = (".npy", ".fvecs", ".parquet")
+
+Write = Callable[[NDArray[Any]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFile:
+    """A file of vectors to be written.
+
+    Parameters
+    ----------
+    n_rows : int
+        Vectors that will be written.
+    dim : int
+        Their dimensions.
+    dtype : str, default "float32"
+        One of `DTYPES`.
+    space : Space, optional
+        Where they belong. A .parquet file keeps it in its metadata, beside any other lies ``FILE.isosent.json``.
+    """
+
+    n_rows: int
+    dim: int
+    dtype: str = "float32"
+    space: Space | None = None
+
+
+def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32") -> None:
+    """Refuse a file that `writing_vectors` cannot write, before any work is done.
+
+    Parameters
+    ----------
+    path : path-like
+        The file to write.
+    dtype : str, default "float32"
+        Type of its numbers.
+
+    Raises
+    ------
+    InputError
+        If the name has another ending than those of `ENDINGS`, or the format has no such numbers.
+    OutputError
+        If it is a directory, or its folder does not exist.
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        listed = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+        raise InputError(f"{path} must end in {listed}; got {Path(path).suffix or 'no ending'}.")
+    if dtype not in DTYPES:
+        raise InputError(f"{path}: dtype must be one of {', '.join(DTYPES)}; got {dtype}.")
+    if ending == ".fvecs" and dtype != "float32":
+        raise InputError(f"{path}: a .fvecs file holds float32; got {dtype}. Name a .npy or .parquet file.")
+    check_destination(path)
+
+
+@contextmanager
+def writing_vectors(
+    path: str | os.PathLike[str], file: VectorFile, beside: ColumnsBeside | None = None
+) -> Iterator[Write]:
+    """Write vectors under a temporary name and rename the file when it is whole.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.npy``, ``.fvecs`` or ``.parquet``.
+    file : VectorFile
+        What it will hold.
+    beside : ColumnsBeside, optional
+        Columns of a .parquet file beside the vectors; the other formats have no place for them.
+
+    Yields
+    ------
+    callable
+        Takes the next block of vectors, shape (any number, dim). All must have been given when the block ends.
+
+    Raises
+    ------
+    InputError
+        If the name has another ending.
+    OutputError
+        If the file cannot be written; what was there is intact.
+
+    Notes
+    -----
+    Beside an array lies its note, ``FILE.isosent.json``, with the space and a checksum. The note is put in place first
+    and describes the older array as well, so that the array that a killed run leaves always has a note that fits.
+    """
+    check_vector_file(path, file.dtype)
+    path = Path(path).resolve()  # the note belongs to the file, not to a link to it
+    if path.suffix.lower() == ".parquet":
+        metadata = {} if file.space is None else file.space.metadata
+        with (
+            replacing(path) as temporary,
+            writing_parquet(temporary, file.dim, file.dtype, metadata, beside) as write,
+        ):
+            yield write
+        return
+    writing = _writing_npy if path.suffix.lower() == ".npy" else _writing_fvecs
+    is_new = not path.exists()
+    try:
+        with ExitStack() as commit:
+            with replacing(path) as temporary:
+                with temporary.open("wb") as opened:
+                    hashing = HashingFile(opened)
+                    yield writing(hashing, file)
+                fsync(temporary)
+                facts = {"shape": (file.n_rows, file.dim), "dtype": file.dtype}
+                entry = note_entry(temporary, hashing.checksum, facts, file.space)
+                # of two processes that write the same file, one puts array and note in place, then the other
+                commit.enter_context(locked(path.parent))
+                write_note(path, entry, older_entry(path))
+            write_note(path, entry)
+    except BaseException:
+        if is_new and path.parent.is_dir():
+            with locked(path.parent):
+                if not path.exists():
+                    note_path(path).unlink(missing_ok=True)
+        raise
+
+
+def write_vectors(
+    path: str | os.PathLike[str], vectors: NDArray[np.floating], texts: Sequence[str], space: Space | None = None
+) -> None:
+    """Write the vectors of texts.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.npy`` or ``.fvecs``: the vectors. ``.parquet``: columns ``text`` and ``vector`` (fixed-size list).
+    vectors : ndarray of shape (n_texts, dim), float32
+        Row i belongs to text i.
+    texts : sequence of str
+        The texts.
+    space : Space, optional
+        Where the vectors belong.
+
+    Raises
+    ------
+    InputError
+        If the name has another ending.
+    OutputError
+        If the file cannot be written; what was there is intact.
+    """
+    n_rows, dim = vectors.shape
+    beside = ColumnsBeside.of_texts([texts]) if Path(path).suffix.lower() == ".parquet" else None
+    size = max(1, BLOCK_BYTES // (dim * vectors.itemsize))
+    with writing_vectors(path, VectorFile(n_rows, dim, vectors.dtype.name, space), beside) as write:
+        for start in range(0, n_rows, size):
+            write(vectors[start : start + size])
+
+
+def _writing_npy(opened: HashingFile, file: VectorFile) -> Write:
+    """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
+    dtype = np.dtype(file.dtype).newbyteorder("<")
+    header = {"descr": dtype.str, "fortran_order": False, "shape": (file.n_rows, file.dim)}
+    np.lib.format.write_array_header_1_0(cast("IO[bytes]", opened), header)
+
+    def write(rows: NDArray[Any]) -> None:
+        opened.write(np.ascontiguousarray(rows, dtype).data)
+
+    return write
+
+
+def _writing_fvecs(opened: HashingFile, file: VectorFile) -> Write:
+    record = np.dtype([("dim", "<i4"), ("values", "<f4", (file.dim,))])
+
+    def write(rows: NDArray[Any]) -> None:
+        records = np.empty(len(rows), record)
+        records["dim"], records["values"] = file.dim, rows
+        opened.write(records.data)
+
+    return write

@@ -1,0 +1,1 @@
+"""Jobs on files too large for memory."""

@@ -1,0 +1,289 @@
+"""Texts in a file to vectors in files, block by block: one file, or shards that a killed run goes on with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice, tee
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.encoders.base import WINDOW, Progress, Tally, tallying
+from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
+from isosent.io.atomic import locked
+from isosent.io.parquet import ColumnsBeside
+from isosent.io.shards import ShardIndex, Sharding, check_shard_folder, read_index, sweep_shards, write_index
+from isosent.io.space import Space, same_space
+from isosent.io.texts import TextSource, text_blocks
+from isosent.io.vectors import VectorFile, check_vector_file, open_shard, writing_vectors
+from isosent.jobs.vectors import narrowed
+from isosent.model import SentenceEncoder
+from isosent.transforms.base import known_rows
+
+_BLOCK_BYTES = 64 << 20
+_METHODS = {"text": "encode", "query": "encode_query", "document": "encode_document"}
+_MOST_WINDOWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What was written.
+
+    Parameters
+    ----------
+    dim : int
+        Dimensions of the vectors.
+    tally : Tally
+        What was counted over all texts.
+    n_shards : int, default 0
+        Shards they are in; 0 for a single file.
+    """
+
+    dim: int
+    tally: Tally
+    n_shards: int = 0
+
+
+def encode_file(
+    model: SentenceEncoder,
+    source: TextSource,
+    output: str | os.PathLike[str],
+    *,
+    dtype: str = "float32",
+    role: str = "text",
+    progress: Progress | None = None,
+) -> Encoded:
+    """Encode texts into one file, with memory for a block of them.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+    source : TextSource
+        The texts.
+    output : path-like
+        ``.npy``, ``.fvecs`` or, with the texts beside the vectors, ``.parquet``. It appears when it is whole.
+    dtype : str, default "float32"
+        Type of the numbers written, float32 or float16.
+    role : {"text", "query", "document"}, default "text"
+        What the texts are, for models that encode queries or documents in another way.
+    progress : callable, optional
+        Called with the number of texts finished since the last call.
+
+    Returns
+    -------
+    Encoded
+        Row i belongs to text i.
+
+    Raises
+    ------
+    InputError
+        If the name has another ending, or the model cannot encode.
+    InputFileError
+        If the texts are changed meanwhile.
+    OutputError
+        If the file cannot be written; what was there is intact.
+
+    Warns
+    -----
+    TruncationWarning, UnknownWordsWarning
+        Once, as ``encode`` does for all texts.
+    """
+    check_vector_file(output, dtype)
+    run = _Run(model, source, role, progress)
+    dim = run.dim()
+    tally = run.write(Path(output), VectorFile(source.n_texts, dim, dtype, run.space), source.read())
+    run.warn(tally)
+    return Encoded(dim, tally)
+
+
+def encode_folder(
+    model: SentenceEncoder,
+    source: TextSource,
+    folder: str | os.PathLike[str],
+    *,
+    sharding: Sharding | None = None,
+    role: str = "text",
+    resumed: Callable[[ShardIndex], None] | None = None,
+    progress: Progress | None = None,
+) -> Encoded:
+    """Encode texts into a folder of shards, with memory for a block of them; go on where an earlier run stopped.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+    source : TextSource
+        The texts.
+    folder : path-like
+        A new or empty folder, or one that an earlier run with the same model, texts and settings left. Every shard
+        appears when it is whole; the index is written behind each.
+    sharding : Sharding, optional
+        How the vectors are cut into shards and stored.
+    role : {"text", "query", "document"}, default "text"
+        What the texts are, for models that encode queries or documents in another way.
+    resumed : callable, optional
+        Called with the index where an earlier run had finished shards.
+    progress : callable, optional
+        Called with the number of texts finished since the last call, by an earlier run or this one.
+
+    Returns
+    -------
+    Encoded
+        Row i of the shards, one behind the other, belongs to text i.
+
+    Raises
+    ------
+    InputError
+        If the folder was begun with another model, other texts or other settings, or the model cannot encode.
+    InputFileError
+        If the texts are changed meanwhile, or a shard that was written is gone or damaged.
+    OutputError
+        If the folder holds something else, another process writes to it, or a shard cannot be written. Shards that are
+        whole stay.
+
+    Warns
+    -----
+    TruncationWarning, UnknownWordsWarning
+        Once, as ``encode`` does for all texts.
+    """
+    folder = Path(folder)
+    check_shard_folder(folder)
+    run = _Run(model, source, role, progress)
+    texts = {"name": source.name, "n_texts": source.n_texts, "sha256": source.sha256}
+    asked = ShardIndex(run.space, run.dim(), texts, sharding or Sharding(), role, model.encoder.computed_in)
+    with _held(folder):
+        index = _reached(folder, asked)
+        if index.n_written and resumed:
+            resumed(index)
+        if index.n_written and progress:
+            progress(index.n_rows_written)
+        left = islice(source.read(), index.n_rows_written, None)
+        while not index.is_complete:
+            index = run.next_shard(folder, index, left)
+    tally = Tally(**index.counts)
+    run.warn(tally)
+    return Encoded(index.dim, tally, index.n_shards)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Have a folder for this process alone; make it where it is not there."""
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(exist_ok=True)
+        with locked(folder, wait=False):
+            check_shard_folder(folder)
+            sweep_shards(folder)
+            try:
+                yield
+            finally:
+                if is_new and not any(folder.iterdir()):
+                    folder.rmdir()
+    except OSError as error:
+        if isinstance(error, IsosentError):
+            raise
+        raise OutputError(f"{folder} could not be written: {error.strerror or error}.") from error
+
+
+def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
+    """How far an earlier run came, if there was one; refuse what cannot be gone on with."""
+    index = read_index(folder)
+    if index is None:
+        write_index(folder, asked)
+        return asked
+    same_space("the model", asked.space, str(folder), index.space)
+    here, there = ({**index.texts, "name": ""} for index in (asked, index))
+    if here != there:
+        raise InputError(
+            f"{folder} must be of the same texts, {asked.texts['name']} as it is now with {here['n_texts']:,}; it was "
+            f"begun with {index.texts['name']} as it was then with {there['n_texts']:,}. Name another folder, or "
+            "remove this one."
+        )
+    now, then = (asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in} for run in (asked, index))
+    if now != then:
+        raise InputError(
+            f"{folder} must be of a run with the same settings, {_listed(now)}; it was begun with {_listed(then)}. "
+            "Name another folder, or remove this one."
+        )
+    for number in range(index.n_written):
+        try:
+            open_shard(folder, index, number).verify()
+        except FileFormatError as error:
+            raise FileFormatError(f"{error} If there is no copy, remove {folder} and encode again.") from None
+    return index
+
+
+def _listed(settings: dict[str, object]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Texts on their way through a model."""
+
+    model: SentenceEncoder
+    source: TextSource
+    role: str
+    progress: Progress | None
+
+    @property
+    def space(self) -> Space:
+        """Where the vectors belong."""
+        return Space(self.model.fingerprint, self.model.record.name)
+
+    def dim(self) -> int:
+        """Dimensions of the vectors; refuses a model that cannot encode before anything is written."""
+        return int(self._encode([]).shape[1])
+
+    def warn(self, tally: Tally) -> None:
+        """Warn of all texts at once."""
+        record = self.model.record
+        tally.warn(record.reference, record.options.get("max_length"), stacklevel=3)
+
+    def next_shard(self, folder: Path, index: ShardIndex, left: Iterator[str]) -> ShardIndex:
+        """Write the next shard and the index behind it."""
+        n_rows, dtype = index.shard_rows(index.n_written), index.sharding.dtype
+        path = folder / index.shard_name(index.n_written)
+        try:
+            file = VectorFile(n_rows, index.dim, dtype, index.space)
+            tally = self.write(path, file, islice(left, n_rows), index.n_rows_written)
+            index = index.with_next(asdict(Tally(**index.counts) + tally))
+            write_index(folder, index)
+        except OutputError as error:
+            raise OutputError(
+                f"{error} {index.n_written} of {index.n_shards} shards are whole and stay; the same command goes on "
+                "with the next."
+            ) from error
+        return index
+
+    def write(self, path: Path, file: VectorFile, texts: Iterator[str], first_row: int = 0) -> Tally:
+        """Encode texts into a file."""
+        blocks = text_blocks(texts, self._block_texts(file.dim))
+        beside = None
+        if path.suffix.lower() == ".parquet":
+            blocks, again = tee(blocks)
+            beside = ColumnsBeside.of_texts(again)
+        n_zero_rows = 0
+        with tallying() as tallied, writing_vectors(path, file, beside) as write:
+            for block in blocks:
+                vectors = self._encode(block)
+                write(narrowed(vectors, file.dtype, first_row))
+                n_zero_rows += len(block) - int(known_rows(vectors).sum())
+                first_row += len(block)
+                del vectors  # ahead of the next block
+            self.source.check_unchanged()
+        return tallied.total + Tally(n_zero_rows=n_zero_rows)
+
+    def _encode(self, texts: list[str]) -> NDArray[np.float32]:
+        vectors: NDArray[np.float32] = getattr(self.model, _METHODS[self.role])(texts, progress=self.progress)
+        return vectors
+
+    @staticmethod
+    def _block_texts(dim: int) -> int:
+        """Texts of a block: whole windows, so that what shares a batch does not depend on the blocks."""
+        return WINDOW * max(1, min(_MOST_WINDOWS, _BLOCK_BYTES // (WINDOW * dim * 4)))

@@ -1,0 +1,1 @@
+"""Transformer networks: token ids to hidden states."""

@@ -1,1 +1,0 @@
-"""Results of evaluations and studies as a page, and as figures."""

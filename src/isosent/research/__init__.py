@@ -1,0 +1,1 @@
+"""Studies of isosent's own methods, and the tables of the papers."""

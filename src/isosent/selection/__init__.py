@@ -1,1 +1,0 @@
-"""Which transform, or none: chosen without labels."""

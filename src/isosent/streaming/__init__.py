@@ -1,1 +1,0 @@
-"""Vectors in files of any size: their moments, and their way through a model, block by block."""

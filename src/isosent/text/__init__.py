@@ -1,1 +1,0 @@
-"""Tokenizers and word vectors with their file formats."""

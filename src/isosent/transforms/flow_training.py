@@ -1,0 +1,312 @@
+"""Maximum likelihood for the flow of BERT-flow: the graph that torch differentiates, and the loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent.errors import InputError
+from isosent.numeric.glow import Glow, GlowStep, kept_dim
+from isosent.transforms.base import FitProgress, Report
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+MIXINGS = ("permutation", "reversal", "matrix")
+_START_ROWS = _BLOCK_ROWS = 4096
+_SMALLEST_SPREAD = 1e-6
+_LOG_SCALE_RATE = 3.0
+_WEIGHT_SPREAD = 0.05
+_N_REPORTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class GlowPlan:
+    """Settings of a fit; see `GlowFlow`, which checks them."""
+
+    n_levels: int
+    depth: int
+    width: int
+    mixing: str
+    learning_rate: float
+    n_epochs: int
+    batch_size: int
+    held_out: float
+    seed: int
+
+
+class _Norm:
+    """Activation normalisation, which starts with zero mean and unit variance on the rows it is started on."""
+
+    def __init__(self, rows: Tensor) -> None:
+        mean, spread = rows.double().mean(0), rows.double().std(0, correction=0)
+        spread[spread <= _SMALLEST_SPREAD * spread.max()] = 1  # a constant dimension keeps its scale
+        self.shift = -mean.to(rows.dtype)
+        self._slow_log_scale = (-spread.log() / _LOG_SCALE_RATE).to(rows.dtype)
+
+    @property
+    def log_scale(self) -> Tensor:
+        return self._slow_log_scale * _LOG_SCALE_RATE
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.shift, self._slow_log_scale]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return (rows + self.shift) * self.log_scale.exp()
+
+
+class _Layer:
+    """A linear layer and what stands behind it: ``(x W + shift) * exp(log_scale)``."""
+
+    def __init__(self, weight: Tensor, norm: _Norm) -> None:
+        self.weight, self.norm = weight, norm
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self.weight, *self.norm.parameters]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self.norm(rows @ self.weight)
+
+    def folded(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        scale = self.norm.log_scale.exp()
+        return _numbers(self.weight * scale), _numbers(self.norm.shift * scale)
+
+
+class _Order:
+    """A fixed order of the dimensions."""
+
+    parameters: tuple[Tensor, ...] = ()
+    log_determinant = 0.0
+
+    def __init__(self, order: Tensor) -> None:
+        self._order = order
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return rows[:, self._order]
+
+    def folded(self) -> NDArray[Any]:
+        return _numbers(self._order)
+
+
+class _Matrix:
+    """A matrix Q L U: a random rotation, which stays, and two triangles, learnt, that start as the identity."""
+
+    def __init__(self, rotation: Tensor) -> None:
+        self._rotation = rotation
+        self._lower, self._upper = rotation.new_zeros(rotation.shape), rotation.new_zeros(rotation.shape)
+        self._log_diagonal = rotation.new_zeros(len(rotation))
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        return [self._lower, self._upper, self._log_diagonal]
+
+    @property
+    def log_determinant(self) -> Tensor:
+        return self._log_diagonal.sum()
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        rotated = rows @ self._rotation
+        return (rotated + rotated @ self._lower.tril(-1)) @ (self._upper.triu(1) + self._log_diagonal.exp().diag())
+
+    def folded(self) -> NDArray[Any]:
+        return _numbers(self(self._rotation.new_ones(len(self._rotation)).diag()))
+
+
+class _Step:
+    """One step, started on rows."""
+
+    def __init__(self, rows: Tensor, width: int, mixing: _Order | _Matrix, generator: Generator) -> None:
+        self.norm, self.mixing = _Norm(rows), mixing
+        self._kept = kept_dim(rows.shape[1])
+        hidden, self.network = mixing(self.norm(rows))[:, : self._kept], []
+        for _ in range(2):
+            weight = hidden.new_empty(hidden.shape[1], width).normal_(0, _WEIGHT_SPREAD, generator=generator)
+            self.network.append(_Layer(weight, _Norm(hidden @ weight)))
+            hidden = self.network[-1](hidden).relu()
+        n_moved = rows.shape[1] // 2
+        last = _Norm(hidden.new_zeros(1, n_moved))
+        self.network.append(_Layer(hidden.new_zeros(width, n_moved), last))
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        of_layers = [tensor for layer in self.network for tensor in layer.parameters]
+        return [*self.norm.parameters, *self.mixing.parameters, *of_layers]
+
+    @property
+    def log_determinant(self) -> Tensor:
+        return self.norm.log_scale.sum() + self.mixing.log_determinant
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        torch, mixed = _extras.require("torch"), self.mixing(self.norm(rows))
+        kept, moved = mixed[:, : self._kept], mixed[:, self._kept :]
+        first, second, last = self.network
+        both: Tensor = torch.cat([kept, moved + last(second(first(kept).relu()).relu())], 1)
+        return both
+
+    def folded(self) -> GlowStep:
+        network = tuple(layer.folded() for layer in self.network)
+        return GlowStep(_numbers(self.norm.shift), _numbers(self.norm.log_scale), self.mixing.folded(), network)
+
+
+class GlowGraph:
+    """The flow as torch differentiates it, its activation normalisations started on rows.
+
+    Parameters
+    ----------
+    rows : Tensor of shape (n_rows, dim)
+        What it starts on; its type is that of the graph.
+    plan : GlowPlan
+        Settings.
+    """
+
+    def __init__(self, rows: Tensor, plan: GlowPlan) -> None:
+        torch = _extras.require("torch")
+        generator = torch.Generator().manual_seed(plan.seed)
+        self.dim = rows.shape[1]
+        self._levels: list[list[_Step]] = []
+        with torch.no_grad():
+            for _ in range(plan.n_levels):
+                steps = []
+                for _ in range(plan.depth):
+                    steps.append(_Step(rows, plan.width, _mixing(plan.mixing, rows, generator), generator))
+                    rows = steps[-1](rows)
+                rows = rows[:, : kept_dim(rows.shape[1])]
+                self._levels.append(steps)
+        for tensor in self.parameters:
+            tensor.requires_grad_()
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All that is trained."""
+        return [tensor for level in self._levels for step in level for tensor in step.parameters]
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """Logarithm of the Jacobian's determinant, in nats."""
+        torch = _extras.require("torch")
+        total: Tensor = torch.stack([step.log_determinant for level in self._levels for step in level]).sum()
+        return total
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Take rows to the Gaussian."""
+        torch, leaving = _extras.require("torch"), []
+        for number, level in enumerate(self._levels, start=1):
+            for step in level:
+                rows = step(rows)
+            if number < len(self._levels):
+                kept = kept_dim(rows.shape[1])
+                leaving.append(rows[:, kept:])
+                rows = rows[:, :kept]
+        both: Tensor = torch.cat([*leaving, rows], 1)
+        return both
+
+    def bits(self, rows: Tensor) -> Tensor:
+        """Mean negative log-likelihood of rows, in bits per dimension: the loss."""
+        norm = self(rows).square().sum(1).mean()
+        nats = 0.5 * (norm + self.dim * math.log(2 * math.pi)) - self.log_determinant
+        return nats / (self.dim * math.log(2))
+
+    def mean_bits(self, rows: Tensor) -> float:
+        """The same as a number, without gradient, block by block."""
+        with _extras.require("torch").no_grad():
+            blocks: tuple[Tensor, ...] = rows.split(_BLOCK_ROWS)  # type: ignore[no-untyped-call]
+            return sum(self.bits(block).item() * len(block) for block in blocks) / len(rows)
+
+    def state(self) -> Glow:
+        """Return the flow as numbers."""
+        with _extras.require("torch").no_grad():
+            return Glow(tuple(tuple(step.folded() for step in level) for level in self._levels))
+
+
+def _numbers(tensor: Tensor) -> NDArray[Any]:
+    array: NDArray[Any] = tensor.detach().numpy().copy()
+    return array
+
+
+def _mixing(kind: str, rows: Tensor, generator: Generator) -> _Order | _Matrix:
+    torch, dim = _extras.require("torch"), rows.shape[1]
+    if kind == "matrix":
+        noise = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
+        return _Matrix(torch.linalg.qr(noise)[0].to(rows.dtype))
+    return _Order(torch.arange(dim).flip(0) if kind == "reversal" else torch.randperm(dim, generator=generator))
+
+
+def train(
+    rows: NDArray[np.float32], plan: GlowPlan, report: Report | None = None
+) -> tuple[Glow, tuple[FitProgress, ...]]:
+    """Fit a flow.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, dim), float32
+        Finite vectors, at least two of them different.
+    plan : GlowPlan
+        Settings.
+    report : callable, optional
+        Told the likelihood of the held-out rows before the first step, some times on the way, and at the end.
+
+    Returns
+    -------
+    flow : Glow
+        The fitted flow, float32.
+    history : tuple of FitProgress
+        What was reported.
+
+    Raises
+    ------
+    InputError
+        If the loss becomes NaN or infinite.
+    MissingExtraError
+        If torch is not installed.
+    """
+    torch = _extras.require("torch")
+    random = np.random.default_rng(plan.seed)
+    order, n_held = random.permutation(len(rows)), math.ceil(plan.held_out * len(rows))
+    kept = order[n_held:]
+    tensor = torch.from_numpy(rows)
+    held = tensor[order[:n_held]]
+    graph = GlowGraph(tensor[kept[:_START_ROWS]], plan)
+    optimizer = torch.optim.Adam(graph.parameters, plan.learning_rate)
+    n_total, n_seen, history = len(kept) * plan.n_epochs, 0, []
+
+    def look() -> None:
+        bits = graph.mean_bits(held)
+        _check_loss(bits, n_seen, n_total, plan)
+        history.append(FitProgress(n_seen, n_total, bits))
+        if report:
+            report(history[-1])
+
+    look()
+    for batch in _batches(kept, plan, random):
+        loss = graph.bits(tensor[torch.from_numpy(batch)])
+        _check_loss(loss.item(), n_seen, n_total, plan)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        n_before, n_seen = n_seen, n_seen + len(batch)
+        if n_before * _N_REPORTS // n_total < n_seen * _N_REPORTS // n_total:
+            look()
+    return graph.state(), tuple(history)
+
+
+def _check_loss(bits: float, n_seen: int, n_total: int, plan: GlowPlan) -> None:
+    if not math.isfinite(bits):
+        raise InputError(
+            f"GlowFlow: the loss must stay finite; got {bits} after {n_seen:,} of {n_total:,} rows. "
+            f"Lower learning_rate, now {plan.learning_rate:g}."
+        )
+
+
+def _batches(rows: NDArray[np.int64], plan: GlowPlan, random: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """Yield the rows of each step, every epoch in another order; the steps of an epoch are of nearly equal size."""
+    for _ in range(plan.n_epochs):
+        yield from np.array_split(random.permutation(rows), math.ceil(len(rows) / plan.batch_size))

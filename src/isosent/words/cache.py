@@ -1,0 +1,540 @@
+"""The input token embeddings of a transformers folder, read without its library."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import huggingface_hub
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import CacheWarning, FileFormatError, InputError, InputFileError, OutputError
+from isosent.io.atomic import replacing, user_cache
+from isosent.io.checksum import SEAL, UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
+from isosent.io.foreign_json import TransformersConfig, WeightsIndex, path_inside
+from isosent.io.json import parse_json, read_json
+from isosent.io.number_types import NUMBER_TYPES
+from isosent.io.vector_source import safetensors_header
+from isosent.words.fasttext import NgramTable
+from isosent.words.formats import FilePlace, RowBlock, WordCollector
+from isosent.words.stored_numbers import Numbers, Scales, decoded, encoded
+from isosent.words.vector_formats import FileRows
+from isosent.words.vocabulary import Vocabulary
+
+TENSOR_TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I8": "i1",
+    "U8": "u1",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MappedTensor:
+    """A tensor in a file.
+
+    Parameters
+    ----------
+    kind : str
+        Type of its numbers, as safetensors spells it.
+    array : ndarray
+        Its numbers, read-only; those of ``BF16`` as uint16.
+    """
+
+    kind: str
+    array: NDArray[Any]
+
+
+def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
+    """Open a .safetensors file without reading its numbers.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    tensors : dict of str to MappedTensor
+        Those of a type in `TENSOR_TYPES`.
+    metadata : dict of str to str
+        Its metadata.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged or truncated.
+    """
+    header, metadata, data_start = safetensors_header(path)
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    tensors = {}
+    try:
+        for name, entry in header.items():
+            shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
+            if entry["dtype"] not in TENSOR_TYPES:
+                continue
+            dtype = np.dtype(TENSOR_TYPES[entry["dtype"]])
+            if end - begin != prod(shape) * dtype.itemsize:
+                raise ValueError(f"tensor {name} has the wrong number of bytes")
+            array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=data_start + begin)
+            tensors[name] = MappedTensor(entry["dtype"], array)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FileFormatError(f"{path} must be a whole safetensors file; it is damaged: {error}.") from None
+    return tensors, metadata
+
+
+FORMAT = "isosent-word-vectors"
+VERSION = "1"
+_HEADER_BYTES = 4096
+_HEADER_BYTES_OF_A_TABLE = 512
+_METADATA = frozenset({"format", "version", "ngrams", "content_hash", SEAL})
+_BLOCK_ROWS = 1 << 14
+_NGRAMS = list[tuple[int, int, int]]
+_OF_WORDS = ("characters", "offsets", "slots")
+_KINDS = {np.dtype(dtype): kind for kind, dtype in TENSOR_TYPES.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredVectors:
+    """Words, what is stored for each, and for the n-grams of others.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+        The words.
+    vectors : ndarray of shape (vocab_size, dim), float32, float16 or int8
+        What is stored for each.
+    scales : ndarray of shape (vocab_size,), float32, or None
+        Those of int8.
+    tables : tuple of NgramTable
+        Vectors of n-grams; empty where there are none.
+    """
+
+    vocabulary: Vocabulary
+    vectors: Numbers
+    scales: Scales | None
+    tables: tuple[NgramTable, ...]
+
+    def content_hash(self) -> str:
+        """Hash words and stored numbers.
+
+        Returns
+        -------
+        str
+            SHA-256 in hexadecimal, the same for the same content wherever it was read from.
+        """
+        digest = hashlib.sha256(json.dumps(_settings(self.tables)).encode())
+        tables = chain.from_iterable((table.numbers, table.scales) for table in self.tables)
+        for array in (self.vocabulary.characters, self.vocabulary.offsets, self.vectors, self.scales, *tables):
+            if array is not None:
+                little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+                digest.update(f"{little.dtype.str} {little.shape}".encode())
+                digest.update(little.reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def blocks(self) -> Iterable[RowBlock]:
+        """Yield the rows as they come from a file.
+
+        Yields
+        ------
+        RowBlock
+            Some words and their vectors.
+        """
+        characters, offsets = self.vocabulary.characters, self.vocabulary.offsets
+        for start in range(0, len(self.vocabulary), _BLOCK_ROWS):
+            bounds = offsets[start : start + _BLOCK_ROWS + 1]
+            text = characters[bounds[0] : bounds[-1]].tobytes()
+            ends = (bounds - bounds[0]).tolist()
+            words = [text[first:last] for first, last in pairwise(ends)]
+            yield RowBlock(words, decoded(self.vectors, self.scales, slice(start, start + _BLOCK_ROWS)))
+
+
+def write_vector_file(path: Path, where: str, rows: FileRows, dtype: str = "float32") -> int:
+    """Write word vectors, block by block.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write, directly.
+    where : str
+        Where the vectors come from, for messages.
+    rows : FileRows
+        The vectors.
+    dtype : {"float32", "float16", "int8"}, default "float32"
+        How to store a number.
+
+    Returns
+    -------
+    int
+        Words written.
+
+    Raises
+    ------
+    InputError
+        If a number is beyond those of `dtype`.
+    """
+    words = WordCollector(where)
+    all_scales: dict[str, list[Scales]] = {}
+    with path.open("w+b") as file:
+        tensors = _TensorWriter(file, _HEADER_BYTES + _HEADER_BYTES_OF_A_TABLE * len(rows.tables))
+
+        def append(name: str, vectors: NDArray[np.float32]) -> None:
+            numbers, scales = encoded(where, vectors, dtype)
+            tensors.append(name, numbers)
+            if scales is not None:
+                all_scales.setdefault(f"{name}.scales", []).append(scales)
+
+        for block in rows.blocks:
+            words.add(block)
+            append("vectors", block.vectors)
+        vocabulary, kept = words.finish()
+        if kept is not None:
+            tensors.keep_rows("vectors", kept)
+        for number, table in enumerate(rows.tables):
+            for start in range(0, len(table.numbers), _BLOCK_ROWS):
+                append(f"ngrams.{number}", decoded(table.numbers, table.scales, slice(start, start + _BLOCK_ROWS)))
+        for name, parts in all_scales.items():
+            scales = np.concatenate(parts)
+            tensors.append(name, scales[kept] if name == "vectors.scales" and kept is not None else scales)
+        for name in _OF_WORDS:
+            tensors.append(name, getattr(vocabulary, name))
+        metadata = {"format": FORMAT, "version": VERSION, "ngrams": json.dumps(_settings(rows.tables)), SEAL: UNSEALED}
+        tensors.write_header(metadata)
+        metadata["content_hash"] = _stored(path, metadata).content_hash()
+        tensors.write_header(metadata)
+    seal_file(path, _seal_at(path, UNSEALED), file_checksum(path))
+    return len(vocabulary)
+
+
+def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
+    """Open what `write_vector_file` wrote: its bytes are read once, to compare their checksum, and none are kept.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    stored : StoredVectors
+        Views of one memory map.
+    content_hash : str
+        Their hash, as it was when they were written.
+
+    Raises
+    ------
+    FileFormatError
+        If it is damaged (its checksum says so), truncated, of another version, or another .safetensors file.
+    """
+    state = file_state(path)
+    metadata = map_tensors(path)[1]
+    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+        raise FileFormatError(
+            f"{path} must be word vectors that isosent words convert wrote, version {VERSION}; it is another "
+            ".safetensors file. A folder of Model2Vec is written static:DIR, a transformer hf:DIR."
+        )
+    if unknown := sorted(metadata.keys() - _METADATA):
+        raise FileFormatError(f"{path} is damaged: its metadata has an unknown field {unknown[0]!r}.")
+    if SEAL in metadata:  # files from before checksums have none
+        verify_file(path, metadata[SEAL], _seal_at(path, metadata[SEAL]), state)
+    stored = _stored(path, metadata)
+    check_unchanged(path, state)
+    return stored, metadata.get("content_hash", "")
+
+
+def _seal_at(path: Path, seal: str) -> int:
+    """Byte of a file at which its header holds its own checksum."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        return 8 + file.read(length).find(f'"{SEAL}": "{seal}"'.encode()) + len(f'"{SEAL}": "')
+
+
+def _settings(tables: tuple[NgramTable, ...]) -> list[list[int]]:
+    return [[*table.lengths, table.first_column] for table in tables]
+
+
+def _stored(path: Path, metadata: dict[str, str]) -> StoredVectors:
+    tensors = {name: tensor.array for name, tensor in map_tensors(path)[0].items()}
+    try:
+        vocabulary = Vocabulary(*(np.require(tensors[name], requirements="A") for name in _OF_WORDS))
+        str(vocabulary.characters.data, "utf-8")  # words are decoded later, one by one
+        tables = tuple(
+            NgramTable(tensors[f"ngrams.{number}"], tensors.get(f"ngrams.{number}.scales"), (shortest, longest), column)
+            for number, (shortest, longest, column) in enumerate(parse_json(metadata["ngrams"], "ngrams", _NGRAMS))
+        )
+        stored = StoredVectors(vocabulary, tensors["vectors"], tensors.get("vectors.scales"), tables)
+    except (KeyError, TypeError, ValueError, InputError) as error:
+        raise FileFormatError(f"{path} is damaged: {error}. Convert the vectors again.") from None
+    n_words, needs_scales = len(vocabulary), stored.vectors.dtype == np.int8
+    if stored.vectors.ndim != 2 or len(stored.vectors) != n_words or needs_scales != (stored.scales is not None):
+        raise FileFormatError(f"{path} is damaged: vectors must be those of {n_words} words. Convert them again.")
+    return stored
+
+
+class _TensorWriter:
+    """A .safetensors file that is written front to back, its header last."""
+
+    def __init__(self, file: BinaryIO, header_bytes: int) -> None:
+        self._file = file
+        self._header_bytes = header_bytes
+        self._entries: dict[str, dict[str, Any]] = {}
+        file.seek(header_bytes)
+
+    def append(self, name: str, rows: NDArray[Any]) -> None:
+        """Add rows to a tensor, the last one or a new one."""
+        at = self._file.tell() - self._header_bytes
+        fresh = {"dtype": _KINDS[rows.dtype], "shape": [0, *rows.shape[1:]], "data_offsets": [at, at]}
+        entry = self._entries.setdefault(name, fresh)
+        self._file.write(np.ascontiguousarray(rows, dtype=TENSOR_TYPES[entry["dtype"]]).data)
+        entry["shape"][0] += len(rows)
+        entry["data_offsets"][1] += rows.nbytes
+
+    def keep_rows(self, name: str, rows: NDArray[np.int64]) -> None:
+        """Leave out all but some rows, rising, of the last tensor."""
+        self._file.flush()
+        entry = self._entries[name]
+        dtype, shape = np.dtype(TENSOR_TYPES[entry["dtype"]]), tuple(entry["shape"])
+        start = self._header_bytes + entry["data_offsets"][0]
+        with mmap.mmap(self._file.fileno(), 0) as mapped:
+            stored: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=start)
+            for first in range(0, len(rows), _BLOCK_ROWS):
+                block = stored[rows[first : first + _BLOCK_ROWS]]
+                stored[first : first + len(block)] = block
+            row_bytes = stored[:1].nbytes
+            del stored
+        entry["shape"][0] = len(rows)
+        entry["data_offsets"][1] = entry["data_offsets"][0] + len(rows) * row_bytes
+        self._file.seek(self._header_bytes + entry["data_offsets"][1])
+        self._file.truncate()
+
+    def write_header(self, metadata: dict[str, str]) -> None:
+        header = json.dumps({"__metadata__": metadata, **self._entries}).encode()
+        length = self._header_bytes - 8
+        self._file.seek(0)
+        self._file.write(length.to_bytes(8, "little") + header.ljust(length))
+        self._file.flush()
+
+
+def open_cached(place: FilePlace) -> tuple[StoredVectors, str] | None:
+    """Open the converted file of another one.
+
+    Parameters
+    ----------
+    place : FilePlace
+        The file that was converted.
+
+    Returns
+    -------
+    tuple of (StoredVectors, str) or None
+        As `open_vector_file` gives it; None where there is none, or a damaged one.
+    """
+    path = _cache_file(place)
+    if not path.is_file():
+        return None
+    try:
+        return open_vector_file(path)
+    except (FileFormatError, OSError):
+        return None
+
+
+def write_cached(place: FilePlace, write: Callable[[Path], None]) -> None:
+    """Convert a file into the cache, in place of what older states of it left there.
+
+    Parameters
+    ----------
+    place : FilePlace
+        The file.
+    write : callable
+        Takes a path and writes the converted file to it.
+
+    Warns
+    -----
+    CacheWarning
+        If the cache cannot be written.
+    """
+    path = _cache_file(place)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with replacing(path) as temporary:
+            write(temporary)
+    except OutputError as error:
+        warnings.warn(
+            f"{place} is read whole each time, as it cannot be converted: {error} Set ISOSENT_CACHE to another folder.",
+            CacheWarning,
+            stacklevel=2,
+        )
+        return
+    for older in path.parent.glob(f"{path.name.partition('-')[0]}-*"):
+        if older.name != path.name:
+            with suppress(OSError):
+                older.unlink()
+
+
+def _cache_file(place: FilePlace) -> Path:
+    """A name made of where the file is and, behind a hyphen, of the state it is in."""
+    state = place.path.stat()
+    where, when = f"{place.path.resolve()}!{place.member}", f"{state.st_size} {state.st_mtime_ns} {VERSION}"
+    hashes = [hashlib.sha256(part.encode("utf-8", "surrogateescape")).hexdigest()[:16] for part in (where, when)]
+    return user_cache("word_vectors") / f"{'-'.join(hashes)}.safetensors"
+
+
+# Modules that hold the embeddings of tokens, by the names that architectures give them; an earlier name wins.
+_MODULES = (
+    "word_embeddings",
+    "tok_embeddings",
+    "shared",
+    "embed_tokens",
+    "wte",
+    "token_embedding",
+    "token_embeddings",
+    "word_embedding",
+    "embed_in",
+    "embeddings",
+)
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_SHOWN = 12
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
+_HUB_FILES = ["config.json", "model*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab*", "merges.txt"]
+
+
+def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]:
+    """Read the input token embeddings of a Hugging Face transformers model.
+
+    Parameters
+    ----------
+    folder : path-like
+        Folder with ``config.json`` and ``model.safetensors``, or its shards and their index.
+
+    Returns
+    -------
+    ndarray of shape (vocab_size, dim), float32
+        The matrix; where it is stored in float32, a read-only view of the file.
+
+    Raises
+    ------
+    InputFileError
+        If the folder or a shard is missing.
+    FileFormatError
+        If there are no weights in safetensors (pickles are not loaded), a file is damaged, or no tensor is one of
+        embeddings; the message lists those that there are.
+
+    Notes
+    -----
+    The tensor is the weight of a module named ``word_embeddings`` (BERT and its kin), ``tok_embeddings`` (ModernBERT),
+    ``shared`` (T5), ``embed_tokens`` (Llama), ``wte`` (GPT-2), ``token_embedding``, ``token_embeddings``,
+    ``word_embedding`` (XLNet), ``embed_in`` (GPT-NeoX) or ``embeddings``, in this order. Where several tensors fit,
+    those with as many rows as ``vocab_size`` of ``config.json`` are preferred, then the earlier name, then the
+    shorter path.
+    """
+    folder = _check.input_folder(folder)
+    files = _files_of_tensors(folder)
+    candidates = [name for name in files if _module(name) in _MODULES]
+    tensors = _open(folder, {files[name] for name in candidates})
+    matrices = {name: tensors[name] for name in candidates if _is_matrix(tensors.get(name))}
+    if not matrices:
+        listed = ", ".join(list(files)[:_SHOWN]) + (" and others" if len(files) > _SHOWN else "")
+        raise FileFormatError(f"{folder} must hold the embeddings of its tokens; it holds: {listed or 'no tensor'}.")
+    vocab_size = _vocab_size(folder)
+    of_that_size = [name for name, tensor in matrices.items() if len(tensor.array) == vocab_size]
+    chosen = min(of_that_size or matrices, key=lambda name: (_MODULES.index(_module(name)), name.count("."), name))
+    numbers = matrices[chosen].array
+    if matrices[chosen].kind == "BF16":
+        numbers = NUMBER_TYPES["bfloat16"].decoded(numbers)
+    matrix: NDArray[np.float32] = numbers.astype(np.float32, copy=False)
+    _check.finite_rows(str(folder), chosen, matrix)
+    return matrix
+
+
+def model_folder(location: str) -> Path:
+    """Find the folder of a model, downloading its weights and tokenizer if it is on the hub.
+
+    Parameters
+    ----------
+    location : str
+        A local folder, or an id on the hub, ``owner/name`` or ``owner/name@revision``; what is a folder here is not
+        looked for on the hub.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    InputFileError
+        If it is neither, or the hub does not give the model.
+    """
+    path = Path(location).expanduser()
+    if path.is_dir():
+        return path.resolve()
+    if path.exists() or not _HUB_ID.fullmatch(location) or location.startswith("."):
+        got = "a file" if path.exists() else "no such folder"
+        raise InputFileError(f"{location} must be a folder or an id on the hub; got {got}.")
+    name, _, revision = location.partition("@")
+    try:
+        return Path(huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=_HUB_FILES))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise InputFileError(
+            f"{location} is no folder here, and the hub did not give a model of that name: {reason}. "
+            "Check the spelling and the network, or name a local folder."
+        ) from error
+
+
+def _files_of_tensors(folder: Path) -> dict[str, str]:
+    """File of each tensor, by the index where there is one."""
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        files: dict[str, str] = read_json(index, WeightsIndex)["weight_map"]
+        for name in set(files.values()):
+            path_inside(folder, name, index)
+        return files
+    single = folder / "model.safetensors"
+    if not single.exists():
+        pickles = [path.name for path in sorted(folder.glob("*.bin"))]
+        got = f"{pickles[0]}, a pickle, which is not loaded" if pickles else "none"
+        raise FileFormatError(f"{folder} must hold its weights in model.safetensors; got {got}.")
+    return dict.fromkeys(map_tensors(single)[0], single.name)
+
+
+def _open(folder: Path, files: Iterable[str]) -> dict[str, MappedTensor]:
+    tensors: dict[str, MappedTensor] = {}
+    for file in files:
+        tensors |= map_tensors(_check.input_file(folder / file))[0]
+    return tensors
+
+
+def _module(name: str) -> str:
+    """Name of the module that a weight belongs to; empty for other tensors."""
+    path, _, kind = name.rpartition(".")
+    return path.rpartition(".")[2] if kind == "weight" else ""
+
+
+def _is_matrix(tensor: MappedTensor | None) -> bool:
+    return tensor is not None and tensor.kind in _FLOATS and tensor.array.ndim == 2
+
+
+def _vocab_size(folder: Path) -> int | None:
+    path = folder / "config.json"
+    config = read_json(path, TransformersConfig) if path.exists() else {}
+    nested: int | None = (config.get("text_config") or {}).get("vocab_size")
+    return config.get("vocab_size", nested)

@@ -1,0 +1,395 @@
+"""Tokens of a ``tokenizer.json``: rows of an embedding matrix, or words looked up in a vocabulary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, compress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from isosent import _check
+from isosent.errors import FileFormatError
+from isosent.io import bounds
+from isosent.io.texts import text_blocks
+from isosent.words.tokenizer import TokenFilter, scan_texts
+from isosent.words.tokens import LONGEST_PIECE, UNKNOWN_RULES, TokenIds, keep_where, offsets_of, pieces_of
+from isosent.words.vocabulary import Vocabulary, words_as_bytes
+
+_BASIS, _PRIME = np.uint32(2166136261), np.uint32(16777619)
+
+
+@njit(cache=True, nogil=True)
+def ngram_buckets(
+    characters: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    lengths: tuple[int, int],
+    n_buckets: int,
+    buckets: NDArray[np.int32],
+    counts: NDArray[np.int64],
+) -> None:
+    """Hash the n-grams of words that stand between their brackets.
+
+    Parameters
+    ----------
+    characters, offsets : ndarray of uint8, and of shape (n_words + 1,), int64
+        UTF-8 of the words, one behind the other, with the brackets.
+    lengths : tuple of two int
+        Characters of the shortest and of the longest n-gram.
+    n_buckets : int
+        Hashes are taken modulo this.
+    buckets : ndarray of int32
+        Filled: the buckets of all words, one behind the other; of length 0 to count only.
+    counts : ndarray of shape (n_words,), int64
+        Filled: n-grams of each word.
+
+    Notes
+    -----
+    32-bit FNV-1a over signed bytes, as in fastText: a byte above 127 sets the upper 24 bits, too. A bracket alone is
+    no n-gram.
+    """
+    shortest, longest = lengths
+    n_found = 0
+    for word in range(len(offsets) - 1):
+        n_before, stop = n_found, offsets[word + 1]
+        for start in range(offsets[word], stop):
+            if characters[start] & 0xC0 == 0x80:
+                continue
+            value, at = _BASIS, start
+            for length in range(1, longest + 1):
+                if at == stop:
+                    break
+                while True:
+                    value = np.uint32((value ^ np.uint32(np.int8(characters[at]))) * _PRIME)
+                    at += 1
+                    if at == stop or characters[at] & 0xC0 != 0x80:
+                        break
+                if length >= shortest and not (length == 1 and (start == offsets[word] or at == stop)):
+                    if len(buckets):
+                        buckets[n_found] = np.int32(value % np.uint32(n_buckets))
+                    n_found += 1
+        counts[word] = n_found - n_before
+
+
+@njit(cache=True, nogil=True)
+def add_rows(
+    table: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], sums: NDArray[np.float32]
+) -> None:
+    """Add rows of a table to sums, one after the other.
+
+    Parameters
+    ----------
+    table : ndarray of shape (n_rows, dim), float32
+        The rows; need not be aligned in memory.
+    ids : ndarray of int32
+        Rows to add, those of all sums one behind the other.
+    offsets : ndarray of shape (n_sums + 1,), int64
+        Where those of each sum begin in `ids`, and the end.
+    sums : ndarray of shape (n_sums, dim), float32
+        Added to.
+    """
+    for row in range(len(sums)):
+        for position in range(offsets[row], offsets[row + 1]):
+            number = ids[position]
+            for column in range(sums.shape[1]):
+                sums[row, column] += table[number, column]
+
+
+Tokenize = Callable[[Sequence[str]], TokenIds]
+
+_MARK = "▁"
+_LLAMA_STEPS = [
+    {"type": "Prepend", "prepend": _MARK},
+    {"type": "Replace", "pattern": {"String": " "}, "content": _MARK},
+]
+_KEEP_BLANKS = {"Lowercase", "NFC", "NFD"}
+_NORMALIZERS = _KEEP_BLANKS | {"BertNormalizer", "StripAccents", "NFKC", "NFKD"}
+_SPLITS_AT_BLANKS = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit"}
+_SPLITS_FURTHER = _SPLITS_AT_BLANKS | {"Punctuation", "Digits"}
+_MOST_PIECES, _MOST_BYTES, _GROWTH = 1 << 18, 1 << 24, 4
+
+
+class PieceMemory:
+    """Tokenizes each distinct piece of the texts once, and remembers the pieces.
+
+    Parameters
+    ----------
+    tokenize : callable
+        The tokenizer: from texts to their ids.
+    odd : sequence of str
+        Texts that hold one of these, with a blank before and behind them, are given to the tokenizer whole: see
+        `odd_patterns`.
+
+    Notes
+    -----
+    At most 262,144 pieces are remembered; the others are tokenized again in every call.
+    """
+
+    def __init__(self, tokenize: Tokenize, odd: Sequence[str]) -> None:
+        self._tokenize = tokenize
+        self._odd = odd
+        self._known = Vocabulary.from_words([]), TokenIds.from_lists([])
+        self._n_missed = 0
+
+    def __call__(self, texts: Sequence[str]) -> TokenIds:
+        """Return the ids that the tokenizer gives the texts."""
+        is_odd = self._is_odd(texts)
+        if not is_odd.any():
+            return self._from_pieces(texts)
+        even, odd = (list(compress(texts, chosen)) for chosen in (~is_odd, is_odd))
+        rows = np.argsort(np.argsort(is_odd, kind="stable"))
+        return _joined(self._from_pieces(even), self._tokenize(odd)).take(rows)
+
+    def _is_odd(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Which texts hold an odd pattern; most patterns stand in none, which one look at all of them tells."""
+        padded = [f" {text} " for text in texts]
+        together = "\0".join(padded)
+        is_odd = np.zeros(len(texts), dtype=np.bool_)
+        for pattern in self._odd:
+            if pattern in together:
+                is_odd |= [pattern in text for text in padded]
+        return is_odd
+
+    def _from_pieces(self, texts: Sequence[str]) -> TokenIds:
+        known, tokens = self._known
+        pieces = scan_texts(texts, known, split="blank", keeps_unknown=True)
+        if pieces.unknown:
+            tokens = _joined(tokens, self._tokenize(pieces.unknown))
+            self._n_missed += len(pieces.unknown)
+            if len(known) <= _GROWTH * self._n_missed and _fits_in_memory(known, tokens):
+                self._known, self._n_missed = (_with_words(known, pieces.unknown), tokens), 0
+        found = tokens.take(pieces.ids.astype(np.intp))
+        return TokenIds(found.ids, found.offsets[pieces.offsets])
+
+
+def odd_patterns(state: Mapping[str, Any]) -> list[str] | None:
+    """What a text must not hold for its tokens to be those of its pieces between blanks, one behind the other.
+
+    Parameters
+    ----------
+    state : mapping
+        Content of a ``tokenizer.json``.
+
+    Returns
+    -------
+    list of str or None
+        None for a tokenizer that is not certain to be of one of the kinds below.
+
+    Notes
+    -----
+    Three kinds. Byte-pair models that turn blanks into marks (Llama 2), if no token has a mark behind another
+    character: then no merge crosses the place in front of a mark. Any model behind a split at white space (BERT), if
+    the normalizers leave a blank as it is and look at nothing beyond it. Any model behind a Metaspace that splits and
+    puts a mark in front of every piece, if the normalizers moreover neither make a blank nor leave a piece empty.
+    An added token is found before all else. Where blanks become marks, every one of them counts.
+    """
+    if state["model"].get("dropout") or any(token["normalized"] for token in state["added_tokens"]):
+        return None
+    added = [token["content"] for token in state["added_tokens"]]
+    splitter = _steps(state["pre_tokenizer"])
+    kinds, normalizers = [step["type"] for step in splitter], {step["type"] for step in _steps(state["normalizer"])}
+    if not kinds:
+        return ["  ", "\n", _MARK, *added] if _is_llama(state) else None
+    if kinds == ["Metaspace"]:
+        marks_all = splitter[0]["prepend_scheme"] != "never" and splitter[0]["split"]
+        return ["  ", "\n", _MARK, *added] if marks_all and normalizers <= _KEEP_BLANKS else None
+    splits = kinds[0] in _SPLITS_AT_BLANKS and _SPLITS_FURTHER.issuperset(kinds)
+    return added if splits and normalizers <= _NORMALIZERS else None
+
+
+def _is_llama(state: Mapping[str, Any]) -> bool:
+    """Whether blanks become marks, and no token of the byte-pair model has one behind another character."""
+    model = state["model"]
+    return (
+        model["type"] == "BPE"
+        and _steps(state["normalizer"]) == _LLAMA_STEPS
+        and not (model["continuing_subword_prefix"] or model["end_of_word_suffix"])
+        and _MARK in model["vocab"]
+        and not any(_MARK in token.lstrip(_MARK) for token in model["vocab"])
+    )
+
+
+def _steps(step: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    if step is None:
+        return []
+    if step["type"] != "Sequence":
+        return [step]
+    return [single for part in step.get("normalizers", step.get("pretokenizers")) for single in _steps(part)]
+
+
+def _joined(first: TokenIds, second: TokenIds) -> TokenIds:
+    offsets = np.concatenate([first.offsets, second.offsets[1:] + first.offsets[-1]])
+    return TokenIds(np.concatenate([first.ids, second.ids]), offsets)
+
+
+def _with_words(known: Vocabulary, words: Sequence[str]) -> Vocabulary:
+    characters, offsets = words_as_bytes(words)
+    return Vocabulary.from_bytes(
+        np.concatenate([known.characters, characters]),
+        np.concatenate([known.offsets, offsets[1:] + known.offsets[-1]]),
+    )
+
+
+def _fits_in_memory(known: Vocabulary, tokens: TokenIds) -> bool:
+    return len(tokens.offsets) <= _MOST_PIECES and len(known.characters) < _MOST_BYTES and len(tokens.ids) < _MOST_BYTES
+
+
+_MOST_TEXTS = 1 << 16
+
+
+class SubwordTokenizer:
+    """A ``tokenizer.json``, without special tokens; the unknown token is skipped.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    max_length : int or None, default None
+        Tokens a text is cut at; None for no limit.
+    cut_characters : bool, default False
+        Whether a text is also cut at `max_length` times the median length of a token, as Model2Vec does first.
+    skip_unknown : bool, default True
+        Whether the unknown token is skipped.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is not a tokenizer.
+
+    Notes
+    -----
+    A text of more than a million characters is tokenized in pieces, cut at blanks. Where tokens provably never cross a
+    blank, pieces of texts that were seen before are not tokenized again: see `PieceMemory`.
+    """
+
+    def __init__(
+        self, path: Path, *, max_length: int | None = None, cut_characters: bool = False, skip_unknown: bool = True
+    ) -> None:
+        try:
+            self.tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises bare Exception for every malformed file
+            raise FileFormatError(f"{path} must be a tokenizer.json; got: {error}.") from None
+        if self.largest_id > bounds.LARGEST_TOKEN_ID:
+            raise FileFormatError(f"{path}: a token has the id {self.largest_id}; at most {bounds.LARGEST_TOKEN_ID}.")
+        self.tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self.max_length = max_length
+        self.max_characters = None
+        if cut_characters and max_length is not None:
+            self.max_characters = max_length * int(np.median([len(token) for token in self.vocabulary()]))
+        state = json.loads(self.tokenizer.to_str())
+        unknown = state["model"].get("unk_token")
+        self._unknown_token = state["model"].get("unk_id") if unknown is None else self.tokenizer.token_to_id(unknown)
+        self.unknown_id = self._unknown_token if skip_unknown else None
+        odd = odd_patterns(state)
+        self._tokenize = self._whole_texts if odd is None else PieceMemory(self._whole_texts, odd)
+
+    @property
+    def largest_id(self) -> int:
+        """Largest id that a text can get; ids need not be without gaps."""
+        return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    def __call__(self, texts: Sequence[str]) -> TokenIds:
+        """Return the ids of the texts."""
+        is_cut = np.zeros(len(texts), dtype=np.bool_)
+        if self.max_characters is not None:
+            is_cut[:] = [len(text) > self.max_characters for text in texts]
+            texts = [text[: self.max_characters] for text in texts]
+        tokens = self._tokenize(texts)
+        ids, offsets = tokens.ids, tokens.offsets
+        if self.max_length is not None:
+            lengths = np.diff(offsets)
+            is_cut |= lengths > self.max_length
+            within = np.arange(len(ids)) - np.repeat(offsets[:-1], lengths)
+            ids, offsets = keep_where(within < self.max_length, ids, offsets)
+        n_tokens, is_known = len(ids), ids != (-1 if self._unknown_token is None else self._unknown_token)
+        n_unknown = n_tokens - int(np.count_nonzero(is_known))
+        if self.unknown_id is not None and n_unknown:
+            ids, offsets = keep_where(is_known, ids, offsets)
+        return TokenIds(ids, offsets, np.flatnonzero(is_cut), n_unknown, n_tokens)
+
+    def vocabulary(self) -> Iterable[str]:
+        """Yield the tokens in the order of their ids."""
+        vocabulary = self.tokenizer.get_vocab()
+        return sorted(vocabulary, key=vocabulary.__getitem__)
+
+    def _whole_texts(self, texts: Sequence[str]) -> TokenIds:
+        pieces = [list(pieces_of(text)) for text in texts]
+        parts = []  # a character takes 70 bytes while it is tokenized: some pieces at a time
+        for block in text_blocks(chain.from_iterable(pieces), _MOST_TEXTS, n_characters=LONGEST_PIECE, at_once=1):
+            encodings = self.tokenizer.encode_batch_fast(block, add_special_tokens=False)
+            parts.append(TokenIds.from_lists([encoding.ids for encoding in encodings]))
+        lengths = np.concatenate([np.empty(0, dtype=np.int64), *(part.lengths for part in parts)])
+        ids = np.concatenate([np.empty(0, dtype=np.int32), *(part.ids for part in parts)])
+        return TokenIds(ids, offsets_of(lengths)[offsets_of(list(map(len, pieces)))])
+
+
+class TokenLookup:
+    """Tokens of a ``tokenizer.json`` looked up in a vocabulary by how they are written there.
+
+    Parameters
+    ----------
+    tokenizer : SubwordTokenizer
+        The file; it must not skip its unknown token, which is looked up like any other.
+    words : Vocabulary
+        The known words.
+    lowercase : bool, default False
+        Whether texts are lower-cased (``str.lower``) first.
+    token_filter : TokenFilter, optional
+        Tokens left out.
+    unknown : {"skip", "keep"}, default "skip"
+        Whether tokens outside the vocabulary are left out or get the ids vocab_size, vocab_size + 1, ... in the order
+        in which they appear in the texts of one call.
+
+    Raises
+    ------
+    InputError
+        If `unknown` is none of these words.
+    """
+
+    def __init__(
+        self,
+        tokenizer: SubwordTokenizer,
+        words: Vocabulary,
+        *,
+        lowercase: bool = False,
+        token_filter: TokenFilter | None = None,
+        unknown: str = "skip",
+    ) -> None:
+        _check.one_of("tokenizer", "unknown", unknown, UNKNOWN_RULES)
+        self.tokenizer = tokenizer
+        self.words = words
+        self.lowercase = lowercase
+        self.token_filter = TokenFilter() if token_filter is None else token_filter
+        self.unknown = unknown
+        tokens = tokenizer.tokenizer.get_vocab(with_added_tokens=True)
+        self._tokens = {token_id: token for token, token_id in tokens.items()}
+        token_ids = np.fromiter(self._tokens, dtype=np.int64)
+        self._word_of = np.full(tokenizer.largest_id + 1, -1, dtype=np.int32)
+        self._word_of[token_ids] = words.ids_of(self._tokens.values())
+        self._stays = np.ones(len(self._word_of), dtype=np.bool_)
+        self._stays[token_ids] = [not self.token_filter.drops(token) for token in self._tokens.values()]
+
+    def __call__(self, texts: Sequence[str]) -> TokenIds:
+        """Return the ids of the texts."""
+        found = self.tokenizer(list(map(str.lower, texts)) if self.lowercase else texts)
+        tokens, offsets = keep_where(self._stays[found.ids], found.ids, found.offsets)
+        ids = self._word_of[tokens]
+        is_known = ids >= 0
+        n_unknown = len(ids) - int(np.count_nonzero(is_known))
+        if self.unknown == "skip":
+            return TokenIds(*keep_where(is_known, ids, offsets), found.cut, n_unknown, len(ids))
+        distinct, firsts, numbers = np.unique(tokens[~is_known], return_index=True, return_inverse=True)
+        order = np.argsort(firsts)
+        ids[~is_known] = len(self.words) + np.argsort(order)[numbers]
+        unknown = tuple(self._tokens[token] for token in distinct[order].tolist())
+        return TokenIds(ids, offsets, found.cut, n_unknown, unknown=unknown)
+
+    def vocabulary(self) -> Iterable[str]:
+        """Yield the words in the order of their ids."""
+        return self.words

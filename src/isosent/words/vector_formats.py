@@ -1,0 +1,141 @@
+"""Files of word vectors in any format, told apart by their content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+
+from isosent.errors import FileFormatError
+from isosent.words.fasttext import MAGIC, NgramTable, fasttext_rows
+from isosent.words.formats import ByteStream, FilePlace, Progress, RowBlock, check_dim, open_bytes, text_rows
+from isosent.words.vocabulary import Vocabulary
+from isosent.words.word2vec import binary_rows, continues_in_binary, read_header
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileRows:
+    """A file of word vectors, opened.
+
+    Parameters
+    ----------
+    format : str
+        Name of its format.
+    blocks : iterable of RowBlock
+        Its rows, to be read once.
+    tables : tuple of NgramTable
+        Vectors of n-grams; empty where it has none.
+    """
+
+    format: str
+    blocks: Iterable[RowBlock]
+    tables: tuple[NgramTable, ...] = ()
+
+
+def is_safetensors(place: FilePlace) -> bool:
+    """Tell a .safetensors file by its first bytes.
+
+    Parameters
+    ----------
+    place : FilePlace
+        A file.
+
+    Returns
+    -------
+    bool
+        Whether it is one.
+    """
+    with place.path.open("rb") as file:
+        start = file.read(9)
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < place.path.stat().st_size
+
+
+def format_of(place: FilePlace) -> str:
+    """Name the format of a file.
+
+    Parameters
+    ----------
+    place : FilePlace
+        The file.
+
+    Returns
+    -------
+    str
+        Its name, as `FileRows` has it, or ``isosent safetensors``.
+
+    Raises
+    ------
+    FileFormatError
+        If its packing or its first bytes are damaged.
+    """
+    if is_safetensors(place):
+        return "isosent safetensors"
+    with open_rows(place) as rows:
+        return rows.format
+
+
+@contextmanager
+def open_rows(
+    place: FilePlace, wanted: Vocabulary | None = None, progress: Progress | None = None
+) -> Iterator[FileRows]:
+    """Open a file of text, of word2vec's binary format, or of fastText.
+
+    Parameters
+    ----------
+    place : FilePlace
+        The file.
+    wanted : Vocabulary or None, default None
+        Words to keep; None keeps all.
+    progress : callable or None, default None
+        Told the bytes of the file that were read since the last call.
+
+    Yields
+    ------
+    FileRows
+        Its rows, which the block reads.
+
+    Raises
+    ------
+    FileFormatError
+        If its content is not what its format promises, or it holds no row.
+    """
+    with open_bytes(place, progress) as stream:
+        if stream.head.startswith(MAGIC):
+            if stream.is_packed:
+                raise FileFormatError(f"{place} must not be packed, being a fastText model. Unpack it first.")
+            blocks, table = fasttext_rows(place, wanted, progress)
+            rows = FileRows("fastText binary", blocks, () if table is None else (table,))
+        else:
+            rows = _plain_rows(stream, wanted)
+        yield FileRows(rows.format, _at_least_one(place, rows.blocks), rows.tables)
+
+
+def _plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> FileRows:
+    """Rows of text or of word2vec."""
+    where = str(stream.place)
+    pieces = stream.pieces()
+    head = next(pieces, b"").removeprefix(_BYTE_ORDER_MARK)
+    first_line, _, behind = head.partition(b"\n")
+    header = read_header(first_line)
+    if header is None:
+        return FileRows("text", text_rows(where, chain([head], pieces), None, wanted))
+    n_rows, dim = header
+    check_dim(f"{where}, line 1", dim)
+    if not continues_in_binary(behind, dim):
+        return FileRows("text with header", text_rows(where, chain([behind], pieces), header, wanted))
+    if n_rows * (4 * dim + 2) > stream.most_bytes:
+        raise FileFormatError(
+            f"{where} must hold {n_rows} vectors of {dim} floats, as its header says; it ends before."
+        )
+    return FileRows("word2vec binary", binary_rows(where, chain([behind], pieces), header, wanted))
+
+
+def _at_least_one(place: FilePlace, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
+    block = None
+    for block in blocks:
+        yield block
+    if block is None:
+        raise FileFormatError(f"{place} must hold at least one word vector; got none.")

@@ -1,0 +1,305 @@
+"""Word vectors from files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.io.atomic import replacing
+from isosent.words.cache import StoredVectors, open_cached, open_vector_file, write_cached, write_vector_file
+from isosent.words.fasttext import NgramSubwords, NgramTable
+from isosent.words.formats import FilePlace, Progress, in_memory
+from isosent.words.stored_numbers import STORED_TYPES, Numbers, Scales, decoded
+from isosent.words.vector_formats import FileRows, is_safetensors, open_rows
+from isosent.words.vocabulary import Vocabulary, first_rows, read_wanted_words, take_words
+
+_CACHED_FROM_BYTES = 64 << 20
+_BLOCK_WORDS = 4096
+
+
+class Subwords(Protocol):
+    """What makes vectors of unknown words."""
+
+    def vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of words, shape (n_words, dim)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordVectors:
+    """Words and their vectors.
+
+    Parameters
+    ----------
+    vocabulary : Vocabulary
+        The words.
+    vectors : ndarray of shape (vocab_size, dim), float32, float16 or int8
+        What is stored for each word; may lie in a file that is mapped into memory. Finite.
+    scales : ndarray of shape (vocab_size,), float32, or None
+        What a row of int8 is to be multiplied with; None for the others.
+    subwords : Subwords or None
+        What makes vectors of unknown words, where the files can.
+    content_hash : str
+        SHA-256 of words and stored numbers, the same whether they were read from a file or from the cache of it.
+    """
+
+    vocabulary: Vocabulary
+    vectors: Numbers
+    scales: Scales | None
+    subwords: Subwords | None
+    content_hash: str
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the vectors."""
+        return int(self.vectors.shape[1])
+
+    def rows(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Take vectors out.
+
+        Parameters
+        ----------
+        ids : ndarray of shape (n,), int
+            Ids of words.
+
+        Returns
+        -------
+        ndarray of shape (n, dim), float32
+            Their vectors.
+        """
+        return decoded(self.vectors, self.scales, ids)
+
+
+def read_word_vectors(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    vocabulary: Iterable[str] | str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    cache: bool = True,
+) -> WordVectors:
+    """Read word vectors from one file, or concatenate those of several word by word.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Text as GloVe, word2vec and fastText write it, with or without the header ``vocab_size dim``, or word2vec
+        binary, each plain, gzipped, or a member of a zip archive (``FILE.zip`` with one member, or
+        ``FILE.zip!MEMBER``); a fastText ``.bin``; what ``isosent words convert`` wrote. The format is read off the
+        content. In text, a word may hold spaces: the last `dim` fields are its vector.
+    vocabulary : iterable of str, path-like or None, default None
+        Words to keep, or a file of them, see `read_wanted_words`; numbers of other words are not read. None keeps all.
+    progress : callable or None, default None
+        Told the bytes of the files that were read since the last call.
+    cache : bool, default True
+        Whether a file of at least 64 MB is converted once, to open from a memory map afterwards. The folder is
+        ``isosent/word_vectors`` in that of ISOSENT_CACHE, XDG_CACHE_HOME or ``~/.cache``. With `vocabulary`, a
+        converted file is used and none is written.
+
+    Returns
+    -------
+    WordVectors
+        The words of all files, in the order of the first that has them. With several files the width is the sum of
+        theirs; a file that lacks a word contributes the vector of its sub-words if it has any, else zeros.
+
+    Raises
+    ------
+    InputFileError
+        If a file is missing, empty or a directory.
+    FileFormatError
+        If a row is short, not numeric or not finite (the message gives its line), the header promises another number of
+        rows, or a file is truncated.
+    InputError
+        If no word is left.
+
+    Warns
+    -----
+    DuplicateWordWarning
+        If a file lists words more than once: the first row of each is kept.
+    UndecodableWordWarning
+        If words are not UTF-8: their rows are left out.
+    CacheWarning
+        If the cache cannot be written.
+    """
+    places = [FilePlace.of(path) for path in paths]
+    wanted = None if vocabulary is None else read_wanted_words(vocabulary)
+    stored, content_hash = _read_all(places, wanted, progress, cache)
+    _check_some(len(stored.vocabulary), places, wanted)
+    return WordVectors(
+        stored.vocabulary,
+        stored.vectors,
+        stored.scales,
+        NgramSubwords(stored.tables, stored.vectors.shape[1]) if stored.tables else None,
+        content_hash or stored.content_hash(),
+    )
+
+
+def size_of_files(paths: Sequence[str | os.PathLike[str]]) -> int:
+    """Bytes of files of word vectors on the disk, what the progress of reading adds up to.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        As for `read_word_vectors`.
+
+    Returns
+    -------
+    int
+        Their sum.
+
+    Raises
+    ------
+    InputFileError
+        If a file is missing, empty or a directory.
+    """
+    return sum(FilePlace.of(path).path.stat().st_size for path in paths)
+
+
+def convert_word_vectors(
+    paths: Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    dtype: str = "float32",
+    vocabulary: Iterable[str] | str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> WordVectors:
+    """Write word vectors as a file that opens at once, through a memory map.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        See `read_word_vectors`. One file is converted block by block, in little memory; several are read first.
+    output : path-like
+        The ``.safetensors`` file to write.
+    dtype : {"float32", "float16", "int8"}, default "float32"
+        How to store a number. int8 comes with a float32 scale a row.
+    vocabulary : iterable of str, path-like or None, default None
+        Words to keep, see `read_word_vectors`.
+    progress : callable or None, default None
+        Told the bytes of the files that were read since the last call.
+
+    Returns
+    -------
+    WordVectors
+        What was written.
+
+    Raises
+    ------
+    InputError
+        If no word is left, or a number is beyond those of float16.
+    InputFileError
+        As `read_word_vectors` does.
+    OutputError
+        If the file cannot be written.
+    """
+    _check.one_of("word vectors", "dtype", dtype, STORED_TYPES)
+    places = [FilePlace.of(path) for path in paths]
+    wanted = None if vocabulary is None else read_wanted_words(vocabulary)
+    where = ", ".join(map(str, places))
+    with replacing(output) as temporary:
+        if len(places) == 1 and not is_safetensors(places[0]):
+            with open_rows(places[0], wanted, progress) as rows:
+                n_words = write_vector_file(temporary, where, rows, dtype)
+        else:
+            stored = _read_all(places, wanted, progress, cache=True)[0]
+            rows = FileRows("isosent safetensors", stored.blocks(), stored.tables)
+            n_words = write_vector_file(temporary, where, rows, dtype)
+        _check_some(n_words, places, wanted)
+    return read_word_vectors([output])
+
+
+def _check_some(n_words: int, places: Sequence[FilePlace], wanted: Vocabulary | None) -> None:
+    if not n_words:
+        words = "a word in UTF-8" if wanted is None else "a word of the vocabulary"
+        raise InputError(f"{', '.join(map(str, places))} must hold {words}; got none.")
+
+
+def _read_all(
+    places: Sequence[FilePlace], wanted: Vocabulary | None, progress: Progress | None, cache: bool
+) -> tuple[StoredVectors, str]:
+    """What the files hold together and, if that is known, its hash."""
+    parts = [_read(place, wanted, progress, cache) for place in places]
+    return parts[0] if len(parts) == 1 else (_concatenated([part for part, _ in parts]), "")
+
+
+def _read(
+    place: FilePlace, wanted: Vocabulary | None, progress: Progress | None, cache: bool
+) -> tuple[StoredVectors, str]:
+    """What a file holds and, if that is known, its hash."""
+    if is_safetensors(place):
+        stored, content_hash = open_vector_file(place.path)
+        _tell_all(place, progress)
+    else:
+        cached = _read_cached(place, wanted, progress) if cache else None
+        if cached is None:
+            with open_rows(place, wanted, progress) as rows:
+                return StoredVectors(*in_memory(str(place), rows.blocks), None, rows.tables), ""
+        stored, content_hash = cached
+    return (stored, content_hash) if wanted is None else (_only(stored, wanted), "")
+
+
+def _read_cached(
+    place: FilePlace, wanted: Vocabulary | None, progress: Progress | None
+) -> tuple[StoredVectors, str] | None:
+    """What a large file holds, from the cache, or None; all of it is converted where that was not done yet."""
+    if place.path.stat().st_size < _CACHED_FROM_BYTES:
+        return None
+    cached = open_cached(place)
+    if cached is not None:
+        _tell_all(place, progress)
+    elif wanted is None:
+
+        def write(path: Path) -> None:
+            with open_rows(place, None, progress) as rows:
+                write_vector_file(path, str(place), rows)
+
+        write_cached(place, write)
+        cached = open_cached(place)
+    return cached
+
+
+def _tell_all(place: FilePlace, progress: Progress | None) -> None:
+    if progress is not None:
+        progress(place.path.stat().st_size)
+
+
+def _only(stored: StoredVectors, wanted: Vocabulary) -> StoredVectors:
+    """The words that are wanted, in memory."""
+    characters, offsets, _ = stored.vocabulary.arrays
+    rows = np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
+    scales = None if stored.scales is None else stored.scales[rows]
+    return StoredVectors(stored.vocabulary.take(rows), stored.vectors[rows], scales, stored.tables)
+
+
+def _concatenated(parts: Sequence[StoredVectors]) -> StoredVectors:
+    vocabulary = _union([part.vocabulary for part in parts])
+    bounds = np.cumsum([0, *(part.vectors.shape[1] for part in parts)]).tolist()
+    vectors = np.zeros((len(vocabulary), bounds[-1]), dtype=np.float32)
+    tables: list[NgramTable] = []
+    for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
+        characters, offsets, _ = part.vocabulary.arrays
+        ids = vocabulary.ids_of_spans(characters, offsets[:-1], offsets[1:])
+        vectors[ids, first:last] = decoded(part.vectors, part.scales, slice(None))
+        if part.tables:
+            subwords = NgramSubwords(part.tables, last - first)
+            lacking = np.setdiff1d(np.arange(len(vocabulary)), ids)
+            for rows in np.array_split(lacking, len(lacking) // _BLOCK_WORDS + 1):
+                vectors[rows, first:last] = subwords.vectors([vocabulary[row] for row in rows])
+        tables += [replace(table, first_column=first + table.first_column) for table in part.tables]
+    return StoredVectors(vocabulary, vectors, None, tuple(tables))
+
+
+def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
+    """All words, in the order of the first that has them."""
+    characters = np.concatenate([vocabulary.characters for vocabulary in vocabularies])
+    lengths = np.concatenate([np.diff(vocabulary.offsets) for vocabulary in vocabularies])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    return Vocabulary.from_bytes(*take_words(characters, offsets, first_rows(characters, offsets)))
