@@ -21,24 +21,7 @@ _EXTRA_OF = {
 
 
 def require(package: str) -> ModuleType:
-    """Import an optional package, or say which extra brings it.
-
-    Parameters
-    ----------
-    package : str
-        Name of the package, one that an extra of isosent brings.
-
-    Returns
-    -------
-    module
-        The imported package.
-
-    Raises
-    ------
-    MissingExtraError
-        If the package itself is not installed. A package that is installed but fails to import for another reason
-        raises its own error.
-    """
+    """Import an optional package, or say which extra brings it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

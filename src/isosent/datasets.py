@@ -26,74 +26,34 @@ from isosent.io.schemas import DataLock, DataManifest
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a set, and what it is made from.
+    """One file of a set, and what it is made from."""
 
-    Parameters
-    ----------
-    path : str
-        Its place below the folder of all data.
-    repository : str, default ""
-        The repository of data on the hub, such as ``nyu-mll/glue``; "" where the hub does not have it.
-    file : str, default ""
-        The file in it.
-    how : str, default "copy"
-        How it is made from that, one of `conversion.CONVERSIONS`.
-    member : str, default ""
-        What is taken out of that file, where it is an archive.
-    sha256 : str, optional
-        Sum of the file on the hub, if known; another one is refused.
-    original : str, optional
-        Sum of the file as its authors made it, or of its texts and scores in the form written here; another one is
-        told, for it gives other scores than published ones.
-    """
-
-    path: str
+    path: str  # its place below the folder of all data
+    # The repository of data on the hub, such as ``nyu-mll/glue``; "" where the hub does not have it
     repository: str = ""
-    file: str = ""
-    how: str = "copy"
-    member: str = ""
-    sha256: str | None = None
+    file: str = ""  # the file in it
+    how: str = "copy"  # how it is made from that, one of `conversion.CONVERSIONS`
+    member: str = ""  # what is taken out of that file, where it is an archive
+    sha256: str | None = None  # sum of the file on the hub, if known; another one is refused
+    # Sum of the file as its authors made it, or of its texts and scores in the form written here; another one is
+    # told, for it gives other scores than published ones
     original: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A set of files that one name gets.
+    """A set of files that one name gets."""
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    title : str
-        What it is.
-    command : str
-        Which command reads it.
-    download : str
-        How much is fetched.
-    terms : str
-        Terms of use, as far as the source states them.
-    text : str
-        How its texts differ from the original files.
-    home : str
-        Where the original files are described.
-    place : str
-        Which files to place by hand.
-    files : tuple of DataFile
-        Its own files.
-    includes : tuple of str, default ()
-        Sets that are fetched with it.
-    """
-
-    name: str
-    title: str
-    command: str
-    download: str
-    terms: str
-    text: str
-    home: str
-    place: str
-    files: tuple[DataFile, ...]
-    includes: tuple[str, ...] = ()
+    name: str  # its name
+    title: str  # what it is
+    command: str  # which command reads it
+    download: str  # how much is fetched
+    terms: str  # terms of use, as far as the source states them
+    text: str  # how its texts differ from the original files
+    home: str  # where the original files are described
+    place: str  # which files to place by hand
+    files: tuple[DataFile, ...]  # its own files
+    includes: tuple[str, ...] = ()  # sets that are fetched with it
 
     @property
     def is_converted(self) -> bool:
@@ -108,37 +68,14 @@ class DataSet:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All sets, and the revisions they are pinned to.
+    """All sets, and the revisions they are pinned to."""
 
-    Parameters
-    ----------
-    sets : mapping of str to DataSet
-        The sets by name.
-    revisions : mapping of str to str or None
-        Commit of each repository; None where none is pinned, so that the first one seen is taken and recorded.
-    """
-
-    sets: Mapping[str, DataSet]
+    sets: Mapping[str, DataSet]  # the sets by name
+    # Commit of each repository; None where none is pinned, so that the first one seen is taken and recorded
     revisions: Mapping[str, str | None]
 
     def chosen(self, names: Sequence[str]) -> tuple[DataSet, ...]:
-        """Find sets by name, with those that they include.
-
-        Parameters
-        ----------
-        names : sequence of str
-            Names of sets; case does not matter.
-
-        Returns
-        -------
-        tuple of DataSet
-            Each once, those that are included behind those that include them.
-
-        Raises
-        ------
-        InputError
-            If a name is not known, or there is none.
-        """
+        """Find sets by name, with those that they include."""
         if isinstance(names, str):
             raise InputTypeError(f"data: names must be a sequence of names; got one string. Pass [{names!r}].")
         if not names:
@@ -157,23 +94,7 @@ class Manifest:
 
 
 def read_manifest(document: Mapping[str, Any] | None = None) -> Manifest:
-    """Read what there is to get.
-
-    Parameters
-    ----------
-    document : mapping, optional
-        Content of a manifest; that of this package where left out.
-
-    Returns
-    -------
-    Manifest
-        The sets.
-
-    Examples
-    --------
-    >>> [file.path for file in read_manifest().sets["rte"].files]
-    ['rte/train.tsv', 'rte/dev.tsv', 'rte/test.tsv']
-    """
+    """Read what there is to get."""
     if document is None:
         document = parse_json((files("isosent") / "data" / "datasets.json").read_bytes(), "manifest.json")
     check_schema(document, "data: the manifest", DataManifest)
@@ -196,79 +117,33 @@ FORMAT_VERSION = 1
 
 @dataclass(slots=True)
 class Seen:
-    """A repository as it was seen.
+    """A repository as it was seen."""
 
-    Parameters
-    ----------
-    revision : str, default ""
-        Its commit; "" if not known.
-    files : dict of str to str, optional
-        Sum of each file of it that was fetched.
-    """
-
-    revision: str = ""
-    files: dict[str, str] = field(default_factory=dict)
+    revision: str = ""  # its commit; "" if not known
+    files: dict[str, str] = field(default_factory=dict)  # sum of each file of it that was fetched
 
 
 @dataclass(slots=True)
 class Written:
-    """A file as it was written.
+    """A file as it was written."""
 
-    Parameters
-    ----------
-    sha256 : str
-        Its sum.
-    repository : str
-        Where it came from.
-    revision : str
-        The commit of that; "" if not known.
-    original : bool or None
-        Whether it is as its authors made it; None where there is no sum to compare with.
-    """
-
-    sha256: str
-    repository: str
-    revision: str
-    original: bool | None
+    sha256: str  # its sum
+    repository: str  # where it came from
+    revision: str  # the commit of that; "" if not known
+    original: bool | None  # whether it is as its authors made it; None where there is no sum to compare with
 
 
 @dataclass(slots=True)
 class Lock:
-    """What is known of a folder of data.
+    """What is known of a folder of data."""
 
-    Parameters
-    ----------
-    path : Path
-        Where it is kept.
-    repositories : dict of str to Seen
-        Repositories that were fetched from.
-    files : dict of str to Written
-        Files that were written, by their places below the folder.
-    """
-
-    path: Path
-    repositories: dict[str, Seen]
-    files: dict[str, Written]
+    path: Path  # where it is kept
+    repositories: dict[str, Seen]  # repositories that were fetched from
+    files: dict[str, Written]  # files that were written, by their places below the folder
 
     @classmethod
     def of(cls, folder: Path) -> Lock:
-        """Read what is known of a folder; an empty lock where nothing is.
-
-        Parameters
-        ----------
-        folder : Path
-            The folder of data.
-
-        Returns
-        -------
-        Lock
-            Its lock.
-
-        Raises
-        ------
-        FileFormatError
-            If the file is damaged.
-        """
+        """Read what is known of a folder; an empty lock where nothing is."""
         path = folder / LOCK_NAME
         if not path.exists():
             return cls(path, {}, {})
@@ -308,49 +183,11 @@ class HuggingFaceHub:
     """The Hugging Face hub, by `huggingface_hub`, whose cache keeps what was fetched."""
 
     def commit(self, repository: str, wanted: str | None) -> str:
-        """Return the commit to fetch.
-
-        Parameters
-        ----------
-        repository : str
-            Name of the repository.
-        wanted : str, optional
-            A commit; the one it is at now where left out.
-
-        Returns
-        -------
-        str
-            The commit.
-
-        Raises
-        ------
-        InputFileError
-            If none is wanted, and the hub cannot be reached or does not have the repository.
-        """
+        """Return the commit to fetch."""
         return wanted or self._ask(repository, None)
 
     def fetch(self, repository: str, revision: str, file: str) -> Path:
-        """Return where a file lies in the cache, fetched if it was not there.
-
-        Parameters
-        ----------
-        repository : str
-            Its repository.
-        revision : str
-            The commit.
-        file : str
-            Its name.
-
-        Returns
-        -------
-        Path
-            The file.
-
-        Raises
-        ------
-        InputFileError
-            If it is not in the cache, and the hub cannot be reached or does not have it.
-        """
+        """Return where a file lies in the cache, fetched if it was not there."""
         import huggingface_hub
         from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -381,18 +218,7 @@ class HuggingFaceHub:
 
 
 class Mirror:
-    """A folder that is laid out like the hub: ``REPOSITORY/FILE``.
-
-    Parameters
-    ----------
-    folder : path-like
-        The folder.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such folder.
-    """
+    """A folder that is laid out like the hub: ``REPOSITORY/FILE``."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = _check.input_folder(folder)
@@ -416,25 +242,7 @@ _RTE_LABELS = ("entailment", "not_entailment")
 
 
 def converted(file: DataFile, source: Path) -> bytes:
-    """Make the content of a file.
-
-    Parameters
-    ----------
-    file : DataFile
-        What is wanted.
-    source : Path
-        The file of the hub.
-
-    Returns
-    -------
-    bytes
-        The content.
-
-    Raises
-    ------
-    FileFormatError
-        If the file of the hub is damaged, or is not what it is said to be.
-    """
+    """Make the content of a file."""
     try:
         return CONVERSIONS[file.how](file, source)
     except (ValueError, LookupError, TypeError, EOFError, OSError, zlib.error, tarfile.TarError) as error:
@@ -497,27 +305,13 @@ def _lines(lines: Sequence[str], n_tabs: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class GotFile:
-    """What became of one file.
+    """What became of one file."""
 
-    Parameters
-    ----------
-    of : DataSet
-        Its set.
-    path : Path
-        Where it lies.
-    was_there : bool
-        Whether it was there already, whole.
-    is_pinned : bool
-        Whether its commit was known beforehand; else what was seen first is trusted.
-    original : bool or None
-        Whether it is as its authors made it; None where there is no sum to compare with.
-    """
-
-    of: DataSet
-    path: Path
-    was_there: bool
-    is_pinned: bool
-    original: bool | None
+    of: DataSet  # its set
+    path: Path  # where it lies
+    was_there: bool  # whether it was there already, whole
+    is_pinned: bool  # whether its commit was known beforehand; else what was seen first is trusted
+    original: bool | None  # whether it is as its authors made it; None where there is no sum to compare with
 
 
 def get_data(
@@ -528,42 +322,9 @@ def get_data(
     manifest: Manifest | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
 ) -> list[GotFile]:
-    """Get sets of files from the hub.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of sets, see `read_manifest`.
-    folder : path-like
-        Where to put them; made if it is not there. What is there, whole, is not fetched again.
-    hub : Hub, optional
-        Where from; the Hugging Face hub where left out.
-    manifest : Manifest, optional
-        What there is; that of this package where left out.
-    progress : callable, optional
-        Called with the number of files; returns what is called with the number of files done.
-
-    Returns
-    -------
-    list of GotFile
-        What became of each file.
-
-    Raises
-    ------
-    InputError
-        If a name is not known.
-    InputFileError
-        If a file cannot be had; it says which files to place where. What was got before it stays.
-    FileFormatError
-        If a file of the hub has another sum than it must have, or is damaged.
-    OutputError
-        If a file is in the way that this function did not write, or one cannot be written.
-
-    Notes
-    -----
-    Every file is written under a temporary name and renamed. ``isosent-data.json`` in the folder keeps the commits
-    and sums that were seen; a later call refuses others.
-    """
+    """Get sets of files from the hub."""
+    # Every file is written under a temporary name and renamed. ``isosent-data.json`` in the folder keeps the commits
+    # and sums that were seen; a later call refuses others.
     manifest, folder = manifest or read_manifest(), Path(folder)
     wanted = [(each, file) for each in manifest.chosen(names) for file in each.files]
     _make(folder)

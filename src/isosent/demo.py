@@ -24,72 +24,35 @@ _N_QUERIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """The text nearest to a query.
+    """The text nearest to a query."""
 
-    Parameters
-    ----------
-    text : str
-        The text.
-    score : float
-        Its cosine with the query.
-    same_meaning : bool
-        Whether the sample says that both mean the same.
-    """
-
-    text: str
-    score: float
-    same_meaning: bool
+    text: str  # the text
+    score: float  # its cosine with the query
+    same_meaning: bool  # whether the sample says that both mean the same
 
 
 @dataclass(frozen=True, slots=True)
 class DemoStage:
-    """The sample in one vector space.
+    """The sample in one vector space."""
 
-    Parameters
-    ----------
-    space : SpaceReport
-        Figures of the space.
-    n_found : int
-        Texts whose nearest neighbour is their paraphrase.
-    neighbours : tuple of Neighbour
-        Nearest neighbour of each query.
-    """
-
-    space: SpaceReport
-    n_found: int
-    neighbours: tuple[Neighbour, ...]
+    space: SpaceReport  # figures of the space
+    n_found: int  # texts whose nearest neighbour is their paraphrase
+    neighbours: tuple[Neighbour, ...]  # nearest neighbour of each query
 
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """What the demo saw.
+    """What the demo saw."""
 
-    Parameters
-    ----------
-    n_texts : int
-        Texts of the sample.
-    n_paraphrased : int
-        Texts among them that have a paraphrase.
-    queries : tuple of str
-        Texts whose neighbours are shown.
-    before, after : DemoStage
-        The vectors of the encoder, and those of the model that was saved and loaded.
-    n_found_at_full_strength : int
-        Texts whose nearest neighbour is their paraphrase under whitening of strength 1 and the same width.
-    reloaded_identical : bool
-        Whether the loaded model gave bit-identical vectors.
-    elapsed_s : float
-        Seconds that all of it took.
-    """
-
-    n_texts: int
-    n_paraphrased: int
-    queries: tuple[str, ...]
-    before: DemoStage
-    after: DemoStage
+    n_texts: int  # texts of the sample
+    n_paraphrased: int  # texts among them that have a paraphrase
+    queries: tuple[str, ...]  # texts whose neighbours are shown
+    before: DemoStage  # the vectors of the encoder, and those of the model that was saved and loaded
+    after: DemoStage  # the vectors of the encoder, and those of the model that was saved and loaded
+    # Texts whose nearest neighbour is their paraphrase under whitening of strength 1 and the same width
     n_found_at_full_strength: int
-    reloaded_identical: bool
-    elapsed_s: float
+    reloaded_identical: bool  # whether the loaded model gave bit-identical vectors
+    elapsed_s: float  # seconds that all of it took
 
 
 def demo_texts() -> list[str]:
@@ -104,23 +67,7 @@ def demo_texts() -> list[str]:
 
 
 def run_demo(folder: str | os.PathLike[str]) -> DemoReport:
-    """Do the main job once: encode, fit whitening, save, load, compare.
-
-    Parameters
-    ----------
-    folder : path-like
-        Where the model is saved.
-
-    Returns
-    -------
-    DemoReport
-        Before and after.
-
-    Raises
-    ------
-    OutputError
-        If the folder holds other files or cannot be written.
-    """
+    """Do the main job once: encode, fit whitening, save, load, compare."""
     start = time.perf_counter()
     texts, meanings = demo_texts(), np.array([int(row["meaning"]) for row in _sample()])
     encoder = load()

@@ -103,25 +103,7 @@ def load(
 
 
 def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ModelRecord:
-    """Read what a model is; the encoder of a saved folder is not opened for that.
-
-    Parameters
-    ----------
-    reference : str or path-like
-        As for `load`.
-    options : mapping of str to str, optional
-        As for `load`.
-
-    Returns
-    -------
-    ModelRecord
-        What a folder of the model holds.
-
-    Raises
-    ------
-    InputError
-        As `load` does.
-    """
+    """Read what a model is; the encoder of a saved folder is not opened for that."""
     parsed = _parse(reference, options)
     if parsed.scheme != "folder":
         return load(reference, options=options).record
@@ -180,10 +162,8 @@ def _verify_trained(folder: Path) -> None:
 
 
 def _encoder_reference(located: str | None, record: ModelRecord, runtime: Mapping[str, str], file: Path) -> Reference:
-    """Where the encoder of a saved model lies, with the options in force and how to compute.
-
-    What the caller wrote, `located` and `runtime`, may hold permissions; what the record says may not.
-    """
+    """Where the encoder of a saved model lies, with the options in force and how to compute."""
+    # What the caller wrote, `located` and `runtime`, may hold permissions; what the record says may not.
     if located is None:
         return stored_reference(record.reference, record.options, file=file, runtime=runtime)
     parsed = parse_reference(located, in_use=True)

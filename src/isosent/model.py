@@ -39,33 +39,7 @@ from isosent.transforms.calibration import Calibration
 def fit_encoder(
     encoder: Encoder, texts: Sequence[str], *, source: str, progress: Progress | None = None
 ) -> tuple[Encoder, Behind, FitRecord]:
-    """Fit an encoder that needs a corpus, and the linear step that belongs to it.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        One that `needs_corpus`.
-    texts : sequence of str
-        The corpus.
-    source : str
-        Where they come from, for the record.
-    progress : callable, optional
-        Called with the number of texts finished since the last call.
-
-    Returns
-    -------
-    encoder : Encoder
-        The fitted one.
-    behind : Behind
-        Its linear step.
-    record : FitRecord
-        What was done.
-
-    Raises
-    ------
-    InputError
-        If no text has a vector.
-    """
+    """Fit an encoder that needs a corpus, and the linear step that belongs to it."""
     fitted = encoder.on_corpus(texts, progress=progress)
     own = fitted.own_transform()
     behind = NOTHING if own is None else NOTHING.fitted(own, moments_of_known(fitted.encode(texts)))
@@ -84,35 +58,7 @@ def fit_on_vectors(
     source: str,
     report: Report | None = None,
 ) -> tuple[Behind, FitRecord]:
-    """Fit a transform behind what follows an encoder, on vectors.
-
-    Parameters
-    ----------
-    behind : Behind
-        What follows the encoder so far.
-    transform : Transform or "auto"
-        Unfitted, copied.
-    vectors, query_vectors : ndarray of shape (n_texts, encoder's dim), float
-        Of the encoder; zero rows, which stand for "no vector", are left out.
-    choose : callable, optional
-        What "auto" asks, with the moments behind `behind`; the spectrum alone where left out.
-    source : str
-        Where the vectors come from, for the record.
-    report : callable, optional
-        Told how far the fit of a flow is.
-
-    Returns
-    -------
-    behind : Behind
-        It and the transform.
-    record : FitRecord
-        What was done.
-
-    Raises
-    ------
-    InputError
-        If no row is other than zero, or the transform refuses them.
-    """
+    """Fit a transform behind what follows an encoder, on vectors."""
     behind.check_fit(transform, queries=query_vectors is not None)
     if is_flow(transform):
         return _fit_flow(behind, transform, vectors, source, report)
@@ -144,35 +90,7 @@ def fit_behind(
     n_zero_rows: int = 0,
     source: str,
 ) -> tuple[Behind, FitRecord]:
-    """Fit a transform behind what follows an encoder.
-
-    Parameters
-    ----------
-    behind : Behind
-        What follows the encoder so far.
-    transform : Transform or "auto"
-        Unfitted, copied, and linear; "auto" looks at the spectrum, unless `choice` says what was chosen.
-    moments, query_moments : Moments
-        Of the encoder's vectors, see `Behind.fitted`.
-    choice : AutoChoice, optional
-        What "auto" chose before.
-    n_zero_rows : int, default 0
-        Zero rows left out, for the record.
-    source : str
-        Where the vectors come from, for the record.
-
-    Returns
-    -------
-    behind : Behind
-        It and the transform, folded.
-    record : FitRecord
-        What was done.
-
-    Raises
-    ------
-    InputError
-        If the transform refuses the moments or needs the vectors, or `behind` ends with scaling to length 1 or a flow.
-    """
+    """Fit a transform behind what follows an encoder."""
     behind.check_fit(transform)
     if is_flow(transform):
         raise InputError("fit_moments: a flow must be fitted on vectors; got their moments. Use fit or fit_vectors.")
@@ -188,25 +106,7 @@ def fit_behind(
 
 
 def moments_of_known(encoded: NDArray[np.floating], *, radial: bool = False) -> Moments:
-    """Moments of the vectors of texts that have one.
-
-    Parameters
-    ----------
-    encoded : ndarray of shape (n_texts, dim), float
-        What an encoder returned.
-    radial : bool, default False
-        As for `Moments.from_rows`.
-
-    Returns
-    -------
-    Moments
-        Zero rows left out.
-
-    Raises
-    ------
-    InputError
-        If no text has a vector.
-    """
+    """Moments of the vectors of texts that have one."""
     return Moments.from_rows(_known(encoded), radial=radial)
 
 

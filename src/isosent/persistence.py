@@ -35,69 +35,31 @@ from isosent.transforms.calibration import Calibration
 
 @dataclass(frozen=True, slots=True)
 class FitRecord:
-    """What a transform was fitted on.
+    """What a transform was fitted on."""
 
-    Parameters
-    ----------
-    transform : str
-        Name of the transform.
-    parameters : mapping
-        Its settings.
-    n_texts : int
-        Texts it was fitted on, those without a vector left out.
-    n_zero_rows : int
-        Texts left out because they have no vector.
-    source : str
-        Where the texts came from.
-    fitted_at : str
-        Time, ISO 8601, UTC.
-    choice : mapping, optional
-        What "auto" weighed and why it chose, where it did.
-    history : sequence of mapping, optional
-        For a flow, how likely held-out vectors were on the way: the fields of `FitProgress`.
-    """
-
-    transform: str
-    parameters: Mapping[str, Any]
-    n_texts: int
-    n_zero_rows: int
-    source: str
-    fitted_at: str
-    choice: Mapping[str, Any] | None = None
+    transform: str  # name of the transform
+    parameters: Mapping[str, Any]  # its settings
+    n_texts: int  # texts it was fitted on, those without a vector left out
+    n_zero_rows: int  # texts left out because they have no vector
+    source: str  # where the texts came from
+    fitted_at: str  # time, ISO 8601, UTC
+    choice: Mapping[str, Any] | None = None  # what "auto" weighed and why it chose, where it did
+    # For a flow, how likely held-out vectors were on the way: the fields of `FitProgress`
     history: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """Everything a model folder holds.
+    """Everything a model folder holds."""
 
-    Parameters
-    ----------
-    reference : str
-        Model reference of the encoder, without options.
-    options : mapping of str to str
-        Its options.
-    encoder_dim : int
-        Dimensions of the encoder's vectors.
-    encoder_fingerprint : str
-        Hash of all that the encoder's vectors depend on.
-    behind : Behind
-        What follows the encoder.
-    fits : tuple of FitRecord
-        What that was fitted on, step by step.
-    calibration : Calibration, optional
-        What a cosine of the space means.
-    corpus : mapping of str to ndarray, optional
-        What the encoder knows of the texts it was fitted on; empty where it was not.
-    """
-
-    reference: str
-    options: Mapping[str, str]
-    encoder_dim: int
-    encoder_fingerprint: str
-    behind: Behind
-    fits: tuple[FitRecord, ...] = ()
-    calibration: Calibration | None = None
+    reference: str  # model reference of the encoder, without options
+    options: Mapping[str, str]  # its options
+    encoder_dim: int  # dimensions of the encoder's vectors
+    encoder_fingerprint: str  # hash of all that the encoder's vectors depend on
+    behind: Behind  # what follows the encoder
+    fits: tuple[FitRecord, ...] = ()  # what that was fitted on, step by step
+    calibration: Calibration | None = None  # what a cosine of the space means
+    # What the encoder knows of the texts it was fitted on; empty where it was not
     corpus: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
@@ -112,13 +74,7 @@ class ModelRecord:
         return " -> ".join([made_by, *(fit.transform for fit in self.fits if fit.transform != "none")])
 
     def facts(self) -> dict[str, Any]:
-        """Return what a person or a result file wants to know, as plain values.
-
-        Returns
-        -------
-        dict
-            Reference, options, dimensions, fits and fingerprint.
-        """
+        """Return what a person or a result file wants to know, as plain values."""
         linear_map = self.behind.linear_map
         return {
             "reference": self.reference,
@@ -134,20 +90,7 @@ class ModelRecord:
 
 
 def space_fingerprint(encoder_fingerprint: str, behind: Behind) -> str:
-    """Fingerprint of the space that an encoder and what follows it give.
-
-    Parameters
-    ----------
-    encoder_fingerprint : str
-        Fingerprint of the encoder.
-    behind : Behind
-        What follows the encoder.
-
-    Returns
-    -------
-    str
-        The encoder's own where nothing follows.
-    """
+    """Fingerprint of the space that an encoder and what follows it give."""
     if behind.dim is None and not behind.normalize:
         return encoder_fingerprint
     normalize = b"normalize" if behind.normalize else b""
@@ -156,18 +99,7 @@ def space_fingerprint(encoder_fingerprint: str, behind: Behind) -> str:
 
 
 def map_bytes(behind: Behind) -> bytes:
-    """The maps behind an encoder in the format of safetensors.
-
-    Parameters
-    ----------
-    behind : Behind
-        What follows the encoder.
-
-    Returns
-    -------
-    bytes
-        ``weight`` and ``bias``, and ``query_bias`` where queries have their own; float64. Nothing without a map.
-    """
+    """The maps behind an encoder in the format of safetensors."""
     if behind.linear_map is None:
         return b""
     arrays = {"weight": behind.linear_map.weight, "bias": behind.linear_map.bias}
@@ -177,45 +109,14 @@ def map_bytes(behind: Behind) -> bytes:
 
 
 def flow_bytes(behind: Behind) -> bytes:
-    """The flow behind an encoder in the format of safetensors.
-
-    Parameters
-    ----------
-    behind : Behind
-        What follows the encoder.
-
-    Returns
-    -------
-    bytes
-        The arrays of `Glow.arrays`. Nothing without a flow.
-    """
+    """The flow behind an encoder in the format of safetensors."""
     if behind.flow is None:
         return b""
     return save({name: np.ascontiguousarray(array) for name, array in behind.flow.arrays().items()})
 
 
 def maps_of_bytes(content: bytes) -> tuple[LinearMap, LinearMap | None]:
-    """The inverse of `map_bytes`.
-
-    Parameters
-    ----------
-    content : bytes
-        What `map_bytes` returned.
-
-    Returns
-    -------
-    linear_map : LinearMap
-        The map.
-    query_map : LinearMap or None
-        That of queries, where they have their own.
-
-    Raises
-    ------
-    SafetensorError
-        If the content is damaged.
-    KeyError, InputError
-        If an array is missing or has another shape.
-    """
+    """The inverse of `map_bytes`."""
     tensors = {name: array.astype(np.float64) for name, array in load(content).items()}
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
     query_bias = tensors.get("query_bias")
@@ -223,62 +124,17 @@ def maps_of_bytes(content: bytes) -> tuple[LinearMap, LinearMap | None]:
 
 
 def flow_of_bytes(content: bytes) -> Glow:
-    """The inverse of `flow_bytes`.
-
-    Parameters
-    ----------
-    content : bytes
-        What `flow_bytes` returned.
-
-    Returns
-    -------
-    Glow
-        The flow.
-
-    Raises
-    ------
-    SafetensorError
-        If the content is damaged.
-    InputError
-        If an array is missing or has another shape.
-    """
+    """The inverse of `flow_bytes`."""
     return Glow.from_arrays(load(content))
 
 
 def corpus_bytes(corpus: Mapping[str, NDArray[np.float64]]) -> bytes:
-    """What an encoder knows of its corpus in the format of safetensors.
-
-    Parameters
-    ----------
-    corpus : mapping of str to ndarray
-        Named arrays.
-
-    Returns
-    -------
-    bytes
-        All of them; nothing where there are none.
-    """
+    """What an encoder knows of its corpus in the format of safetensors."""
     return save({name: np.ascontiguousarray(array) for name, array in corpus.items()}) if corpus else b""
 
 
 def corpus_of_bytes(content: bytes) -> dict[str, NDArray[np.float64]]:
-    """The inverse of `corpus_bytes`.
-
-    Parameters
-    ----------
-    content : bytes
-        What `corpus_bytes` returned.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Named arrays.
-
-    Raises
-    ------
-    SafetensorError
-        If the content is damaged.
-    """
+    """The inverse of `corpus_bytes`."""
     return {name: array.astype(np.float64) for name, array in load(content).items()}
 
 
@@ -298,20 +154,7 @@ Field = TypeVar("Field")
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
-    """Write a model folder, replacing an older model there in one step.
-
-    Parameters
-    ----------
-    folder : path-like
-        A new or empty folder, or one that holds a model already.
-    record : ModelRecord
-        What to write.
-
-    Raises
-    ------
-    OutputError
-        If the folder holds other files, or cannot be written. An older model there is intact.
-    """
+    """Write a model folder, replacing an older model there in one step."""
     folder = Path(folder)
     try:
         if not folder.is_dir():
@@ -335,20 +178,7 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
 
 
 def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
-    """Make the files of a model folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Where they are to lie. An encoder inside of it is named relative to it, and moves with it.
-    record : ModelRecord
-        What they are to hold.
-
-    Returns
-    -------
-    dict of str to bytes
-        Names and contents; ``model.json`` comes last.
-    """
+    """Make the files of a model folder."""
     contents = {
         _MAP: map_bytes(record.behind),
         _FLOW: flow_bytes(record.behind),
@@ -377,18 +207,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
 
 
 def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is a model whose encoder lies inside of it.
-
-    Parameters
-    ----------
-    folder : path-like
-        Any folder.
-
-    Returns
-    -------
-    bool
-        False where no such model can be read.
-    """
+    """Whether a folder is a model whose encoder lies inside of it."""
     try:
         document = read_document(Path(folder) / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
         return document["encoder"].get("inside") is True
@@ -397,18 +216,7 @@ def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
 
 
 def check_model_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a place where no model can be written, before any work is done.
-
-    Parameters
-    ----------
-    folder : path-like
-        The folder to write.
-
-    Raises
-    ------
-    OutputError
-        If it holds anything but a model or what a killed run left of one, or the folder it lies in does not exist.
-    """
+    """Refuse a place where no model can be written, before any work is done."""
     folder = Path(folder)
     if not folder.exists():
         check_parent(folder)
@@ -453,23 +261,7 @@ def _sweep(folder: Path) -> None:
 
 
 def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
-    """Read a model folder.
-
-    Parameters
-    ----------
-    folder : path-like
-        A folder written by `write_model`.
-
-    Returns
-    -------
-    ModelRecord
-        What it holds.
-
-    Raises
-    ------
-    ModelFolderError
-        If a file is missing, truncated or altered, the format version is unknown, or shapes do not agree.
-    """
+    """Read a model folder."""
     folder = Path(folder)
     document = _read_document(folder)
     encoder = document["encoder"]

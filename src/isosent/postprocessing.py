@@ -19,29 +19,13 @@ from isosent.transforms.base import LinearTransform, check_transform, is_flow, k
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Behind:
-    """What follows an encoder.
+    """What follows an encoder."""
 
-    Parameters
-    ----------
-    linear_map : LinearMap, optional
-        Applied to the encoder's vectors; None leaves them as they are.
-    query_map : LinearMap, optional
-        Applied to those of queries; None where they go through `linear_map`. It differs in the bias only.
-    normalize : bool, default False
-        Whether vectors are scaled to length 1 in the end.
-    flow : Glow, optional
-        Behind the map, or alone; for queries too.
-
-    Raises
-    ------
-    InputError
-        If the flow takes other dimensions than the map gives.
-    """
-
-    linear_map: LinearMap | None = None
+    linear_map: LinearMap | None = None  # applied to the encoder's vectors; None leaves them as they are
+    # Applied to those of queries; None where they go through `linear_map`. It differs in the bias only
     query_map: LinearMap | None = None
-    normalize: bool = False
-    flow: Glow | None = None
+    normalize: bool = False  # whether vectors are scaled to length 1 in the end
+    flow: Glow | None = None  # behind the map, or alone; for queries too
 
     def __post_init__(self) -> None:
         if self.flow is not None and self.linear_map is not None:
@@ -54,25 +38,7 @@ class Behind:
         return None if first is None else first.dim
 
     def apply(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
-        """Take the encoder's vectors through it.
-
-        Parameters
-        ----------
-        vectors : ndarray of shape (n_texts, encoder's dim), float
-            Vectors; zero rows stay zero.
-        queries : bool, default False
-            Whether they are those of queries.
-
-        Returns
-        -------
-        ndarray of shape (n_texts, dim), float32
-            Vectors of the model's space.
-
-        Raises
-        ------
-        InputError
-            If they hold NaN or infinity (the message names the row), or have another width than the map takes.
-        """
+        """Take the encoder's vectors through it."""
         vectors, linear_map = _check.matrix("transform", "vectors", vectors), self._map_of(queries)
         if linear_map is None:
             mapped = vectors
@@ -92,25 +58,7 @@ class Behind:
         return single
 
     def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
-        """Moments that vectors have behind the map, where no flow follows it.
-
-        Parameters
-        ----------
-        moments : Moments
-            Of the encoder's vectors.
-        queries : bool, default False
-            Whether they are those of queries.
-
-        Returns
-        -------
-        Moments
-            Behind the map, ahead of scaling to length 1.
-
-        Raises
-        ------
-        InputError
-            If they are those of no vector, or a flow follows the map.
-        """
+        """Moments that vectors have behind the map, where no flow follows it."""
         if self.flow is not None:
             raise InputError(
                 "fit: the model must not end with a flow, because moments do not tell what it does; it does."
@@ -121,23 +69,7 @@ class Behind:
         return moments if linear_map is None else moments.mapped(linear_map)
 
     def check_fit(self, transform: object, *, queries: bool = False) -> None:
-        """Refuse a transform that cannot be fitted behind this, before any work is done.
-
-        Parameters
-        ----------
-        transform : Transform or "auto"
-            What is to be fitted.
-        queries : bool, default False
-            Whether queries are to have a mean of their own.
-
-        Raises
-        ------
-        InputTypeError
-            If it is no transform.
-        InputError
-            If this ends with scaling to length 1 or a flow, which nothing folds behind, the transform needs radial
-            moments, which do not survive a map, or queries are to have a mean of their own ahead of a flow.
-        """
+        """Refuse a transform that cannot be fitted behind this, before any work is done."""
         check_transform(transform)
         if self.normalize or self.flow is not None:
             end = "scaling to length 1" if self.normalize else "a flow"
@@ -159,33 +91,10 @@ class Behind:
     def fitted(
         self, transform: LinearTransform | None, moments: Moments, query_moments: Moments | None = None
     ) -> Behind:
-        r"""Fit a transform behind it.
-
-        Parameters
-        ----------
-        transform : LinearTransform or None
-            Unfitted; it holds the fit after that. None changes nothing; means of queries are then left alone too.
-        moments : Moments
-            Of the encoder's vectors.
-        query_moments : Moments, optional
-            Of the encoder's vectors of queries.
-
-        Returns
-        -------
-        Behind
-            This and the transform, folded.
-
-        Raises
-        ------
-        InputError
-            If the transform refuses the moments, or this ends with scaling to length 1 or a flow.
-
-        Notes
-        -----
-        With queries, the transform is fitted on the scatter of both, each about its own mean, and on the mean of the
-        documents; queries are shifted by :math:`\mu_d - \mu_q` ahead of the same map, so that the two means fall
-        together.
-        """
+        """Fit a transform behind it."""
+        # With queries, the transform is fitted on the scatter of both, each about its own mean, and on the mean of
+        # the documents; queries are shifted by :math:`\mu_d - \mu_q` ahead of the same map, so that the two means
+        # fall together.
         documents = self.moments(moments)
         if transform is None:
             if query_moments is not None:

@@ -17,7 +17,8 @@ pytest.importorskip("accelerate")
 import isosent
 from isosent.cli import train as training_options
 from isosent.cli.printing import notes
-from isosent.training import bases, run, trainer
+from isosent.training import base_models as bases
+from isosent.training import run, trainer
 from isosent.training.development import DevScore
 from isosent.training.metrics import MetricsLog
 from isosent.training.settings import Scores, TrainingResult

@@ -115,7 +115,7 @@ def test_a_pass_over_the_network_is_made_once_for_all_readings(tiny_model, monke
     assert len(passes[0]) == 2
 
 
-class counted:
+class counted:  # noqa: N801
     """Count the texts that go through modules."""
 
     def __init__(self, modules):

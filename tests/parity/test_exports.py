@@ -24,7 +24,8 @@ from tokenizers.processors import TemplateProcessing
 import isosent
 from isosent.compat.sentence_transformers import SentenceTransformerLike
 from isosent.encoders.precomputed import GivenVectors
-from isosent.exports import sentence_transformers_folder, sentence_transformers_modules
+from isosent.exports import sentence_transformers as sentence_transformers_folder
+from isosent.exports import sentence_transformers as sentence_transformers_modules
 from isosent.exports.targets import export
 from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.model import SentenceEncoder

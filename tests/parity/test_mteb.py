@@ -14,12 +14,12 @@ from isosent.errors import InputError, InputTypeError
 mteb = pytest.importorskip("mteb")
 datasets = pytest.importorskip("datasets")
 
-from mteb.abstasks import AbsTaskClassification, AbsTaskRetrieval, AbsTaskSTS
-from mteb.abstasks.task_metadata import TaskMetadata
-from mteb.models import EncoderProtocol
-from tiny_models import TEXTS, WORDS
+from mteb.abstasks import AbsTaskClassification, AbsTaskRetrieval, AbsTaskSTS  # noqa: E402
+from mteb.abstasks.task_metadata import TaskMetadata  # noqa: E402
+from mteb.models import EncoderProtocol  # noqa: E402
+from tiny_models import TEXTS, WORDS  # noqa: E402
 
-from isosent.compat.mteb import MTEBEncoder
+from isosent.compat.mteb import MTEBEncoder  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("no_network", "one_thread")
 

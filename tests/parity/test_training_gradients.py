@@ -5,13 +5,13 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer import modules
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from sentence_transformers import SentenceTransformer  # noqa: E402
+from sentence_transformers.sentence_transformer import modules  # noqa: E402
+from tokenizers import Tokenizer  # noqa: E402
+from tokenizers.models import WordLevel  # noqa: E402
+from tokenizers.pre_tokenizers import Whitespace  # noqa: E402
 
-from isosent.training.objectives import (
+from isosent.training.objectives import (  # noqa: E402
     CONCATENATIONS,
     ObjectiveSettings,
     make_loss,

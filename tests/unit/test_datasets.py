@@ -396,7 +396,7 @@ def served():
             else:
                 self.answer(404, b"", {"X-Error-Code": "RepoNotFound"})
 
-        do_HEAD = do_GET
+        do_HEAD = do_GET  # noqa: N815
 
         def answer(self, code, body, headers):
             self.send_response(code)

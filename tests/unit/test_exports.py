@@ -17,7 +17,11 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
 from isosent.encoders.precomputed import GivenVectors
-from isosent.exports import faiss_export, numpy_export, onnx_folder, onnx_static, tokenizer_files
+from isosent.exports import faiss as faiss_export
+from isosent.exports import numpy as numpy_export
+from isosent.exports import onnx as onnx_folder
+from isosent.exports import onnx as onnx_static
+from isosent.exports import tokenizer as tokenizer_files
 from isosent.exports.check import EXPORT, compare, read_space, sample_texts, shortened, space_of
 from isosent.exports.targets import export
 from isosent.exports.tokenizer import static_tokenizer, without_literal

@@ -58,7 +58,7 @@ NO_LAYERS = "|one|1,,2|1,|1..|..3|1-3|1*|*1|0*1|-0.5*1|nan*1|inf*1|1.5|L|first|0
 
 @pytest.mark.parametrize("written", NO_LAYERS.split("|"))
 def test_what_is_no_layer_is_no_layer(written):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError):  # noqa: PT011
         parse_layers(written)
 
 

@@ -5,8 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from isosent.numeric import isotropy
-from isosent.training.objectives import REGULARIZERS, regularization, sphericity, uniformity
+from isosent.numeric import isotropy  # noqa: E402
+from isosent.training.objectives import REGULARIZERS, regularization, sphericity, uniformity  # noqa: E402
 
 
 def rows(n_texts, dim, seed=0, dtype=torch.float64):

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from isosent.network import opening, packed, unpadded
 from tiny_models import CONFIGS, N_LAYERS, VOCABULARY, network_of
 
 import isosent
+from isosent.networks import load as opening
+from isosent.networks import unpadded
+from isosent.networks import unpadded as packed
 from isosent.networks.torch_backend import LayerTaps, layer_parts
 from isosent.networks.unpadded import NotSupportedError, UnpaddedLayers
 

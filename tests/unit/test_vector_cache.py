@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from isosent.text import vector_file, word_vectors
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from isosent import FileFormatError
 from isosent.errors import CacheWarning, DuplicateWordWarning, InputError
+from isosent.words import cache as vector_file
+from isosent.words import word_vectors
 from isosent.words.word_vectors import convert_word_vectors, read_word_vectors
 
 FASTTEXT = Path(__file__).parents[1] / "golden" / "fasttext_tiny.bin"

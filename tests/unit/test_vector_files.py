@@ -434,7 +434,7 @@ def test_the_other_columns_of_a_table_come_along_where_they_stood(tmp_path):
 def test_a_failing_writer_leaves_the_old_file_and_its_note(tmp_path, name):
     write_vectors(tmp_path / name, ROWS, ["a"] * N_ROWS, SPACE)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with (
+    with (  # noqa: PT012
         pytest.raises(RuntimeError, match="mine"),
         writing_vectors(tmp_path / name, VectorFile(2, DIM, space=Space("cd" * 32, "other"))) as write,
     ):

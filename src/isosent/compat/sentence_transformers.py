@@ -19,13 +19,7 @@ from isosent.numeric.similarity import unit_rows
 
 
 class CollectedMetrics:
-    """Where evaluators of sentence-transformers leave their numbers.
-
-    Attributes
-    ----------
-    metrics : dict
-        Name and value, of all evaluators that ran.
-    """
+    """Where evaluators of sentence-transformers leave their numbers."""
 
     def __init__(self) -> None:
         self.metrics: dict[str, float] = {}

@@ -29,56 +29,20 @@ _MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts over texts that were encoded; adding two gives those of all the texts.
+    """Counts over texts that were encoded; adding two gives those of all the texts."""
 
-    Parameters
-    ----------
-    n_texts : int, default 0
-        Texts encoded.
-    n_cut : int, default 0
-        Texts among them that were cut at the encoder's maximum.
-    n_tokens : int, default 0
-        Their tokens, unknown ones included.
-    n_unknown : int, default 0
-        Tokens among them that the encoder does not know.
-    n_zero_rows : int, default 0
-        Texts without a vector, where these are counted.
-
-    Examples
-    --------
-    >>> Tally(n_texts=2, n_cut=1) + Tally(n_texts=3, n_tokens=9)
-    Tally(n_texts=5, n_cut=1, n_tokens=9, n_unknown=0, n_zero_rows=0)
-    """
-
-    n_texts: int = 0
-    n_cut: int = 0
-    n_tokens: int = 0
-    n_unknown: int = 0
-    n_zero_rows: int = 0
+    n_texts: int = 0  # texts encoded
+    n_cut: int = 0  # texts among them that were cut at the encoder's maximum
+    n_tokens: int = 0  # their tokens, unknown ones included
+    n_unknown: int = 0  # tokens among them that the encoder does not know
+    n_zero_rows: int = 0  # texts without a vector, where these are counted
 
     def __add__(self, other: Tally) -> Tally:
         """Return the counts of both."""
         return Tally(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def warn(self, reference: str, max_length: str | None, *, stacklevel: int = 2) -> None:
-        """Warn of what people would want to know of.
-
-        Parameters
-        ----------
-        reference : str
-            The encoder.
-        max_length : str or None
-            Its maximum of tokens, where it has one.
-        stacklevel : int, default 2
-            Whose line the warning names, as for `warnings.warn`.
-
-        Warns
-        -----
-        TruncationWarning
-            If texts were cut.
-        UnknownWordsWarning
-            If more than 30 % of at least 100 tokens are unknown.
-        """
+        """Warn of what people would want to know of."""
         if self.n_tokens >= _ENOUGH_TOKENS and self.n_unknown > _MANY_UNKNOWN * self.n_tokens:
             warnings.warn(
                 f"{self.n_unknown} of {self.n_tokens} tokens ({self.n_unknown / self.n_tokens:.0%}) "
@@ -96,15 +60,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Tallied:
-    """What was counted so far.
+    """What was counted so far."""
 
-    Parameters
-    ----------
-    total : Tally
-        The counts.
-    """
-
-    total: Tally
+    total: Tally  # the counts
 
 
 _open: ContextVar[Tallied | None] = ContextVar("tallied", default=None)
@@ -112,13 +70,7 @@ _open: ContextVar[Tallied | None] = ContextVar("tallied", default=None)
 
 @contextmanager
 def tallying() -> Iterator[Tallied]:
-    """Count over several calls of ``encode``, which do not warn while the block runs.
-
-    Yields
-    ------
-    Tallied
-        Its total grows with every call.
-    """
+    """Count over several calls of ``encode``, which do not warn while the block runs."""
     tallied = Tallied(Tally())
     token = _open.set(tallied)
     try:
@@ -128,19 +80,7 @@ def tallying() -> Iterator[Tallied]:
 
 
 def report(tally: Tally, reference: str, max_length: str | None, *, stacklevel: int = 2) -> None:
-    """Add the counts of one call to what is being counted, or warn where nobody counts.
-
-    Parameters
-    ----------
-    tally : Tally
-        Of one call.
-    reference : str
-        The encoder.
-    max_length : str or None
-        Its maximum of tokens, where it has one.
-    stacklevel : int, default 2
-        Whose line a warning names, as for `warnings.warn`.
-    """
+    """Add the counts of one call to what is being counted, or warn where nobody counts."""
     tallied = _open.get()
     if tallied is None:
         tally.warn(reference, max_length, stacklevel=stacklevel + 1)

@@ -13,25 +13,7 @@ _OF_FOLDERS = ("hf", "static")
 
 
 def relative_reference(reference: str, folder: Path) -> str | None:
-    """Write a reference as seen from a folder that the encoder lies in.
-
-    Parameters
-    ----------
-    reference : str
-        Without options.
-    folder : Path
-        The folder.
-
-    Returns
-    -------
-    str or None
-        The same with a relative path; None where the encoder lies elsewhere.
-
-    Examples
-    --------
-    >>> relative_reference("hf:/models/mine/encoder", Path("/models/mine"))
-    'hf:encoder'
-    """
+    """Write a reference as seen from a folder that the encoder lies in."""
     scheme, _, location = reference.partition(":")
     path, folder = Path(unescape(location)), folder.resolve()
     if scheme not in _OF_FOLDERS or not path.is_absolute() or folder not in path.parents:
@@ -40,25 +22,7 @@ def relative_reference(reference: str, folder: Path) -> str | None:
 
 
 def whole_reference(relative: str, folder: Path) -> str:
-    """Undo `relative_reference`.
-
-    Parameters
-    ----------
-    relative : str
-        What it returned.
-    folder : Path
-        The folder, wherever it is now.
-
-    Returns
-    -------
-    str
-        The reference with an absolute path.
-
-    Raises
-    ------
-    ModelReferenceError
-        If it names something outside the folder.
-    """
+    """Undo `relative_reference`."""
     scheme, _, location = relative.partition(":")
     path = Path(unescape(location))
     if scheme not in _OF_FOLDERS or path.is_absolute() or not path.parts or ".." in path.parts:

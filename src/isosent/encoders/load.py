@@ -13,39 +13,14 @@ DEFAULT_PROMPT = "default"
 
 
 def named_prompts(encoder: Encoder) -> dict[str, str]:
-    """Name the prompts of an encoder.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        The encoder.
-
-    Returns
-    -------
-    dict
-        ``query`` and ``document``, possibly empty; ``default``, which stands before texts of neither role, where it is
-        not.
-    """
+    """Name the prompts of an encoder."""
     prompts = {role: encoder.options.get(PROMPT_OF[role], "") for role in ("query", "document")}
     default = encoder.options.get(PROMPT_OF["text"], "")
     return prompts | ({DEFAULT_PROMPT: default} if default else {})
 
 
 def encoder_for(encoder: Encoder, role: str) -> Encoder:
-    """Return the encoder of texts of a role.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        The encoder.
-    role : {"text", "query", "document"}
-        What the texts are.
-
-    Returns
-    -------
-    Encoder
-        One with the prompt of that role; the encoder itself where that is no other one.
-    """
+    """Return the encoder of texts of a role."""
     match role:
         case "query":
             return encoder.for_queries()
@@ -59,27 +34,7 @@ _NOTHING = Given()
 
 
 def open_encoder(reference: Reference, given: Given = _NOTHING) -> Encoder:
-    """Open the encoder that a reference names.
-
-    Parameters
-    ----------
-    reference : Reference
-        Any scheme but ``folder``, which is a model and no encoder.
-    given : Given, optional
-        What a reference cannot say.
-
-    Returns
-    -------
-    Encoder
-        The encoder, with every option resolved.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or damaged, or an option does not fit the model.
-    MissingExtraError
-        If ``hf:`` is asked for without the extra ``plm``.
-    """
+    """Open the encoder that a reference names."""
     location, options = reference.location, reference.options
     if given.split is not None and reference.scheme != "words":
         raise InputError(f"load: a tokenizer function is for words: only; got {reference.scheme}.")

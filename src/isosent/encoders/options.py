@@ -118,23 +118,7 @@ def file(value: str) -> str:
 
 
 def written_number(number: float) -> str:
-    """Write a number with as few digits as it takes to read the same one.
-
-    Parameters
-    ----------
-    number : float
-        Any.
-
-    Returns
-    -------
-    str
-        As it stands in a model reference.
-
-    Examples
-    --------
-    >>> written_number(3.0), written_number(1e-3), written_number(float("-inf"))
-    ('3', '0.001', '-inf')
-    """
+    """Write a number with as few digits as it takes to read the same one."""
     return repr(float(number)).removesuffix(".0")
 
 
@@ -144,30 +128,15 @@ _TEXT, _WEIGHTING, _GEM = WORD_PANELS = ("Words of a text", "Weighting of words"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Something a reference can be followed by.
+    """Something a reference can be followed by."""
 
-    Parameters
-    ----------
-    name : str
-        As written behind the ``?``; the flag of the command line has dashes in place of underscores.
-    values : str
-        What may stand there, in short.
-    rule : str
-        What must stand there, the end of a sentence.
-    summary : str
-        What it does, for people.
-    parse : callable
-        From what was written to the one spelling that is stored; raises ValueError on anything else.
-    panel : str
-        Heading that its flag stands under.
-    """
-
-    name: str
-    values: str
-    rule: str
-    summary: str
+    name: str  # as written behind the ``?``; the flag of the command line has dashes in place of underscores
+    values: str  # what may stand there, in short
+    rule: str  # what must stand there, the end of a sentence
+    summary: str  # what it does, for people
+    # From what was written to the one spelling that is stored; raises ValueError on anything else
     parse: Callable[[str], str]
-    panel: str = MODEL
+    panel: str = MODEL  # heading that its flag stands under
 
 
 def _choice(name: str, summary: str, *names: str, panel: str) -> Option:
@@ -388,16 +357,5 @@ RUNTIME_OPTIONS = tuple(option.name for option in OPTIONS.values() if option.pan
 
 
 def options_under(panel: str) -> list[Option]:
-    """List the options under a heading.
-
-    Parameters
-    ----------
-    panel : str
-        The heading.
-
-    Returns
-    -------
-    list of Option
-        In the order of the table.
-    """
+    """List the options under a heading."""
     return [option for option in OPTIONS.values() if option.panel == panel]

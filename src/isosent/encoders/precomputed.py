@@ -19,48 +19,14 @@ GIVEN = "vectors"
 
 
 class GivenVectors(Encoder):
-    """Stands in a model for what made the vectors, an API for one.
-
-    Parameters
-    ----------
-    dim : int
-        Dimensions of the vectors.
-    options : mapping of str to str, optional
-        ``space``: name of what made them. ``fingerprint``: that of their space, where it is known; else it is a hash of
-        name and dimensions. Two spaces without a name cannot be told apart if their dimensions are the same.
-
-    Examples
-    --------
-    >>> print(GivenVectors(1536, {"space": "text-embedding-3-small"}).space)
-    text-embedding-3-small (636b857dc1b05dbb)
-    """
+    """Stands in a model for what made the vectors, an API for one."""
 
     def __init__(self, dim: int, options: Mapping[str, str] | None = None) -> None:
         super().__init__(GIVEN, options or {}, dim)
 
     @classmethod
     def of_space(cls, dim: int, space: Space | None, name: str | None = None) -> GivenVectors:
-        """Make the encoder of vectors of which this much is known.
-
-        Parameters
-        ----------
-        dim : int
-            Dimensions of the vectors.
-        space : Space or None
-            What their files say.
-        name : str, optional
-            What a person calls their space; used where the files say nothing.
-
-        Returns
-        -------
-        GivenVectors
-            The encoder.
-
-        Raises
-        ------
-        InputError
-            If the files say that it is another space than the named one.
-        """
+        """Make the encoder of vectors of which this much is known."""
         named = {} if name is None else {"space": name}
         if space is None:
             return cls(dim, named)

@@ -39,24 +39,12 @@ MODEL_FILE = "model.json"
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One kind of model.
+    """One kind of model."""
 
-    Parameters
-    ----------
-    name : str
-        Its name, which is also its prefix where there is one.
-    syntax : str
-        How it is written.
-    summary : str
-        What it is.
-    options : tuple of str
-        Names of the options it takes.
-    """
-
-    name: str
-    syntax: str
-    summary: str
-    options: tuple[str, ...]
+    name: str  # its name, which is also its prefix where there is one
+    syntax: str  # how it is written
+    summary: str  # what it is
+    options: tuple[str, ...]  # names of the options it takes
 
 
 SCHEMES = {
@@ -106,51 +94,15 @@ GRAMMAR = "\n".join(
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A parsed model reference.
+    """A parsed model reference."""
 
-    Parameters
-    ----------
-    scheme : str
-        A key of `SCHEMES`.
-    location : str
-        What stands behind the prefix, still escaped (see `unescape`); empty for ``wordllama``.
-    options : mapping of str to str
-        Checked options in their stored spelling.
-    """
-
-    scheme: str
-    location: str
-    options: Mapping[str, str]
+    scheme: str  # A key of `SCHEMES`
+    location: str  # what stands behind the prefix, still escaped (see `unescape`); empty for ``wordllama``
+    options: Mapping[str, str]  # checked options in their stored spelling
 
 
 def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_use: bool = False) -> Reference:
-    """Parse a model reference.
-
-    Parameters
-    ----------
-    text : str
-        As in `GRAMMAR`. Options start at the first ``?``.
-    options : mapping of str to str, optional
-        Further options; they win over those in `text`.
-    in_use : bool, default False
-        Whether a saved model names it, so that what lies in the working directory does not make it ambiguous.
-
-    Returns
-    -------
-    Reference
-        The same, taken apart and checked.
-
-    Raises
-    ------
-    ModelReferenceError
-        If the reference is unknown or ambiguous, or an option is unknown, repeated, misspelt or not for this kind of
-        model. The message ends with the grammar where the reference is not understood.
-
-    Examples
-    --------
-    >>> parse_reference("words:glove.txt?lowercase=False")
-    Reference(scheme='words', location='glove.txt', options={'lowercase': 'false'})
-    """
+    """Parse a model reference."""
     body, _, query = text.partition("?")
     written: dict[str, str] = {}
     if query:
@@ -169,34 +121,8 @@ def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_u
 def stored_reference(
     text: str, options: Mapping[str, str], *, file: object, runtime: Mapping[str, str] | None = None
 ) -> Reference:
-    """Parse the reference of an encoder that a model folder holds.
-
-    Every reference that comes out of a file passes through here or through `without_permissions`.
-
-    Parameters
-    ----------
-    text, options : str and mapping of str to str
-        What the file holds. Options of how to compute, permissions among them, are ignored.
-    file : path-like
-        The file, for messages.
-    runtime : mapping of str to str, optional
-        Options of how to compute that the caller gave.
-
-    Returns
-    -------
-    Reference
-        Of an encoder.
-
-    Raises
-    ------
-    ModelReferenceError
-        If it is outside the grammar, or names a saved model.
-
-    Warns
-    -----
-    PermissionIgnoredWarning
-        If something was ignored.
-    """
+    """Parse the reference of an encoder that a model folder holds."""
+    # Every reference that comes out of a file passes through here or through `without_permissions`.
     text, options = without_permissions(text, options, file=file, ignored=RUNTIME_OPTIONS)
     parsed = parse_reference(text, {**options, **(runtime or {})}, in_use=True)
     if parsed.scheme == "folder":
@@ -207,11 +133,9 @@ def stored_reference(
 def without_permissions(
     text: str, options: Mapping[str, str], *, file: object, ignored: Collection[str] = PERMISSIONS
 ) -> tuple[str, dict[str, str]]:
-    """Take the permissions, or other options, out of what a file holds: a reference and options beside it.
-
-    Those of an encoder named within it (``FOLDER?encoder=REFERENCE``) are taken out, too; what was granted is named in
-    a `PermissionIgnoredWarning`.
-    """
+    """Take the permissions, or other options, out of what a file holds: a reference and options beside it."""
+    # Those of an encoder named within it (``FOLDER?encoder=REFERENCE``) are taken out, too; what was granted is named
+    # in a `PermissionIgnoredWarning`.
     found: list[str] = []
 
     def is_kept(name: str, value: str) -> bool:
@@ -254,39 +178,12 @@ def _split_query(text: str, query: str) -> list[tuple[str, str]]:
 
 
 def escape(path: str) -> str:
-    """Write a path so that it can stand in a reference.
-
-    Parameters
-    ----------
-    path : str
-        A path.
-
-    Returns
-    -------
-    str
-        The same with ``%``, ``?``, ``,`` and ``&`` escaped.
-
-    Examples
-    --------
-    >>> escape("what, why?.txt"), unescape("what%2C why%3F.txt")
-    ('what%2C why%3F.txt', 'what, why?.txt')
-    """
+    """Write a path so that it can stand in a reference."""
     return path.replace("%", "%25").replace("?", "%3F").replace(",", "%2C").replace("&", "%26")
 
 
 def unescape(location: str) -> str:
-    """Undo `escape`.
-
-    Parameters
-    ----------
-    location : str
-        A path as it stands in a reference.
-
-    Returns
-    -------
-    str
-        The path.
-    """
+    """Undo `escape`."""
     return location.replace("%2C", ",").replace("%3F", "?").replace("%26", "&").replace("%25", "%")
 
 
@@ -349,23 +246,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {  # with their defaults
 
 
 def weighting_of(options: Mapping[str, str]) -> Weighting:
-    """Make the weighting that options name.
-
-    Parameters
-    ----------
-    options : mapping of str to str
-        ``weighting``, ``zipfian`` and settings, as a model reference writes them; others are left aside.
-
-    Returns
-    -------
-    Weighting
-        The mean of the words where none is named.
-
-    Raises
-    ------
-    InputError
-        If a setting belongs to another weighting, or is out of range.
-    """
+    """Make the weighting that options name."""
     name = options.get("weighting", Average.name)
     foreign = {setting: other for other, owned in SETTINGS.items() for setting in owned if setting in options}
     for setting in SETTINGS[name]:
@@ -379,23 +260,7 @@ def weighting_of(options: Mapping[str, str]) -> Weighting:
 
 
 def options_of(weighting: Weighting) -> dict[str, str]:
-    """Write a weighting as options of a model reference, the inverse of `weighting_of`.
-
-    Parameters
-    ----------
-    weighting : Weighting
-        Any.
-
-    Returns
-    -------
-    dict of str to str
-        ``weighting``, ``zipfian`` where words are whitened, and every setting.
-
-    Examples
-    --------
-    >>> options_of(ZipfianWhitening(SIF(a=1e-4)))
-    {'zipfian': 'true', 'weighting': 'sif', 'a': '0.0001', 'n_components': '1'}
-    """
+    """Write a weighting as options of a model reference, the inverse of `weighting_of`."""
     if isinstance(weighting, ZipfianWhitening):
         return {"zipfian": "true"} | options_of(weighting.then)
     settings = {setting: _written(getattr(weighting, setting)) for setting in SETTINGS[weighting.name]}

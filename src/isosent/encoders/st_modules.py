@@ -47,78 +47,31 @@ _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpu
 
 @dataclass(frozen=True, slots=True)
 class ModuleHead:
-    """A module behind the pooling.
+    """A module behind the pooling."""
 
-    Parameters
-    ----------
-    kind : {"Dense", "LayerNorm", "Normalize"}
-        What it does.
-    folder : Path
-        Where its weights lie; Normalize has none.
-    config : dict
-        Its ``config.json``.
-    """
-
-    kind: str
-    folder: Path
-    config: dict[str, Any]
+    kind: str  # what it does
+    folder: Path  # where its weights lie; Normalize has none
+    config: dict[str, Any]  # its ``config.json``
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFolder:
-    """A sentence encoder folder, read but not loaded.
+    """A sentence encoder folder, read but not loaded."""
 
-    Parameters
-    ----------
-    transformer : Path
-        Folder of the transformer and its tokenizer.
-    pooling : str
-        Names of poolings, with commas between them.
-    layers : str
-        Layers that are averaged, with their weights, as in ``layers=``.
-    heads : tuple of ModuleHead
-        Modules behind the pooling, in order.
-    max_length : int or None
-        Tokens a text is cut at; None where the folder leaves it to the tokenizer.
-    lowercase : bool
-        Whether texts are lower-cased before the tokenizer sees them.
-    prompts : mapping of str to str
-        What stands before a text: ``text``, any text; ``query``, one to search with; ``document``, one to be found.
-        All three are there, possibly empty.
-    pools_prompt : bool
-        Whether the tokens of the prompt are pooled with those of the text.
-    """
-
-    transformer: Path
-    pooling: str = "mean"
-    layers: str = "-1"
-    heads: tuple[ModuleHead, ...] = ()
-    max_length: int | None = None
-    lowercase: bool = False
+    transformer: Path  # folder of the transformer and its tokenizer
+    pooling: str = "mean"  # names of poolings, with commas between them
+    layers: str = "-1"  # layers that are averaged, with their weights, as in ``layers=``
+    heads: tuple[ModuleHead, ...] = ()  # modules behind the pooling, in order
+    max_length: int | None = None  # tokens a text is cut at; None where the folder leaves it to the tokenizer
+    lowercase: bool = False  # whether texts are lower-cased before the tokenizer sees them
+    # What stands before a text: ``text``, any text; ``query``, one to search with; ``document``, one to be found. All
+    # three are there, possibly empty
     prompts: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ROLES, ""))
-    pools_prompt: bool = True
+    pools_prompt: bool = True  # whether the tokens of the prompt are pooled with those of the text
 
 
 def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFolder:
-    """Read ``modules.json`` and what it points to; without one, the folder is a bare transformer with mean pooling.
-
-    Parameters
-    ----------
-    folder : Path
-        A local folder.
-    pooling : str, optional
-        What the caller asked for, which holds where the folder lacks the file that says it.
-
-    Returns
-    -------
-    ModuleFolder
-        Its parts.
-
-    Raises
-    ------
-    FileFormatError
-        If a file is damaged or missing, or a module is of a kind that isosent has no counterpart for.
-    """
+    """Read ``modules.json`` and what it points to; without one, the folder is a bare transformer with mean pooling."""
     verify_export(folder)
     path = folder / "modules.json"
     if not path.exists():
@@ -233,50 +186,17 @@ def _config(folder: Path, schema: type, advice: str = "Copy the whole folder aga
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
-    """One loaded module.
+    """One loaded module."""
 
-    Parameters
-    ----------
-    module : ModuleHead
-        What the folder says of it.
-    apply : callable
-        From a tensor of shape (n_texts, in_dim) to one of shape (n_texts, out_dim); it can be pickled.
-    weights : mapping of str to tensor
-        What it depends on.
-    out_dim : int
-        Dimensions of what comes out.
-    """
-
-    module: ModuleHead
+    module: ModuleHead  # what the folder says of it
+    # From a tensor of shape (n_texts, in_dim) to one of shape (n_texts, out_dim); it can be pickled
     apply: Callable[[Any], Any]
-    weights: Mapping[str, Any]
-    out_dim: int
+    weights: Mapping[str, Any]  # what it depends on
+    out_dim: int  # dimensions of what comes out
 
 
 def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize: bool) -> list[Head]:
-    """Load the modules that are wanted.
-
-    Parameters
-    ----------
-    heads : sequence of ModuleHead
-        Those of the folder, in order.
-    dim : int
-        Dimensions of the pooled vectors.
-    dense : bool
-        Whether Dense and LayerNorm modules are kept.
-    normalize : bool
-        Whether Normalize modules are kept; where none is the last module, one is put at the end.
-
-    Returns
-    -------
-    list of Head
-        In the order they are applied.
-
-    Raises
-    ------
-    FileFormatError
-        If weights are missing, damaged or do not fit the vectors, or a setting has no counterpart here.
-    """
+    """Load the modules that are wanted."""
     wanted = [head for head in heads if (normalize if head.kind == "Normalize" else dense)]
     if normalize and not (wanted and wanted[-1].kind == "Normalize"):
         wanted.append(ModuleHead("Normalize", Path(), {}))
@@ -337,7 +257,7 @@ def _read_weights(head: ModuleHead) -> dict[str, Any]:
         raise FileFormatError(f"{path} must exist; got no such file. Weights in pickles are not loaded.")
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise FileFormatError(f"{path} is damaged: {error}.") from None
     # in memory of torch's own: products round differently where a file happens to be aligned differently

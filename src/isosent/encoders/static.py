@@ -31,23 +31,9 @@ _NO_PRODUCTS = np.empty((0, 0))
 
 
 class RowTable:
-    """Rows and products of words, made when a word is first seen and kept.
+    """Rows and products of words, made when a word is first seen and kept."""
 
-    Float32 vectors that nothing is to be done with are used where they lie.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (vocab_size, dim), float32, float16 or int8
-        What is stored.
-    scales : ndarray of shape (vocab_size,), float32, or None
-        Those of int8.
-    subwords : Subwords or None
-        Makes vectors of unknown words; without it these get the mean of all vectors.
-    word_map : LinearMap or None
-        Applied to every word vector.
-    principal : PrincipalVectors or None
-        Vectors to multiply every word vector with.
-    """
+    # Float32 vectors that nothing is to be done with are used where they lie.
 
     def __init__(
         self,
@@ -79,22 +65,7 @@ class RowTable:
         return self._rows.shape[1]
 
     def look_up(self, tokens: TokenIds) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int32]]:
-        """Rows of the words of some texts; hold `lock` while they are in use.
-
-        Parameters
-        ----------
-        tokens : TokenIds
-            The texts.
-
-        Returns
-        -------
-        rows : ndarray of shape (n, dim), float32
-            Vectors.
-        products : ndarray of shape (n, K rounded up to a multiple of 16), float64
-            Theirs with the principal vectors; empty without these.
-        ids : ndarray of shape (n_tokens,), int32
-            Row of each token.
-        """
+        """Rows of the words of some texts; hold `lock` while they are in use."""
         if self._is_direct and not tokens.unknown:
             return self._vectors, _NO_PRODUCTS, tokens.ids
         vocab_size = len(self._vectors)
@@ -160,32 +131,7 @@ _WINDOWS_AT_ONCE = 8
 
 
 class StaticEncoder(Encoder):
-    """Word vectors, and a weighting that makes one vector of those of a text.
-
-    Parameters
-    ----------
-    reference : str
-        Model reference without options.
-    options : mapping of str to str
-        Every option with the value in force.
-    tokenizer : Tokenizing
-        Turns texts into rows of the vectors.
-    vectors : ndarray of shape (vocab_size, dim), float32, or WordVectors
-        One vector a token.
-    weighting : Weighting, default Average()
-        How they are combined.
-    frequencies : Frequencies, optional
-        Of the tokens, where the weighting asks for them; where left out, those of the corpus that it is fitted on.
-    corpus : Corpus, optional
-        What is known from a fit before.
-    normalize : bool, default False
-        Whether the result is scaled to length 1.
-
-    Raises
-    ------
-    InputError
-        If a vector holds NaN or infinity (the message names the row), or the weighting does not fit the dimensions.
-    """
+    """Word vectors, and a weighting that makes one vector of those of a text."""
 
     skips_unknown = True
 
@@ -196,7 +142,7 @@ class StaticEncoder(Encoder):
         tokenizer: Tokenizing,
         vectors: NDArray[np.float32] | WordVectors,
         *,
-        weighting: Weighting = Average(),
+        weighting: Weighting = Average(),  # noqa: B008
         frequencies: Frequencies | None = None,
         corpus: Corpus | None = None,
         normalize: bool = False,
@@ -236,30 +182,7 @@ class StaticEncoder(Encoder):
         return 0 if self.corpus is None else self.corpus.n_texts
 
     def on_corpus(self, texts: Sequence[str], *, progress: Progress | None = None) -> StaticEncoder:
-        """Fit the weighting on texts, if it needs them.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            The corpus.
-        progress : callable, optional
-            Called with the number of texts finished since the last call.
-
-        Returns
-        -------
-        StaticEncoder
-            A fitted one; itself where nothing is to be fitted.
-
-        Raises
-        ------
-        InputError
-            If no text holds a word that it knows.
-
-        Warns
-        -----
-        FrequencyWarning
-            If a large share of the tokens has no frequency.
-        """
+        """Fit the weighting on texts, if it needs them."""
         if not self.needs_corpus:
             return self
         texts = _check.text_list("on_corpus", texts)
@@ -282,23 +205,7 @@ class StaticEncoder(Encoder):
         return known.on_moments(known._coarse_moments(windows, progress))
 
     def corpus_moments(self, texts: Sequence[str]) -> Moments:
-        """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; parts may be added.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            A part of a corpus.
-
-        Returns
-        -------
-        Moments
-            For `on_moments`. Texts without a known word are left out.
-
-        Raises
-        ------
-        InputError
-            If the weighting takes no principal vectors, or whitens words by the frequencies of a corpus still to come.
-        """
+        """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; parts may be added."""
         self._require_principal("corpus_moments")
         if self.weighting.whitens_words and self.frequencies is None:
             raise InputError("corpus_moments: frequencies must be given before words are whitened; got none.")
@@ -308,23 +215,7 @@ class StaticEncoder(Encoder):
         return known._coarse_moments(windows)
 
     def on_moments(self, moments: Moments) -> StaticEncoder:
-        """Fit GEM on what `corpus_moments` returned.
-
-        Parameters
-        ----------
-        moments : Moments
-            Of the coarse vectors of a corpus, or the sum of those of its parts.
-
-        Returns
-        -------
-        StaticEncoder
-            A fitted one.
-
-        Raises
-        ------
-        InputError
-            If the weighting takes no principal vectors, or the moments have another width, or are those of no text.
-        """
+        """Fit GEM on what `corpus_moments` returned."""
         self._require_principal("on_moments")
         corpus = self.corpus or self._corpus(self.frequencies)
         _check.same_dim("on_moments", "moments", moments.dim, self._with(corpus)._table.dim)
@@ -383,13 +274,7 @@ class StaticEncoder(Encoder):
 
     @cached_property
     def token_vectors(self) -> NDArray[np.float32]:
-        """One vector a token, of which a text's vector is the mean, for exports; shape (vocab_size, dim).
-
-        Raises
-        ------
-        InputError
-            If it is not fitted, the weighting is no mean of token vectors, or unknown words have a vector too.
-        """
+        """One vector a token, of which a text's vector is the mean, for exports; shape (vocab_size, dim)."""
         self.require_fitted("export")
         if not self.weighting.is_linear or getattr(self.tokenizer, "unknown", "skip") != "skip":
             got = f"unknown={self.options['unknown']}" if self.weighting.is_linear else self.weighting.name

@@ -36,44 +36,16 @@ _MODEL2VEC_MAX_LENGTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a static model's files lie, and what its settings say.
+    """Where a static model's files lie, and what its settings say."""
 
-    Parameters
-    ----------
-    inner : Path
-        Folder of the files.
-    normalize : bool
-        Whether vectors are scaled to length 1.
-    max_length : int or None
-        Tokens that a text is cut at.
-    is_model2vec : bool
-        Whether Model2Vec's rules hold: it cuts characters, too, and skips unknown tokens.
-    """
-
-    inner: Path
-    normalize: bool
-    max_length: int | None
-    is_model2vec: bool
+    inner: Path  # folder of the files
+    normalize: bool  # whether vectors are scaled to length 1
+    max_length: int | None  # tokens that a text is cut at
+    is_model2vec: bool  # whether Model2Vec's rules hold: it cuts characters, too, and skips unknown tokens
 
 
 def read_layout(folder: Path) -> Layout:
-    """Read Model2Vec's config; without one, the modules of a sentence-transformers folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-
-    Returns
-    -------
-    Layout
-        What they say.
-
-    Raises
-    ------
-    FileFormatError
-        If they are malformed, or the modules are others than a StaticEmbedding and a Normalize.
-    """
+    """Read Model2Vec's config; without one, the modules of a sentence-transformers folder."""
     verify_export(folder)
     config = _read(folder / "config.json", Model2VecConfig)
     if config is not None:
@@ -101,25 +73,7 @@ def _read(path: Path, schema: Any) -> Any:
 
 
 def token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDArray[np.float32]:
-    """Make one vector a token, with the mapping and the weights of Model2Vec folded in.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the tensors come from, for messages.
-    tensors : dict of str to ndarray
-        Of ``model.safetensors``.
-
-    Returns
-    -------
-    ndarray of shape (vocab_size, dim), float32
-        The vectors.
-
-    Raises
-    ------
-    FileFormatError
-        If a tensor is missing or has another shape.
-    """
+    """Make one vector a token, with the mapping and the weights of Model2Vec folded in."""
     vectors = tensors.get("embeddings", tensors.get("embedding.weight"))
     if vectors is None or vectors.ndim != 2:
         raise FileFormatError(
@@ -146,28 +100,10 @@ def token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDAr
 
 
 def read_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read every tensor of a safetensors file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Name and tensor.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file.
-    FileFormatError
-        If it is damaged, or holds a type that numpy lacks.
-    """
+    """Read every tensor of a safetensors file."""
     try:
         with safe_open(path, framework="numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputFileError(f"{path} must exist; got no such file.") from None
     except (SafetensorError, TypeError) as error:
@@ -180,43 +116,16 @@ _KEYWORDS = {"keep", "english", "corpus", "rank", FUNCTION, *SPLITTERS}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """What an encoder is opened with that a reference cannot say.
+    """What an encoder is opened with that a reference cannot say."""
 
-    Parameters
-    ----------
-    split : callable, optional
-        From a text to its words, for ``tokenizer=function``.
-    corpus : Corpus, optional
-        What a saved model knows of the texts it was fitted on.
-    progress : callable, optional
-        Called with the bytes of the files of word vectors; returns what is called with the bytes read.
-    """
-
-    split: SplitFunction | None = None
-    corpus: Corpus | None = None
+    split: SplitFunction | None = None  # from a text to its words, for ``tokenizer=function``
+    corpus: Corpus | None = None  # what a saved model knows of the texts it was fitted on
+    # Called with the bytes of the files of word vectors; returns what is called with the bytes read
     progress: Callable[[int], Progress] | None = None
 
 
 def open_wordllama(options: Mapping[str, str], given: Given) -> StaticEncoder:
-    """Open the vectors and the tokenizer that the package ``wordllama`` carries, without importing it.
-
-    Parameters
-    ----------
-    options : mapping of str to str
-        Those of the weighting.
-    given : Given
-        What a reference cannot say.
-
-    Returns
-    -------
-    StaticEncoder
-        32,000 sub-word tokens, 256 dimensions.
-
-    Raises
-    ------
-    InputFileError
-        If the installed package lacks the files.
-    """
+    """Open the vectors and the tokenizer that the package ``wordllama`` carries, without importing it."""
     spec = importlib.util.find_spec("wordllama")
     if spec is None or not spec.submodule_search_locations:
         raise InputFileError("wordllama: the package must be installed; it is not. Run: pip install wordllama")
@@ -228,27 +137,7 @@ def open_wordllama(options: Mapping[str, str], given: Given) -> StaticEncoder:
 
 
 def open_words(location: str, options: Mapping[str, str], given: Given) -> StaticEncoder:
-    """Open word vectors.
-
-    Parameters
-    ----------
-    location : str
-        One file or several with commas between them, see `read_word_vectors`.
-    options : mapping of str to str
-        Of the words of a text, and of the weighting.
-    given : Given
-        What a reference cannot say.
-
-    Returns
-    -------
-    StaticEncoder
-        A weighting of the vectors of the words.
-
-    Raises
-    ------
-    InputError
-        If a file is missing or malformed, or an option does not fit.
-    """
+    """Open word vectors."""
     paths = [Path(unescape(part)).expanduser().resolve() for part in location.split(",")]
     options = {"lowercase": "true", "tokenizer": "wordpunct", "punctuation": "keep", "stop_words": "keep"} | dict(
         options
@@ -266,30 +155,7 @@ def open_words(location: str, options: Mapping[str, str], given: Given) -> Stati
 
 
 def open_static_folder(location: str, options: Mapping[str, str], given: Given) -> StaticEncoder:
-    """Open a Model2Vec folder, or a sentence-transformers one that holds a StaticEmbedding.
-
-    Parameters
-    ----------
-    location : str
-        Folder with ``tokenizer.json`` and ``model.safetensors``, which holds vectors in int8, float16 or float32 and
-        may hold a weight a token and a mapping from tokens to shared vectors.
-    options : mapping of str to str
-        ``normalize`` and ``max_length``, where left out those of the folder's ``config.json``, and the weighting.
-    given : Given
-        What a reference cannot say.
-
-    Returns
-    -------
-    StaticEncoder
-        A weighting of the token vectors.
-
-    Raises
-    ------
-    InputFileError
-        If the folder or one of the files is missing.
-    FileFormatError
-        If a file is damaged, or the vectors do not fit the tokenizer.
-    """
+    """Open a Model2Vec folder, or a sentence-transformers one that holds a StaticEmbedding."""
     recover(Path(unescape(location)).expanduser())
     folder = _check.input_folder(Path(unescape(location)).expanduser().resolve())
     layout = read_layout(folder)
@@ -306,29 +172,7 @@ def open_static_folder(location: str, options: Mapping[str, str], given: Given) 
 
 
 def open_token_embeddings(location: str, options: Mapping[str, str], given: Given) -> StaticEncoder:
-    """Open the input embeddings of a transformer, and its tokenizer, without its layers.
-
-    Parameters
-    ----------
-    location : str
-        A folder, or an id on the hub.
-    options : mapping of str to str
-        ``static``, ``normalize`` (default false), ``max_length`` (default none), and the weighting.
-    given : Given
-        What a reference cannot say.
-
-    Returns
-    -------
-    StaticEncoder
-        A weighting of the token embeddings.
-
-    Raises
-    ------
-    InputFileError
-        If a file is missing.
-    FileFormatError
-        If a file is damaged, or the embeddings do not fit the tokenizer.
-    """
+    """Open the input embeddings of a transformer, and its tokenizer, without its layers."""
     for name in ("layers", "pooling", "dense", "long", "overlap", *PROMPTS, *RUNTIME_OPTIONS):
         if name in options:
             raise InputError(f"hf:{location}: static=true takes no {name}; it leaves the layers out.")

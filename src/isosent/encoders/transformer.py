@@ -27,22 +27,12 @@ from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
 
 @dataclass(frozen=True, slots=True)
 class WindowRule:
-    """How a long text is cut.
+    """How a long text is cut."""
 
-    Parameters
-    ----------
-    max_length : int
-        Tokens of a window, the leading and closing ones included.
-    overlap : int
-        Tokens that a window shares with the one before.
-    n_leading, n_closing : int
-        Special tokens, and those of a prompt, that stand at the beginning and the end of every window.
-    """
-
-    max_length: int
-    overlap: int
-    n_leading: int
-    n_closing: int
+    max_length: int  # tokens of a window, the leading and closing ones included
+    overlap: int  # tokens that a window shares with the one before
+    n_leading: int  # special tokens, and those of a prompt, that stand at the beginning and the end of every window
+    n_closing: int  # special tokens, and those of a prompt, that stand at the beginning and the end of every window
 
     @property
     def n_own(self) -> int:
@@ -52,35 +42,14 @@ class WindowRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """Windows of several texts.
+    """Windows of several texts."""
 
-    Parameters
-    ----------
-    tokens : TokenIds
-        The windows, those of a text side by side.
-    starts : ndarray of shape (n_texts,), intp
-        First window of each text; each has one at least.
-    weights : ndarray of shape (n_windows,), float32
-        Tokens that no window before it has, so that every token counts once.
-    """
-
-    tokens: TokenIds
-    starts: NDArray[np.intp]
-    weights: NDArray[np.float32]
+    tokens: TokenIds  # the windows, those of a text side by side
+    starts: NDArray[np.intp]  # first window of each text; each has one at least
+    weights: NDArray[np.float32]  # tokens that no window before it has, so that every token counts once
 
     def joined(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Give each text the weighted mean of the vectors of its windows.
-
-        Parameters
-        ----------
-        vectors : ndarray of shape (n_windows, dim), float32
-            Pooled vectors of the windows.
-
-        Returns
-        -------
-        ndarray of shape (n_texts, dim), float32
-            One a text; that of a text with one window is left as it is.
-        """
+        """Give each text the weighted mean of the vectors of its windows."""
         if len(self.starts) == len(vectors):
             return vectors
         sums = np.add.reduceat(vectors * self.weights[:, None], self.starts)
@@ -91,27 +60,7 @@ class Windows:
 
 
 def windows_of(tokens: TokenIds, rule: WindowRule) -> Windows:
-    """Cut long texts into windows.
-
-    Parameters
-    ----------
-    tokens : TokenIds
-        Whole texts, special tokens included.
-    rule : WindowRule
-        How to cut.
-
-    Returns
-    -------
-    Windows
-        Texts within the maximum stay whole.
-
-    Examples
-    --------
-    >>> tokens = TokenIds.from_lists([[1, 10, 11, 12, 13, 14, 2], [1, 10, 2]])
-    >>> windows = windows_of(tokens, WindowRule(max_length=5, overlap=1, n_leading=1, n_closing=1))
-    >>> [windows.tokens.take(np.array([row])).ids.tolist() for row in range(3)], windows.weights.tolist()
-    ([[1, 10, 11, 12, 2], [1, 12, 13, 14, 2], [1, 10, 2]], [3.0, 2.0, 1.0])
-    """
+    """Cut long texts into windows."""
     lists: list[NDArray[np.int32]] = []
     starts, weights = [], []
     for start, stop in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
@@ -147,29 +96,12 @@ _NOT_OF_THE_CONFIG = ("_name_or_path", "transformers_version", "dtype", "torch_d
 
 
 class TransformerEncoder(Encoder):
-    """A transformer, the weighted mean of some of its layers, poolings, and what follows them.
+    """A transformer, the weighted mean of some of its layers, poolings, and what follows them."""
 
-    Parameters
-    ----------
-    reference : str
-        Model reference without options.
-    options : mapping of str to str
-        Every option with the value in force.
-    module_folder : ModuleFolder
-        Where the parts lie.
-    network : Network
-        The transformer and its tokenizer.
-    heads : list of Head
-        What follows the pooling.
-    runtime : Runtime, optional
-        How it is computed; the vectors are the same within the tolerance of the number type.
-
-    Notes
-    -----
-    Layer 0 is the embedding layer and layer L the last. Each layer is pooled, then the layers are averaged. Texts are
-    batched longest first, so that texts of like length share a batch of at most so many tokens, padding counted:
-    how they are batched moves a vector by rounding only. Networks that see their padding get batches of equal lengths.
-    """
+    # Layer 0 is the embedding layer and layer L the last. Each layer is pooled, then the layers are averaged. Texts
+    # are batched longest first, so that texts of like length share a batch of at most so many tokens, padding
+    # counted: how they are batched moves a vector by rounding only. Networks that see their padding get batches of
+    # equal lengths.
 
     is_costly = True
 
@@ -180,7 +112,7 @@ class TransformerEncoder(Encoder):
         module_folder: ModuleFolder,
         network: Network,
         heads: list[Head],
-        runtime: Runtime = Runtime(),
+        runtime: Runtime = Runtime(),  # noqa: B008
     ) -> None:
         self.module_folder = module_folder
         self.network = network
@@ -231,27 +163,7 @@ class TransformerEncoder(Encoder):
         return other
 
     def reading(self, layers: str, pooling: str) -> Reading:
-        """Say what is to be read off a pass, in the spelling of a model reference.
-
-        Parameters
-        ----------
-        layers : str
-            As in ``layers=``.
-        pooling : str
-            As in ``pooling=``.
-
-        Returns
-        -------
-        Reading
-            For `read`.
-
-        Raises
-        ------
-        ModelReferenceError
-            If there is no such layer or pooling.
-        InputError
-            If the network does not give the hidden states of its layers.
-        """
+        """Say what is to be read off a pass, in the spelling of a model reference."""
         reading = Reading.of(layers, pooling, n_layers=self.n_layers)
         if not self.network.tells_layers and any(layer < self.n_layers for layer, _ in reading.layers):
             raise InputError(
@@ -299,34 +211,7 @@ class TransformerEncoder(Encoder):
     def read(
         self, texts: Sequence[str], readings: Sequence[Reading], *, progress: Progress | None = None
     ) -> list[NDArray[np.float32]]:
-        """Read several things off one pass over texts: layers and poolings, without the modules behind them.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            Any number of texts.
-        readings : sequence of Reading
-            What `reading` returned, one at least.
-        progress : callable, optional
-            Called with the number of texts finished since the last call.
-
-        Returns
-        -------
-        list of ndarray of shape (n_texts, width), float32
-            One a reading; row i belongs to text i, and is zero for a text without a token.
-
-        Raises
-        ------
-        InputTypeError
-            If `texts` is a bare string or holds something that is not a string.
-        InputError
-            If there is no reading, or one is of a network with more layers.
-
-        Warns
-        -----
-        TruncationWarning
-            Once a call, with the number of texts that were cut at the encoder's maximum.
-        """
+        """Read several things off one pass over texts: layers and poolings, without the modules behind them."""
         listed = _check.text_list("read", texts)
         if not readings:
             raise InputError("read: readings must hold at least one reading; got none.")

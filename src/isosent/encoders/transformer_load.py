@@ -25,34 +25,7 @@ _HUB_LEAVE = ["onnx/*", "openvino/*", "*.msgpack", "*.h5"]
 
 
 def open_transformer(location: str, options: Mapping[str, str]) -> TransformerEncoder:
-    """Open a transformers encoder or a sentence-transformers model.
-
-    Parameters
-    ----------
-    location : str
-        A local folder, or an id on the hub, ``owner/name`` or ``owner/name@revision``. An id goes through the hub
-        client with its cache and its offline switches; a folder needs no network.
-    options : mapping of str to str
-        Those of a reference that begins with ``hf:``; what is left out is as the folder says.
-
-    Returns
-    -------
-    TransformerEncoder
-        The encoder.
-
-    Raises
-    ------
-    MissingExtraError
-        If torch or transformers is not installed.
-    InputFileError
-        If there is no such folder, or the hub does not give the model.
-    FileFormatError
-        If the folder cannot be loaded, or needs what is not done unasked, see `load_network`.
-    ModelReferenceError
-        If a layer does not exist.
-    InputError
-        If the maximum length leaves no room, or the network gives no hidden states.
-    """
+    """Open a transformers encoder or a sentence-transformers model."""
     for package in ("torch", "transformers"):
         _extras.require(package)
     permissions = Permissions(*(options.get(name) == "true" for name in PERMISSIONS))

@@ -22,27 +22,13 @@ from isosent.transforms.base import LinearTransform, make_linear
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """The words of some texts, as a weighting sees them.
+    """The words of some texts, as a weighting sees them."""
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, dim), float32
-        Word vectors.
-    products : ndarray of shape (n, K rounded up to a multiple of 16), float64
-        Their products with the principal vectors of the corpus.
-    ids : ndarray of shape (n_tokens,), int32
-        Row of each word, one text behind the other.
-    offsets : ndarray of shape (n_texts + 1,), int64
-        Text i has ``ids[offsets[i]:offsets[i + 1]]``.
-    weights : ndarray of shape (n_tokens,), float32, or None
-        Weight of each word by its frequency.
-    """
-
-    rows: NDArray[np.float32]
-    products: NDArray[np.float64]
-    ids: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    weights: NDArray[np.float32] | None
+    rows: NDArray[np.float32]  # word vectors
+    products: NDArray[np.float64]  # their products with the principal vectors of the corpus
+    ids: NDArray[np.int32]  # row of each word, one text behind the other
+    offsets: NDArray[np.int64]  # text i has ``ids[offsets[i]:offsets[i + 1]]``
+    weights: NDArray[np.float32] | None  # weight of each word by its frequency
 
 
 class Weighting(ABC):
@@ -62,7 +48,7 @@ class Weighting(ABC):
         """Dimensions of the vectors that it makes of word vectors of `word_dim` dimensions."""
         return word_dim
 
-    def check(self, word_dim: int) -> None:
+    def check(self, word_dim: int) -> None:  # noqa: B027
         """Refuse word vectors that have too few dimensions for it."""
 
     def word_weights(self, corpus: Corpus) -> NDArray[np.float64] | None:
@@ -244,27 +230,13 @@ def _removal(n_components: int, *, by_share: bool = False) -> LinearTransform:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
-    """Frequencies, lengths and principal vectors, as far as a weighting asks for them.
+    """Frequencies, lengths and principal vectors, as far as a weighting asks for them."""
 
-    Parameters
-    ----------
-    n_texts : int, default 0
-        Texts with at least one known word.
-    mean_length : float, default 0.0
-        Known words that these have on average.
-    probabilities : ndarray of shape (vocab_size,), float64, optional
-        Unigram probability of each word, 0 where it is unknown.
-    word_map : LinearMap, optional
-        Whitens the word vectors.
-    principal : PrincipalVectors, optional
-        Of the coarse vectors of the texts.
-    """
-
-    n_texts: int = 0
-    mean_length: float = 0.0
-    probabilities: NDArray[np.float64] | None = None
-    word_map: LinearMap | None = None
-    principal: PrincipalVectors | None = None
+    n_texts: int = 0  # texts with at least one known word
+    mean_length: float = 0.0  # known words that these have on average
+    probabilities: NDArray[np.float64] | None = None  # unigram probability of each word, 0 where it is unknown
+    word_map: LinearMap | None = None  # whitens the word vectors
+    principal: PrincipalVectors | None = None  # of the coarse vectors of the texts
 
     def probabilities_and_none(self) -> NDArray[np.float64]:
         """Return the probabilities, and behind them 0 for any word outside the vocabulary."""
@@ -287,23 +259,7 @@ class Corpus:
 
     @classmethod
     def from_tensors(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Corpus:
-        """Put it together from what `tensors` returned.
-
-        Parameters
-        ----------
-        arrays : mapping of str to ndarray
-            Named arrays.
-
-        Returns
-        -------
-        Corpus
-            The same.
-
-        Raises
-        ------
-        FileFormatError
-            If an array is missing.
-        """
+        """Put it together from what `tensors` returned."""
         try:
             n_texts, mean_length = int(arrays["size"][0]), float(arrays["size"][1])
             word_map = LinearMap(arrays["word_weight"], arrays["word_bias"]) if "word_weight" in arrays else None

@@ -1,6 +1,6 @@
 """Every task that a folder holds, in one run."""
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001
 
 import os
 import warnings
@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from isosent.errors import EvaluationWarning, InputError, TaskNotFoundError
-from isosent.evaluation import cqa, retrieval, rte, sts, transfer
+from isosent.evaluation import cqa
+from isosent.evaluation import retrieval
+from isosent.evaluation import rte
+from isosent.evaluation import sts
+from isosent.evaluation import transfer
 from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.run import TARGET, Job, Run, run_jobs
 from isosent.model import SentenceEncoder

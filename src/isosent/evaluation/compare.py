@@ -35,27 +35,7 @@ _FILES_SHOWN = 3
 
 
 def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> list[str]:
-    """Find the tasks that two results share.
-
-    Parameters
-    ----------
-    results : pair of EvaluationResult
-        The results.
-    names : pair of str
-        What messages call them.
-    wanted : sequence of str or None
-        Which tasks; None for all that both have.
-
-    Returns
-    -------
-    list of str
-        At least one task, in the order of the first result.
-
-    Raises
-    ------
-    InputError
-        If a wanted task is not in both, or there is none.
-    """
+    """Find the tasks that two results share."""
     if isinstance(wanted, str):
         raise InputTypeError(f"compare_results: tasks must be a sequence of names; got one string. Pass [{wanted!r}].")
     for task in wanted or ():
@@ -75,22 +55,7 @@ def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> l
 
 
 def check_comparable(results: Pair, names: Names, tasks: Iterable[str]) -> None:
-    """Refuse results that were not measured alike on some tasks, saying what differs.
-
-    Parameters
-    ----------
-    results : pair of EvaluationResult
-        The results.
-    names : pair of str
-        What messages call them.
-    tasks : iterable of str
-        Tasks that both have.
-
-    Raises
-    ------
-    InputError
-        If protocol, data or items of a task differ, or a result was written without items.
-    """
+    """Refuse results that were not measured alike on some tasks, saying what differs."""
     apart = []
     for task in tasks:
         first, second = (of.tasks[task] for of in results)
@@ -143,96 +108,49 @@ BOOTSTRAP, WILLIAMS, MCNEMAR = "paired bootstrap", "Williams", "exact McNemar"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the second result has over the first, on a task or on average over tasks.
+    """What the second result has over the first, on a task or on average over tasks."""
 
-    Parameters
-    ----------
-    metric : str
-        What is compared.
-    n_items : int
-        Pairs, texts or queries.
-    first, second : float
-        Score of each; NaN where undefined.
-    difference : float
-        `second` minus `first`.
-    interval : pair of float
-        Percentile interval of the difference by the paired bootstrap.
-    test : str
-        What the p-value comes from: the paired bootstrap, Williams's test, or the exact McNemar test.
-    p_value : float
-        Two-sided p-value of no difference; NaN where a score is undefined.
-    p_corrected : float
-        The same by Holm's correction over all compared tasks; an average is not corrected.
-    verdict : str
-        ``better`` or ``worse``, the second than the first, by `p_corrected`; ``the same`` where no draw of items tells
-        them apart; else ``cannot tell``.
-    p_williams_on_ranks : float
-        For Spearman, beside the p-value that decides: Williams's test of the ranks, which assumes more than is true of
-        them and finds differences somewhat too often. NaN elsewhere.
-    """
-
-    metric: str
-    n_items: int
-    first: float
-    second: float
-    difference: float
-    interval: tuple[float, float]
-    test: str
-    p_value: float
-    p_corrected: float
+    metric: str  # what is compared
+    n_items: int  # pairs, texts or queries
+    first: float  # score of each; NaN where undefined
+    second: float  # score of each; NaN where undefined
+    difference: float  # `second` minus `first`
+    interval: tuple[float, float]  # percentile interval of the difference by the paired bootstrap
+    test: str  # what the p-value comes from: the paired bootstrap, Williams's test, or the exact McNemar test
+    p_value: float  # two-sided p-value of no difference; NaN where a score is undefined
+    p_corrected: float  # the same by Holm's correction over all compared tasks; an average is not corrected
+    # ``better`` or ``worse``, the second than the first, by `p_corrected`; ``the same`` where no draw of items tells
+    # them apart; else ``cannot tell``
     verdict: str
+    # For Spearman, beside the p-value that decides: Williams's test of the ranks, which assumes more than is true of
+    # them and finds differences somewhat too often. NaN elsewhere
     p_williams_on_ranks: float = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two results.
+    """One of the two results."""
 
-    Parameters
-    ----------
-    name : str
-        What people call it.
-    model, fitting : mapping
-        Those of its `EvaluationResult`.
-    only : tuple of str
-        Tasks that the other one does not have.
-    """
-
-    name: str
-    model: Mapping[str, Any]
-    fitting: Mapping[str, Any]
-    only: tuple[str, ...]
+    name: str  # what people call it
+    model: Mapping[str, Any]  # those of its `EvaluationResult`
+    fitting: Mapping[str, Any]  # those of its `EvaluationResult`
+    only: tuple[str, ...]  # tasks that the other one does not have
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two results side by side.
+    """Two results side by side."""
 
-    Parameters
-    ----------
-    first, second : Side
-        The results.
-    tasks : mapping of str to Difference
-        Every compared task.
-    averages : mapping of str to Difference
-        By kind of task and metric, such as ``transfer, accuracy``, where several tasks have both: the difference of
-        the unweighted means.
-    notes : tuple of str
-        What a reader should know before believing the verdicts.
-    level : float
-        Share of the draws within an interval; a verdict needs a p-value below one minus it.
-    n_resamples, seed : int
-        Draws of the bootstrap, and the seed of the random numbers.
-    """
-
-    first: Side
-    second: Side
-    tasks: Mapping[str, Difference]
+    first: Side  # the results
+    second: Side  # the results
+    tasks: Mapping[str, Difference]  # every compared task
+    # By kind of task and metric, such as ``transfer, accuracy``, where several tasks have both: the difference of the
+    # unweighted means
     averages: Mapping[str, Difference]
-    notes: tuple[str, ...]
-    level: float
-    n_resamples: int
-    seed: int
+    notes: tuple[str, ...]  # what a reader should know before believing the verdicts
+    level: float  # share of the draws within an interval; a verdict needs a p-value below one minus it
+    n_resamples: int  # draws of the bootstrap, and the seed of the random numbers
+    seed: int  # draws of the bootstrap, and the seed of the random numbers
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as plain values that JSON can hold; what is undefined is None."""

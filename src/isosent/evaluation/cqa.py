@@ -45,40 +45,20 @@ _LABELS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A new question, and the related ones that a search engine found for it.
+    """A new question, and the related ones that a search engine found for it."""
 
-    Parameters
-    ----------
-    text : str
-        The new question.
-    candidates : tuple of str
-        The related questions, in the order of the search engine.
-    relevant : ndarray of shape (n_candidates,), bool
-        Whether each is a perfect match or relevant.
-    """
-
-    text: str
-    candidates: tuple[str, ...]
-    relevant: NDArray[np.bool_]
+    text: str  # the new question
+    candidates: tuple[str, ...]  # the related questions, in the order of the search engine
+    relevant: NDArray[np.bool_]  # whether each is a perfect match or relevant
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CQATask(Task):
-    """A part of subtask B of one year.
+    """A part of subtask B of one year."""
 
-    Parameters
-    ----------
-    name : str
-        Such as CQA-2016-dev.
-    questions : tuple of Question
-        The new questions.
-    files : tuple of Path
-        What it was read from.
-    """
-
-    name: str
-    questions: tuple[Question, ...]
-    files: tuple[Path, ...]
+    name: str  # such as CQA-2016-dev
+    questions: tuple[Question, ...]  # the new questions
+    files: tuple[Path, ...]  # what it was read from
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -92,34 +72,9 @@ class CQATask(Task):
 
 
 def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tuple[CQATask, ...]:
-    """Find and read the development and test parts of subtask B.
-
-    Parameters
-    ----------
-    folder : path-like
-        Searched with everything below it for ``SemEval2016-Task3-CQA-QL-dev.xml``, ``...-test.xml`` or
-        ``...-test-input.xml`` (of any year), and for ``SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy``, which a
-        part without labels in its XML needs.
-    text : {"subject+body", "subject", "body"}, default "subject+body"
-        What the text of a question is; subject and body are joined by a space.
-
-    Returns
-    -------
-    tuple of CQATask
-        By name.
-
-    Raises
-    ------
-    InputError
-        If no part is found, the labels of one are missing, or several files hold the same.
-    FileFormatError
-        If the XML is cut short or malformed (the message tells the line), or labels do not match it (the id).
-
-    Notes
-    -----
-    Declarations of entities and of defaults of attributes are refused: no file of the task holds one, and both can be
-    made to fill the memory.
-    """
+    """Find and read the development and test parts of subtask B."""
+    # Declarations of entities and of defaults of attributes are refused: no file of the task holds one, and both can
+    # be made to fill the memory.
     root = _check.input_folder(folder).resolve()
     _check.one_of("read_cqa", "text", text, TEXT_PARTS)
     found, labels = _find(root, _XML_NAME), _find(root, _LABEL_NAME)

@@ -19,33 +19,12 @@ Gram = tuple[str, str, str]
 
 
 def count_overlap(corpus_texts: Iterable[str], tasks: Mapping[str, Task]) -> dict[str, dict[str, int]]:
-    """Count the texts that are scored in a task and occur in a corpus, too.
-
-    Parameters
-    ----------
-    corpus_texts : iterable of str
-        The corpus, gone through once; none of it is kept.
-    tasks : mapping of str to Task
-        The tasks by their names.
-
-    Returns
-    -------
-    dict of str to dict of str to int
-        By name of the task: ``n_texts``, distinct texts that are scored; among them ``n_exact`` that are a text of the
-        corpus letter for letter, but for white space at the ends, ``n_same`` that are one up to Unicode form, case,
-        punctuation and white space, and ``n_near`` that are one nearly, the same and the exact ones counted in;
-        ``n_items``, texts or pairs that are scored, and ``n_items_same``, those with all their texts, both of a pair,
-        among the same. Empty texts are met nowhere.
-
-    Notes
-    -----
-    Texts are the same if their `plain_form` is. A text of at least eight words nearly occurs in one of the corpus that
-    holds at least 80 % of its distinct word trigrams: a longer text around it, or one that was edited a little.
-    Shorter texts, and those of scripts without spaces, are not looked for nearly.
-
-    Only the texts of the tasks are kept in memory. To find the near ones, a text is listed under as many of its rarest
-    trigrams as it can lack, and one more: any text of the corpus that holds 80 % of them holds one of these.
-    """
+    """Count the texts that are scored in a task and occur in a corpus, too."""
+    # Texts are the same if their `plain_form` is. A text of at least eight words nearly occurs in one of the corpus
+    # that holds at least 80 % of its distinct word trigrams: a longer text around it, or one that was edited a
+    # little. Shorter texts, and those of scripts without spaces, are not looked for nearly.
+    # Only the texts of the tasks are kept in memory. To find the near ones, a text is listed under as many of its
+    # rarest trigrams as it can lack, and one more: any text of the corpus that holds 80 % of them holds one of these.
     by_task = {name: task.scored_items for name, task in tasks.items()}
     found = _Found(text for items in by_task.values() for item in items for text in item)
     for text in corpus_texts:
@@ -66,23 +45,7 @@ def count_overlap(corpus_texts: Iterable[str], tasks: Mapping[str, Task]) -> dic
 
 
 def plain_form(text: str) -> str:
-    r"""Strip a text of what does not make it another one: Unicode form (NFKC), case, punctuation, symbols, white space.
-
-    Parameters
-    ----------
-    text : str
-        A text.
-
-    Returns
-    -------
-    str
-        Its words with one space between them; of a text that has only punctuation and symbols, these.
-
-    Examples
-    --------
-    >>> plain_form("  A man\u2019s dog (Fido) ran. "), plain_form("A MAN'S DOG FIDO RAN")
-    ('a man s dog fido ran', 'a man s dog fido ran')
-    """
+    """Strip a text of what does not make it another one: Unicode form (NFKC), case, punctuation, symbols, white space."""  # noqa: E501
     folded = (text if text.isascii() else unicodedata.normalize("NFKC", text)).casefold()
     return " ".join(folded.translate(_spaces_for_marks()).split()) or " ".join(folded.split())
 

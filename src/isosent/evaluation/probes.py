@@ -19,44 +19,17 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
-    """A logistic regression whose penalty was chosen.
+    """A logistic regression whose penalty was chosen."""
 
-    Parameters
-    ----------
-    fits : LogisticFits
-        One fit.
-    levels : ndarray of shape (n_levels,), float64
-        The labels, or whole scores, that its probabilities are of.
-    is_scored : bool
-        Whether scores are predicted, and not labels.
-    strength : float
-        What was chosen: inverse strength of the penalty, in units of the total variance of the rows.
-    C : float
-        The same as scikit-learn means it: `strength` over that variance.
-    dev : float
-        Accuracy, or Pearson correlation of scores, on the items that it was chosen by.
-    """
-
-    fits: LogisticFits
-    levels: NDArray[np.float64]
-    is_scored: bool
-    strength: float
-    C: float
-    dev: float
+    fits: LogisticFits  # one fit
+    levels: NDArray[np.float64]  # the labels, or whole scores, that its probabilities are of
+    is_scored: bool  # whether scores are predicted, and not labels
+    strength: float  # what was chosen: inverse strength of the penalty, in units of the total variance of the rows
+    C: float  # the same as scikit-learn means it: `strength` over that variance
+    dev: float  # accuracy, or Pearson correlation of scores, on the items that it was chosen by
 
     def predict(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Predict labels or scores.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows, dim), float
-            Vectors.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,), float64
-            The most probable label, or the expected score.
-        """
+        """Predict labels or scores."""
         return _told(self.fits.probabilities(rows)[:, :, 0], self.levels, self.is_scored)
 
 
@@ -69,36 +42,9 @@ def probe_by_dev(
     strengths: Sequence[float],
     is_scored: bool = False,
 ) -> Probe:
-    """Learn from some rows, with the penalty that is best on others.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float
-        Vectors to learn from.
-    labels : ndarray of shape (n_rows,), float64
-        Their labels, whole numbers, or scores; at least two different ones.
-    dev_rows, dev_labels : ndarray of shapes (n_dev, dim) and (n_dev,), float
-        The same of the rows to choose by.
-    strengths : sequence of float
-        To choose from, ascending; of equally good ones the first is taken.
-    is_scored : bool, default False
-        Whether the labels are scores.
-
-    Returns
-    -------
-    Probe
-        Learnt from `rows` alone.
-
-    Notes
-    -----
-    A score between two whole ones is taken as the distribution over both with that expectation (Tai et al. 2015,
-    section 4.2); the regression predicts a distribution, and its expectation is the predicted score.
-
-    References
-    ----------
-    Tai, Socher and Manning 2015, *Improved Semantic Representations From Tree-Structured Long Short-Term Memory
-    Networks*.
-    """
+    """Learn from some rows, with the penalty that is best on others."""
+    # A score between two whole ones is taken as the distribution over both with that expectation (Tai et al. 2015,
+    # section 4.2); the regression predicts a distribution, and its expectation is the predicted score.
     levels, path = _path(rows, labels, np.ones((len(rows), 1)), strengths)
     probes = []
     for strength, C, fits in path:
@@ -111,24 +57,7 @@ def probe_by_dev(
 def probe_by_folds(
     rows: NDArray[np.floating], labels: NDArray[np.float64], *, strengths: Sequence[float], seed: int
 ) -> Probe:
-    """Learn labels, with the penalty that is best in cross-validation.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float
-        Vectors to learn from.
-    labels : ndarray of shape (n_rows,), float64
-        Their labels; ten or more of each.
-    strengths : sequence of float
-        To choose from, ascending; of equally good ones the first is taken.
-    seed : int
-        Of the folds.
-
-    Returns
-    -------
-    Probe
-        Learnt from all rows. `dev` is the mean accuracy over the ten folds.
-    """
+    """Learn labels, with the penalty that is best in cross-validation."""
     fold = stratified_folds(labels, seed)
     learnt_from = np.column_stack([fold[:, None] != np.arange(N_FOLDS), np.ones(len(rows))])
     levels, path = _path(rows, labels, learnt_from, strengths)
@@ -144,28 +73,7 @@ def probe_by_folds(
 def probe_each_fold(
     rows: NDArray[np.floating], labels: NDArray[np.float64], *, strengths: Sequence[float], seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.intp], list[Probe]]:
-    """Predict the labels of every fold by what is learnt from the other nine.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float
-        Vectors.
-    labels : ndarray of shape (n_rows,), float64
-        Their labels; at least `LEAST_OF_A_CLASS` of each.
-    strengths : sequence of float
-        To choose from by cross-validation within the nine folds, see `probe_by_folds`.
-    seed : int
-        Of the folds.
-
-    Returns
-    -------
-    predicted : ndarray of shape (n_rows,), float64
-        The labels, each predicted without its row.
-    fold : ndarray of shape (n_rows,), intp
-        Fold of each row.
-    probes : list of Probe
-        What predicted each fold.
-    """
+    """Predict the labels of every fold by what is learnt from the other nine."""
     fold = stratified_folds(labels, seed)
     predicted, probes = np.empty_like(labels), []
     for number in range(N_FOLDS):
@@ -176,20 +84,7 @@ def probe_each_fold(
 
 
 def stratified_folds(labels: NDArray[np.float64], seed: int) -> NDArray[np.intp]:
-    """Deal rows to ten folds at random, each label alike.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n_rows,), float64
-        Labels; ten or more of each.
-    seed : int
-        Of the random numbers.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), intp
-        Fold of each row: those of scikit-learn's ``StratifiedKFold(10, shuffle=True, random_state=seed)``.
-    """
+    """Deal rows to ten folds at random, each label alike."""
     from sklearn.model_selection import StratifiedKFold
 
     fold = np.empty(len(labels), dtype=np.intp)

@@ -33,55 +33,14 @@ def known_models() -> Mapping[str, KnownModel]:
 
 @cache
 def known_paper(name: str) -> Paper:
-    """Read one of the papers that come with isosent.
-
-    Parameters
-    ----------
-    name : str
-        One of `PAPERS`.
-
-    Returns
-    -------
-    Paper
-        The paper.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name.
-
-    Examples
-    --------
-    >>> known_paper("S1").tables[0].conditions[9].published["STSB"]
-    71.34
-    """
+    """Read one of the papers that come with isosent."""
     _check.one_of("reproduce", "paper", name, PAPERS)
     with as_file(files("isosent") / "data" / "papers" / f"{name.lower()}.yaml") as path:
         return read_paper(path)
 
 
 def read_paper(path: str | os.PathLike[str]) -> Paper:
-    """Read the tables of a paper.
-
-    Parameters
-    ----------
-    path : path-like
-        YAML: the fields of `Paper`, and below ``tables`` and ``conditions`` those of `PaperTable` and `Condition`.
-        Columns are tasks, or mappings of `Column`. ``published`` is a list, one number a column and null where it is
-        not known, or the word unknown.
-
-    Returns
-    -------
-    Paper
-        The paper.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file.
-    FileFormatError
-        If it is no YAML, a field is missing or unknown, or numbers and columns do not agree.
-    """
+    """Read the tables of a paper."""
     document = read_yaml(path)
     where = os.fspath(path)
     tables = [_table(f"{where}: {_name(table)}", table) for table in _entries(where, document, "tables")]
@@ -90,25 +49,7 @@ def read_paper(path: str | os.PathLike[str]) -> Paper:
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a YAML file of names and values.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-
-    Returns
-    -------
-    dict
-        What it holds.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file.
-    FileFormatError
-        If it holds anything else.
-    """
+    """Read a YAML file of names and values."""
     content = _check.input_file(path).read_bytes()
     try:
         document = yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -214,116 +155,51 @@ SCORE = "x100"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
+    """A column of a table."""
 
-    Parameters
-    ----------
-    name : str
-        Its heading.
-    task : str
-        What is measured for it: a task; for ``layers`` a number of layers.
-    metric : str or None
-        Where it is not that of the table.
-    """
-
-    name: str
-    task: str
-    metric: str | None = None
+    name: str  # its heading
+    task: str  # what is measured for it: a task; for ``layers`` a number of layers
+    metric: str | None = None  # where it is not that of the table
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A row of a table: what was measured, and which numbers it gave.
+    """A row of a table: what was measured, and which numbers it gave."""
 
-    Parameters
-    ----------
-    label : str
-        What the table calls it.
-    published : mapping of str to float
-        Numbers by name of their column, x100 unless the table has another unit; those that are not known are not there.
-    model : str or None
-        A name of `known_models`, or any other; None where isosent opens nothing of that kind.
-    options : mapping of str to str
-        Options of the model's reference. A value that names a file of `known_models` stands for it.
-    transform : str or None
-        Fitted behind the model.
-    settings : mapping
-        Settings of the transform.
-    fit : str or None
-        "target"; "evaluated": the sentences of the evaluated pairs alone; or a name of `known_models`.
-    aggregation : str or None
-        Where it is not that of the table.
-    needs : tuple of str
-        What isosent does not have.
-    quoted : str or None
-        The work that the paper took the numbers from.
-    beside : bool
-        Whether the numbers stand beside those that anybody measures under this condition.
-    study : str or None
-        Which setting a study moves.
-    note : str or None
-        What else there is to say.
-    """
-
-    label: str
+    label: str  # what the table calls it
+    # Numbers by name of their column, x100 unless the table has another unit; those that are not known are not there
     published: Mapping[str, float]
-    model: str | None = None
+    model: str | None = None  # A name of `known_models`, or any other; None where isosent opens nothing of that kind
+    # Options of the model's reference. A value that names a file of `known_models` stands for it
     options: Mapping[str, str] = field(default_factory=dict)
-    transform: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    transform: str | None = None  # fitted behind the model
+    settings: Mapping[str, Any] = field(default_factory=dict)  # settings of the transform
+    # "target"; "evaluated": the sentences of the evaluated pairs alone; or a name of `known_models`
     fit: str | None = None
-    aggregation: str | None = None
-    needs: tuple[str, ...] = ()
-    quoted: str | None = None
-    beside: bool = True
-    study: str | None = None
-    note: str | None = None
+    aggregation: str | None = None  # where it is not that of the table
+    needs: tuple[str, ...] = ()  # what isosent does not have
+    quoted: str | None = None  # the work that the paper took the numbers from
+    beside: bool = True  # whether the numbers stand beside those that anybody measures under this condition
+    study: str | None = None  # which setting a study moves
+    note: str | None = None  # what else there is to say
 
 
 @dataclass(frozen=True, slots=True)
 class PaperTable:
-    """A table or figure.
+    """A table or figure."""
 
-    Parameters
-    ----------
-    name : str
-        Such as "table 1".
-    title : str
-        What it shows.
-    source : str
-        Where its numbers were read.
-    family : str or None
-        One of `FAMILIES`, which says how it is measured; None where isosent has no such task.
-    columns : tuple of Column
-        The columns.
-    metric : str or None
-        What is reported; None for the metric that each task is judged by.
-    conditions : tuple of Condition
-        The rows.
-    aggregation : str or None
-        How subsets are put together; None for one score over all.
-    sickr : str
-        Pairs of SICK-R.
-    unit : str
-        "x100" for scores.
-    citation : str or None
-        Where it is not that of the paper.
-    notes : tuple of str
-        What to know when reading it, where an evaluation of isosent differs included.
-    """
-
-    name: str
-    title: str
-    source: str
-    family: str | None
-    columns: tuple[Column, ...]
-    metric: str | None
-    conditions: tuple[Condition, ...]
-    aggregation: str | None = None
-    sickr: str = "full"
-    unit: str = SCORE
-    citation: str | None = None
-    notes: tuple[str, ...] = ()
+    name: str  # such as "table 1"
+    title: str  # what it shows
+    source: str  # where its numbers were read
+    family: str | None  # one of `FAMILIES`, which says how it is measured; None where isosent has no such task
+    columns: tuple[Column, ...]  # the columns
+    metric: str | None  # what is reported; None for the metric that each task is judged by
+    conditions: tuple[Condition, ...]  # the rows
+    aggregation: str | None = None  # how subsets are put together; None for one score over all
+    sickr: str = "full"  # pairs of SICK-R
+    unit: str = SCORE  # "x100" for scores
+    citation: str | None = None  # where it is not that of the paper
+    notes: tuple[str, ...] = ()  # what to know when reading it, where an evaluation of isosent differs included
 
     @property
     def tasks(self) -> list[str]:
@@ -339,103 +215,43 @@ class PaperTable:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper.
+    """A paper."""
 
-    Parameters
-    ----------
-    name : str
-        Such as "S1".
-    title, citation : str
-        Title; authors and year.
-    tables : tuple of PaperTable
-        Its tables and figures.
-    arxiv : str or None
-        Number on arXiv.
-    """
-
-    name: str
-    title: str
-    citation: str
-    tables: tuple[PaperTable, ...]
-    arxiv: str | None = None
+    name: str  # such as "S1"
+    title: str  # title; authors and year
+    citation: str  # title; authors and year
+    tables: tuple[PaperTable, ...]  # its tables and figures
+    arxiv: str | None = None  # number on arXiv
 
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """What a name in a table stands for.
+    """What a name in a table stands for."""
 
-    Parameters
-    ----------
-    reference : str or None
-        Model reference under which it is to be had; None for a file that is no model.
-    file : str or None
-        Pattern of its file name below a data folder.
-    needs : str or None
-        How to ask for it, where not by its name.
-    pattern : str or None
-        Regular expression for references, in lower case, that mean it.
-    n_layers : int or None
-        Layers of the network.
-    """
-
-    reference: str | None = None
-    file: str | None = None
-    needs: str | None = None
-    pattern: str | None = None
-    n_layers: int | None = None
+    reference: str | None = None  # model reference under which it is to be had; None for a file that is no model
+    file: str | None = None  # pattern of its file name below a data folder
+    needs: str | None = None  # how to ask for it, where not by its name
+    pattern: str | None = None  # regular expression for references, in lower case, that mean it
+    n_layers: int | None = None  # layers of the network
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """One row of a published table.
+    """One row of a published table."""
 
-    Parameters
-    ----------
-    label : str
-        Model and source.
-    aggregation : str
-        How the subsets were put together, which decides what it can be compared with.
-    scores : tuple of float
-        STS12, 13, 14, 15, 16, STS-B, SICK-R.
-    reference : str
-        Regular expression that the model's reference matches in lower case.
-    options : mapping of str to str
-        Regular expressions that options of the model must match as a whole; one that it lacks is empty.
-    sickr : {"full", "test"}
-        Pairs that the score of SICK-R is over.
-    transform : str or None
-        Transform that is required; None for none.
-    fit : str or None
-        What the transform was fitted on.
-    n_components : int or None
-        Width that is required behind a transform; None for the full one.
-    """
-
-    label: str
-    aggregation: str
-    scores: tuple[float, ...]
-    reference: str
+    label: str  # model and source
+    aggregation: str  # how the subsets were put together, which decides what it can be compared with
+    scores: tuple[float, ...]  # STS12, 13, 14, 15, 16, STS-B, SICK-R
+    reference: str  # regular expression that the model's reference matches in lower case
+    # Regular expressions that options of the model must match as a whole; one that it lacks is empty
     options: Mapping[str, str]
-    sickr: str
-    transform: str | None = None
-    fit: str | None = None
-    n_components: int | None = None
+    sickr: str  # pairs that the score of SICK-R is over
+    transform: str | None = None  # transform that is required; None for none
+    fit: str | None = None  # what the transform was fitted on
+    n_components: int | None = None  # width that is required behind a transform; None for the full one
 
     def scores_of(self, tasks: Iterable[str], sickr: str) -> dict[str, float]:
-        """Return the scores of some tasks, without SICK-R where ours is over other pairs.
-
-        Parameters
-        ----------
-        tasks : iterable of str
-            Among `TASKS`.
-        sickr : {"full", "test"}
-            Pairs of SICK-R that ours is over.
-
-        Returns
-        -------
-        dict of str to float
-            Spearman x100, in the order of `tasks`.
-        """
+        """Return the scores of some tasks, without SICK-R where ours is over other pairs."""
         scores = dict(zip(TASKS, self.scores, strict=True))
         return {task: scores[task] for task in tasks if task != "SICKR" or sickr == self.sickr}
 
@@ -496,26 +312,7 @@ def _options(condition: Condition, model: KnownModel) -> dict[str, str]:
 
 
 def published_rows(model: Mapping[str, Any], protocol: Mapping[str, Any]) -> list[PublishedRow]:
-    """Published rows for the same model under the same transform.
-
-    Parameters
-    ----------
-    model, protocol : mapping
-        The model of an `EvaluationResult`; its fitting, and the subsets of years that were missing.
-
-    Returns
-    -------
-    list of PublishedRow
-        Possibly none.
-
-    Examples
-    --------
-    >>> options = {"lowercase": "true", "tokenizer": "wordpunct", "stop_words": "keep", "weighting": "mean"}
-    >>> model = {"reference": "words:glove.840B.300d.txt", "options": options, "fits": []}
-    >>> protocol = {"transform": None, "fit": None, "parameters": {}, "missing_subsets": {}}
-    >>> [row.label for row in published_rows(model, protocol)]
-    ['GloVe 840B mean, Yokoi et al. 2024']
-    """
+    """Published rows for the same model under the same transform."""
     if model["fits"] or protocol["missing_subsets"] or protocol["parameters"].get("strength", 1.0) != 1.0:
         return []
     reference = model["reference"].lower()

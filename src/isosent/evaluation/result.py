@@ -24,17 +24,11 @@ ERRORS = ("mse",)  # scores that are no shares of anything, and better the lower
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """What was measured item by item, so that two results can be compared pair by pair.
+    """What was measured item by item, so that two results can be compared pair by pair."""
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_items,), float64
-        The predicted score of each pair, 1 or 0 for right or wrong, or the metric of each query.
-    gold : ndarray of shape (n_items,), float64, optional
-        The human score of each pair. Where there is one the metric is a correlation, else the mean of the values.
-    """
-
+    # The predicted score of each pair, 1 or 0 for right or wrong, or the metric of each query
     values: NDArray[np.float64]
+    # The human score of each pair. Where there is one the metric is a correlation, else the mean of the values
     gold: NDArray[np.float64] | None = None
 
     def statistics(self, metric: str) -> dict[str, Statistic]:
@@ -48,77 +42,36 @@ class Items:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What scoring a task gives.
+    """What scoring a task gives."""
 
-    Parameters
-    ----------
-    metric : str
-        The metric that the task is judged by, one of `scores`.
-    scores : mapping of str to float
-        All metrics, in [-1, 1] or [0, 1], an error (``mse``) in its own unit; NaN where undefined.
-    items : Items
-        What `metric` is the statistic of.
-    details : mapping
-        What else people want to know, as plain values.
-    """
-
-    metric: str
+    metric: str  # the metric that the task is judged by, one of `scores`
+    # All metrics, in [-1, 1] or [0, 1], an error (``mse``) in its own unit; NaN where undefined
     scores: Mapping[str, float]
-    items: Items
-    details: Mapping[str, Any] = field(default_factory=dict)
+    items: Items  # what `metric` is the statistic of
+    details: Mapping[str, Any] = field(default_factory=dict)  # what else people want to know, as plain values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskResult:
-    """Scores of a model on one task.
+    """Scores of a model on one task."""
 
-    Parameters
-    ----------
-    kind : str
-        Family of the task: sts, transfer, cqa, rte, retrieval.
-    metric : str
-        The metric that the task is judged by, one of `scores`.
-    scores : mapping of str to float
-        All metrics, in [-1, 1] or [0, 1], an error (``mse``) in its own unit; NaN where undefined.
-    intervals : mapping of str to pair of float
-        95 % bootstrap interval of `metric`, and of others that follow from the items; NaN where undefined.
-    protocol : mapping
-        How the task is scored. Only results of the same protocol can be compared.
-    data : mapping of str to str
-        SHA-256 of each file, by its name within the folder of the data.
-    n_items : int
-        Pairs, texts or queries that were scored.
-    dim : int
-        Dimensions of the vectors.
-    n_zero_rows : int
-        Texts among those encoded for the task without a vector.
-    n_tokens, n_unknown : int
-        Tokens of these, and those among them that the encoder does not know; 0 where none can be unknown.
-    elapsed_s : float
-        Time of fitting and scoring; encoding is shared by all tasks.
-    items : Items
-        What was measured item by item.
-    details : mapping
-        What else people want to know, as plain values.
-    choice : mapping, optional
-        What "auto" weighed and chose for the task, where it did.
-    """
-
-    kind: str
-    metric: str
+    kind: str  # family of the task: sts, transfer, cqa, rte, retrieval
+    metric: str  # the metric that the task is judged by, one of `scores`
+    # All metrics, in [-1, 1] or [0, 1], an error (``mse``) in its own unit; NaN where undefined
     scores: Mapping[str, float]
+    # 95 % bootstrap interval of `metric`, and of others that follow from the items; NaN where undefined
     intervals: Mapping[str, tuple[float, float]]
-    protocol: Mapping[str, Any]
-    data: Mapping[str, str]
-    n_items: int
-    dim: int
-    n_zero_rows: int
-    n_tokens: int
-    n_unknown: int
-    elapsed_s: float
-    items: Items
-    details: Mapping[str, Any] = field(default_factory=dict)
-    choice: Mapping[str, Any] | None = None
+    protocol: Mapping[str, Any]  # how the task is scored. Only results of the same protocol can be compared
+    data: Mapping[str, str]  # SHA-256 of each file, by its name within the folder of the data
+    n_items: int  # pairs, texts or queries that were scored
+    dim: int  # dimensions of the vectors
+    n_zero_rows: int  # texts among those encoded for the task without a vector
+    n_tokens: int  # tokens of these, and those among them that the encoder does not know; 0 where none can be unknown
+    n_unknown: int  # tokens of these, and those among them that the encoder does not know; 0 where none can be unknown
+    elapsed_s: float  # time of fitting and scoring; encoding is shared by all tasks
+    items: Items  # what was measured item by item
+    details: Mapping[str, Any] = field(default_factory=dict)  # what else people want to know, as plain values
+    choice: Mapping[str, Any] | None = None  # what "auto" weighed and chose for the task, where it did
 
     @property
     def score(self) -> float:

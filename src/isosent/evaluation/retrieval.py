@@ -30,34 +30,16 @@ _HEADER = ["query-id", "corpus-id", "score"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RetrievalTask(Task):
-    """Documents to be found by queries.
+    """Documents to be found by queries."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the task.
-    queries, documents : tuple of str
-        Their texts. Of documents of equal score the earlier one is ranked first.
-    relevant : ndarray of shape (n_relevant, 2), intp
-        Row of a query and row of a document that answers it, ordered by query.
-    gains : ndarray of shape (n_relevant,), float64
-        How well it does, > 0.
-    own : ndarray of shape (n_queries,), intp
-        Row of the document that is the query itself and does not count, -1 where there is none.
-    n_left_out : int
-        Queries of the files that nothing is said about.
-    files : tuple of Path
-        What it was read from.
-    """
-
-    name: str
-    queries: tuple[str, ...]
-    documents: tuple[str, ...]
-    relevant: NDArray[np.intp]
-    gains: NDArray[np.float64]
-    own: NDArray[np.intp]
-    n_left_out: int
-    files: tuple[Path, ...]
+    name: str  # name of the task
+    queries: tuple[str, ...]  # their texts. Of documents of equal score the earlier one is ranked first
+    documents: tuple[str, ...]  # their texts. Of documents of equal score the earlier one is ranked first
+    relevant: NDArray[np.intp]  # row of a query and row of a document that answers it, ordered by query
+    gains: NDArray[np.float64]  # how well it does, > 0
+    own: NDArray[np.intp]  # row of the document that is the query itself and does not count, -1 where there is none
+    n_left_out: int  # queries of the files that nothing is said about
+    files: tuple[Path, ...]  # what it was read from
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -81,36 +63,10 @@ class RetrievalTask(Task):
 
 
 def read_beir(folder: str | os.PathLike[str], *, split: str = "test") -> tuple[RetrievalTask, ...]:
-    """Find and read folders in the format of BEIR.
-
-    Parameters
-    ----------
-    folder : path-like
-        Such a folder, or one with such folders anywhere below it: ``corpus.jsonl`` (``_id``, ``text`` and, where there
-        is one, ``title``), ``queries.jsonl`` (``_id``, ``text``) and ``qrels/SPLIT.tsv`` (``query-id``, ``corpus-id``,
-        ``score``).
-    split : str, default "test"
-        Which of the files under ``qrels``.
-
-    Returns
-    -------
-    tuple of RetrievalTask
-        Each called as its folder, by name.
-
-    Raises
-    ------
-    InputError
-        If there is no such folder, or two of the same name.
-    FileFormatError
-        If a line is malformed, an id occurs twice, or the qrels name an id that is not there; the message tells the
-        line.
-
-    Notes
-    -----
-    The text of a document is its title and its text, joined by a space. Documents are ordered by id, from the last to
-    the first, so that ties are broken as trec_eval does. A document with the id of a query does not count for that
-    query, as in BEIR, unless the qrels call it relevant. A score above 0 is relevant.
-    """
+    """Find and read folders in the format of BEIR."""
+    # The text of a document is its title and its text, joined by a space. Documents are ordered by id, from the last
+    # to the first, so that ties are broken as trec_eval does. A document with the id of a query does not count for
+    # that query, as in BEIR, unless the qrels call it relevant. A score above 0 is relevant.
     root = _check.input_folder(folder).resolve()
     homes = sorted((path for path, files in folders_below(root) if {_CORPUS, _QUERIES} <= set(files)), key=_name)
     if not homes:
@@ -296,38 +252,9 @@ def evaluate_paraphrases(
     fit: str | os.PathLike[str] = TARGET,
     run: Run | None = None,
 ) -> EvaluationResult:
-    """Find the second text of a pair among all second texts of a file, by the cosine with the first.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model; first texts are encoded as queries, second ones as documents.
-    file : path-like
-        A table of pairs that mean the same, see `read_paraphrases`.
-    columns : str or sequence of str, optional
-        Columns of the two texts, such as ``"question1,question2"``; by usual names where left out.
-    transform : Transform or "auto", optional
-        Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
-    fit : path-like or "target", default "target"
-        What the transform, and an encoder that needs a corpus, is fitted on: the second texts, or the texts of a file.
-    run : Run, optional
-        Seed, bootstrap, progress.
-
-    Returns
-    -------
-    EvaluationResult
-        ``mrr``, and ``recall`` at 1, 5 and 10, under the name of the file.
-
-    Raises
-    ------
-    InputError
-        If the file is not there or malformed, or its columns cannot be told.
-
-    Notes
-    -----
-    Equal first texts are one query, equal second texts one document. A query that has several second texts should find
-    each. A second text that equals the query does not count for it, unless it is its own second text.
-    """
+    """Find the second text of a pair among all second texts of a file, by the cosine with the first."""
+    # Equal first texts are one query, equal second texts one document. A query that has several second texts should
+    # find each. A second text that equals the query does not count for it, unless it is its own second text.
     jobs = paraphrase_jobs(file, columns=columns)
     return run_jobs("evaluate_paraphrases", model, jobs, file, transform=transform, fit=fit, run=run)
 

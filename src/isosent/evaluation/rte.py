@@ -31,19 +31,11 @@ _TEXTS = slice(1, 3)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntailmentPairs:
-    """Pairs of a premise and a hypothesis, and whether the one entails the other.
+    """Pairs of a premise and a hypothesis, and whether the one entails the other."""
 
-    Parameters
-    ----------
-    first, second : tuple of str
-        Premises and hypotheses.
-    entailed : ndarray of shape (n_pairs,), bool
-        Whether the premise entails the hypothesis.
-    """
-
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-    entailed: NDArray[np.bool_]
+    first: tuple[str, ...]  # premises and hypotheses
+    second: tuple[str, ...]  # premises and hypotheses
+    entailed: NDArray[np.bool_]  # whether the premise entails the hypothesis
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -53,22 +45,13 @@ class EntailmentPairs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RTETask(Task):
-    """The RTE task.
+    """The RTE task."""
 
-    Parameters
-    ----------
-    train, dev : EntailmentPairs
-        The labelled pairs: 2,490 to find a threshold on, 277 to be evaluated.
-    unlabelled : tuple of str
-        Sentences of the test part, whose labels are not public; none where its file is not there.
-    files : tuple of Path
-        What it was read from.
-    """
-
-    train: EntailmentPairs
-    dev: EntailmentPairs
+    train: EntailmentPairs  # the labelled pairs: 2,490 to find a threshold on, 277 to be evaluated
+    dev: EntailmentPairs  # the labelled pairs: 2,490 to find a threshold on, 277 to be evaluated
+    # Sentences of the test part, whose labels are not public; none where its file is not there
     unlabelled: tuple[str, ...]
-    files: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()  # what it was read from
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -87,32 +70,8 @@ class RTETask(Task):
 
 
 def read_rte(folder: str | os.PathLike[str]) -> RTETask:
-    """Find and read the RTE files.
-
-    Parameters
-    ----------
-    folder : path-like
-        Searched with everything below it for ``train.tsv`` and ``dev.tsv`` with the columns index, sentence1, sentence2
-        and label, the labels entailment and not_entailment.
-
-    Returns
-    -------
-    RTETask
-        Its pairs.
-
-    Raises
-    ------
-    TaskNotFoundError
-        If there are no such files.
-    InputError
-        If they lie in several folders.
-    FileFormatError
-        If a line is malformed, or all labels of a part are the same.
-
-    Notes
-    -----
-    Files are split at tabs and line feeds without quoting: stray quotation marks occur.
-    """
+    """Find and read the RTE files."""
+    # Files are split at tabs and line feeds without quoting: stray quotation marks occur.
     root = _check.input_folder(folder).resolve()
     found = [path for path, files in folders_below(root) if {_TRAIN, _DEV} <= set(files) and _is_rte(path / _DEV)]
     if not found:
@@ -174,44 +133,16 @@ FIXED_THRESHOLD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ThresholdResult:
-    """Accuracy of calling a pair an entailment where its cosine lies above a threshold.
+    """Accuracy of calling a pair an entailment where its cosine lies above a threshold."""
 
-    Parameters
-    ----------
-    threshold : float
-        The threshold.
-    train_accuracy, dev_accuracy : float
-        Share of the pairs told rightly, in [0, 1].
-    dev_entailed : int
-        Pairs of dev that are called an entailment.
-    """
-
-    threshold: float
-    train_accuracy: float
-    dev_accuracy: float
-    dev_entailed: int
+    threshold: float  # the threshold
+    train_accuracy: float  # share of the pairs told rightly, in [0, 1]
+    dev_accuracy: float  # share of the pairs told rightly, in [0, 1]
+    dev_entailed: int  # pairs of dev that are called an entailment
 
 
 def best_threshold(cosines: NDArray[np.float64], entailed: NDArray[np.bool_]) -> float:
-    """Find the threshold that tells most pairs rightly.
-
-    Parameters
-    ----------
-    cosines : ndarray of shape (n_pairs,), float64
-        Cosine of each pair, at least one.
-    entailed : ndarray of shape (n_pairs,), bool
-        Whether it is an entailment.
-
-    Returns
-    -------
-    float
-        Half-way between two neighbouring cosines, or beyond the outermost; of several equally good ones the lowest.
-
-    Examples
-    --------
-    >>> best_threshold(np.array([0.2, 0.4, 0.9]), np.array([False, True, True])).__round__(3)
-    0.3
-    """
+    """Find the threshold that tells most pairs rightly."""
     values = np.unique(cosines)
     thresholds = np.concatenate([[values[0] - 1], (values[:-1] + values[1:]) / 2, [values[-1]]])
     positive = np.sort(cosines[entailed])

@@ -32,26 +32,7 @@ TARGET = "target"
 
 
 class Encoded:
-    """Vectors of texts, each text encoded once in each of its roles.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        The encoder.
-    texts : mapping of Role to iterable of str
-        The texts by role; repeated ones are encoded once.
-    progress : callable or None
-        Called with the number of texts to encode; returns what is called with the number of texts finished.
-
-    Attributes
-    ----------
-    n_texts : int
-        Distinct texts, over the roles.
-    tally : Tally
-        What encoding them met on its way.
-    elapsed_s : float
-        Time of encoding.
-    """
+    """Vectors of texts, each text encoded once in each of its roles."""
 
     def __init__(
         self,
@@ -72,60 +53,22 @@ class Encoded:
         self.elapsed_s = perf_counter() - started
 
     def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
-        """Return the vectors of texts.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            Some of the texts.
-        role : {"text", "query", "document"}, default "text"
-            What they were encoded as.
-
-        Returns
-        -------
-        ndarray of shape (n_texts, dim), float32
-            Row i belongs to text i.
-        """
+        """Return the vectors of texts."""
         rows = self._rows[role]
         return self._vectors[role][[rows[text] for text in texts]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedTask:
-    """A task made ready to be scored.
+    """A task made ready to be scored."""
 
-    Parameters
-    ----------
-    bare : SentenceEncoder
-        The model without the transform; if it needs a corpus, fitted on one.
-    fitted : SentenceEncoder
-        The same with the fitted transform behind it.
-    vectors : Encoded
-        The bare encoder's vectors of the task's texts, which `transform` of either model takes.
-    choice : mapping or None
-        What "auto" weighed and chose, where it did.
-    """
-
-    bare: SentenceEncoder
-    fitted: SentenceEncoder
-    vectors: Encoded
-    choice: Mapping[str, Any] | None
+    bare: SentenceEncoder  # the model without the transform; if it needs a corpus, fitted on one
+    fitted: SentenceEncoder  # the same with the fitted transform behind it
+    vectors: Encoded  # the bare encoder's vectors of the task's texts, which `transform` of either model takes
+    choice: Mapping[str, Any] | None  # what "auto" weighed and chose, where it did
 
     def encode(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
-        """Return the vectors of some texts of the task behind all that was fitted.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            Texts of the task.
-        role : {"text", "query", "document"}, default "text"
-            What they are encoded as, one of those of the task.
-
-        Returns
-        -------
-        ndarray of shape (n_texts, dim), float32
-            Row i belongs to text i.
-        """
+        """Return the vectors of some texts of the task behind all that was fitted."""
         return self.fitted.transform(self.vectors(texts, role), queries=role == "query")
 
 
@@ -138,29 +81,7 @@ def fit_tasks(
     progress: Callable[[int], Progress] | None,
     corpus: Sequence[str] | None = None,
 ) -> Iterator[FittedTask]:
-    """Encode some tasks, each distinct sentence once, and fit what has to be fitted.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    tasks : sequence of Task
-        The tasks.
-    transform : Transform, "auto" or None
-        Fitted behind the model.
-    fit : path-like or "target"
-        What the transform, and an encoder that needs a corpus, is fitted on: the target texts of each task, or the
-        texts of a file.
-    progress : callable or None
-        As for `Encoded`.
-    corpus : sequence of str, optional
-        The texts of the file, where they were read already.
-
-    Yields
-    ------
-    FittedTask
-        One a task, in their order.
-    """
+    """Encode some tasks, each distinct sentence once, and fit what has to be fitted."""
     on_target = fit == TARGET
     learns = transform is not None or model.encoder.needs_corpus
     whole = model
@@ -186,26 +107,7 @@ def encode_tasks(
     with_targets: bool,
     progress: Callable[[int], Progress] | None,
 ) -> Iterator[tuple[SentenceEncoder, Encoded]]:
-    """Encode every distinct sentence of some tasks once; of each task alone, where the encoder is fitted on it.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model; its bare encoder is used.
-    tasks : sequence of Task
-        The tasks.
-    with_targets : bool
-        Whether the sentences to fit on are encoded too.
-    progress : callable or None
-        As for `Encoded`.
-
-    Yields
-    ------
-    model : SentenceEncoder
-        For each task, the model; if it needs a corpus, fitted on the sentences of the task.
-    vectors : Encoded
-        From sentences of the task to the encoder's vectors.
-    """
+    """Encode every distinct sentence of some tasks once; of each task alone, where the encoder is fitted on it."""
     if model.encoder.needs_corpus:
         for task in tasks:
             fitted = model.fit(task.target_texts, transform=None, source=TARGET)
@@ -229,21 +131,7 @@ def _texts_by_role(tasks: Sequence[Task], with_targets: bool) -> dict[Role, list
 def describe_fitting(
     transform: Transform | Literal["auto"] | None, fit: str | os.PathLike[str] | None
 ) -> dict[str, Any]:
-    """Say what was fitted, as plain values that JSON can hold.
-
-    Parameters
-    ----------
-    transform : Transform, "auto" or None
-        What was fitted.
-    fit : path-like, "target" or None
-        What on; None where nothing was.
-
-    Returns
-    -------
-    dict
-        ``transform``, its ``parameters``, what it was ``fit`` on, and whether that is ``transductive``: on the texts of
-        the task under evaluation.
-    """
+    """Say what was fitted, as plain values that JSON can hold."""
     named = transform is None or isinstance(transform, str)
     return {
         "transform": transform if named else transform_name(transform),
@@ -281,30 +169,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """A task, and how it is scored.
+    """A task, and how it is scored."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the task.
-    kind : str
-        Its family.
-    task : Task
-        Its texts.
-    score : callable
-        From the task made ready, and the seed, to what is measured.
-    protocol : mapping
-        How it is scored, as plain values.
-    files : sequence of Path
-        Files that it was read from.
-    """
-
-    name: str
-    kind: str
-    task: Task
-    score: Callable[[FittedTask, int], Measured]
-    protocol: Mapping[str, Any]
-    files: Sequence[Path]
+    name: str  # name of the task
+    kind: str  # its family
+    task: Task  # its texts
+    score: Callable[[FittedTask, int], Measured]  # from the task made ready, and the seed, to what is measured
+    protocol: Mapping[str, Any]  # how it is scored, as plain values
+    files: Sequence[Path]  # files that it was read from
 
 
 def run_jobs(
@@ -317,41 +189,7 @@ def run_jobs(
     fit: str | os.PathLike[str],
     run: Run | None,
 ) -> EvaluationResult:
-    """Score a model on tasks; texts that occur in several of them are encoded once.
-
-    Parameters
-    ----------
-    where : str
-        Begins the message if something is wrong.
-    model : SentenceEncoder
-        The model.
-    jobs : sequence of Job
-        The tasks.
-    root : path-like
-        Folder, or file, of the data: files are named by their place in it.
-    transform : Transform, "auto" or None
-        Fitted behind the model before scoring.
-    fit : path-like or "target"
-        What the transform, and an encoder that needs a corpus, is fitted on: the target texts of each task, without
-        labels, or the texts of a file.
-    run : Run or None
-        How to run; None for the defaults.
-
-    Returns
-    -------
-    EvaluationResult
-        Scores of every task.
-
-    Raises
-    ------
-    InputTypeError
-        If the model is none.
-
-    Warns
-    -----
-    TruncationWarning, UnknownWordsWarning
-        Once, as ``encode`` does.
-    """
+    """Score a model on tasks; texts that occur in several of them are encoded once."""
     if not isinstance(model, SentenceEncoder):
         raise InputTypeError(f"{where}: model must be what isosent.load returns; got {type(model).__name__}.")
     run = run or Run()
@@ -432,20 +270,7 @@ def _score(job: Job, done: FittedTask, root: str | os.PathLike[str], run: Run) -
 
 
 def checksums(root: str | os.PathLike[str], files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of files.
-
-    Parameters
-    ----------
-    root : path-like
-        The folder that they lie in, at any depth, or the one file.
-    files : sequence of Path
-        The files.
-
-    Returns
-    -------
-    dict of str to str
-        The sum by the place within the folder, or by the name of a file that lies elsewhere.
-    """
+    """SHA-256 of files."""
     home = Path(root).resolve()
     sums = {}
     for path in files:

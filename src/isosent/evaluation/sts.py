@@ -33,45 +33,25 @@ AGGREGATIONS = ("all", "mean", "wmean")
 
 @dataclass(frozen=True, slots=True)
 class SubsetResult:
-    """Scores of one subset.
+    """Scores of one subset."""
 
-    Parameters
-    ----------
-    n_pairs : int
-        Pairs scored.
-    spearman, pearson : float
-        In [-1, 1]; NaN where undefined.
-    """
-
-    n_pairs: int
-    spearman: float
-    pearson: float
+    n_pairs: int  # pairs scored
+    spearman: float  # in [-1, 1]; NaN where undefined
+    pearson: float  # in [-1, 1]; NaN where undefined
 
 
 @dataclass(frozen=True, slots=True)
 class STSScores:
-    """Scores of one task, in every aggregation.
+    """Scores of one task, in every aggregation."""
 
-    Parameters
-    ----------
-    n_pairs : int
-        Pairs of all subsets.
-    n_zero_rows : int
-        Sentences among them without a vector; their cosine counts as 0.
-    dim : int
-        Dimensions of the vectors that were compared.
-    spearman, pearson : mapping of str to float
-        ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs.
-    subsets : mapping of str to SubsetResult
-        Every subset.
-    """
-
-    n_pairs: int
-    n_zero_rows: int
-    dim: int
+    n_pairs: int  # pairs of all subsets
+    n_zero_rows: int  # sentences among them without a vector; their cosine counts as 0
+    dim: int  # dimensions of the vectors that were compared
+    # ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs
     spearman: Mapping[str, float]
+    # ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs
     pearson: Mapping[str, float]
-    subsets: Mapping[str, SubsetResult]
+    subsets: Mapping[str, SubsetResult]  # every subset
 
 
 def evaluate_sts(
@@ -163,27 +143,7 @@ def _measure(task: STSTask, done: FittedTask, seed: int) -> Measured:
 
 
 def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSScores:
-    """Score a model on one task.
-
-    Parameters
-    ----------
-    task : STSTask
-        The task.
-    model : SentenceEncoder
-        The model.
-    encoded : callable
-        From sentences of the task to the encoder's vectors, such as `Encoded`.
-
-    Returns
-    -------
-    STSScores
-        Its scores.
-
-    Warns
-    -----
-    EvaluationWarning
-        If a correlation is undefined because every cosine is the same.
-    """
+    """Score a model on one task."""
     return _cosines(task, model, encoded)[1]
 
 
@@ -210,18 +170,7 @@ def _cosines(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> tuple[li
 
 
 def pair_scores(first: NDArray[np.floating], second: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Cosine of each pair, made all the same where only rounding tells them apart: it must not make a ranking.
-
-    Parameters
-    ----------
-    first, second : ndarray of shape (n_pairs, dim), float
-        Vectors of the sentences of each pair.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,), float64
-        Cosines, 0 where a sentence has no vector.
-    """
+    """Cosine of each pair, made all the same where only rounding tells them apart: it must not make a ranking."""
     cosines = pairwise_cosine(first, second)
     return cosines if np.ptp(cosines) > _ROUNDING else np.full_like(cosines, cosines[0])
 
@@ -231,22 +180,7 @@ def aggregate(
     subsets: Sequence[PairSet],
     cosines: Sequence[NDArray[np.float64]],
 ) -> dict[str, float]:
-    """Correlate the cosines of a task with its human scores, in each of `AGGREGATIONS`.
-
-    Parameters
-    ----------
-    correlate : callable
-        One of `METRICS`.
-    subsets : sequence of PairSet
-        The subsets of the task.
-    cosines : sequence of ndarray of shape (n_pairs,), float64
-        What `pair_scores` gave for each.
-
-    Returns
-    -------
-    dict of str to float
-        The score by aggregation; NaN where undefined.
-    """
+    """Correlate the cosines of a task with its human scores, in each of `AGGREGATIONS`."""
     each = [correlate(scores, subset.scores) for subset, scores in zip(subsets, cosines, strict=True)]
     sizes = [len(scores) for scores in cosines]
     return {

@@ -43,31 +43,15 @@ _FORMS = {3: "FIRST,SECOND,SCORE", 2: "FIRST,SECOND"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairTask(Task):
-    """Pairs of texts of a file.
+    """Pairs of texts of a file."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the file without its ending.
-    first, second : tuple of str
-        Texts of each pair.
-    scores : ndarray of shape (n_pairs,), float64
-        Human similarity of each pair; empty where it was not asked for.
-    columns : tuple of str
-        Columns that these were read from.
-    n_unscored : int
-        Pairs without a score, which were dropped.
-    files : tuple of Path
-        The file.
-    """
-
-    name: str
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-    scores: NDArray[np.float64]
-    columns: tuple[str, ...]
-    n_unscored: int
-    files: tuple[Path, ...]
+    name: str  # name of the file without its ending
+    first: tuple[str, ...]  # texts of each pair
+    second: tuple[str, ...]  # texts of each pair
+    scores: NDArray[np.float64]  # human similarity of each pair; empty where it was not asked for
+    columns: tuple[str, ...]  # columns that these were read from
+    n_unscored: int  # pairs without a score, which were dropped
+    files: tuple[Path, ...]  # the file
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -86,30 +70,7 @@ class PairTask(Task):
 
 
 def read_scored_pairs(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> PairTask:
-    """Read pairs with a human score.
-
-    Parameters
-    ----------
-    file : path-like
-        ``.csv`` (commas, standard quoting), ``.tsv`` or ``.txt`` (tabs, no quoting: quotation marks are text),
-        ``.jsonl`` (an object a line), ``.json`` (a list of objects) or ``.parquet``. UTF-8.
-    columns : str or sequence of str, optional
-        Columns of the two texts and of the score, such as ``"sentence1,sentence2,score"``. Nested ones are joined by a
-        dot, as in ``labels.label``. Those of a file without a header are counted from 1: ``"1,2,3"``. By usual names
-        where left out; of three columns without a header the third is the score.
-
-    Returns
-    -------
-    PairTask
-        The pairs that have a score.
-
-    Raises
-    ------
-    InputError
-        If the columns are not there, or cannot be told; the message lists those that are.
-    FileFormatError
-        If a row is malformed, or all scores are the same.
-    """
+    """Read pairs with a human score."""
     path, chosen, rows = _open(file, columns, 3)
     pairs, n_unscored = [], 0
     for row in rows:
@@ -128,27 +89,7 @@ def read_scored_pairs(file: str | os.PathLike[str], *, columns: str | Sequence[s
 
 
 def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> PairTask:
-    """Read pairs of texts that mean the same.
-
-    Parameters
-    ----------
-    file : path-like
-        As for `read_scored_pairs`.
-    columns : str or sequence of str, optional
-        Columns of the two texts, such as ``"question1,question2"``; by usual names where left out.
-
-    Returns
-    -------
-    PairTask
-        The pairs, without scores.
-
-    Raises
-    ------
-    InputError
-        If the columns are not there, or cannot be told; the message lists those that are.
-    FileFormatError
-        If a row is malformed, or there is none.
-    """
+    """Read pairs of texts that mean the same."""
     path, chosen, rows = _open(file, columns, 2)
     pairs = [_texts(row, chosen) for row in rows]
     if not pairs:
@@ -235,48 +176,25 @@ _SICK_COLUMNS = ("sentence_A", "sentence_B", "relatedness_score")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairSet:
-    """Sentence pairs with a human score.
+    """Sentence pairs with a human score."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the subset.
-    first, second : tuple of str
-        Sentences of each pair.
-    scores : ndarray of shape (n_pairs,), float64
-        Human similarity, 0 or 1 to 5.
-    """
-
-    name: str
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-    scores: NDArray[np.float64]
+    name: str  # name of the subset
+    first: tuple[str, ...]  # sentences of each pair
+    second: tuple[str, ...]  # sentences of each pair
+    scores: NDArray[np.float64]  # human similarity, 0 or 1 to 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class STSTask(Task):
-    """One STS set.
+    """One STS set."""
 
-    Parameters
-    ----------
-    name : str
-        One of `TASKS`.
-    subsets : tuple of PairSet
-        The scored pairs that are evaluated.
-    target_texts : tuple of str
-        All sentences of scored pairs, those of parts that are not evaluated included (train and dev of STS-B, for
-        one): what a transform is fitted on under the protocol "target", without the scores.
-    files : tuple of Path
-        What it was read from.
-    missing_subsets : tuple of str
-        Subsets of the year that were not found.
-    """
-
-    name: str
-    subsets: tuple[PairSet, ...]
+    name: str  # one of `TASKS`
+    subsets: tuple[PairSet, ...]  # the scored pairs that are evaluated
+    # All sentences of scored pairs, those of parts that are not evaluated included (train and dev of STS-B, for one):
+    # what a transform is fitted on under the protocol "target", without the scores
     target_texts: tuple[str, ...]
-    files: tuple[Path, ...] = ()
-    missing_subsets: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()  # what it was read from
+    missing_subsets: tuple[str, ...] = ()  # subsets of the year that were not found
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -292,43 +210,9 @@ class STSTask(Task):
 def read_sts(
     folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None, sickr: str = "full"
 ) -> tuple[STSTask, ...]:
-    """Find and read STS sets in their original format.
-
-    Parameters
-    ----------
-    folder : path-like
-        Searched with everything below it: SemEval's or SentEval's layout, or any other. A folder belongs to the year
-        whose subsets it holds.
-    tasks : sequence of str, optional
-        Which of `TASKS`; all that are found where left out. Case and dashes do not matter.
-    sickr : {"full", "test"}, default "full"
-        Pairs of SICK-R that are evaluated: all 9,927 (as MTEB does) or the 4,927 of the test part (as Su et al. and
-        SimCSE do).
-
-    Returns
-    -------
-    tuple of STSTask
-        In the order of `TASKS`.
-
-    Raises
-    ------
-    InputError
-        If a task is unknown or lies in several folders.
-    TaskNotFoundError
-        If a task is not found, or there is no known file at all.
-    FileFormatError
-        If sentences and scores differ in number, a line is malformed, or all scores of a subset are equal.
-
-    Warns
-    -----
-    EvaluationWarning
-        If a year lacks subsets, so that its aggregates are not comparable with published ones.
-
-    Notes
-    -----
-    Files are split at tabs and line feeds without quoting; a pair whose score line is empty was never scored and is
-    dropped.
-    """
+    """Find and read STS sets in their original format."""
+    # Files are split at tabs and line feeds without quoting; a pair whose score line is empty was never scored and is
+    # dropped.
     root = _check.input_folder(folder).resolve()
     if sickr not in SICKR_PARTS:
         raise InputError(f"sickr must be one of {', '.join(SICKR_PARTS)}; got {sickr!r}.")

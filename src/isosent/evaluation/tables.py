@@ -17,60 +17,17 @@ BASELINES = ("majority", "search_engine", "random")  # what needs no vectors, am
 
 
 def x100(score: float) -> str:
-    """Write a score as tables show it.
-
-    Parameters
-    ----------
-    score : float
-        In [-1, 1], or NaN.
-
-    Returns
-    -------
-    str
-        Times 100, with two decimals.
-
-    Examples
-    --------
-    >>> x100(0.5), x100(float("nan"))
-    ('50.00', 'undefined')
-    """
+    """Write a score as tables show it."""
     return "undefined" if math.isnan(score) else f"{100 * score:.2f}"
 
 
 def interval_x100(interval: tuple[float, float]) -> str:
-    """Write an interval as tables show it.
-
-    Parameters
-    ----------
-    interval : pair of float
-        Its ends, in [-1, 1], or NaN.
-
-    Returns
-    -------
-    str
-        Both ends times 100, with one decimal.
-
-    Examples
-    --------
-    >>> interval_x100((0.505, 0.61))
-    '50.5 to 61.0'
-    """
+    """Write an interval as tables show it."""
     return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
 
 
 def sts_table(result: EvaluationResult) -> Table:
-    """Lay out the aggregations of every task, and the published rows for the same model.
-
-    Parameters
-    ----------
-    result : EvaluationResult
-        Scores of STS tasks.
-
-    Returns
-    -------
-    Table
-        One column a task, one row an aggregation.
-    """
+    """Lay out the aggregations of every task, and the published rows for the same model."""
     table = Table(caption=_sts_caption(result), caption_justify="left")
     table.add_column("x100")
     columns = [*result.tasks, "average"] if len(result.tasks) > 1 else list(result.tasks)
@@ -96,18 +53,7 @@ def sts_table(result: EvaluationResult) -> Table:
 
 
 def subset_table(result: EvaluationResult) -> Table:
-    """Lay out every subset.
-
-    Parameters
-    ----------
-    result : EvaluationResult
-        Scores of STS tasks.
-
-    Returns
-    -------
-    Table
-        One row a subset.
-    """
+    """Lay out every subset."""
     table = Table("task", "subset")
     for name in ("pairs", *METRICS):
         table.add_column(name, justify="right")
@@ -119,18 +65,7 @@ def subset_table(result: EvaluationResult) -> Table:
 
 
 def rte_table(result: EvaluationResult) -> Table:
-    """Lay out the accuracy on RTE.
-
-    Parameters
-    ----------
-    result : EvaluationResult
-        Scores of RTE.
-
-    Returns
-    -------
-    Table
-        One row a way to decide.
-    """
+    """Lay out the accuracy on RTE."""
     (task,) = result.tasks.values()
     details = task.details
     caption = [
@@ -152,18 +87,7 @@ def rte_table(result: EvaluationResult) -> Table:
 
 
 def task_table(result: EvaluationResult) -> Table:
-    """Lay out tasks of any kind.
-
-    Parameters
-    ----------
-    result : EvaluationResult
-        Scores.
-
-    Returns
-    -------
-    Table
-        One row a task: items, the metric that it is judged by, its interval, and its other metrics.
-    """
+    """Lay out tasks of any kind."""
     table = Table(caption="\n".join(_caption(result)), caption_justify="left")
     for name in ("task", "items", "judged by", "x100", "95 % interval", "beside it"):
         table.add_column(name, justify="right" if name in ("items", "x100", "95 % interval") else "left")
@@ -232,18 +156,7 @@ def _caption(result: EvaluationResult) -> list[str]:
 
 
 def model_lines(model: Mapping[str, Any], fitting: Mapping[str, Any]) -> list[str]:
-    """Say what a model is, and what was fitted behind it.
-
-    Parameters
-    ----------
-    model, fitting : mapping
-        Those of an `EvaluationResult`.
-
-    Returns
-    -------
-    list of str
-        A line a step.
-    """
+    """Say what a model is, and what was fitted behind it."""
     options = "&".join(f"{name}={value}" for name, value in model["options"].items())
     lines = [f"model: {model['reference']}{'?' if options else ''}{options}"]
     lines += [

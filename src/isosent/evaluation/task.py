@@ -13,12 +13,9 @@ Role = Literal["text", "query", "document"]
 
 
 class Task(ABC):
-    """A task that vectors of sentences are scored on.
+    """A task that vectors of sentences are scored on."""
 
-    Notes
-    -----
-    A task of search overrides `by_role` and `target_role`; any other encodes all its texts alike.
-    """
+    # A task of search overrides `by_role` and `target_role`; any other encodes all its texts alike.
 
     __slots__ = ()
 
@@ -49,32 +46,7 @@ class Task(ABC):
 
 
 def task_names(written: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Find tasks by their names; case and dashes do not matter.
-
-    Parameters
-    ----------
-    written : sequence of str
-        Names, at least one.
-    known : sequence of str
-        Names of the tasks.
-
-    Returns
-    -------
-    list of str
-        Those of `known` that are meant, in the order they are written.
-
-    Raises
-    ------
-    InputTypeError
-        If `written` is one string, or something in it is none.
-    InputError
-        If it is empty, or a name is unknown; the nearest one is said.
-
-    Examples
-    --------
-    >>> task_names(["sts-b"], ["STS12", "STSB"])
-    ['STSB']
-    """
+    """Find tasks by their names; case and dashes do not matter."""
     if isinstance(written, str):
         raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{written!r}].")
     if not len(written):

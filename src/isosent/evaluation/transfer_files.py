@@ -23,18 +23,10 @@ WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledTexts:
-    """Texts, or pairs of texts, and what has to be told of each.
+    """Texts, or pairs of texts, and what has to be told of each."""
 
-    Parameters
-    ----------
-    sides : tuple of tuple of str
-        The texts; of pairs the first ones, then the second ones.
-    labels : ndarray of shape (n_items,), float64
-        Place of the label among the classes of the task, from 0, or the human score.
-    """
-
-    sides: tuple[tuple[str, ...], ...]
-    labels: NDArray[np.float64]
+    sides: tuple[tuple[str, ...], ...]  # the texts; of pairs the first ones, then the second ones
+    labels: NDArray[np.float64]  # place of the label among the classes of the task, from 0, or the human score
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -44,27 +36,13 @@ class LabelledTexts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransferTask(Task):
-    """A task that is learnt on frozen vectors.
+    """A task that is learnt on frozen vectors."""
 
-    Parameters
-    ----------
-    name : str
-        One of `TRANSFER_TASKS`.
-    parts : mapping of str to LabelledTexts
-        ``whole`` alone; ``train`` and ``test``; or ``train``, ``dev`` and ``test``.
-    classes : tuple of str
-        The labels; where there are human scores, the whole numbers of their scale.
-    is_scored : bool
-        Whether the labels are human scores.
-    files : tuple of Path
-        What it was read from.
-    """
-
-    name: str
-    parts: Mapping[str, LabelledTexts]
-    classes: tuple[str, ...]
-    is_scored: bool
-    files: tuple[Path, ...] = ()
+    name: str  # one of `TRANSFER_TASKS`
+    parts: Mapping[str, LabelledTexts]  # ``whole`` alone; ``train`` and ``test``; or ``train``, ``dev`` and ``test``
+    classes: tuple[str, ...]  # the labels; where there are human scores, the whole numbers of their scale
+    is_scored: bool  # whether the labels are human scores
+    files: tuple[Path, ...] = ()  # what it was read from
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -84,40 +62,11 @@ class TransferTask(Task):
 
 
 def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None) -> tuple[TransferTask, ...]:
-    """Find and read transfer tasks in their original format.
-
-    Parameters
-    ----------
-    folder : path-like
-        Searched with everything below it: SentEval's layout or any other. All files of a task lie in one folder.
-    tasks : sequence of str, optional
-        Which of `TRANSFER_TASKS`; all that are found where left out. Case and dashes do not matter.
-
-    Returns
-    -------
-    tuple of TransferTask
-        In the order of `TRANSFER_TASKS`.
-
-    Raises
-    ------
-    InputError
-        If a task is unknown or lies in several folders.
-    TaskNotFoundError
-        If a task is not found, or there is none at all.
-    FileFormatError
-        If a line is malformed, or all labels of a part are the same.
-
-    Warns
-    -----
-    EvaluationWarning
-        If tasks are left out, where none are named, because some of their files are missing.
-
-    Notes
-    -----
-    Files are split at line feeds, and at tabs without quoting; white space at the ends of a text is dropped. A blank
-    line in a file that holds one class is an empty text: CR has four, and with them the 3,775 texts that SentEval
-    counts. Files of one text a line are read as Latin-1 where they are not UTF-8, as a question of TREC requires.
-    """
+    """Find and read transfer tasks in their original format."""
+    # Files are split at line feeds, and at tabs without quoting; white space at the ends of a text is dropped. A
+    # blank line in a file that holds one class is an empty text: CR has four, and with them the 3,775 texts that
+    # SentEval counts. Files of one text a line are read as Latin-1 where they are not UTF-8, as a question of TREC
+    # requires.
     root = _check.input_folder(folder).resolve()
     wanted = None if tasks is None else task_names(tasks, TRANSFER_TASKS)
     places, in_part = _find(root)
@@ -142,26 +91,14 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """Files of a task and how they are read.
+    """Files of a task and how they are read."""
 
-    Parameters
-    ----------
-    files : mapping of str to tuple of str
-        Names by part; a part has one file, or one for each class.
-    classes : tuple of str
-        As of `TransferTask`.
-    rows : callable
-        From a file to the texts and the label of each item.
-    is_scored : bool
-        Whether the labels are human scores.
-    begins : callable
-        Tells by its first line whether a file is of this task: others have files of the same name.
-    """
-
-    files: Mapping[str, tuple[str, ...]]
-    classes: tuple[str, ...]
+    files: Mapping[str, tuple[str, ...]]  # names by part; a part has one file, or one for each class
+    classes: tuple[str, ...]  # as of `TransferTask`
+    # From a file to the texts and the label of each item
     rows: Callable[[Path], Iterator[tuple[int, Sequence[str], str]]]
-    is_scored: bool = False
+    is_scored: bool = False  # whether the labels are human scores
+    # Tells by its first line whether a file is of this task: others have files of the same name
     begins: Callable[[str], bool] | None = None
 
     @property

@@ -68,41 +68,12 @@ class Export:
 
 
 def space_of(model: SentenceEncoder) -> Space:
-    """The space of a model's vectors.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-
-    Returns
-    -------
-    Space
-        Its fingerprint, and the reference of its encoder.
-    """
+    """The space of a model's vectors."""
     return Space(model.fingerprint, shortened(model.record.name))
 
 
 def shortened(reference: str) -> str:
-    r"""Write a reference, or the name of a source, without the folders of the machine it was made on.
-
-    Parameters
-    ----------
-    reference : str
-        Paths with commas between them, a scheme in front or not.
-
-    Returns
-    -------
-    str
-        The same with the last name of each path only; with the folder of a model ahead of the encoder inside of it.
-
-    Examples
-    --------
-    >>> shortened("words:/home/me/glove.txt,../fasttext.vec"), shortened("C:\\texts\\"), shortened("~/a b/, wordllama")
-    ('words:glove.txt,fasttext.vec', 'texts', 'a b, wordllama')
-    >>> shortened("hf:/home/me/trained/encoder")
-    'hf:trained/encoder'
-    """
+    """Write a reference, or the name of a source, without the folders of the machine it was made on."""
     scheme, rest = re.fullmatch(r"([a-z][a-z0-9]+:)?(.*)", reference, re.DOTALL).groups("")  # type: ignore[union-attr]
     return scheme + ",".join(_last_name(path) for path in rest.split(","))
 
@@ -114,18 +85,7 @@ def _last_name(path: str) -> str:
 
 
 def shared_facts(model: SentenceEncoder) -> dict[str, Any]:
-    """What a result file says about a model, without the folders of the machine it was made on.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-
-    Returns
-    -------
-    dict
-        As `ModelRecord.facts`.
-    """
+    """What a result file says about a model, without the folders of the machine it was made on."""
     facts = model.record.facts()
     return facts | {
         "reference": shortened(facts["reference"]),
@@ -159,23 +119,7 @@ def write_folder_note(
 
 
 def read_space(path: str | os.PathLike[str]) -> Space:
-    """Read which space an export belongs to.
-
-    Parameters
-    ----------
-    path : path-like
-        An exported folder, or a file with its note beside it.
-
-    Returns
-    -------
-    Space
-        The space of its vectors.
-
-    Raises
-    ------
-    InputFileError
-        If there is no note, or it or the export is damaged.
-    """
+    """Read which space an export belongs to."""
     document = read_export_note(path)
     if Path(path).is_dir():
         verify_export(Path(path))
@@ -185,10 +129,8 @@ def read_space(path: str | os.PathLike[str]) -> Space:
 
 
 def file_entry(path: Path, document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the note beside an exported file says of it as it is now; the bytes of the file are checked.
-
-    None where there is no file, or its note is from before notes described their file.
-    """
+    """What the note beside an exported file says of it as it is now; the bytes of the file are checked."""
+    # None where there is no file, or its note is from before notes described their file.
     if not path.is_file() or "files" not in document:
         return None
     identity = asdict(FileIdentity.of(path)).items()
@@ -202,18 +144,7 @@ def file_entry(path: Path, document: Mapping[str, Any]) -> dict[str, Any] | None
 
 
 def refuse_flow(model: SentenceEncoder) -> None:
-    """Refuse a model that ends with a flow, which no other format holds.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-
-    Raises
-    ------
-    InputError
-        If it does.
-    """
+    """Refuse a model that ends with a flow, which no other format holds."""
     if model.flow is not None:
         raise InputError(
             "export: the model must not end with a flow, which no other format expresses; it does. Use isosent itself "
@@ -222,24 +153,7 @@ def refuse_flow(model: SentenceEncoder) -> None:
 
 
 def exportable(model: SentenceEncoder) -> SentenceEncoder:
-    """Return a model as it can be exported.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-
-    Returns
-    -------
-    SentenceEncoder
-        The same with vectors in full precision, however this one is run.
-
-    Raises
-    ------
-    InputError
-        If it ends with a flow, or its encoder sees its padding, since other libraries pad their batches, or takes
-        windows of long texts.
-    """
+    """Return a model as it can be exported."""
     refuse_flow(model)
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
@@ -292,21 +206,11 @@ Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How close the vectors of an export are to those of the model.
+    """How close the vectors of an export are to those of the model."""
 
-    Parameters
-    ----------
-    n_vectors : int
-        Vectors compared.
-    largest_difference : float
-        Largest difference of two entries, as a share of the length of the vector.
-    lowest_cosine : float
-        Lowest cosine of a vector with its counterpart.
-    """
-
-    n_vectors: int
-    largest_difference: float
-    lowest_cosine: float
+    n_vectors: int  # vectors compared
+    largest_difference: float  # largest difference of two entries, as a share of the length of the vector
+    lowest_cosine: float  # lowest cosine of a vector with its counterpart
 
     @property
     def holds(self) -> bool:
@@ -315,20 +219,7 @@ class Agreement:
 
 
 def sample_texts(encoder: Encoder) -> list[str]:
-    """Texts to compare on.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        Encoder of the model.
-
-    Returns
-    -------
-    list of str
-        One long text, beyond the encoder's maximum length unless that is above `LONGEST_LIMIT`; 32 of the shipped
-        sample; some in other scripts, with an unknown word, or with special tokens written out; for token vectors, one
-        of the first tokens that they have; one empty, one blank.
-    """
+    """Texts to compare on."""
     ordinary = demo_texts()
     beside = (*_UNUSUAL, *_known_words(encoder), *_special_texts(encoder))
     return [_long_text(encoder, ordinary), *ordinary[::_EVERY], *beside, "", "   "]
@@ -361,24 +252,7 @@ def _special_texts(encoder: Encoder) -> list[str]:
 
 
 def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool, role: str = "text") -> Agreement:
-    """Compare an export that takes texts with the model.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    theirs : callable
-        From texts to the vectors that the export gives, in the target's own library.
-    zero_rows : bool
-        Whether the export keeps the zero rows of texts without a token; if not, such texts are left out.
-    role : {"text", "query", "document"}
-        What the texts are encoded as.
-
-    Returns
-    -------
-    Agreement
-        How close both are.
-    """
+    """Compare an export that takes texts with the model."""
     texts = sample_texts(encoder_for(model.encoder, role))
     encode = {"text": model.encode, "query": model.encode_query, "document": model.encode_document}[role]
     with warnings.catch_warnings():
@@ -390,24 +264,7 @@ def compare_on_texts(model: SentenceEncoder, theirs: Encode, *, zero_rows: bool,
 
 
 def compare(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Agreement:
-    """Compare vectors row by row.
-
-    Parameters
-    ----------
-    ours, theirs : ndarray of shape (n_vectors, dim), float
-        Vectors of the same texts. A row that is zero in one of them only differs infinitely.
-
-    Returns
-    -------
-    Agreement
-        How close both are; vectors of another shape, or not finite, do not agree at all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> compare(np.eye(2), np.eye(2) + [[0, 0], [0, 0.5]])
-    Agreement(n_vectors=2, largest_difference=0.5, lowest_cosine=1.0)
-    """
+    """Compare vectors row by row."""
     theirs = np.asarray(theirs)
     if ours.shape != theirs.shape or not np.isfinite(theirs).all():
         return Agreement(len(ours), float("inf"), -1.0)
@@ -421,42 +278,13 @@ def compare(ours: NDArray[np.floating], theirs: NDArray[np.floating]) -> Agreeme
 
 
 def total(agreements: Iterable[Agreement]) -> Agreement:
-    """Put together what was found of several sets of vectors.
-
-    Parameters
-    ----------
-    agreements : iterable of Agreement
-        One at least.
-
-    Returns
-    -------
-    Agreement
-        That of all vectors.
-
-    Examples
-    --------
-    >>> total([Agreement(3, 0.0, 1.0), Agreement(2, 1e-7, 0.99)])
-    Agreement(n_vectors=5, largest_difference=1e-07, lowest_cosine=0.99)
-    """
+    """Put together what was found of several sets of vectors."""
     numbers, differences, cosines = zip(*map(astuple, agreements), strict=True)
     return Agreement(sum(numbers), max(differences), min(cosines))
 
 
 def require_agreement(target: str, agreement: Agreement) -> None:
-    """Refuse an export that gives other vectors.
-
-    Parameters
-    ----------
-    target : str
-        Name of the format, for the message.
-    agreement : Agreement
-        What was found.
-
-    Raises
-    ------
-    OutputError
-        If the vectors differ by more than float32 rounding explains.
-    """
+    """Refuse an export that gives other vectors."""
     if not agreement.holds:
         raise OutputError(
             f"export: the vectors of the {target} export must be those of the model; over {agreement.n_vectors} sample "
@@ -466,20 +294,7 @@ def require_agreement(target: str, agreement: Agreement) -> None:
 
 
 def sample_vectors(model: SentenceEncoder, n_vectors: int = 64) -> NDArray[np.float32]:
-    """Vectors to compare exports on that take the vectors of the bare encoder.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    n_vectors : int, default 64
-        How many.
-
-    Returns
-    -------
-    ndarray of shape (n_vectors, encoder.dim), float32
-        Random directions from a fixed seed, of a length at which the weight and the bias of the map count alike.
-    """
+    """Vectors to compare exports on that take the vectors of the bare encoder."""
     rows = np.random.default_rng(0).standard_normal((n_vectors, model.encoder.dim))
     if model.linear_map is not None and model.linear_map.bias.any():
         mapped = rows @ model.linear_map.weight

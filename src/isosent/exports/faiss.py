@@ -37,23 +37,7 @@ DEFAULT_INDEX = "Flat"
 
 
 def to_vector_transform(linear_map: LinearMap) -> Any:
-    """The map as a transform of FAISS.
-
-    Parameters
-    ----------
-    linear_map : LinearMap
-        The map.
-
-    Returns
-    -------
-    faiss.LinearTransform
-        Takes float32 rows of width `dim` to `n_components`, bias included.
-
-    Raises
-    ------
-    MissingExtraError
-        If faiss is not installed.
-    """
+    """The map as a transform of FAISS."""
     faiss = _extras.require("faiss")
     transform = faiss.LinearTransform(linear_map.dim, linear_map.n_components, True)
     faiss.copy_array_to_vector(linear_map.weight.T.astype(np.float32).ravel(), transform.A)
@@ -63,28 +47,7 @@ def to_vector_transform(linear_map: LinearMap) -> Any:
 
 
 def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX) -> Any:
-    """An empty index that maps what is added and what is searched for.
-
-    Parameters
-    ----------
-    linear_map : LinearMap
-        The map.
-    index : str, default "Flat"
-        What stands behind the map, as in ``faiss.index_factory``.
-
-    Returns
-    -------
-    faiss.IndexPreTransform
-        The map, scaling to length 1, and the index with inner products, which are cosines then. Its inputs are vectors
-        of the bare encoder. Zero rows, which stand for texts without a vector, should not be added.
-
-    Raises
-    ------
-    InputError
-        If FAISS does not know such an index.
-    MissingExtraError
-        If faiss is not installed.
-    """
+    """An empty index that maps what is added and what is searched for."""
     faiss = _extras.require("faiss")
     dim = linear_map.n_components
     try:
@@ -151,27 +114,7 @@ def export_faiss(model: SentenceEncoder, output: str | os.PathLike[str], *, inde
 
 
 def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
-    """Read an exported index to search it with a model.
-
-    Parameters
-    ----------
-    path : path-like
-        The file, its note beside it.
-    model : SentenceEncoder
-        The model whose encoder made, or will make, the vectors.
-
-    Returns
-    -------
-    faiss.IndexPreTransform
-        The index.
-
-    Raises
-    ------
-    FileFormatError
-        If the index or its note is damaged.
-    InputError
-        If the index belongs to another vector space; the message names both.
-    """
+    """Read an exported index to search it with a model."""
     same_space("the model", space_of(model), f"the index {path}", read_space(path))
     try:
         return _extras.require("faiss").read_index(os.fspath(path))

@@ -22,25 +22,7 @@ _NORMALIZE = "isosent.normalize"
 
 
 def required_map(target: str, model: SentenceEncoder) -> LinearMap:
-    """The map of a model, for targets that hold nothing else.
-
-    Parameters
-    ----------
-    target : str
-        Name of the format, for the message.
-    model : SentenceEncoder
-        The model.
-
-    Returns
-    -------
-    LinearMap
-        Its map.
-
-    Raises
-    ------
-    InputError
-        If nothing was fitted, or a flow follows the map.
-    """
+    """The map of a model, for targets that hold nothing else."""
     refuse_flow(model)
     if model.linear_map is None:
         raise InputError(

@@ -97,23 +97,7 @@ class _Graph:
 
 
 def static_graph(model: SentenceEncoder, encoder: StaticEncoder, *, queries: bool) -> Any:
-    """Ids and mask to vectors.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    encoder : StaticEncoder
-        Its encoder.
-    queries : bool
-        Whether queries go through it.
-
-    Returns
-    -------
-    onnx.ModelProto
-        Inputs ``input_ids`` and ``attention_mask``, (n_texts, seq_len) int64; output ``vectors``, (n_texts, dim)
-        float32.
-    """
+    """Ids and mask to vectors."""
     types, graph = _extras.require("onnx").TensorProto, _Graph()
     counted = graph.add("Cast", "attention_mask", to=types.FLOAT)
     skipped = unknown_id(encoder)
@@ -132,20 +116,7 @@ def static_graph(model: SentenceEncoder, encoder: StaticEncoder, *, queries: boo
 
 
 def vectors_graph(model: SentenceEncoder, *, queries: bool) -> Any:
-    """Vectors of the encoder to vectors of the model.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    queries : bool
-        Whether queries go through it.
-
-    Returns
-    -------
-    onnx.ModelProto
-        Input ``encoded``, (n_texts, encoder's dim) float32; output ``vectors``, (n_texts, dim) float32.
-    """
+    """Vectors of the encoder to vectors of the model."""
     types, graph = _extras.require("onnx").TensorProto, _Graph()
     result = graph.behind("encoded", model.query_map if queries else model.linear_map, normalize=model.normalize)
     inputs = {"encoded": (types.FLOAT, ("n_texts", model.encoder.dim))}
@@ -153,29 +124,9 @@ def vectors_graph(model: SentenceEncoder, *, queries: bool) -> Any:
 
 
 def write_transformer_graph(path: Path, model: SentenceEncoder, encoder: TransformerEncoder, *, queries: bool) -> None:
-    """Trace a transformer and write its graph.
-
-    Parameters
-    ----------
-    path : Path
-        The file to write.
-    model : SentenceEncoder
-        The model.
-    encoder : TransformerEncoder
-        Its encoder.
-    queries : bool
-        Whether queries go through it.
-
-    Raises
-    ------
-    InputError
-        If torch cannot express the architecture as a graph of any batch and any length.
-
-    Notes
-    -----
-    Inputs ``input_ids`` and ``attention_mask``, (n_texts, seq_len) int64, any number of texts and any length; output
-    ``vectors``, (n_texts, dim) float32. A text of special tokens only gets a zero row.
-    """
+    """Trace a transformer and write its graph."""
+    # Inputs ``input_ids`` and ``attention_mask``, (n_texts, seq_len) int64, any number of texts and any length;
+    # output ``vectors``, (n_texts, dim) float32. A text of special tokens only gets a zero row.
     torch = _extras.require("torch")
     inputs = {
         "input_ids": torch.full((2, 5), encoder.tokenizer.pad_token_id or 0, device=encoder.model.device),
@@ -218,18 +169,10 @@ _BATCH = 8
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What texts of a role go through.
+    """What texts of a role go through."""
 
-    Parameters
-    ----------
-    tokenizer : str or None
-        Name of the tokenizer's file; none for a model of bare vectors.
-    graph : str
-        Name of the graph's file.
-    """
-
-    tokenizer: str | None
-    graph: str
+    tokenizer: str | None  # name of the tokenizer's file; none for a model of bare vectors
+    graph: str  # name of the graph's file
 
 
 def export_onnx(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export:

@@ -60,25 +60,7 @@ front, where there is one.
 
 
 def model_card(model: SentenceEncoder, results: EvaluationResult | None = None) -> str:
-    """Write the model card.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    results : EvaluationResult, optional
-        Scores of this model.
-
-    Returns
-    -------
-    str
-        Markdown with the YAML header of the hub.
-
-    Raises
-    ------
-    InputError
-        If the results are those of another vector space, or of a transform fitted for them.
-    """
+    """Write the model card."""
     facts = shared_facts(model)
     options = ", ".join(f"{k}={v}" for k, v in facts["options"].items() if k not in PROMPT_OF.values())
     prompts = ", ".join(f"{name} `{prompt}`" for name, prompt in named_prompts(model.encoder).items() if prompt)
@@ -150,20 +132,7 @@ _ADVICE = "Leave out --tei."
 
 
 def check_servable(model: SentenceEncoder) -> None:
-    """Refuse what Text Embeddings Inference would serve with other vectors.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-
-    Raises
-    ------
-    InputError
-        If it is no transformer with one layer and one of the poolings cls, mean and last_token; if prompts are not
-        what the server makes of them; if lengths are evened
-        out before the last step, where the server knows that step at the end only; or if a head is no Dense.
-    """
+    """Refuse what Text Embeddings Inference would serve with other vectors."""
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
         raise InputError(f"export --tei: the encoder must be a transformer; got {encoder.reference}. {_ADVICE}")
@@ -192,15 +161,7 @@ def check_servable(model: SentenceEncoder) -> None:
 
 
 def write_old_names(folder: Path, encoder: Encoder) -> None:
-    """Rename the modules of a folder and write their settings as releases before 6 of the library did.
-
-    Parameters
-    ----------
-    folder : Path
-        A folder that the library wrote.
-    encoder : Encoder
-        The encoder in it.
-    """
+    """Rename the modules of a folder and write their settings as releases before 6 of the library did."""
     modules = read_json(folder / "modules.json", list[Module])
     for module in modules:
         module["type"] = _PREFIX + module["type"].rpartition(".")[2]
@@ -240,51 +201,12 @@ class InexpressibleError(InputError):
 
 
 def modules_of(model: SentenceEncoder) -> list[Any]:
-    """Express a model in modules of sentence-transformers.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-
-    Returns
-    -------
-    list of modules
-        Transformer, pooling and the folder's own modules, or the static embedding; then the map and the scaling to
-        length 1, where the model has them.
-
-    Raises
-    ------
-    InexpressibleError
-        If the library has no modules for what the model does.
-    InputError
-        If the encoder is no mean of vectors of tokens, or not fitted.
-    MissingExtraError
-        If the library is not installed.
-    """
+    """Express a model in modules of sentence-transformers."""
     return [*_encoder_modules(_library(), model.encoder), *modules_behind(model)]
 
 
 def modules_behind(model: SentenceEncoder) -> list[Any]:
-    """Express what follows the encoder of a model in modules of sentence-transformers.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-
-    Returns
-    -------
-    list of modules
-        The map and the scaling to length 1, where the model has them.
-
-    Raises
-    ------
-    InexpressibleError
-        If a flow follows the map.
-    MissingExtraError
-        If the library is not installed.
-    """
+    """Express what follows the encoder of a model in modules of sentence-transformers."""
     modules = _library()
     if model.flow is not None:
         raise InexpressibleError("sentence-transformers has no module for a flow, and the model ends with one.")
@@ -304,11 +226,10 @@ def _encoder_modules(modules: Any, encoder: Encoder) -> list[Any]:
 
 
 def _static_modules(modules: Any, encoder: StaticEncoder) -> list[Any]:
-    """The embedding, with a zero vector for the unknown token.
-
-    The encoder skips that token, and the library counts it: it divides by more tokens. Scaling to length 1 undoes that,
-    and where bytes stand in for unknown characters, the token only comes up written out, which can be dropped.
-    """
+    """The embedding, with a zero vector for the unknown token."""
+    # The encoder skips that token, and the library counts it: it divides by more tokens. Scaling to length 1 undoes
+    # that, and where bytes stand in for unknown characters, the token only comes up written out, which can be
+    # dropped.
     tokenizer, token_vectors = static_tokenizer(encoder), np.array(encoder.token_vectors)
     skipped = unknown_id(encoder)
     if skipped is not None:
@@ -497,27 +418,7 @@ def quiet_library() -> Iterator[None]:
 
 
 def as_sentence_transformer(model: SentenceEncoder) -> Any:
-    """Make a model of sentence-transformers that gives the same vectors.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-
-    Returns
-    -------
-    SentenceTransformer
-        On the CPU, with weights of its own and the prompts in force.
-
-    Raises
-    ------
-    InexpressibleError
-        If the library cannot express the model, or hold it.
-    InputError
-        If the encoder is no mean of vectors of tokens, or not fitted.
-    MissingExtraError
-        If the library is not installed.
-    """
+    """Make a model of sentence-transformers that gives the same vectors."""
     library = _extras.require("sentence_transformers")
     try:
         return library.SentenceTransformer(
@@ -540,29 +441,7 @@ def _prompts(encoder: Encoder) -> dict[str, Any]:
 
 
 def check_vectors(target: str, model: SentenceEncoder, folder: Path) -> Agreement:
-    """Load a folder as a user of the library would, and compare what it makes of texts of every role.
-
-    Parameters
-    ----------
-    target : str
-        Name of the format, for the message.
-    model : SentenceEncoder
-        What the vectors must be those of.
-    folder : Path
-        The folder.
-
-    Returns
-    -------
-    Agreement
-        How close they are.
-
-    Raises
-    ------
-    OutputError
-        If they differ by more than float32 rounding explains.
-    MissingExtraError
-        If the library is not installed.
-    """
+    """Load a folder as a user of the library would, and compare what it makes of texts of every role."""
     library = _extras.require("sentence_transformers")
     loaded = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     methods = (loaded.encode, loaded.encode_query, loaded.encode_document)

@@ -27,19 +27,7 @@ _FINAL_SIGMA = Replace(Regex(r"(?<=\p{L})Σ(?!\p{L})"), "ς")
 
 
 def static_tokenizer(encoder: StaticEncoder) -> Tokenizer:
-    """Tokenizer of a static encoder: no special tokens, unknown words dropped where they can be.
-
-    Parameters
-    ----------
-    encoder : StaticEncoder
-        The encoder.
-
-    Returns
-    -------
-    Tokenizer
-        Gives the ids that the encoder looks up. The unknown token of a sub-word tokenizer is among them:
-        see `unknown_id`.
-    """
+    """Tokenizer of a static encoder: no special tokens, unknown words dropped where they can be."""
     tokenizing = encoder.tokenizer
     if isinstance(tokenizing, WordTokenizer):
         return _word_tokenizer(tokenizing)
@@ -47,20 +35,7 @@ def static_tokenizer(encoder: StaticEncoder) -> Tokenizer:
 
 
 def without_literal(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
-    """Make a tokenizer drop an added token that is written out in a text, and go on as if it had been read.
-
-    Parameters
-    ----------
-    tokenizer : Tokenizer
-        A tokenizer that splits texts at the token before it normalizes them.
-    token_id : int
-        The token.
-
-    Returns
-    -------
-    Tokenizer
-        The same ids for all texts, those of the token left out.
-    """
+    """Make a tokenizer drop an added token that is written out in a text, and go on as if it had been read."""
     token = tokenizer.get_added_tokens_decoder().get(token_id)
     if token is None:
         return tokenizer
@@ -81,34 +56,12 @@ def without_literal(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
 
 
 def unknown_id(encoder: StaticEncoder) -> int | None:
-    """Id that `static_tokenizer` gives and the encoder skips.
-
-    Parameters
-    ----------
-    encoder : StaticEncoder
-        The encoder.
-
-    Returns
-    -------
-    int or None
-        None where there is no such id.
-    """
+    """Id that `static_tokenizer` gives and the encoder skips."""
     return None if isinstance(encoder.tokenizer, WordTokenizer) else _subword(encoder).unknown_id
 
 
 def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
-    """Tokenizer of a transformer, with its prompt, lower-casing, special tokens, maximum length and padding.
-
-    Parameters
-    ----------
-    encoder : TransformerEncoder
-        The encoder.
-
-    Returns
-    -------
-    Tokenizer
-        ``encode_batch`` gives rectangles of ids and masks.
-    """
+    """Tokenizer of a transformer, with its prompt, lower-casing, special tokens, maximum length and padding."""
     source = encoder.tokenizer
     tokenizer = Tokenizer.from_str(source.backend_tokenizer.to_str())
     before: list[Normalizer] = [Prepend(encoder.prompt)] if encoder.prompt else []
@@ -121,12 +74,10 @@ def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
 
 
 def _word_tokenizer(words: WordTokenizer) -> Tokenizer:
-    """A vocabulary of whole words.
-
-    A byte-pair model without merges, without an unknown token and with `ignore_merges` gives a word its id or nothing,
-    where every other model of the library insists on an unknown token. A mark in front of each word keeps the letters
-    of an unknown word from being looked up as words themselves.
-    """
+    """A vocabulary of whole words."""
+    # A byte-pair model without merges, without an unknown token and with `ignore_merges` gives a word its id or
+    # nothing, where every other model of the library insists on an unknown token. A mark in front of each word keeps
+    # the letters of an unknown word from being looked up as words themselves.
     known = enumerate(words.vocabulary())
     vocabulary = {WORD_MARK + word: i for i, word in known if not words.token_filter.drops(word)}
     tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[], ignore_merges=True))

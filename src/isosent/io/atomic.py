@@ -49,21 +49,7 @@ _DISK_FULL: Final = re.compile(
 
 
 def check_destination(path: str | os.PathLike[str], *, reads: Iterable[str | os.PathLike[str] | None] = ()) -> None:
-    """Refuse a place where no file can be written, before any work is done.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-    reads : iterable of path-like or None
-        What the work reads; None, and what is no file, counts for nothing.
-
-    Raises
-    ------
-    OutputError
-        If it is a directory, its folder does not exist or cannot be written to, or it is one of the files that are
-        read.
-    """
+    """Refuse a place where no file can be written, before any work is done."""
     path = Path(path)
     for source in reads:
         if source is not None and Path(source).is_file() and path.exists() and path.samefile(source):
@@ -94,20 +80,7 @@ class Replaceable:
 
 
 def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> None:
-    """Refuse a place where no folder can be written, before any work is done.
-
-    Parameters
-    ----------
-    path : path-like
-        The folder to write.
-    replaceable : Replaceable
-        What may be there already, beside an empty folder.
-
-    Raises
-    ------
-    OutputError
-        If something else is there, or its parent cannot be written to.
-    """
+    """Refuse a place where no folder can be written, before any work is done."""
     path = Path(path)
     check_parent(path)
     recover(path)
@@ -123,25 +96,7 @@ def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> None
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> Iterator[Path]:
-    """Give a temporary path beside `path`; when the block ends well, it becomes `path` in one step.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write. Its folder must exist.
-    mode_of : Path, optional
-        The file whose permissions the new one gets, where it exists; else those of an older file at `path`.
-
-    Yields
-    ------
-    Path
-        An empty file in the same folder and with the same ending, readable by its owner only.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written, the disk is full for one. What was at `path` is still there.
-    """
+    """Give a temporary path beside `path`; when the block ends well, it becomes `path` in one step."""
     path = Path(path).resolve()
     check_destination(path)
     temporary = _temporary_name(path, "tmp", path.suffix)
@@ -174,30 +129,9 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> Iterator[Path]:
-    """Give a temporary folder beside `path`; when the block ends well, it takes the place of `path` in one step.
-
-    Parameters
-    ----------
-    path : path-like
-        The folder to write.
-    replaceable : Replaceable
-        As for `check_folder`.
-
-    Yields
-    ------
-    Path
-        A new empty folder that only its owner can enter.
-
-    Raises
-    ------
-    OutputError
-        If the folder cannot be written. What was at `path` is still there.
-
-    Notes
-    -----
-    Linux and macOS exchange the two folders in one step. Where the system or the file system cannot, there are two
-    renames; `recover` undoes the first if a kill comes between them.
-    """
+    """Give a temporary folder beside `path`; when the block ends well, it takes the place of `path` in one step."""
+    # Linux and macOS exchange the two folders in one step. Where the system or the file system cannot, there are two
+    # renames; `recover` undoes the first if a kill comes between them.
     path = Path(path).resolve()
     check_folder(path, replaceable)
     temporary = _temporary_name(path, "tmp")
@@ -260,10 +194,8 @@ def remove_folder(path: Path) -> None:
 
 
 def _make_private(temporary: Path) -> int:
-    """Let nobody but the owner open a new file or folder; the mode that it would have had.
-
-    The mode is read off while it is empty: asking for the umask means to change it for all threads.
-    """
+    """Let nobody but the owner open a new file or folder; the mode that it would have had."""
+    # The mode is read off while it is empty: asking for the umask means to change it for all threads.
     mode = stat.S_IMODE(temporary.stat().st_mode)
     temporary.chmod(0o700 if temporary.is_dir() else 0o600)
     return mode
@@ -390,11 +322,9 @@ def _sweep_once(folder: Path) -> None:
 
 
 def _may_be_alive(path: Path, match: re.Match[str]) -> bool:
-    """Whether the process that made a temporary file or folder may still be at work.
-
-    On the same host, its process id and its lock must both say that it is gone. Of other hosts on a shared disk nothing
-    is known: what they left is taken for abandoned when it has not changed for a day.
-    """
+    """Whether the process that made a temporary file or folder may still be at work."""
+    # On the same host, its process id and its lock must both say that it is gone. Of other hosts on a shared disk
+    # nothing is known: what they left is taken for abandoned when it has not changed for a day.
     if path in _IN_USE:
         return True
     if match["host"] != _host() or fcntl is None:
@@ -434,25 +364,7 @@ def _host() -> str:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Let one thread of one process at a time write to a folder, where the system has such locks.
-
-    Parameters
-    ----------
-    folder : Path
-        An existing folder.
-    wait : bool, default True
-        Whether to wait for a process that has it; else it is refused.
-
-    Yields
-    ------
-    None
-        While this process has it.
-
-    Raises
-    ------
-    OutputError
-        If another process has it, without `wait`.
-    """
+    """Let one thread of one process at a time write to a folder, where the system has such locks."""
     state = folder.stat()
     with _LOCKS_GUARD:
         lock = _LOCKS.setdefault((state.st_dev, state.st_ino), _FolderLock())
@@ -510,17 +422,6 @@ def _busy(folder: Path) -> OutputError:
 
 
 def user_cache(kind: str) -> Path:
-    """Find the folder of one kind of files.
-
-    Parameters
-    ----------
-    kind : str
-        Name of the folder.
-
-    Returns
-    -------
-    Path
-        ``isosent/KIND`` in the folder that ISOSENT_CACHE names, else XDG_CACHE_HOME, else ``~/.cache``.
-    """
+    """Find the folder of one kind of files."""
     root = os.environ.get("ISOSENT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "isosent" / kind

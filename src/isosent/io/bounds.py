@@ -58,38 +58,7 @@ def whole_lines(
     first: int = 1,
     advice: str = "Split the text into shorter lines.",
 ) -> Iterator[tuple[range, bytes]]:
-    r"""Regroup the pieces of a file into blocks of whole lines, with memory for a piece and a line.
-
-    Parameters
-    ----------
-    where : str
-        The file, for messages.
-    pieces : iterable of bytes
-        Its content.
-    longest : int
-        Bytes of a line, at most, without its line feed.
-    first : int, default 1
-        Number of the first line.
-    advice : str
-        What to do about a longer line.
-
-    Yields
-    ------
-    numbers : range
-        Numbers of the lines.
-    block : bytes
-        The lines; all end with a line feed but the last one of a file, which may not.
-
-    Raises
-    ------
-    FileFormatError
-        If a line is longer; the message gives its number.
-
-    Examples
-    --------
-    >>> list(whole_lines("a.txt", [b"one\ntw", b"o\nthr", b"ee"], longest=5))
-    [(range(1, 2), b'one\n'), (range(2, 3), b'two\n'), (range(3, 4), b'three')]
-    """
+    """Regroup the pieces of a file into blocks of whole lines, with memory for a piece and a line."""
     rest: list[bytes] = []
     for piece in pieces:
         end = piece.rfind(b"\n") + 1
@@ -120,10 +89,8 @@ def lines_of(name: str, file: BinaryIO) -> Iterator[bytes]:
 
 
 def parquet_batch_rows(name: str, metadata: Any, column: str | None = None) -> int:
-    """Rows of a parquet file, or of one of its columns, to decode at once; refuses what its text cannot be packed to.
-
-    Few where they are packed tightly: a dictionary page holds a text once, whatever the number of its rows.
-    """
+    """Rows of a parquet file, or of one of its columns, to decode at once; refuses what its text cannot be packed to."""  # noqa: E501
+    # Few where they are packed tightly: a dictionary page holds a text once, whatever the number of its rows.
     n_unpacked = n_packed = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):

@@ -105,10 +105,8 @@ def file_state(path: Path) -> FileState:
 
 
 def check_unchanged(path: Path, state: FileState | None) -> None:
-    """Refuse a file that was replaced since it had a state; called when it has been opened again.
-
-    Parts of two files must never be taken for one.
-    """
+    """Refuse a file that was replaced since it had a state; called when it has been opened again."""
+    # Parts of two files must never be taken for one.
     if state not in (None, file_state(path)):
         raise FileFormatError(f"{path} was replaced while it was read. Read it again.")
 
@@ -177,27 +175,7 @@ def tensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str
 
 
 def read_tensors(path: Path, metadata: Mapping[str, str], known: Collection[str]) -> dict[str, NDArray[Any]]:
-    """Read what `tensors_bytes` gave.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    metadata : mapping of str to str
-        What its header says.
-    known : collection of str
-        The names that its metadata may have: any other one is damage.
-
-    Returns
-    -------
-    dict of str to ndarray
-        Its arrays.
-
-    Raises
-    ------
-    FileFormatError
-        If it is damaged. Files from before checksums have none to compare.
-    """
+    """Read what `tensors_bytes` gave."""
     content = path.read_bytes()
     if unknown := sorted(set(metadata) - {*known, SEAL}):
         raise FileFormatError(f"{path}: damaged. Its metadata has an unknown field {unknown[0]!r}. Write it again.")

@@ -18,10 +18,8 @@ _OUTSIDE = re.compile(r"/|[A-Za-z]:|.*[\\\0]|(.*/)?\.\.(/|$)", re.DOTALL)
 
 
 def path_inside(folder: Path, name: str, file: Path) -> Path:
-    """The path that a file of a folder names, refused if it leads out of the folder; "" is the folder itself.
-
-    What links point to is not looked at: folders in the cache of the hub client are made of links.
-    """
+    """The path that a file of a folder names, refused if it leads out of the folder; "" is the folder itself."""
+    # What links point to is not looked at: folders in the cache of the hub client are made of links.
     if _OUTSIDE.match(name):
         raise FileFormatError(f"{file}: must name files inside its folder; got {name!r}.")
     return folder / name

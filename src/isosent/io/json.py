@@ -23,23 +23,7 @@ from isosent.io.checksum import PATTERN, UNSEALED, damaged, is_intact, sealed
 
 
 def without_nan(value: Any) -> Any:
-    """Replace what JSON has no word for by None, at any depth.
-
-    Parameters
-    ----------
-    value : object
-        Mappings, lists, tuples and plain values.
-
-    Returns
-    -------
-    object
-        The same nesting with dicts and lists; NaN and infinity are None.
-
-    Examples
-    --------
-    >>> without_nan({"spearman": (0.5, float("nan"))})
-    {'spearman': [0.5, None]}
-    """
+    """Replace what JSON has no word for by None, at any depth."""
     if isinstance(value, dict):
         return {name: without_nan(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -48,23 +32,7 @@ def without_nan(value: Any) -> Any:
 
 
 def nan_where_none(scores: Mapping[str, float | None]) -> dict[str, float]:
-    """Bring back undefined scores from JSON, the inverse of `without_nan` for a mapping of numbers.
-
-    Parameters
-    ----------
-    scores : mapping of str to float or None
-        Numbers by name.
-
-    Returns
-    -------
-    dict of str to float
-        The same with NaN in place of None.
-
-    Examples
-    --------
-    >>> nan_where_none({"spearman": 0.5, "pearson": None})
-    {'spearman': 0.5, 'pearson': nan}
-    """
+    """Bring back undefined scores from JSON, the inverse of `without_nan` for a mapping of numbers."""
     return {name: math.nan if score is None else float(score) for name, score in scores.items()}
 
 
@@ -73,27 +41,7 @@ _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape can spell wha
 
 
 def read_json(path: str | os.PathLike[str], schema: Any = dict[str, Any]) -> Any:
-    """Read a JSON file.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    schema : type, default dict of str
-        What it must hold, as `msgspec.convert` takes it: a builtin type, or a ``Struct`` of `isosent.io.schemas`.
-
-    Returns
-    -------
-    object
-        Its values as plain dicts and lists, whatever the schema.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    FileFormatError
-        If it is too large, is not UTF-8 or JSON, does not fit the schema, or was changed after isosent wrote it.
-    """
+    """Read a JSON file."""
     path = Path(path)
     try:
         if (size := path.stat().st_size) > LARGEST_DOCUMENT:

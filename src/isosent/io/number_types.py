@@ -12,18 +12,10 @@ DTYPES = ("float32", "float16")  # those that vectors are written in
 
 @dataclass(frozen=True, slots=True)
 class NumberType:
-    """How one number of a vector lies in a file.
+    """How one number of a vector lies in a file."""
 
-    Parameters
-    ----------
-    name : str
-        Its name, as numpy or, for bfloat16, everybody else spells it.
-    eps : float
-        Relative rounding of its values, the gap between 1 and the next one; 0 for integers, which are exact.
-    """
-
-    name: str
-    eps: float
+    name: str  # its name, as numpy or, for bfloat16, everybody else spells it
+    eps: float  # relative rounding of its values, the gap between 1 and the next one; 0 for integers, which are exact
 
     @property
     def stored(self) -> np.dtype[np.generic]:
@@ -36,18 +28,7 @@ class NumberType:
         return 4 if self.name == "bfloat16" else self.stored.itemsize
 
     def decoded(self, rows: NDArray[np.generic]) -> NDArray[np.generic]:
-        """Make rows that numpy can calculate with.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows, dim)
-            Rows as they are stored, in either byte order.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, dim)
-            bfloat16 as float32, which holds every value exactly; anything else in its own type.
-        """
+        """Make rows that numpy can calculate with."""
         if self.name == "bfloat16":
             return (rows.astype(np.uint32) << 16).view(np.float32)
         return rows.astype(rows.dtype.newbyteorder("="), copy=False)

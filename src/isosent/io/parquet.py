@@ -38,27 +38,7 @@ Array = NDArray[Any]
 
 
 def open_parquet(path: Path, column: str | None) -> VectorSource:
-    """Open a column of vectors, read row group by row group.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    column : str or None
-        A list, large list or fixed-size list of numbers; may be left out where there is only one.
-
-    Returns
-    -------
-    VectorSource
-        Its rows.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged (the message names the row group), or has no such column.
-    InputError
-        If the column is not there or holds something else, or several would do.
-    """
+    """Open a column of vectors, read row group by row group."""
     state = file_state(path)
     schema, n_rows = table_schema(path)
     name, number_type = _choose_column(path, schema, column)
@@ -100,47 +80,13 @@ def verify_parquet(name: str, file: IO[bytes]) -> None:
 
 
 def vector_columns(path: Path) -> list[str]:
-    """List the columns that can be read as vectors.
-
-    Parameters
-    ----------
-    path : Path
-        A parquet file.
-
-    Returns
-    -------
-    list of str
-        Names of the columns of lists of numbers.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged.
-    """
+    """List the columns that can be read as vectors."""
     schema, _ = table_schema(path)
     return [field.name for field in schema if _number_type(field.type)]
 
 
 def table_schema(path: Path) -> tuple[Any, int]:
-    """Read what columns a table has.
-
-    Parameters
-    ----------
-    path : Path
-        A parquet file.
-
-    Returns
-    -------
-    schema : Schema
-        Its columns.
-    n_rows : int
-        Its rows.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged.
-    """
+    """Read what columns a table has."""
     import pyarrow.parquet as pq
 
     with _readable(str(path), "must be a readable parquet file"), pq.ParquetFile(path) as file:
@@ -204,31 +150,7 @@ def _first_length(path: Path, name: str) -> int:
 def table_batches(
     path: Path, names: list[str], start_row: int, n_rows: int, state: FileState | None = None
 ) -> Iterator[Any]:
-    """Read columns of a table, row group by row group.
-
-    Parameters
-    ----------
-    path : Path
-        A parquet file.
-    names : list of str
-        The columns.
-    start_row : int
-        First row, counted from 0.
-    n_rows : int
-        Rows of a batch, at most.
-    state : tuple, optional
-        What the file must still be, see `file_state`.
-
-    Yields
-    ------
-    RecordBatch
-        The next rows.
-
-    Raises
-    ------
-    FileFormatError
-        If a row group is damaged; the message names it.
-    """
+    """Read columns of a table, row group by row group."""
     import pyarrow.parquet as pq
 
     settings = {"buffer_size": _READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
@@ -279,19 +201,7 @@ VECTOR_COLUMN = "vector"
 
 
 class ColumnsBeside:
-    """The columns that stand beside vectors in a table, handed out in the order of the rows.
-
-    Parameters
-    ----------
-    schema : Schema
-        Of these columns.
-    batches : iterator of RecordBatch
-        Their rows.
-    name : str, optional
-        What the column of vectors is called.
-    position : int, optional
-        Where it stands among them; behind them where left out.
-    """
+    """The columns that stand beside vectors in a table, handed out in the order of the rows."""
 
     def __init__(
         self, schema: Any, batches: Iterator[Any], name: str = VECTOR_COLUMN, position: int | None = None
@@ -302,18 +212,7 @@ class ColumnsBeside:
 
     @classmethod
     def of_texts(cls, blocks: Iterable[Sequence[str]]) -> ColumnsBeside:
-        """Make one column ``text``.
-
-        Parameters
-        ----------
-        blocks : iterable of sequences of str
-            The texts, block by block; the next block is asked for when its rows are.
-
-        Returns
-        -------
-        ColumnsBeside
-            That column.
-        """
+        """Make one column ``text``."""
         import pyarrow as pa
 
         tables = (pa.table({"text": pa.array(list(texts), pa.string())}) for texts in blocks)
@@ -321,18 +220,7 @@ class ColumnsBeside:
 
     @classmethod
     def of_table(cls, source: VectorSource) -> ColumnsBeside:
-        """Take every column of a parquet file but that of the vectors.
-
-        Parameters
-        ----------
-        source : VectorSource
-            A column of a parquet file.
-
-        Returns
-        -------
-        ColumnsBeside
-            The others.
-        """
+        """Take every column of a parquet file but that of the vectors."""
         schema, _ = table_schema(source.path)
         position = schema.names.index(source.column)
         kept = schema.remove(position)
@@ -341,18 +229,7 @@ class ColumnsBeside:
         return cls(kept.with_metadata(pandas), batches, str(source.column), position)
 
     def take(self, n_rows: int) -> Any:
-        """Hand out the next rows.
-
-        Parameters
-        ----------
-        n_rows : int
-            How many; not more than are left.
-
-        Returns
-        -------
-        Table
-            These rows.
-        """
+        """Hand out the next rows."""
         import pyarrow as pa
 
         parts = []
@@ -369,26 +246,7 @@ class ColumnsBeside:
 def writing_parquet(
     path: Path, dim: int, dtype: str, metadata: Mapping[str, str], beside: ColumnsBeside | None
 ) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Write a table with a fixed-size list where the vectors stand, a row group a block.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    dim : int
-        Dimensions of the vectors.
-    dtype : str
-        Type of their numbers.
-    metadata : mapping of str to str
-        Kept in the schema.
-    beside : ColumnsBeside or None
-        The other columns.
-
-    Yields
-    ------
-    callable
-        Takes the next block of vectors, shape (any number, dim).
-    """
+    """Write a table with a fixed-size list where the vectors stand, a row group a block."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -29,26 +29,11 @@ _LEFT_BEHIND = re.compile(r"\.(shards|part-\d{5,}(\.npy\.isosent)?)-[0-9a-f]{8}\
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How vectors are cut into shards.
+    """How vectors are cut into shards."""
 
-    Parameters
-    ----------
-    shard_size : int, default 100,000
-        Vectors of a shard; the last one may have fewer.
-    file_format : str, default "npy"
-        One of `SHARD_FORMATS`.
-    dtype : str, default "float32"
-        Type of their numbers, one of `DTYPES`.
-
-    Raises
-    ------
-    InputError
-        If the size is below 1, or format or type is another one.
-    """
-
-    shard_size: int = SHARD_SIZE
-    file_format: str = "npy"
-    dtype: str = "float32"
+    shard_size: int = SHARD_SIZE  # vectors of a shard; the last one may have fewer
+    file_format: str = "npy"  # one of `SHARD_FORMATS`
+    dtype: str = "float32"  # type of their numbers, one of `DTYPES`
 
     def __post_init__(self) -> None:
         _check.whole_number("Sharding", "shard_size", self.shard_size, 1)
@@ -58,36 +43,16 @@ class Sharding:
 
 @dataclass(frozen=True, slots=True)
 class ShardIndex:
-    """What a folder of shards holds.
+    """What a folder of shards holds."""
 
-    Parameters
-    ----------
-    space : Space
-        Where the vectors belong.
-    dim : int
-        Their dimensions.
-    texts : mapping
-        ``name``, ``n_texts`` and ``sha256`` of the texts they are made of.
-    sharding : Sharding
-        How they are cut.
-    role : str, default "text"
-        What the texts were encoded as: text, query or document.
-    computed_in : str, default "float32"
-        Number type that they were encoded in, whatever is written.
-    n_written : int, default 0
-        Shards that are whole.
-    counts : mapping of str to int
-        What was counted over the texts of these.
-    """
-
-    space: Space
-    dim: int
-    texts: Mapping[str, Any]
-    sharding: Sharding
-    role: str = "text"
-    computed_in: str = "float32"
-    n_written: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
+    space: Space  # where the vectors belong
+    dim: int  # their dimensions
+    texts: Mapping[str, Any]  # ``name``, ``n_texts`` and ``sha256`` of the texts they are made of
+    sharding: Sharding  # how they are cut
+    role: str = "text"  # what the texts were encoded as: text, query or document
+    computed_in: str = "float32"  # number type that they were encoded in, whatever is written
+    n_written: int = 0  # shards that are whole
+    counts: Mapping[str, int] = field(default_factory=dict)  # what was counted over the texts of these
 
     @property
     def n_shards(self) -> int:
@@ -105,65 +70,21 @@ class ShardIndex:
         return self.n_written == self.n_shards
 
     def shard_rows(self, number: int) -> int:
-        """Vectors of a shard.
-
-        Parameters
-        ----------
-        number : int
-            The shard, counted from 0.
-
-        Returns
-        -------
-        int
-            Its rows.
-        """
+        """Vectors of a shard."""
         size = self.sharding.shard_size
         return min(size, int(self.texts["n_texts"]) - number * size)
 
     def shard_name(self, number: int) -> str:
-        """Name of a shard.
-
-        Parameters
-        ----------
-        number : int
-            The shard, counted from 0.
-
-        Returns
-        -------
-        str
-            ``part-00000.npy`` and so on.
-        """
+        """Name of a shard."""
         return f"part-{number:05d}.{self.sharding.file_format}"
 
     def with_next(self, counts: Mapping[str, int]) -> ShardIndex:
-        """Count one more shard as whole.
-
-        Parameters
-        ----------
-        counts : mapping of str to int
-            What was counted over the texts up to its end.
-
-        Returns
-        -------
-        ShardIndex
-            The same otherwise.
-        """
+        """Count one more shard as whole."""
         return replace(self, n_written=self.n_written + 1, counts=counts)
 
 
 def check_shard_folder(folder: Path) -> None:
-    """Refuse a place where no shards can be written, before any work is done.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-
-    Raises
-    ------
-    OutputError
-        If it is a file, or holds something else than shards and no index, or it cannot be made or written to.
-    """
+    """Refuse a place where no shards can be written, before any work is done."""
     if not folder.exists():
         check_parent(folder)
         return
@@ -178,13 +99,7 @@ def check_shard_folder(folder: Path) -> None:
 
 
 def sweep_shards(folder: Path) -> None:
-    """Remove what a killed run left of a shard.
-
-    Parameters
-    ----------
-    folder : Path
-        A folder of shards.
-    """
+    """Remove what a killed run left of a shard."""
     sweep(folder)
     for path in list(folder.iterdir()):
         if _LEFT_BEHIND.fullmatch(path.name):
@@ -196,43 +111,14 @@ def _is_left_behind(name: str) -> bool:
 
 
 def write_index(folder: Path, index: ShardIndex) -> None:
-    """Write the index of a folder of shards, replacing the one that is there.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    index : ShardIndex
-        What it holds.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written; the one that was there is intact.
-    """
+    """Write the index of a folder of shards, replacing the one that is there."""
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "isosent_version": version("isosent")}
     tail = {"n_shards": index.n_shards, "is_complete": index.is_complete}
     write_document(folder / INDEX_FILE, head | asdict(index) | tail)
 
 
 def read_index(folder: Path) -> ShardIndex | None:
-    """Read the index of a folder of shards.
-
-    Parameters
-    ----------
-    folder : Path
-        A folder.
-
-    Returns
-    -------
-    ShardIndex or None
-        None where there is none.
-
-    Raises
-    ------
-    FileFormatError
-        If it is damaged or something else.
-    """
+    """Read the index of a folder of shards."""
     path = folder / INDEX_FILE
     try:
         document = read_document(path, FORMAT, FORMAT_VERSION, Shards)

@@ -24,18 +24,10 @@ _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A vector space; only vectors with the same fingerprint can be compared.
+    """A vector space; only vectors with the same fingerprint can be compared."""
 
-    Parameters
-    ----------
-    fingerprint : str
-        Its hash.
-    reference : str
-        What made the vectors, for people.
-    """
-
-    fingerprint: str
-    reference: str
+    fingerprint: str  # its hash
+    reference: str  # what made the vectors, for people
 
     def __str__(self) -> str:
         return f"{self.reference} ({self.fingerprint[:16]})"
@@ -47,34 +39,7 @@ class Space:
 
 
 def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
-    """Refuse to compare, merge or search across two vector spaces.
-
-    Parameters
-    ----------
-    here : str
-        What belongs to the first space, for the message.
-    space : Space or None
-        The first space; None where nothing is known, which goes with any.
-    there : str
-        What belongs to the other one.
-    other : Space or None
-        The other space.
-
-    Returns
-    -------
-    Space or None
-        The known one.
-
-    Raises
-    ------
-    InputError
-        If both are known and differ; the message names both.
-
-    Examples
-    --------
-    >>> print(same_space("the model", Space("ab12", "wordllama"), "old.npy", None))
-    wordllama (ab12)
-    """
+    """Refuse to compare, merge or search across two vector spaces."""
     if space and other and space.fingerprint != other.fingerprint:
         raise InputError(
             f"{there} holds vectors of the space {other}; {here} belongs to {space}. "
@@ -84,18 +49,7 @@ def same_space(here: str, space: Space | None, there: str, other: Space | None) 
 
 
 def space_in(metadata: Mapping[Any, Any]) -> Space | None:
-    """Find the space in a file's metadata.
-
-    Parameters
-    ----------
-    metadata : mapping of str or bytes
-        Names and values.
-
-    Returns
-    -------
-    Space or None
-        None where there is no fingerprint.
-    """
+    """Find the space in a file's metadata."""
     texts = {_text(name): _text(value) for name, value in metadata.items()}
     if _FINGERPRINT not in texts:
         return None
@@ -108,33 +62,14 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """What tells one file from another without reading all of it; its name does not count.
+    """What tells one file from another without reading all of it; its name does not count."""
 
-    Parameters
-    ----------
-    size_bytes : int
-        Its size.
-    sample_sha256 : str
-        Hash of 64 stretches of 4 KiB, evenly spread, the first and the last bytes among them.
-    """
-
-    size_bytes: int
-    sample_sha256: str
+    size_bytes: int  # its size
+    sample_sha256: str  # hash of 64 stretches of 4 KiB, evenly spread, the first and the last bytes among them
 
     @classmethod
     def of(cls, path: Path) -> FileIdentity:
-        """Take the identity of a file.
-
-        Parameters
-        ----------
-        path : Path
-            An existing file.
-
-        Returns
-        -------
-        FileIdentity
-            Its identity.
-        """
+        """Take the identity of a file."""
         size, digest = path.stat().st_size, hashlib.sha256()
         last = max(0, size - _SAMPLE_BYTES)
         with path.open("rb") as file:
@@ -145,18 +80,7 @@ class FileIdentity:
 
 
 def note_path(path: Path) -> Path:
-    """Name of the note beside a file.
-
-    Parameters
-    ----------
-    path : Path
-        A file of vectors.
-
-    Returns
-    -------
-    Path
-        The same with ``.isosent.json`` behind it.
-    """
+    """Name of the note beside a file."""
     path = path.resolve() if path.is_symlink() else path
     return path.with_name(path.name + _ENDING)
 
@@ -177,11 +101,9 @@ def older_entry(path: Path) -> dict[str, Any] | None:
 
 
 def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None = None) -> None:
-    """Write the note beside a file.
-
-    Just before the file is replaced, the note describes both the new file and the older one, so that a kill between the
-    two leaves a note that fits.
-    """
+    """Write the note beside a file."""
+    # Just before the file is replaced, the note describes both the new file and the older one, so that a kill between
+    # the two leaves a note that fits.
     note = note_path(path)
     files = [entry] if older in (None, entry) else [entry, older]
     content = document_bytes({"format": FORMAT, "format_version": FORMAT_VERSION, "files": files})
@@ -191,25 +113,7 @@ def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None =
 
 
 def read_note(path: Path) -> tuple[Space | None, str | None]:
-    """Read the note beside a file.
-
-    Parameters
-    ----------
-    path : Path
-        A file of vectors.
-
-    Returns
-    -------
-    space : Space or None
-        Where its vectors belong; None where there is no note, or none of that.
-    checksum : str or None
-        Over all its bytes; None where there is none.
-
-    Raises
-    ------
-    FileFormatError
-        If the note is damaged or belongs to other content.
-    """
+    """Read the note beside a file."""
     if not note_path(path).exists():
         return None, None
     # a second look where a process is just replacing both

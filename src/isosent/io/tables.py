@@ -18,29 +18,7 @@ from isosent.io.texts import csv_rows_in, ending_of, lines_in, read_texts
 
 
 def read_numbers(path: str | os.PathLike[str], *, column: str) -> list[float]:
-    """Read a column of numbers.
-
-    Parameters
-    ----------
-    path : path-like
-        ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, as for `read_texts`.
-    column : str
-        Column that holds the numbers, written as numbers or as text.
-
-    Returns
-    -------
-    list of float
-        In the order of the file.
-
-    Raises
-    ------
-    InputFileError
-        If the file is missing, empty or a directory.
-    FileFormatError
-        If it is malformed, or a row holds no number (the message names it).
-    InputError
-        If the column is not there.
-    """
+    """Read a column of numbers."""
     file = _check.input_file(path)
     numbers = []
     for row, value in enumerate(_values(file, column)):
@@ -97,46 +75,14 @@ def _parquet_values(file: Path, column: str) -> list[object]:
 
 
 class Row(NamedTuple):
-    """A row of a table.
+    """A row of a table."""
 
-    Parameters
-    ----------
-    where : str
-        File and line, which begin a message about it.
-    fields : mapping of str to object
-        Its fields by column; those of nested objects by their path, joined by dots.
-    """
-
-    where: str
-    fields: Mapping[str, Any]
+    where: str  # file and line, which begin a message about it
+    fields: Mapping[str, Any]  # its fields by column; those of nested objects by their path, joined by dots
 
 
 def read_table(path: Path, *, has_header: bool | None = None) -> tuple[list[str], Iterator[Row]]:
-    """Read a table.
-
-    Parameters
-    ----------
-    path : Path
-        ``.csv`` (commas, standard quoting), ``.tsv`` or ``.txt`` (tabs, no quoting), ``.jsonl`` (an object a line),
-        ``.json`` (a list of objects) or ``.parquet``.
-    has_header : bool, optional
-        Whether the first line of ``.csv``, ``.tsv`` and ``.txt`` names the columns; where left out, it does unless it
-        holds a number. Columns without names are called 1, 2, 3 ...
-
-    Returns
-    -------
-    names : list of str
-        The columns.
-    rows : iterator of Row
-        The rows.
-
-    Raises
-    ------
-    InputFileError
-        If the file is missing, or its ending is none of these.
-    FileFormatError
-        If it is malformed; of a row, while the rows are read.
-    """
+    """Read a table."""
     _check.input_file(path)
     ending = ending_of(path)
     if ending in _LINES:
@@ -244,20 +190,7 @@ _OBJECTS: Mapping[str, Callable[[Path], Iterator[tuple[str, dict[str, Any]]]]] =
 
 
 def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Walk through a folder and all below it, links followed, each folder once.
-
-    Parameters
-    ----------
-    root : Path
-        Where to start.
-
-    Yields
-    ------
-    path : Path
-        A folder.
-    files : list of str
-        Names of the files in it.
-    """
+    """Walk through a folder and all below it, links followed, each folder once."""
     visited: set[str] = set()
     for path, folders, files in os.walk(root, followlinks=True):
         folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
@@ -275,29 +208,7 @@ def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
 
 
 def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]:
-    """Split a line at its tabs.
-
-    Parameters
-    ----------
-    path : Path
-        The file, for the message.
-    number : int
-        Number of the line, from 1.
-    line : str
-        The line.
-    at_least : int
-        Fields that there must be.
-
-    Returns
-    -------
-    list of str
-        The fields.
-
-    Raises
-    ------
-    FileFormatError
-        If there are fewer.
-    """
+    """Split a line at its tabs."""
     fields = line.split("\t")
     if len(fields) < at_least:
         raise FileFormatError(
@@ -307,27 +218,7 @@ def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the objects of a JSON lines file one after the other; blank lines are passed over.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Yields
-    ------
-    number : int
-        Number of the line, from 1.
-    row : dict
-        Its object.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file, or it is empty.
-    FileFormatError
-        If a line is no JSON object.
-    """
+    """Read the objects of a JSON lines file one after the other; blank lines are passed over."""
     with _check.input_file(path).open("rb") as file:
         for number, line in enumerate(lines_of(str(path), file), start=1):
             if line.strip():
@@ -335,25 +226,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def json_object(where: str, line: bytes) -> dict[str, Any]:
-    """Parse a line.
-
-    Parameters
-    ----------
-    where : str
-        Begins the message if something is wrong.
-    line : bytes
-        UTF-8.
-
-    Returns
-    -------
-    dict
-        The object.
-
-    Raises
-    ------
-    FileFormatError
-        If it is none.
-    """
+    """Parse a line."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -364,27 +237,7 @@ def json_object(where: str, line: bytes) -> dict[str, Any]:
 
 
 def text_of(where: str, row: Mapping[str, Any], name: str) -> str:
-    """Return a text of a row.
-
-    Parameters
-    ----------
-    where : str
-        Begins the message if something is wrong.
-    row : mapping of str to object
-        The row.
-    name : str
-        Its field.
-
-    Returns
-    -------
-    str
-        The text.
-
-    Raises
-    ------
-    FileFormatError
-        If it is not there, no string, or not valid Unicode.
-    """
+    """Return a text of a row."""
     text = row.get(name)
     if not isinstance(text, str):
         got = type(text).__name__ if name in row else "no such field"

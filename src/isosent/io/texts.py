@@ -26,27 +26,7 @@ from isosent.io.parquet import verify_parquet
 
 
 def csv_rows(name: str, blocks: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Read rows of standard quoting, each with the number of its last line.
-
-    Parameters
-    ----------
-    name : str
-        The file, for messages.
-    blocks : iterable of str
-        Its content in blocks of whole lines.
-
-    Yields
-    ------
-    number : int
-        Number of the last line of a row, from 1.
-    row : list of str
-        Its fields.
-
-    Raises
-    ------
-    FileFormatError
-        If a row is malformed, or longer than `bounds.LONGEST_LINE`; the message gives the line.
-    """
+    """Read rows of standard quoting, each with the number of its last line."""
     last = 0
 
     def too_long() -> FileFormatError:
@@ -77,20 +57,7 @@ def csv_rows(name: str, blocks: Iterable[str]) -> Iterator[tuple[int, list[str]]
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows under the names of their fields.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-    rows : sequence of mapping of str to object
-        At least one, all with the same names in the same order; None is an empty field.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
+    """Write rows under the names of their fields."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -105,27 +72,7 @@ _PIECE_BYTES = 1 << 20
 
 @contextmanager
 def opened_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]:
-    """Open a file of texts; what cannot be read twice, such as standard input, is copied aside first.
-
-    Parameters
-    ----------
-    path : path-like
-        A file, or ``-``.
-
-    Yields
-    ------
-    name : str
-        What messages call it.
-    file : binary file
-        Its content, at its beginning; a copy is held in memory up to 64 MiB and lies in a temporary file beyond.
-
-    Raises
-    ------
-    InputFileError
-        If the file is missing, empty, a directory or cannot be read.
-    OutputError
-        If there is no room for the copy.
-    """
+    """Open a file of texts; what cannot be read twice, such as standard input, is copied aside first."""
     if str(path) == STANDARD_INPUT:
         with _copied(sys.stdin.buffer, "standard input") as copy:
             if not copy.tell():
@@ -193,104 +140,27 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
 
 
 def texts_in(name: str, ending: str, file: BinaryIO, column: str | None) -> Iterator[str]:
-    """Read texts one after the other, with memory for a piece of the file.
-
-    Parameters
-    ----------
-    name : str
-        What messages call the file.
-    ending : str
-        In lower case; it tells a table from plain lines.
-    file : binary file
-        Its content, at its beginning.
-    column : str or None
-        Column that holds the texts.
-
-    Yields
-    ------
-    str
-        A text.
-
-    Raises
-    ------
-    FileFormatError
-        If bytes are not UTF-8, a row is malformed, or a text is missing; the message tells where.
-    InputError
-        If the column is not there, or is given for plain lines.
-    """
+    """Read texts one after the other, with memory for a piece of the file."""
     return _TABLES.get(ending, _lines)(name, file, column)
 
 
 def no_texts(name: str) -> FileFormatError:
-    """Say that there is no text in a file.
-
-    Parameters
-    ----------
-    name : str
-        What the message calls the file.
-
-    Returns
-    -------
-    FileFormatError
-        To be raised.
-    """
+    """Say that there is no text in a file."""
     return FileFormatError(f"{name} must hold at least one text; got zero texts.")
 
 
 def ending_of(path: str | os.PathLike[str]) -> str:
-    """Ending of a file's name.
-
-    Parameters
-    ----------
-    path : path-like
-        A file, or ``-``.
-
-    Returns
-    -------
-    str
-        With its dot, in lower case.
-    """
+    """Ending of a file's name."""
     return Path(path).suffix.lower()
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:
-    """Tell a table, which has columns, from plain lines.
-
-    Parameters
-    ----------
-    path : path-like
-        A file, or ``-``.
-
-    Returns
-    -------
-    bool
-        By its ending.
-    """
+    """Tell a table, which has columns, from plain lines."""
     return ending_of(path) in _TABLES
 
 
 def decode_utf8(name: str, content: bytes, n_lines: int = 0) -> str:
-    """Decode a file's content, naming the line of the first byte that is not UTF-8.
-
-    Parameters
-    ----------
-    name : str
-        The file, for the message.
-    content : bytes
-        Its content, or what of it lies behind a line feed.
-    n_lines : int, default 0
-        Lines ahead of that.
-
-    Returns
-    -------
-    str
-        The text, without byte order mark at its very beginning.
-
-    Raises
-    ------
-    FileFormatError
-        If the content is not UTF-8.
-    """
+    """Decode a file's content, naming the line of the first byte that is not UTF-8."""
     try:
         return content.decode("utf-8" if n_lines else "utf-8-sig")
     except UnicodeDecodeError as error:
@@ -301,23 +171,7 @@ def decode_utf8(name: str, content: bytes, n_lines: int = 0) -> str:
 
 
 def split_lines(content: str) -> list[str]:
-    r"""Split at line feeds only, so that rarer separators inside a text (U+2028, U+0085) stay where they are.
-
-    Parameters
-    ----------
-    content : str
-        Content of a file.
-
-    Returns
-    -------
-    list of str
-        Lines without their ``\n`` or ``\r\n``.
-
-    Examples
-    --------
-    >>> split_lines("one\r\ntwo\n\nthree")
-    ['one', 'two', '', 'three']
-    """
+    """Split at line feeds only, so that rarer separators inside a text (U+2028, U+0085) stay where they are."""
     lines = content.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -458,65 +312,24 @@ _SEPARATOR = "\ud800"  # a lone surrogate is in no text
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """Texts in a file; only a block of them is in memory at a time.
+    """Texts in a file; only a block of them is in memory at a time."""
 
-    Parameters
-    ----------
-    name : str
-        What people call it.
-    n_texts : int
-        Texts in it.
-    sha256 : str
-        Hash of the texts in their order, whatever file they are in.
-    read : callable
-        Gives the texts from the first one on, one after the other; one such reading at a time.
-    is_unchanged : callable
-        Tells whether the file is as it was when the texts were counted.
-    """
-
-    name: str
-    n_texts: int
-    sha256: str
+    name: str  # what people call it
+    n_texts: int  # texts in it
+    sha256: str  # hash of the texts in their order, whatever file they are in
+    # Gives the texts from the first one on, one after the other; one such reading at a time
     read: Callable[[], Iterator[str]]
-    is_unchanged: Callable[[], bool]
+    is_unchanged: Callable[[], bool]  # tells whether the file is as it was when the texts were counted
 
     def check_unchanged(self) -> None:
-        """Refuse texts that are not those that were counted.
-
-        Raises
-        ------
-        InputFileError
-            If the file was changed meanwhile.
-        """
+        """Refuse texts that are not those that were counted."""
         if not self.is_unchanged():
             raise InputFileError(f"{self.name} must stay as it is while it is read; it was changed. Start again.")
 
 
 @contextmanager
 def open_texts(path: str | os.PathLike[str], *, column: str | None = None) -> Iterator[TextSource]:
-    """Count the texts of a file, which reads all of it once: a bad line is refused here.
-
-    Parameters
-    ----------
-    path : path-like
-        What `read_texts` reads. Standard input and pipes are copied into memory, beyond 64 MiB into a temporary file.
-    column : str, optional
-        Column that holds the texts. May be left out where the table has only one.
-
-    Yields
-    ------
-    TextSource
-        The texts, as long as the block runs.
-
-    Raises
-    ------
-    InputFileError
-        If the file is missing, empty or a directory.
-    FileFormatError
-        If the content is not what the format promises, see `read_texts`, or there is no text.
-    InputError
-        If the column is not there, or is given for plain lines.
-    """
+    """Count the texts of a file, which reads all of it once: a bad line is refused here."""
     with opened_content(path) as (name, file):
 
         def read() -> Iterator[str]:
@@ -542,29 +355,7 @@ def open_texts(path: str | os.PathLike[str], *, column: str | None = None) -> It
 def text_blocks(
     texts: Iterable[str], n_texts: int, *, n_characters: int = 16 << 20, at_once: int = 16
 ) -> Iterator[list[str]]:
-    """Cut texts into blocks that fit into memory.
-
-    Parameters
-    ----------
-    texts : iterable of str
-        Texts.
-    n_texts : int
-        Texts of a block, at most.
-    n_characters : int, default 16 Mi
-        With so many characters a block ends.
-    at_once : int, default 16
-        Characters are counted every so many texts: one by one takes 10 % of the time of reading them.
-
-    Yields
-    ------
-    list of str
-        The next block, never empty.
-
-    Examples
-    --------
-    >>> list(text_blocks(iter("abc"), 2))
-    [['a', 'b'], ['c']]
-    """
+    """Cut texts into blocks that fit into memory."""
     block: list[str] = []
     texts, room = iter(texts), n_characters
     while more := list(islice(texts, min(at_once, n_texts - len(block)))):

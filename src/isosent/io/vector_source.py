@@ -32,41 +32,20 @@ BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which mome
 
 @dataclass(frozen=True, slots=True)
 class VectorSource:
-    """Vectors in a file, of any size; only a block of them is in memory at a time.
+    """Vectors in a file, of any size; only a block of them is in memory at a time."""
 
-    Parameters
-    ----------
-    path : Path
-        The file, or a folder of shards.
-    n_rows : int
-        Vectors in it.
-    dim : int
-        Their dimensions.
-    number_type : NumberType
-        What its numbers are.
-    space : Space or None
-        The space that the file says its vectors belong to.
-    read : callable
-        Takes the first row and a number of rows; yields blocks of so many rows, the last one shorter.
-    column : str or None
-        Column or tensor that holds the vectors, where the format has names.
-    checksum : str or None
-        Over all bytes of the file, where it was written by isosent; compared before the first block is read.
-    seal_at : int or None
-        Byte at which the file holds that checksum itself.
-    state : tuple or None
-        What the file was when it was opened, see `file_state`: the blocks of another one are not read.
-    """
-
-    path: Path
-    n_rows: int
-    dim: int
-    number_type: NumberType
-    space: Space | None
+    path: Path  # the file, or a folder of shards
+    n_rows: int  # vectors in it
+    dim: int  # their dimensions
+    number_type: NumberType  # what its numbers are
+    space: Space | None  # the space that the file says its vectors belong to
+    # Takes the first row and a number of rows; yields blocks of so many rows, the last one shorter
     read: Callable[[int, int], Iterator[NDArray[Any]]]
-    column: str | None = None
+    column: str | None = None  # column or tensor that holds the vectors, where the format has names
+    # Over all bytes of the file, where it was written by isosent; compared before the first block is read
     checksum: str | None = None
-    seal_at: int | None = None
+    seal_at: int | None = None  # byte at which the file holds that checksum itself
+    # What the file was when it was opened, see `file_state`: the blocks of another one are not read
     state: FileState | None = None
 
     @property
@@ -99,24 +78,7 @@ class VectorSource:
         }
 
     def blocks(self, start_row: int = 0) -> Iterator[NDArray[Any]]:
-        """Read the vectors from a row on.
-
-        Parameters
-        ----------
-        start_row : int, default 0
-            First row, counted from 0.
-
-        Yields
-        ------
-        ndarray of shape (block_rows, dim)
-            In the type of the file, bfloat16 as float32. The last block may be shorter. A block may be a view of a
-            memory map.
-
-        Raises
-        ------
-        FileFormatError
-            If the file turns out to be damaged; the message names the row or the row group.
-        """
+        """Read the vectors from a row on."""
         self.verify()
         return self.read(start_row, self.block_rows)
 
@@ -126,20 +88,7 @@ class VectorSource:
             verify_file(self.path, self.checksum, self.seal_at, self.state)
 
     def check_finite(self, block: NDArray[Any], start_row: int) -> None:
-        """Refuse NaN and infinity.
-
-        Parameters
-        ----------
-        block : ndarray of shape (n_rows, dim)
-            Vectors.
-        start_row : int
-            Row of the file that the block starts with.
-
-        Raises
-        ------
-        FileFormatError
-            If there is one; the message names its row in the file.
-        """
+        """Refuse NaN and infinity."""
         try:
             _check.finite_rows(str(self.path), "vectors", block, start_row)
         except InputError as error:
@@ -147,20 +96,7 @@ class VectorSource:
 
 
 def in_blocks(pieces: Iterator[NDArray[Any]], n_rows: int) -> Iterator[NDArray[Any]]:
-    """Cut and join pieces so that every block but the last has `n_rows` rows.
-
-    Parameters
-    ----------
-    pieces : iterator of ndarray of shape (any number, dim)
-        Rows.
-    n_rows : int
-        Rows of a block.
-
-    Yields
-    ------
-    ndarray of shape (n_rows, dim)
-        The next rows; the last block may be shorter.
-    """
+    """Cut and join pieces so that every block but the last has `n_rows` rows."""
     block, n_filled = None, 0
     for piece in pieces:
         start = 0
@@ -211,27 +147,7 @@ class _TensorHeader(Struct):
 
 
 def open_npy(path: Path, column: str | None) -> VectorSource:
-    """Open an array as numpy writes it, in C or Fortran order.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    column : str or None
-        Must be None: an array has no names.
-
-    Returns
-    -------
-    VectorSource
-        Its rows.
-
-    Raises
-    ------
-    FileFormatError
-        If it is no array, is truncated, holds pickled objects, or is not 2-D of a known number type.
-    InputError
-        If a column is named.
-    """
+    """Open an array as numpy writes it, in C or Fortran order."""
     _no_column(path, column)
     state = file_state(path)
     with path.open("rb") as file:
@@ -285,27 +201,7 @@ def _npy_numbers(path: Path, descr: Any) -> tuple[NumberType, np.dtype[Any]]:
 
 
 def open_vecs(path: Path, column: str | None) -> VectorSource:
-    """Open .fvecs (float32) or .bvecs (uint8): each row its dimensions as int32, then its numbers.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    column : str or None
-        Must be None: the format has no names.
-
-    Returns
-    -------
-    VectorSource
-        Its rows.
-
-    Raises
-    ------
-    FileFormatError
-        If it is truncated, or a row has other dimensions than the first; the message names it.
-    InputError
-        If a column is named.
-    """
+    """Open .fvecs (float32) or .bvecs (uint8): each row its dimensions as int32, then its numbers."""
     _no_column(path, column)
     state = file_state(path)
     number_type = NUMBER_TYPES["float32" if path.suffix.lower() == ".fvecs" else "uint8"]
@@ -340,27 +236,7 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
 
 
 def open_safetensors(path: Path, column: str | None) -> VectorSource:
-    """Open the 2-D tensor of a .safetensors file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    column : str or None
-        Name of the tensor; may be left out where only one is 2-D.
-
-    Returns
-    -------
-    VectorSource
-        Its rows.
-
-    Raises
-    ------
-    FileFormatError
-        If it is damaged, truncated, or has no such tensor of a known number type.
-    InputError
-        If several tensors are 2-D and none is named, or the named one is not there.
-    """
+    """Open the 2-D tensor of a .safetensors file."""
     state = file_state(path)
     tensors, metadata, data_start = safetensors_header(path)
     # either sign is enough: one of them may be damaged
@@ -385,48 +261,12 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
 
 
 def safetensors_metadata(path: Path) -> dict[str, str]:
-    """Read the metadata of a .safetensors file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    dict of str to str
-        Its metadata.
-
-    Raises
-    ------
-    FileFormatError
-        If the header is damaged.
-    """
+    """Read the metadata of a .safetensors file."""
     return safetensors_header(path)[1]
 
 
 def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
-    """Read the header of a .safetensors file.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    tensors : dict of str to dict
-        What the header says of each tensor.
-    metadata : dict of str to str
-        Its metadata.
-    data_start : int
-        Byte that the offsets of the tensors count from.
-
-    Raises
-    ------
-    FileFormatError
-        If the header is damaged.
-    """
+    """Read the header of a .safetensors file."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))

@@ -32,32 +32,7 @@ _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
 
 
 def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> VectorSource:
-    """Open a file of vectors, or a folder of shards; nothing but headers is read yet.
-
-    Parameters
-    ----------
-    path : path-like
-        ``.npy`` (C or Fortran order), ``.fvecs``, ``.bvecs``, ``.safetensors`` with one 2-D tensor, or ``.parquet``
-        with a column of lists, large lists or fixed-size lists. float16, bfloat16, float32, float64, int8 or uint8.
-        A folder that ``isosent encode`` wrote gives the vectors of its shards, one shard behind the other.
-    column : str, optional
-        Column of a table, or tensor, that holds the vectors. May be left out where there is only one.
-
-    Returns
-    -------
-    VectorSource
-        Rows, dimensions, number type and space; gives the vectors block by block.
-
-    Raises
-    ------
-    InputFileError
-        If the file is missing, empty, a directory or not readable.
-    FileFormatError
-        If its content is not what its format promises, or what stands beside it about its space is of another file, or
-        a folder lacks shards.
-    InputError
-        If the ending is unknown, or the column is not there or not the only one.
-    """
+    """Open a file of vectors, or a folder of shards; nothing but headers is read yet."""
     index = read_index(Path(path)) if _is_folder(path) else None
     if index is not None:
         return _open_folder(Path(path), index, column)
@@ -72,21 +47,7 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
 
 
 def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
-    """Tell a file of vectors from a file of texts, by its ending and, for a table, its columns.
-
-    Parameters
-    ----------
-    path : path-like
-        A file, or a folder of shards.
-    column : str, optional
-        The column that is meant.
-
-    Returns
-    -------
-    bool
-        Whether `open_vectors` should read it, and not `read_texts`; a table with columns of both kinds holds vectors,
-        unless a column of texts is named.
-    """
+    """Tell a file of vectors from a file of texts, by its ending and, for a table, its columns."""
     if _is_folder(path) and (Path(path) / INDEX_FILE).exists():
         return True
     ending = Path(path).suffix.lower()
@@ -99,29 +60,7 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
 
 
 def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
-    """Open a shard that is whole.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    index : ShardIndex
-        What it says it holds.
-    number : int
-        The shard, counted from 0.
-
-    Returns
-    -------
-    VectorSource
-        Its vectors.
-
-    Raises
-    ------
-    InputFileError
-        If it is missing.
-    FileFormatError
-        If it is damaged, or not the one that was written there.
-    """
+    """Open a shard that is whole."""
     source = open_vectors(folder / index.shard_name(number))
     found = (source.n_rows, source.dim, source.dtype, source.space)
     expected = (index.shard_rows(number), index.dim, index.sharding.dtype, index.space)
@@ -170,43 +109,17 @@ Write = Callable[[NDArray[Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class VectorFile:
-    """A file of vectors to be written.
+    """A file of vectors to be written."""
 
-    Parameters
-    ----------
-    n_rows : int
-        Vectors that will be written.
-    dim : int
-        Their dimensions.
-    dtype : str, default "float32"
-        One of `DTYPES`.
-    space : Space, optional
-        Where they belong. A .parquet file keeps it in its metadata, beside any other lies ``FILE.isosent.json``.
-    """
-
-    n_rows: int
-    dim: int
-    dtype: str = "float32"
+    n_rows: int  # vectors that will be written
+    dim: int  # their dimensions
+    dtype: str = "float32"  # one of `DTYPES`
+    # Where they belong. A .parquet file keeps it in its metadata, beside any other lies ``FILE.isosent.json``
     space: Space | None = None
 
 
 def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32") -> None:
-    """Refuse a file that `writing_vectors` cannot write, before any work is done.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-    dtype : str, default "float32"
-        Type of its numbers.
-
-    Raises
-    ------
-    InputError
-        If the name has another ending than those of `ENDINGS`, or the format has no such numbers.
-    OutputError
-        If it is a directory, or its folder does not exist.
-    """
+    """Refuse a file that `writing_vectors` cannot write, before any work is done."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         listed = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
@@ -222,34 +135,10 @@ def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32") -> N
 def writing_vectors(
     path: str | os.PathLike[str], file: VectorFile, beside: ColumnsBeside | None = None
 ) -> Iterator[Write]:
-    """Write vectors under a temporary name and rename the file when it is whole.
-
-    Parameters
-    ----------
-    path : path-like
-        ``.npy``, ``.fvecs`` or ``.parquet``.
-    file : VectorFile
-        What it will hold.
-    beside : ColumnsBeside, optional
-        Columns of a .parquet file beside the vectors; the other formats have no place for them.
-
-    Yields
-    ------
-    callable
-        Takes the next block of vectors, shape (any number, dim). All must have been given when the block ends.
-
-    Raises
-    ------
-    InputError
-        If the name has another ending.
-    OutputError
-        If the file cannot be written; what was there is intact.
-
-    Notes
-    -----
-    Beside an array lies its note, ``FILE.isosent.json``, with the space and a checksum. The note is put in place first
-    and describes the older array as well, so that the array that a killed run leaves always has a note that fits.
-    """
+    """Write vectors under a temporary name and rename the file when it is whole."""
+    # Beside an array lies its note, ``FILE.isosent.json``, with the space and a checksum. The note is put in place
+    # first and describes the older array as well, so that the array that a killed run leaves always has a note that
+    # fits.
     check_vector_file(path, file.dtype)
     path = Path(path).resolve()  # the note belongs to the file, not to a link to it
     if path.suffix.lower() == ".parquet":
@@ -286,26 +175,7 @@ def writing_vectors(
 def write_vectors(
     path: str | os.PathLike[str], vectors: NDArray[np.floating], texts: Sequence[str], space: Space | None = None
 ) -> None:
-    """Write the vectors of texts.
-
-    Parameters
-    ----------
-    path : path-like
-        ``.npy`` or ``.fvecs``: the vectors. ``.parquet``: columns ``text`` and ``vector`` (fixed-size list).
-    vectors : ndarray of shape (n_texts, dim), float32
-        Row i belongs to text i.
-    texts : sequence of str
-        The texts.
-    space : Space, optional
-        Where the vectors belong.
-
-    Raises
-    ------
-    InputError
-        If the name has another ending.
-    OutputError
-        If the file cannot be written; what was there is intact.
-    """
+    """Write the vectors of texts."""
     n_rows, dim = vectors.shape
     beside = ColumnsBeside.of_texts([texts]) if Path(path).suffix.lower() == ".parquet" else None
     size = max(1, BLOCK_BYTES // (dim * vectors.itemsize))

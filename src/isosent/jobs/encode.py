@@ -31,21 +31,11 @@ _MOST_WINDOWS = 4
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What was written.
+    """What was written."""
 
-    Parameters
-    ----------
-    dim : int
-        Dimensions of the vectors.
-    tally : Tally
-        What was counted over all texts.
-    n_shards : int, default 0
-        Shards they are in; 0 for a single file.
-    """
-
-    dim: int
-    tally: Tally
-    n_shards: int = 0
+    dim: int  # dimensions of the vectors
+    tally: Tally  # what was counted over all texts
+    n_shards: int = 0  # shards they are in; 0 for a single file
 
 
 def encode_file(
@@ -57,42 +47,7 @@ def encode_file(
     role: str = "text",
     progress: Progress | None = None,
 ) -> Encoded:
-    """Encode texts into one file, with memory for a block of them.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    source : TextSource
-        The texts.
-    output : path-like
-        ``.npy``, ``.fvecs`` or, with the texts beside the vectors, ``.parquet``. It appears when it is whole.
-    dtype : str, default "float32"
-        Type of the numbers written, float32 or float16.
-    role : {"text", "query", "document"}, default "text"
-        What the texts are, for models that encode queries or documents in another way.
-    progress : callable, optional
-        Called with the number of texts finished since the last call.
-
-    Returns
-    -------
-    Encoded
-        Row i belongs to text i.
-
-    Raises
-    ------
-    InputError
-        If the name has another ending, or the model cannot encode.
-    InputFileError
-        If the texts are changed meanwhile.
-    OutputError
-        If the file cannot be written; what was there is intact.
-
-    Warns
-    -----
-    TruncationWarning, UnknownWordsWarning
-        Once, as ``encode`` does for all texts.
-    """
+    """Encode texts into one file, with memory for a block of them."""
     check_vector_file(output, dtype)
     run = _Run(model, source, role, progress)
     dim = run.dim()
@@ -111,46 +66,7 @@ def encode_folder(
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Progress | None = None,
 ) -> Encoded:
-    """Encode texts into a folder of shards, with memory for a block of them; go on where an earlier run stopped.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    source : TextSource
-        The texts.
-    folder : path-like
-        A new or empty folder, or one that an earlier run with the same model, texts and settings left. Every shard
-        appears when it is whole; the index is written behind each.
-    sharding : Sharding, optional
-        How the vectors are cut into shards and stored.
-    role : {"text", "query", "document"}, default "text"
-        What the texts are, for models that encode queries or documents in another way.
-    resumed : callable, optional
-        Called with the index where an earlier run had finished shards.
-    progress : callable, optional
-        Called with the number of texts finished since the last call, by an earlier run or this one.
-
-    Returns
-    -------
-    Encoded
-        Row i of the shards, one behind the other, belongs to text i.
-
-    Raises
-    ------
-    InputError
-        If the folder was begun with another model, other texts or other settings, or the model cannot encode.
-    InputFileError
-        If the texts are changed meanwhile, or a shard that was written is gone or damaged.
-    OutputError
-        If the folder holds something else, another process writes to it, or a shard cannot be written. Shards that are
-        whole stay.
-
-    Warns
-    -----
-    TruncationWarning, UnknownWordsWarning
-        Once, as ``encode`` does for all texts.
-    """
+    """Encode texts into a folder of shards, with memory for a block of them; go on where an earlier run stopped."""
     folder = Path(folder)
     check_shard_folder(folder)
     run = _Run(model, source, role, progress)

@@ -40,40 +40,15 @@ _SHARE_OF_TIME = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reached:
-    """How far a run has come.
+    """How far a run has come."""
 
-    Parameters
-    ----------
-    measured : FileMoments
-        Of all rows before.
-    source : int
-        File that comes next, counted from 0; the number of files when all is done.
-    row : int
-        Row of it that comes next.
-    """
-
-    measured: FileMoments
-    source: int
-    row: int
+    measured: FileMoments  # of all rows before
+    source: int  # file that comes next, counted from 0; the number of files when all is done
+    row: int  # row of it that comes next
 
 
 class Checkpoint:
-    """A file that holds how far a run has come.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    settings : dict
-        What the result depends on beside the data, as plain values.
-    data : list of dict
-        Name and identity of each file, in order.
-
-    Raises
-    ------
-    OutputError
-        If no file can be written there.
-    """
+    """A file that holds how far a run has come."""
 
     def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any], data: list[dict[str, Any]]) -> None:
         check_destination(path)
@@ -81,20 +56,7 @@ class Checkpoint:
         self._next_s = 0.0
 
     def reached(self) -> Reached | None:
-        """Read how far the last run came.
-
-        Returns
-        -------
-        Reached or None
-            None where there is no file yet.
-
-        Raises
-        ------
-        FileFormatError
-            If the file is damaged or no checkpoint.
-        InputError
-            If it is one of other data or other settings.
-        """
+        """Read how far the last run came."""
         if not self._path.exists():
             return None
         metadata = safetensors_metadata(self._path)
@@ -121,18 +83,7 @@ class Checkpoint:
             )
 
     def keep(self, reached: Reached) -> None:
-        """Write how far the run has come; after the last block always, else at most once a second.
-
-        Parameters
-        ----------
-        reached : Reached
-            How far.
-
-        Raises
-        ------
-        OutputError
-            If the file cannot be written; what was there is intact.
-        """
+        """Write how far the run has come; after the last block always, else at most once a second."""
         start_s = time.monotonic()
         is_complete = reached.source == len(self._data)
         if start_s < self._next_s and not is_complete:
@@ -168,36 +119,7 @@ def moments_of(
     resumed: Callable[[int], None] | None = None,
     progress: Progress | None = None,
 ) -> FileMoments:
-    """Take the moments of vectors in files, with memory for one block of them.
-
-    Parameters
-    ----------
-    sources : sequence of VectorSource
-        At least one, of the same dimensions.
-    radial : bool, default False
-        Whether radial moments are taken too, as Ledoit-Wolf shrinkage needs them.
-    checkpoint : path-like, optional
-        File that keeps how far the run has come. A run that finds one there goes on from it, with the same result to
-        the last bit on the same machine. It is left there at the end, marked complete.
-    resumed : callable, optional
-        Called with the number of rows that an earlier run had done, if there was one.
-    progress : callable, optional
-        Called with the number of rows done since the last call, by an earlier run or this one.
-
-    Returns
-    -------
-    FileMoments
-        Moments of all rows but zero rows.
-
-    Raises
-    ------
-    InputError
-        If there is no file, dimensions or known spaces differ, or the checkpoint is one of other data or settings.
-    FileFormatError
-        If a row holds NaN or infinity, or a file is damaged.
-    OutputError
-        If the checkpoint cannot be written.
-    """
+    """Take the moments of vectors in files, with memory for one block of them."""
     if not sources:
         raise InputError("moments_of: sources must hold at least one file; got none.")
     reached, keeper = Reached(reduce(add, map(nothing_of, sources)), 0, 0), None
@@ -222,18 +144,7 @@ def moments_of(
 
 
 def nothing_of(source: VectorSource) -> FileMoments:
-    """Moments of none of the vectors in a file: their sum is refused where files do not go together.
-
-    Parameters
-    ----------
-    source : VectorSource
-        The file.
-
-    Returns
-    -------
-    FileMoments
-        Of no rows.
-    """
+    """Moments of none of the vectors in a file: their sum is refused where files do not go together."""
     return FileMoments(Moments.empty(source.dim), 0, source.space, (str(source.path),))
 
 
@@ -265,24 +176,12 @@ _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileMoments:
-    """Moments of the vectors in files; adding two gives those of all the files.
+    """Moments of the vectors in files; adding two gives those of all the files."""
 
-    Parameters
-    ----------
-    moments : Moments
-        Of all rows but zero rows.
-    n_zero_rows : int
-        Rows left out, which stand for "no vector".
-    space : Space or None
-        Where the vectors belong, if a file says so.
-    sources : tuple of str
-        The files.
-    """
-
-    moments: Moments
-    n_zero_rows: int
-    space: Space | None
-    sources: tuple[str, ...]
+    moments: Moments  # of all rows but zero rows
+    n_zero_rows: int  # rows left out, which stand for "no vector"
+    space: Space | None  # where the vectors belong, if a file says so
+    sources: tuple[str, ...]  # the files
 
     def __add__(self, other: FileMoments) -> FileMoments:
         """Return the moments of the rows of both."""
@@ -300,22 +199,7 @@ class FileMoments:
 
 
 def write_moments(path: str | os.PathLike[str], measured: FileMoments) -> None:
-    """Write moments, with what is known of the vectors, to one file.
-
-    Parameters
-    ----------
-    path : path-like
-        A .safetensors file.
-    measured : FileMoments
-        The moments.
-
-    Raises
-    ------
-    InputError
-        If the name has another ending.
-    OutputError
-        If the file cannot be written; what was there is intact.
-    """
+    """Write moments, with what is known of the vectors, to one file."""
     check_moments_file(path)
     with replacing(path) as temporary:
         temporary.write_bytes(
@@ -324,61 +208,21 @@ def write_moments(path: str | os.PathLike[str], measured: FileMoments) -> None:
 
 
 def check_moments_file(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that `write_moments` cannot write, before any work is done.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-
-    Raises
-    ------
-    InputError
-        If the name does not end in ``.safetensors``.
-    OutputError
-        If it is a directory, or its folder does not exist.
-    """
+    """Refuse a file that `write_moments` cannot write, before any work is done."""
     if Path(path).suffix.lower() != ENDING:
         raise InputError(f"{path} must end in {ENDING}; got {Path(path).suffix or 'no ending'}.")
     check_destination(path)
 
 
 def holds_moments(path: str | os.PathLike[str]) -> bool:
-    """Tell a file of moments from a file of vectors.
-
-    Parameters
-    ----------
-    path : path-like
-        A file.
-
-    Returns
-    -------
-    bool
-        Whether `read_moments` should read it.
-    """
+    """Tell a file of moments from a file of vectors."""
     if Path(path).suffix.lower() != ENDING:
         return False
     return safetensors_metadata(_check.input_file(path)).get("format") == FORMAT_FILE_MOMENTS
 
 
 def read_moments(path: str | os.PathLike[str]) -> FileMoments:
-    """Read what `write_moments` wrote.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-
-    Returns
-    -------
-    FileMoments
-        Exactly what was written.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged, or something else.
-    """
+    """Read what `write_moments` wrote."""
     file = _check.input_file(path)
     metadata = safetensors_metadata(file)
     if (metadata.get("format"), metadata.get("format_version")) != (
@@ -393,21 +237,7 @@ def read_moments(path: str | os.PathLike[str]) -> FileMoments:
 
 
 def moments_bytes(measured: FileMoments, metadata: Mapping[str, str]) -> bytes:
-    """Moments in the format of safetensors.
-
-    Parameters
-    ----------
-    measured : FileMoments
-        The moments.
-    metadata : mapping of str to str
-        What else to keep.
-
-    Returns
-    -------
-    bytes
-        Tensors ``weight``, ``mean``, ``scatter``, ``rounding`` and, where there are radial moments, ``third`` and
-        ``fourth``, in float64.
-    """
+    """Moments in the format of safetensors."""
     moments = measured.moments
     tensors: dict[str, Any] = {"weight": [moments.weight], "mean": moments.mean, "scatter": moments.scatter}
     if moments.rounding is not None:
@@ -421,23 +251,7 @@ def moments_bytes(measured: FileMoments, metadata: Mapping[str, str]) -> bytes:
 
 
 def moments_in(path: Path) -> FileMoments:
-    """Read the moments in a file that `moments_bytes` made.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    FileMoments
-        The moments.
-
-    Raises
-    ------
-    FileFormatError
-        If it is damaged.
-    """
+    """Read the moments in a file that `moments_bytes` made."""
     metadata = safetensors_metadata(path)
     tensors = read_tensors(path, metadata, _METADATA)
     try:
@@ -464,39 +278,7 @@ def transform_file(
     queries: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Take vectors through what follows a model's encoder, with memory for one block of them.
-
-    Parameters
-    ----------
-    source : VectorSource
-        Vectors that the encoder of the model gave.
-    record : ModelRecord
-        The model; its encoder is not opened.
-    output : path-like
-        ``.npy``, ``.fvecs`` or ``.parquet``. It carries the fingerprint of the model's space. From a .parquet to a
-        .parquet file, the other columns come along.
-    dtype : str, default "float32"
-        Type of the numbers written, float32 or float16. Vectors in float64 are calculated with in float64.
-    queries : bool, default False
-        Whether the vectors are those of queries.
-    progress : callable, optional
-        Called with the number of rows done since the last call.
-
-    Returns
-    -------
-    int
-        Zero rows, which stay zero.
-
-    Raises
-    ------
-    InputError
-        If the vectors have other dimensions than those of the model's encoder or are known to be of another space, or
-        nothing was fitted behind the encoder.
-    FileFormatError
-        If a row holds NaN or infinity (the message names it), or the file is damaged.
-    OutputError
-        If the output cannot be written; what was there is intact.
-    """
+    """Take vectors through what follows a model's encoder, with memory for one block of them."""
     check_vector_file(output, dtype)
     if Path(output).exists() and source.path.samefile(output):
         raise InputError(f"transform: the output must be another file than the vectors; got {output} for both.")
@@ -527,40 +309,14 @@ def transform_file(
 
 
 def check_in_front(record: ModelRecord, name: str, space: Space | None) -> None:
-    """Refuse vectors that are not known to be those that a model's encoder gives.
-
-    Parameters
-    ----------
-    record : ModelRecord
-        The model.
-    name : str
-        What holds the vectors, for the message.
-    space : Space or None
-        Their space; None where nothing is known, which is accepted.
-
-    Raises
-    ------
-    InputError
-        If it is another space, or the one behind the model.
-    """
+    """Refuse vectors that are not known to be those that a model's encoder gives."""
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
         raise InputError(f"{name} must hold vectors from in front of the model; these went through it already.")
     same_space("the model", encoder_space(record), name, space)
 
 
 def encoder_space(record: ModelRecord) -> Space | None:
-    """Space of the vectors that go into what follows a model's encoder.
-
-    Parameters
-    ----------
-    record : ModelRecord
-        The model.
-
-    Returns
-    -------
-    Space or None
-        None for vectors of a space without a name.
-    """
+    """Space of the vectors that go into what follows a model's encoder."""
     if record.reference == GIVEN:
         encoder = GivenVectors(record.encoder_dim, record.options)
         return encoder.space if encoder.options else None
@@ -568,27 +324,7 @@ def encoder_space(record: ModelRecord) -> Space | None:
 
 
 def narrowed(rows: NDArray[np.floating], dtype: str, first_row: int) -> NDArray[np.floating]:
-    """Round vectors to the type they are stored in.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim)
-        Vectors.
-    dtype : str
-        One of `DTYPES`.
-    first_row : int
-        Row of the first one, for the message.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, dim)
-        The same numbers in that type.
-
-    Raises
-    ------
-    OutputError
-        If a number is too large for it.
-    """
+    """Round vectors to the type they are stored in."""
     with np.errstate(over="ignore"):
         narrowed = rows.astype(dtype, copy=False)
     if narrowed.dtype != rows.dtype and not np.isfinite(narrowed).all():

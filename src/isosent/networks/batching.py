@@ -23,20 +23,12 @@ from isosent.words.tokens import TokenIds
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Texts laid out as a rectangle, padded on the right.
+    """Texts laid out as a rectangle, padded on the right."""
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_texts,), intp
-        Which texts they are.
-    input_ids, attention_mask, pooling_mask : ndarray of shape (n_texts, seq_len), int64
-        Tokens; 1 where there is one, and where it is pooled.
-    """
-
-    rows: NDArray[np.intp]
-    input_ids: NDArray[np.int64]
-    attention_mask: NDArray[np.int64]
-    pooling_mask: NDArray[np.int64]
+    rows: NDArray[np.intp]  # which texts they are
+    input_ids: NDArray[np.int64]  # tokens; 1 where there is one, and where it is pooled
+    attention_mask: NDArray[np.int64]  # tokens; 1 where there is one, and where it is pooled
+    pooling_mask: NDArray[np.int64]  # tokens; 1 where there is one, and where it is pooled
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -54,20 +46,7 @@ class Batch:
 
 
 def batches_of(tokens: TokenIds, layout: Layout) -> Iterator[Batch]:
-    """Cut texts into batches, the longest first.
-
-    Parameters
-    ----------
-    tokens : TokenIds
-        Texts that all have tokens.
-    layout : Layout
-        How batches look.
-
-    Yields
-    ------
-    Batch
-        Each text in one of them.
-    """
+    """Cut texts into batches, the longest first."""
     lengths = tokens.lengths
     longest_first = np.argsort(-lengths, kind="stable")
     falling = -lengths[longest_first]
@@ -88,24 +67,13 @@ def batches_of(tokens: TokenIds, layout: Layout) -> Iterator[Batch]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How batches look.
+    """How batches look."""
 
-    Parameters
-    ----------
-    budget : int
-        Tokens of a batch at most, padding counted; a longer text has a batch of its own.
-    pad_id : int
-        Id that stands for padding.
-    equal_lengths : bool, default False
-        Whether only texts of the same length share a batch, for networks that see their padding.
-    n_unpooled : int, default 0
-        Leading tokens of each text that are not pooled.
-    """
-
-    budget: int
-    pad_id: int
+    budget: int  # tokens of a batch at most, padding counted; a longer text has a batch of its own
+    pad_id: int  # id that stands for padding
+    # Whether only texts of the same length share a batch, for networks that see their padding
     equal_lengths: bool = False
-    n_unpooled: int = 0
+    n_unpooled: int = 0  # leading tokens of each text that are not pooled
 
 
 T = TypeVar("T")
@@ -129,26 +97,7 @@ _outside = _Outside()
 def run_batches(
     batches: Iterable[T], compute: Callable[[T], R], n_workers: int = 1, *, threads_each: int | None = None
 ) -> Iterator[tuple[T, R]]:
-    """Compute batches, each in one thread.
-
-    Parameters
-    ----------
-    batches : iterable
-        The batches; they are taken as threads come free, at most twice as many as there are workers ahead of the one
-        that is handed out.
-    compute : callable
-        From a batch to its result. With several workers it is called from several threads.
-    n_workers : int, default 1
-        Threads; with one, or for a single batch, everything happens in the calling thread.
-    threads_each : int, optional
-        Threads that torch uses within each worker; by default as many as everywhere. The calling thread keeps its own.
-
-    Yields
-    ------
-    batch, result
-        In the order of the batches. What `compute` raises is raised here; batches that were not begun are dropped then,
-        and also when the caller stops early.
-    """
+    """Compute batches, each in one thread."""
     batches = iter(batches)
     first_two = list(islice(batches, 2))
     if n_workers == 1 or len(first_two) < 2:
@@ -192,25 +141,10 @@ def _threads(n_workers: int, threads_each: int | None) -> Iterator[ThreadPoolExe
 
 
 def share_of_threads(n_threads: int | None = None) -> tuple[int, int]:
-    """Divide the threads of torch among workers.
-
-    Parameters
-    ----------
-    n_threads : int, optional
-        Threads in all; by default as many as torch would use for one product, which ``OMP_NUM_THREADS`` and
-        ``torch.set_num_threads`` set.
-
-    Returns
-    -------
-    n_workers, threads_each : int
-        For `run_batches`. One thread a worker, up to 16 workers.
-
-    Notes
-    -----
-    A product of a batch is short: threads that share it wait for one another at its end, at every one of the dozens of
-    steps of a layer, while workers with a batch each never wait. Above 16 the interpreter's lock, which they share,
-    begins to count.
-    """
+    """Divide the threads of torch among workers."""
+    # A product of a batch is short: threads that share it wait for one another at its end, at every one of the dozens
+    # of steps of a layer, while workers with a batch each never wait. Above 16 the interpreter's lock, which they
+    # share, begins to count.
     if n_threads is None:
         n_threads = int(_extras.require("torch").get_num_threads())
     n_workers = min(n_threads, _MOST_WORKERS)
@@ -223,21 +157,7 @@ _MEMORY_WORDS = ("out of memory", "alloc_failed", "allocate memory", "not enough
 
 
 class Computing:
-    """Computes readings of tokenized texts.
-
-    Parameters
-    ----------
-    backends : sequence of callable
-        From ``input_ids``, ``attention_mask`` and ``pooling_mask``, each of shape (n_texts, seq_len) int64, to an array
-        or a tensor of shape (n_texts, width) for each reading. Each runs one batch at a time, all of them at once; the
-        same one may stand there several times.
-    widths : sequence of int
-        Dimensions of each reading.
-    budget : int
-        Tokens of a batch.
-    threads_each : int, optional
-        Threads that torch uses for each backend; by default as many as everywhere.
-    """
+    """Computes readings of tokenized texts."""
 
     def __init__(
         self, backends: Sequence[Backend], widths: Sequence[int], budget: int, *, threads_each: int | None = None
@@ -254,27 +174,7 @@ class Computing:
     def vectors(
         self, tokens: TokenIds, layout: Layout, progress: Callable[[int], None] | None = None
     ) -> list[NDArray[np.float32]]:
-        """Compute texts.
-
-        Parameters
-        ----------
-        tokens : TokenIds
-            Texts that all have tokens.
-        layout : Layout
-            How batches look.
-        progress : callable, optional
-            Called with the number of texts finished since the last call.
-
-        Returns
-        -------
-        list of ndarray of shape (n_texts, width), float32
-            One a reading.
-
-        Raises
-        ------
-        InputError
-            If there is not memory enough for one text.
-        """
+        """Compute texts."""
         n_texts = len(tokens.lengths)
         outputs = [np.empty((n_texts, width), dtype=np.float32) for width in self._widths]
         far: deque[tuple[Batch, Sequence[Any]]] = deque()

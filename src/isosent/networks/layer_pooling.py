@@ -21,48 +21,16 @@ _TERM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Layers and poolings that make one vector of a text.
+    """Layers and poolings that make one vector of a text."""
 
-    Parameters
-    ----------
-    layers : tuple of (int, float)
-        Layer and weight; 0 is the embedding layer. Weights sum to 1. Each layer is pooled, then the weighted mean of
-        the pooled layers is taken (Huang et al. 2021, section 3.2, with the divisor of their code).
-    poolings : tuple of str
-        Names of `POOLING_NAMES`; several are concatenated.
-    """
-
+    # Layer and weight; 0 is the embedding layer. Weights sum to 1. Each layer is pooled, then the weighted mean of
+    # the pooled layers is taken (Huang et al. 2021, section 3.2, with the divisor of their code)
     layers: tuple[tuple[int, float], ...]
-    poolings: tuple[str, ...]
+    poolings: tuple[str, ...]  # names of `POOLING_NAMES`; several are concatenated
 
     @classmethod
     def of(cls, layers: str, pooling: str, *, n_layers: int) -> Reading:
-        """Read layers and poolings as a model reference writes them.
-
-        Parameters
-        ----------
-        layers : str
-            As in `resolve_layers`.
-        pooling : str
-            Names with commas between them.
-        n_layers : int
-            Layers of the network, the embedding layer not counted.
-
-        Returns
-        -------
-        Reading
-            The same, resolved.
-
-        Raises
-        ------
-        ModelReferenceError
-            If a layer or a pooling does not exist, or they do not go together.
-
-        Examples
-        --------
-        >>> Reading.of("first_last_avg", "mean,cls", n_layers=12)
-        Reading(layers=((1, 0.5), (12, 0.5)), poolings=('mean', 'cls'))
-        """
+        """Read layers and poolings as a model reference writes them."""
         resolved = resolve_layers(layers, n_layers)
         total = sum(weight for _, weight in resolved)
         poolings = tuple(canonical_pooling(pooling).split(","))
@@ -84,28 +52,7 @@ class Reading:
 
 
 def canonical_pooling(written: str) -> str:
-    """Write pooling names in one spelling.
-
-    Parameters
-    ----------
-    written : str
-        Names with commas between them; those of sentence-transformers are understood.
-
-    Returns
-    -------
-    str
-        The same in the names of `POOLING_NAMES`.
-
-    Raises
-    ------
-    ModelReferenceError
-        If there is no such pooling, or one is named twice.
-
-    Examples
-    --------
-    >>> canonical_pooling("lasttoken,mean")
-    'last_token,mean'
-    """
+    """Write pooling names in one spelling."""
     names = [POOLING_ALIASES.get(name, name) for name in written.split(",")]
     if unknown := [name for name in names if name not in POOLING_NAMES]:
         raise ModelReferenceError(f"pooling must be among {', '.join(POOLING_NAMES)}; got {unknown[0]!r}.")
@@ -115,29 +62,7 @@ def canonical_pooling(written: str) -> str:
 
 
 def parse_layers(written: str) -> list[tuple[int, int, float]]:
-    """Take the layers of a model reference apart.
-
-    Parameters
-    ----------
-    written : str
-        Layers with commas or plus signs between them: numbers (``1,-1``), with an L or without (``L1+L12``), ranges
-        (``0..3``), weights (``0.3*1,0.7*-1``), or one of the names of `LAYER_NAMES`.
-
-    Returns
-    -------
-    list of (int, int, float)
-        First and last layer and weight of each term, as written.
-
-    Raises
-    ------
-    ValueError
-        If it is not written like that.
-
-    Examples
-    --------
-    >>> parse_layers("L1+L12"), parse_layers("0.5*2..-1")
-    ([(1, 1, 1.0), (12, 12, 1.0)], [(2, -1, 0.5)])
-    """
+    """Take the layers of a model reference apart."""
     terms = []
     for part in re.split(r"[,+]", LAYER_NAMES.get(written, written)):
         term = _TERM.fullmatch(part.strip())
@@ -151,30 +76,7 @@ def parse_layers(written: str) -> list[tuple[int, int, float]]:
 
 
 def resolve_layers(written: str, n_layers: int) -> list[tuple[int, float]]:
-    """Find the layers that are meant.
-
-    Parameters
-    ----------
-    written : str
-        As for `parse_layers`.
-    n_layers : int
-        Layers of the network.
-
-    Returns
-    -------
-    list of (int, float)
-        Layers, counted from 0, each once, with the weights as written.
-
-    Raises
-    ------
-    ModelReferenceError
-        If one does not exist, or is named twice.
-
-    Examples
-    --------
-    >>> resolve_layers("0..2,-1", 6)
-    [(0, 1.0), (1, 1.0), (2, 1.0), (6, 1.0)]
-    """
+    """Find the layers that are meant."""
     try:
         terms = parse_layers(written)
     except ValueError:
@@ -192,23 +94,7 @@ def resolve_layers(written: str, n_layers: int) -> list[tuple[int, float]]:
 
 
 def written_layers(layers: Sequence[tuple[int, float]]) -> str:
-    """Write layers in one spelling.
-
-    Parameters
-    ----------
-    layers : sequence of (int, float)
-        Layers and weights.
-
-    Returns
-    -------
-    str
-        What `resolve_layers` reads back; without weights where they are all 1.
-
-    Examples
-    --------
-    >>> written_layers([(1, 1.0), (12, 1.0)]), written_layers([(1, 0.3), (12, 0.7)])
-    ('1,12', '0.3*1,0.7*12')
-    """
+    """Write layers in one spelling."""
     if all(weight == 1.0 for _, weight in layers):
         return ",".join(str(layer) for layer, _ in layers)
     return ",".join(f"{weight!r}*{layer}".replace("e+", "e") for layer, weight in layers)  # a plus parts layers

@@ -22,31 +22,7 @@ _CPU_BUDGET, _GPU_BUDGET = 1024, 32768
 def computing_of(
     network: Network, readings: Sequence[Reading], runtime: Runtime, *, key: Callable[[], str]
 ) -> Computing:
-    """Make ready what computes some readings of a network.
-
-    Parameters
-    ----------
-    network : Network
-        The network.
-    readings : sequence of Reading
-        What is wanted.
-    runtime : Runtime
-        How it is computed.
-    key : callable
-        Returns what tells this network from others, for files that are kept from one run to the next.
-
-    Returns
-    -------
-    Computing
-        On all devices.
-
-    Raises
-    ------
-    InputError
-        If there is no such device, or the backend cannot express the network.
-    MissingExtraError
-        If the backend is not installed.
-    """
+    """Make ready what computes some readings of a network."""
     devices = _devices(runtime)
     backend = chosen_backend(runtime)
     widths = [reading.width(network.dim) for reading in readings]
@@ -66,36 +42,14 @@ def computing_of(
 
 
 def chosen_backend(runtime: Runtime) -> str:
-    """Say what ``backend=auto`` takes.
-
-    Parameters
-    ----------
-    runtime : Runtime
-        How to compute.
-
-    Returns
-    -------
-    str
-        One of `BACKENDS`.
-    """
+    """Say what ``backend=auto`` takes."""
     if runtime.backend != AUTO:
         return runtime.backend
     return ONNX if runtime.dtype == "int8" else TORCH
 
 
 def check_devices(runtime: Runtime) -> None:
-    """Refuse devices that are not there, before anything is loaded.
-
-    Parameters
-    ----------
-    runtime : Runtime
-        How to compute.
-
-    Raises
-    ------
-    InputError
-        If torch does not reach one, or it does not compute in the number type.
-    """
+    """Refuse devices that are not there, before anything is loaded."""
     torch = _extras.require("torch")
     for device in _devices(runtime):
         try:

@@ -31,29 +31,13 @@ _DTYPES_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """How to compute.
+    """How to compute."""
 
-    Parameters
-    ----------
-    backend : str, default "auto"
-        One of `BACKENDS`, or ``auto``, see `chosen_backend`.
-    dtype : str, default "float32"
-        One of `DTYPES`: what the layers are computed in. Pooling and what follows are float32.
-    devices : str, default "auto"
-        ``cpu``, ``cuda``, ``cuda:0,cuda:1`` and the like, as torch writes them; auto takes the GPU where there is one.
-    batch_tokens : int or None
-        Tokens of a batch, padding counted; None for what suits the device.
-
-    Raises
-    ------
-    InputError
-        If the backend has no such number type, or runs on the CPU only and another device is named.
-    """
-
-    backend: str = AUTO
-    dtype: str = "float32"
+    backend: str = AUTO  # one of `BACKENDS`, or ``auto``, see `chosen_backend`
+    dtype: str = "float32"  # one of `DTYPES`: what the layers are computed in. Pooling and what follows are float32
+    # ``cpu``, ``cuda``, ``cuda:0,cuda:1`` and the like, as torch writes them; auto takes the GPU where there is one
     devices: str = AUTO
-    batch_tokens: int | None = None
+    batch_tokens: int | None = None  # tokens of a batch, padding counted; None for what suits the device
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES_OF[self.backend]:
@@ -71,18 +55,7 @@ class Runtime:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Runtime:
-        """Read what a model reference says of it.
-
-        Parameters
-        ----------
-        options : mapping of str to str
-            ``backend``, ``dtype``, ``devices`` and ``batch_tokens``; others do not matter.
-
-        Returns
-        -------
-        Runtime
-            Defaults for what is left out.
-        """
+        """Read what a model reference says of it."""
         budget = options.get("batch_tokens")
         return cls(
             options.get("backend", AUTO),
@@ -103,53 +76,28 @@ _BUILT_IN = {
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a folder may do that it may not do unasked.
+    """What a folder may do that it may not do unasked."""
 
-    Parameters
-    ----------
-    trust_remote_code : bool, default False
-        Run code that lies in the folder, and let transformers download what its config names.
-    pickled_weights : bool, default False
-        Read weights out of pickles, where there are none in safetensors.
-    """
-
+    # Run code that lies in the folder, and let transformers download what its config names
     trust_remote_code: bool = False
-    pickled_weights: bool = False
+    pickled_weights: bool = False  # read weights out of pickles, where there are none in safetensors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """A transformer and its tokenizer.
+    """A transformer and its tokenizer."""
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-        In float32, on the CPU, for inference; of an encoder-decoder, the encoder.
-    tokenizer : PreTrainedTokenizer
-        Its tokenizer.
-    n_layers : int
-        Layers, the embedding layer not counted.
-    dim : int
-        Dimensions of the hidden states.
-    tells_layers : bool, default True
-        Whether it gives the hidden states of layers below the last.
-    prepared : dict, optional
-        What was made ready to compute it, by how it is computed: several readings and encoders share it.
-    tokenizing : Lock, optional
-        Held while the tokenizer runs, because whether it truncates is a state of it that every thread sees.
+    # A copy or a pickle holds settings, weights and tokenizer. The rest is made again: transformers hangs functions
+    # into a network that cannot be pickled.
 
-    Notes
-    -----
-    A copy or a pickle holds settings, weights and tokenizer. The rest is made again: transformers hangs functions into
-    a network that cannot be pickled.
-    """
-
-    model: Any
-    tokenizer: Any
-    n_layers: int
-    dim: int
-    tells_layers: bool = True
+    model: Any  # in float32, on the CPU, for inference; of an encoder-decoder, the encoder
+    tokenizer: Any  # its tokenizer
+    n_layers: int  # layers, the embedding layer not counted
+    dim: int  # dimensions of the hidden states
+    tells_layers: bool = True  # whether it gives the hidden states of layers below the last
+    # What was made ready to compute it, by how it is computed: several readings and encoders share it
     prepared: dict[Hashable, Any] = field(default_factory=dict)
+    # Held while the tokenizer runs, because whether it truncates is a state of it that every thread sees
     tokenizing: Lock = field(default_factory=Lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -163,36 +111,7 @@ class Network:
 
 
 def load_network(folder: Path, permissions: Permissions, check: Callable[[int], None] = lambda _: None) -> Network:
-    """Load a transformers encoder.
-
-    Parameters
-    ----------
-    folder : Path
-        With ``config.json``, weights and the files of the tokenizer.
-    permissions : Permissions
-        What it may do.
-    check : callable, optional
-        Called with the number of layers before the weights are read, where the config tells it; what it raises is
-        passed on.
-
-    Returns
-    -------
-    Network
-        The network.
-
-    Raises
-    ------
-    MissingExtraError
-        If torch or transformers is not installed.
-    FileFormatError
-        If a file is missing, damaged or was not downloaded, weights are pickled, or the model needs code of its own,
-        and neither was permitted.
-
-    Warns
-    -----
-    PaddingWarning
-        If the tokenizer has no padding token.
-    """
+    """Load a transformers encoder."""
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
     _check_files(transformers, folder, permissions)
     with quiet(transformers), _told(folder):

@@ -35,30 +35,9 @@ _GRAPH = Replaceable("an older graph", lambda _: True)
 
 @contextmanager
 def cached_graph(name: str, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Give the file of a graph, made the first time it is asked for.
-
-    Parameters
-    ----------
-    name : str
-        What tells this graph from all others, fit for the name of a folder.
-    make : callable
-        Takes a path and writes the graph to it; files beside it, named as it is with something behind, belong to it.
-
-    Yields
-    ------
-    Path
-        The graph, to be read within the block.
-
-    Warns
-    -----
-    CacheWarning
-        If the cache cannot be written. The graph is then made in a temporary folder and lost after the block.
-
-    Notes
-    -----
-    The 16 graphs that were used last are kept. A graph whose bytes have changed is made again. Processes that make the
-    same one at the same time do not meet: each is put in place whole.
-    """
+    """Give the file of a graph, made the first time it is asked for."""
+    # The 16 graphs that were used last are kept. A graph whose bytes have changed is made again. Processes that make
+    # the same one at the same time do not meet: each is put in place whole.
     folder = user_cache(_KIND) / name
     if _is_whole(folder):
         with suppress(OSError):
@@ -71,13 +50,7 @@ def cached_graph(name: str, make: Callable[[Path], None]) -> Iterator[Path]:
 
 
 def forget_graph(name: str) -> None:
-    """Remove a graph that turned out to be damaged.
-
-    Parameters
-    ----------
-    name : str
-        As for `cached_graph`.
-    """
+    """Remove a graph that turned out to be damaged."""
     with suppress(OSError):
         remove_folder(user_cache(_KIND) / name)
 
@@ -143,32 +116,7 @@ def write_graph(
     where: str,
     advice: str = "",
 ) -> None:
-    """Trace a torch module and write its graph.
-
-    Parameters
-    ----------
-    path : Path
-        The file to write. Weights that one file cannot hold, from 2 GB on, lie beside it, under its name with ``.data``
-        behind.
-    module : torch.nn.Module
-        From tensors of shape (n_texts, seq_len) to a tensor or a tuple of them.
-    inputs : mapping of str to tensor
-        Names of the inputs of `module` in its order, and an example of each, tensors of their own with more than one
-        text and more than one token; the graph takes any number of both.
-    outputs : sequence of str, optional
-        Names of the outputs; those that torch gives them by default.
-    where : str
-        What the message of the error begins with.
-    advice : str, default ""
-        What it ends with.
-
-    Raises
-    ------
-    InputError
-        If torch cannot express the module as a graph of any number of texts of any length.
-    MissingExtraError
-        If onnx or onnxscript is not installed.
-    """
+    """Trace a torch module and write its graph."""
     torch = _extras.require("torch")
     for package in ("onnx", "onnxscript"):
         _extras.require(package)
@@ -212,37 +160,10 @@ _SLOWER = ["SkipLayerNormFusion"]  # the fused operator takes longer than the tw
 
 
 class OnnxBackend:
-    """Computes batches with onnxruntime, on the CPU.
+    """Computes batches with onnxruntime, on the CPU."""
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        From ``input_ids``, ``attention_mask`` and ``pooling_mask``, each (n_texts, seq_len) int64, to a tuple of
-        tensors of shape (n_texts, width).
-    key : str
-        What tells this module from others: of its weights and of what is read off it.
-    dtype : {"float32", "int8"}, default "float32"
-        What products with the weights are computed in, see `with_int8_products`.
-    n_threads : int, default 1
-        Threads that one call uses.
-
-    Raises
-    ------
-    InputError
-        If torch cannot express the module as a graph.
-    MissingExtraError
-        If onnx, onnxruntime or onnxscript is not installed.
-
-    Warns
-    -----
-    CacheWarning
-        If the graph cannot be kept for the next time.
-
-    Notes
-    -----
-    Tracing takes seconds; the graph is kept in the user's cache. Calls from several threads at once are safe, and share
-    the weights.
-    """
+    # Tracing takes seconds; the graph is kept in the user's cache. Calls from several threads at once are safe, and
+    # share the weights.
 
     def __init__(self, module: Any, key: str, *, dtype: str = "float32", n_threads: int = 1) -> None:
         if dtype not in DTYPES:
@@ -261,18 +182,7 @@ class OnnxBackend:
         attention_mask: NDArray[np.int64],
         pooling_mask: NDArray[np.int64],
     ) -> list[NDArray[np.float32]]:
-        """Compute a batch.
-
-        Parameters
-        ----------
-        input_ids, attention_mask, pooling_mask : ndarray of shape (n_texts, seq_len), int64
-            Tokens; 1 where there is one, and where it is pooled.
-
-        Returns
-        -------
-        list of ndarray of shape (n_texts, width), float32
-            One a reading.
-        """
+        """Compute a batch."""
         arrays = dict(zip(INPUTS, (input_ids, attention_mask, pooling_mask), strict=True))
         vectors: list[NDArray[np.float32]] = self._session.run(None, {name: arrays[name] for name in self._names})
         return vectors

@@ -19,31 +19,16 @@ _TINY = 1e-12
 
 
 def with_int8_products(model: Any) -> Any:
-    r"""Rewrite the products with constant matrices.
-
-    Parameters
-    ----------
-    model : onnx.ModelProto
-        A graph in float32. It is changed.
-
-    Returns
-    -------
-    onnx.ModelProto
-        The same, for onnxruntime: each product of activations with a constant matrix goes over eight bits.
-
-    Notes
-    -----
-    A column of a matrix becomes whole numbers :math:`\mathrm{round}(w / t)`, with :math:`t` such that two neighbours on
-    the same side of zero make 128 at most. Processors without instructions for sums of such products (VNNI) add
-    neighbours in 16 bits; so these never overflow there, and every processor finds the same vectors.
-
-    The activations of a token become :math:`\mathrm{round}(x / s) + z` in 0 ... 255, with :math:`s` and :math:`z` of
-    this token alone: the vector of a text does not depend on what else is in its batch, and a token with large
-    activations costs no other one its precision. Behind an activation function that hardly falls below zero, :math:`z`
-    is 16; for what comes out of attention, 128; elsewhere it is where the smallest and the largest activation of the
-    token put it, as a few dimensions lie far on one side. Sums are taken in 32 bits, and scaled back in float32.
-    Products of two activations, as within attention, stay in float32.
-    """
+    """Rewrite the products with constant matrices."""
+    # A column of a matrix becomes whole numbers :math:`\mathrm{round}(w / t)`, with :math:`t` such that two
+    # neighbours on the same side of zero make 128 at most. Processors without instructions for sums of such products
+    # (VNNI) add neighbours in 16 bits; so these never overflow there, and every processor finds the same vectors.
+    # The activations of a token become :math:`\mathrm{round}(x / s) + z` in 0 ... 255, with :math:`s` and :math:`z`
+    # of this token alone: the vector of a text does not depend on what else is in its batch, and a token with large
+    # activations costs no other one its precision. Behind an activation function that hardly falls below zero,
+    # :math:`z` is 16; for what comes out of attention, 128; elsewhere it is where the smallest and the largest
+    # activation of the token put it, as a few dimensions lie far on one side. Sums are taken in 32 bits, and scaled
+    # back in float32. Products of two activations, as within attention, stay in float32.
     return _Rewriting(model).done()
 
 

@@ -84,27 +84,17 @@ _FAMILY = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerParts:
-    """A layer: attention, sum and normalization, feed-forward, sum and normalization.
+    """A layer: attention, sum and normalization, feed-forward, sum and normalization."""
 
-    Parameters
-    ----------
-    query, key, value, mix, up, down : torch.nn.Linear
-        Products of the attention, and of the feed-forward.
-    first_norm, second_norm : torch.nn.LayerNorm
-        Normalizations behind the two.
-    activation : callable
-        Between `up` and `down`.
-    """
-
-    query: Any
-    key: Any
-    value: Any
-    mix: Any
-    first_norm: Any
-    up: Any
-    activation: Any
-    down: Any
-    second_norm: Any
+    query: Any  # products of the attention, and of the feed-forward
+    key: Any  # products of the attention, and of the feed-forward
+    value: Any  # products of the attention, and of the feed-forward
+    mix: Any  # products of the attention, and of the feed-forward
+    first_norm: Any  # normalizations behind the two
+    up: Any  # products of the attention, and of the feed-forward
+    activation: Any  # between `up` and `down`
+    down: Any  # products of the attention, and of the feed-forward
+    second_norm: Any  # normalizations behind the two
 
     @property
     def products(self) -> tuple[Any, ...]:
@@ -113,20 +103,7 @@ class LayerParts:
 
 
 def layer_parts(model: Any, n_layers: int) -> list[LayerParts] | None:
-    """Take the layers of a network of transformers apart.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-        The network.
-    n_layers : int
-        Its layers.
-
-    Returns
-    -------
-    list of LayerParts or None
-        One a layer; None where the network is of another family, a decoder, or has something else in a part's place.
-    """
+    """Take the layers of a network of transformers apart."""
     torch, kind, config = _extras.require("torch"), type(model), model.config
     names = _FAMILY.get(kind.__name__) if kind.__module__.startswith("transformers.") else None
     if names is None or getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
@@ -157,26 +134,17 @@ def _is_plain(torch: Any, parts: LayerParts) -> bool:
 Visit = Callable[[int, Any], None]
 
 
-class _Enough(Exception):
+class _Enough(Exception):  # noqa: N818
     """Ends a pass: nothing above is wanted."""
 
 
 class LayerTaps:
-    """Watches the layers of a network of transformers.
+    """Watches the layers of a network of transformers."""
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-        The network. Hooks stay on its layers; they do nothing outside of `run`.
-    n_layers : int
-        Its layers.
-
-    Notes
-    -----
-    Layer 0 is what enters the first layer, layer k what the k-th one returns, and the last layer is the output of the
-    network, behind its final normalization where it has one: the ``hidden_states`` of transformers. Where that does not
-    hold for an architecture, which a run on two tokens tells, all hidden states are asked of the network itself.
-    """
+    # Layer 0 is what enters the first layer, layer k what the k-th one returns, and the last layer is the output of
+    # the network, behind its final normalization where it has one: the ``hidden_states`` of transformers. Where that
+    # does not hold for an architecture, which a run on two tokens tells, all hidden states are asked of the network
+    # itself.
 
     def __init__(self, model: Any, n_layers: int) -> None:
         self._torch = _extras.require("torch")
@@ -203,22 +171,7 @@ class LayerTaps:
         return bool(self._stack)
 
     def run(self, input_ids: Any, attention_mask: Any, wanted: Collection[int], visit: Visit) -> None:
-        """Run a batch through the network.
-
-        Parameters
-        ----------
-        input_ids, attention_mask : tensor of shape (n_texts, seq_len), int64
-            The batch.
-        wanted : collection of int
-            Layers to be looked at.
-        visit : callable
-            Called with each of them and its hidden states, of shape (n_texts, seq_len, dim), from the lowest on.
-
-        Raises
-        ------
-        ValueError
-            If the network gives no hidden states.
-        """
+        """Run a batch through the network."""
         if not self._stack:
             self._run_whole(input_ids, attention_mask, wanted, visit)
             return
@@ -304,20 +257,10 @@ _CACHED_FUNCTIONS = "Dynamo detected a call to a `functools.lru_cache`"  # array
 
 
 class Readout:
-    """Pools hidden states as they come by, for several readings at once.
+    """Pools hidden states as they come by, for several readings at once."""
 
-    Parameters
-    ----------
-    readings : sequence of Reading
-        What is wanted.
-    pooling_mask : tensor of shape (n_texts, seq_len), int64
-        1 for a token that is pooled.
-
-    Notes
-    -----
-    Only pooled layers are kept, so that memory does not grow with their number; ``sbert_wk`` alone needs the hidden
-    states of its layers side by side.
-    """
+    # Only pooled layers are kept, so that memory does not grow with their number; ``sbert_wk`` alone needs the hidden
+    # states of its layers side by side.
 
     def __init__(self, readings: Sequence[Reading], pooling_mask: Any) -> None:
         self._torch = _extras.require("torch")
@@ -357,18 +300,7 @@ class Readout:
 
 
 def layers_of(readings: Iterable[Reading]) -> set[int]:
-    """Layers that some readings need.
-
-    Parameters
-    ----------
-    readings : iterable of Reading
-        The readings.
-
-    Returns
-    -------
-    set of int
-        Every layer of any of them.
-    """
+    """Layers that some readings need."""
     return {layer for reading in readings for layer, _ in reading.layers}
 
 
@@ -380,17 +312,7 @@ class Layers(Protocol):
 
 
 class TorchNetwork:
-    """Computes batches with torch, layer by layer.
-
-    Parameters
-    ----------
-    layers : Layers
-        Those of the network.
-    readings : sequence of Reading
-        What is wanted of each batch.
-    device : torch.device
-        Where the network is.
-    """
+    """Computes batches with torch, layer by layer."""
 
     def __init__(self, layers: Layers, readings: Sequence[Reading], *, device: Any) -> None:
         self._torch = _extras.require("torch")
@@ -405,18 +327,7 @@ class TorchNetwork:
         attention_mask: NDArray[np.int64],
         pooling_mask: NDArray[np.int64],
     ) -> list[Any]:
-        """Compute a batch.
-
-        Parameters
-        ----------
-        input_ids, attention_mask, pooling_mask : ndarray of shape (n_texts, seq_len), int64
-            Tokens; 1 where there is one, and where it is pooled.
-
-        Returns
-        -------
-        list of tensor of shape (n_texts, width), float32
-            One a reading, on the device.
-        """
+        """Compute a batch."""
         ids, mask, pooled = (on_device(array, self._device) for array in (input_ids, attention_mask, pooling_mask))
         readout = Readout(self._readings, pooled)
         with self._torch.inference_mode():
@@ -425,15 +336,7 @@ class TorchNetwork:
 
 
 class CompiledNetwork:
-    """Computes batches with what torch compiles of a network, for any number of texts of any length.
-
-    Parameters
-    ----------
-    network : Network
-        The network, on its device and in its number type.
-    readings : sequence of Reading
-        What is wanted of each batch.
-    """
+    """Computes batches with what torch compiles of a network, for any number of texts of any length."""
 
     def __init__(self, network: Network, readings: Sequence[Reading]) -> None:
         self._torch = _extras.require("torch")
@@ -454,40 +357,13 @@ class CompiledNetwork:
 
 
 def on_device(array: NDArray[np.int64], device: Any) -> Any:
-    """Bring an array to a device.
-
-    Parameters
-    ----------
-    array : ndarray
-        Any.
-    device : torch.device
-        Where to. A GPU is not waited for.
-
-    Returns
-    -------
-    tensor
-        There.
-    """
+    """Bring an array to a device."""
     tensor = _extras.require("torch").from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def traceable(network: Network, readings: Sequence[Reading]) -> Any:
-    """Express a network with its readings as one module that torch can trace.
-
-    Parameters
-    ----------
-    network : Network
-        The network.
-    readings : sequence of Reading
-        What is wanted.
-
-    Returns
-    -------
-    torch.nn.Module
-        From ``input_ids``, ``attention_mask`` and ``pooling_mask``, each (n_texts, seq_len) int64, to a tuple of
-        tensors, one a reading. A graph of it holds no layer above the highest one wanted.
-    """
+    """Express a network with its readings as one module that torch can trace."""
     torch, wanted, n_layers = _extras.require("torch"), sorted(layers_of(readings)), network.n_layers
 
     class NetworkWithReadings(torch.nn.Module):  # type: ignore[misc, name-defined]

@@ -20,29 +20,13 @@ TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
 def packed(model: Any, dtype: str = "float32") -> Any:
-    """Prepare a network of transformers for inference on the CPU.
-
-    Parameters
-    ----------
-    model : PreTrainedModel
-        On the CPU, in float32. It stays as it is.
-    dtype : {"float32", "bfloat16"}, default "float32"
-        What the layers are computed in.
-
-    Returns
-    -------
-    PreTrainedModel
-        Of the same class and called alike; its layers are modules at the same places, so that hooks work. In float32 it
-        shares every parameter with `model`. For inference only: no gradient passes through it.
-
-    Notes
-    -----
-    oneDNN keeps each matrix in blocks that suit the processor and takes the fastest instructions of any maker, which
-    the library behind torch's own products does not on every processor. A packed matrix takes its own size again;
-    embeddings, more than half of a small network, are not packed. Where this torch has no such product, or it refuses a
-    matrix or gives something else, the plain one stays, silently; a network with a step that does not exist in bfloat16
-    (the Fourier transform of FNet) stays in float32. To be called before hooks are set on `model`.
-    """
+    """Prepare a network of transformers for inference on the CPU."""
+    # oneDNN keeps each matrix in blocks that suit the processor and takes the fastest instructions of any maker,
+    # which the library behind torch's own products does not on every processor. A packed matrix takes its own size
+    # again; embeddings, more than half of a small network, are not packed. Where this torch has no such product, or
+    # it refuses a matrix or gives something else, the plain one stays, silently; a network with a step that does not
+    # exist in bfloat16 (the Fourier transform of FNet) stays in float32. To be called before hooks are set on
+    # `model`.
     torch = _extras.require("torch")
     tensors = chain(model.parameters(), model.buffers())
     twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
@@ -93,23 +77,7 @@ def _operations(torch: Any) -> Any:
 
 
 def packed_product(weight: Any, bias: Any, dtype: str) -> Product | None:
-    """Pack a matrix.
-
-    Parameters
-    ----------
-    weight : tensor of shape (n_out, n_in)
-        The matrix, in `dtype`.
-    bias : tensor of shape (n_out,) or None
-        What is added to each row.
-    dtype : {"float32", "bfloat16"}
-        Their number type.
-
-    Returns
-    -------
-    callable or None
-        From rows, at least one, of shape (n_rows, n_in) to ``rows @ weight.T + bias``. None where this torch has no
-        such product, or it refuses the matrix or differs from the plain one.
-    """
+    """Pack a matrix."""
     torch = _extras.require("torch")
     try:
         with torch.inference_mode():
@@ -142,27 +110,10 @@ class NotSupportedError(Exception):
 
 
 class UnpaddedLayers:
-    """Computes the layers of a network over the tokens of a batch, one text behind the other.
+    """Computes the layers of a network over the tokens of a batch, one text behind the other."""
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-        On the CPU, in float32. It stays as it is, and its embeddings are shared.
-    n_layers : int
-        Its layers.
-    dtype : {"float32", "bfloat16"}, default "float32"
-        What the layers are computed in.
-
-    Raises
-    ------
-    NotSupportedError
-        If the network is not of the BERT family, or what is computed for a small batch is not what it gives itself.
-
-    Notes
-    -----
-    Products see tokens only; the attention of neighbouring texts of one length is one operation. Matrices are packed,
-    see `packed`, those of query, key and value as one. For inference only.
-    """
+    # Products see tokens only; the attention of neighbouring texts of one length is one operation. Matrices are
+    # packed, see `packed`, those of query, key and value as one. For inference only.
 
     stops_early = True
 
@@ -183,18 +134,7 @@ class UnpaddedLayers:
                 raise NotSupportedError
 
     def run(self, input_ids: Any, attention_mask: Any, wanted: Collection[int], visit: Visit) -> None:
-        """Run a batch through the network.
-
-        Parameters
-        ----------
-        input_ids, attention_mask : tensor of shape (n_texts, seq_len), int64
-            The batch. Padding may stand anywhere; fastest are texts in the order of their lengths.
-        wanted : collection of int
-            Layers to be looked at.
-        visit : callable
-            Called with each of them and its hidden states, of shape (n_texts, seq_len, dim), from the lowest on; they
-            are 0 where there is no token.
-        """
+        """Run a batch through the network."""
         torch, shape = self._torch, input_ids.shape
         with torch.inference_mode():
             places = attention_mask.flatten().nonzero().squeeze(1)

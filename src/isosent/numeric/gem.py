@@ -25,39 +25,19 @@ WIDEST_WINDOW = 64  # what is done for a word grows with the square of its windo
 
 @dataclass(frozen=True, slots=True)
 class GemSettings:
-    """How GEM weighs the words of a text.
+    """How GEM weighs the words of a text."""
 
-    Parameters
-    ----------
-    window : int, default 7
-        Words on each side that a word is compared with, m; in 1 ... 64.
-    n_removed : int, default 17
-        Principal vectors of the corpus that count for a text, h; at least 1.
-    removal : {"sdr", "sir", "none"}, default "sdr"
-        Sentence-dependent removal takes the `n_removed` that a text points to most, sentence-independent removal the
-        strongest of the corpus. "none" chooses as "sdr" does for the uniqueness score, and removes nothing.
-    scores : sequence of {"novelty", "significance", "uniqueness"}, default all
-        Scores that are added up to the weight of a word.
-    significance : {"columns", "window"}, default "columns"
-        Divisor of the significance score: the words that the window has, or 2 m + 1 (equation 6 as printed).
-    ranking : {"weighted", "unweighted"}, default "weighted"
-        Whether singular values count when a text's principal vectors are ranked.
-    uniqueness : {"published", "scaled"}, default "published"
-        Whether the uniqueness score takes singular values over h, or over the largest of the corpus, which makes it
-        independent of the size of the corpus and the length of word vectors.
-
-    Raises
-    ------
-    InputError
-        If a setting is out of range.
-    """
-
-    window: int = 7
-    n_removed: int = 17
+    window: int = 7  # words on each side that a word is compared with, m; in 1 ... 64
+    n_removed: int = 17  # principal vectors of the corpus that count for a text, h; at least 1
+    # Sentence-dependent removal takes the `n_removed` that a text points to most, sentence-independent removal the
+    # strongest of the corpus. "none" chooses as "sdr" does for the uniqueness score, and removes nothing
     removal: str = "sdr"
-    scores: Sequence[str] = SCORES
+    scores: Sequence[str] = SCORES  # scores that are added up to the weight of a word
+    # Divisor of the significance score: the words that the window has, or 2 m + 1 (equation 6 as printed)
     significance: str = "columns"
-    ranking: str = "weighted"
+    ranking: str = "weighted"  # whether singular values count when a text's principal vectors are ranked
+    # Whether the uniqueness score takes singular values over h, or over the largest of the corpus, which makes it
+    # independent of the size of the corpus and the length of word vectors
     uniqueness: str = "published"
 
     def __post_init__(self) -> None:
@@ -75,40 +55,15 @@ class GemSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrincipalVectors:
-    """What GEM knows of a corpus.
+    """What GEM knows of a corpus."""
 
-    Parameters
-    ----------
-    vectors : ndarray of shape (n_candidates, dim), float64
-        Left singular vectors of the coarse vectors of its texts, strongest first, as rows.
-    singular_values : ndarray of shape (n_candidates,), float64
-        Theirs; they grow with the root of the number of texts, and with the third power of the length of word vectors.
-    """
-
-    vectors: NDArray[np.float64]
+    vectors: NDArray[np.float64]  # left singular vectors of the coarse vectors of its texts, strongest first, as rows
+    # Theirs; they grow with the root of the number of texts, and with the third power of the length of word vectors
     singular_values: NDArray[np.float64]
 
     @classmethod
     def from_moments(cls, moments: Moments, n_candidates: int) -> PrincipalVectors:
-        """Take them from the moments of coarse vectors; moments of the parts of a corpus add up to those of the whole.
-
-        Parameters
-        ----------
-        moments : Moments
-            Of `coarse_vectors`.
-        n_candidates : int
-            Vectors wanted, K, at most the dimensions; fewer come where the coarse vectors have fewer directions.
-
-        Returns
-        -------
-        PrincipalVectors
-            Rank and signs as `spectrum` rules.
-
-        Raises
-        ------
-        InputError
-            If `n_candidates` is above the dimensions.
-        """
+        """Take them from the moments of coarse vectors; moments of the parts of a corpus add up to those of the whole."""  # noqa: E501
         if n_candidates > moments.dim:
             raise InputError(
                 f"GEM: n_candidates must be at most the {moments.dim} dimensions of the vectors; got {n_candidates}."
@@ -119,18 +74,7 @@ class PrincipalVectors:
         return cls(vectors, np.sqrt(found.values[:n_found] * moments.weight))
 
     def products(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Products of word vectors with each of them, as `gem_vectors` takes them.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n, dim), float32
-            Word vectors.
-
-        Returns
-        -------
-        ndarray of shape (n, n_candidates rounded up to a multiple of 16), float64
-            Products, zeros behind them.
-        """
+        """Products of word vectors with each of them, as `gem_vectors` takes them."""
         n_found = len(self.vectors)
         products = np.zeros((len(rows), -(-n_found // 16) * 16))
         with one_thread_products():
@@ -141,36 +85,13 @@ class PrincipalVectors:
 def coarse_vectors(
     rows: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], *, power: float = 3.0
 ) -> NDArray[np.float32]:
-    r"""Coarse sentence vectors, from which GEM takes the principal vectors of a corpus.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, dim), float32
-        Word vectors.
-    ids : ndarray of shape (n_tokens,), int32
-        Row of each word of the texts, one text behind the other.
-    offsets : ndarray of shape (n_texts + 1,), int64
-        Text i has ``ids[offsets[i]:offsets[i + 1]]``.
-    power : float, default 3.0
-        t in the formula.
-
-    Returns
-    -------
-    ndarray of shape (n_texts, dim), float32
-        One vector a text; zero for a text without words.
-
-    Notes
-    -----
-    :math:`g = \sum_j \sigma_j^t U_j` (equation 7) with :math:`S = U \operatorname{diag}(\sigma) V^\top` and words as
-    columns of S. A singular vector is defined up to its sign; here each :math:`U_j` points to the side of the mean of
-    the text's words, and where that is perpendicular to it (to 1e-6), to the side of the first word that is not. So the
-    result does not depend on the linear-algebra library. Singular values that are rounding noise take no part. Computed
-    in float64, from the n x n Gram matrix or, for texts of more words than dimensions, from the dim x dim one.
-
-    References
-    ----------
-    Yang, Zhu & Chen 2019, *Parameter-free Sentence Embedding via Orthogonal Basis*, arXiv 1810.00438.
-    """
+    """Coarse sentence vectors, from which GEM takes the principal vectors of a corpus."""
+    # :math:`g = \sum_j \sigma_j^t U_j` (equation 7) with :math:`S = U \operatorname{diag}(\sigma) V^\top` and words
+    # as columns of S. A singular vector is defined up to its sign; here each :math:`U_j` points to the side of the
+    # mean of the text's words, and where that is perpendicular to it (to 1e-6), to the side of the first word that is
+    # not. So the result does not depend on the linear-algebra library. Singular values that are rounding noise take
+    # no part. Computed in float64, from the n x n Gram matrix or, for texts of more words than dimensions, from the
+    # dim x dim one.
     vectors = np.empty((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: coarse_kernel((rows, ids, offsets), float(power), chunk, vectors), offsets)
     return vectors
@@ -185,51 +106,20 @@ def gem_vectors(
     principal: PrincipalVectors,
     settings: GemSettings,
 ) -> NDArray[np.float32]:
-    r"""Sentence vectors of GEM.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, dim), float32
-        Word vectors.
-    products : ndarray of shape (n, n_candidates rounded up to a multiple of 16), float64
-        What `PrincipalVectors.products` returned for them.
-    ids : ndarray of shape (n_tokens,), int32
-        Row of each word of the texts, one text behind the other.
-    offsets : ndarray of shape (n_texts + 1,), int64
-        Text i has ``ids[offsets[i]:offsets[i + 1]]``.
-    principal : PrincipalVectors
-        Of the corpus.
-    settings : GemSettings
-        How words are weighted.
-
-    Returns
-    -------
-    ndarray of shape (n_texts, dim), float32
-        One vector a text; zero for a text without words.
-
-    Notes
-    -----
-    Algorithm 1 of the paper. A word v is split into its projection on the other words of its window and the residual
-    :math:`r q`, q of length 1. Its weight is the sum of :math:`\alpha_n = \exp(r / \lVert v \rVert)`,
-    :math:`\alpha_s = r / \text{columns}` and :math:`\alpha_u = \exp(-\lVert \sigma_d \odot D^\top q \rVert / h)`
-    (equations 4 to 6 and 9), and :math:`c = \sum \alpha v`, :math:`c \leftarrow c - D D^\top c`, with D the h principal
-    vectors of the text.
-
-    Rank: a word with a residual of at most 1e-6 of its length has r = 0, q = 0 and so the weight 2, a repeated word for
-    one; it adds no direction for others either. The window is clipped at the ends of the text.
-
-    With ``uniqueness="scaled"``, :math:`\alpha_u = \exp(-\lVert (\sigma_d / \sigma_1) \odot D^\top q \rVert)`:
-    between 1/e and 1, where the published score is 0 or 1 for nearly every word.
-
-    Nothing but products of words is needed: the inverse of the Gram matrix of a window tells every residual, and
-    changes by one bordering and one elimination from word to word. Products of words are float32 there; a text with a
-    residual below a sixth of its word is done again by Gram-Schmidt in float64. Time grows linearly with the words of a
-    text, and with the square of the window.
-
-    References
-    ----------
-    Yang, Zhu & Chen 2019, *Parameter-free Sentence Embedding via Orthogonal Basis*, arXiv 1810.00438.
-    """
+    """Sentence vectors of GEM."""
+    # Algorithm 1 of the paper. A word v is split into its projection on the other words of its window and the
+    # residual :math:`r q`, q of length 1. Its weight is the sum of :math:`\alpha_n = \exp(r / \lVert v \rVert)`,
+    # :math:`\alpha_s = r / \text{columns}` and :math:`\alpha_u = \exp(-\lVert \sigma_d \odot D^\top q \rVert / h)`
+    # (equations 4 to 6 and 9), and :math:`c = \sum \alpha v`, :math:`c \leftarrow c - D D^\top c`, with D the h
+    # principal vectors of the text.
+    # Rank: a word with a residual of at most 1e-6 of its length has r = 0, q = 0 and so the weight 2, a repeated word
+    # for one; it adds no direction for others either. The window is clipped at the ends of the text.
+    # With ``uniqueness="scaled"``, :math:`\alpha_u = \exp(-\lVert (\sigma_d / \sigma_1) \odot D^\top q \rVert)`:
+    # between 1/e and 1, where the published score is 0 or 1 for nearly every word.
+    # Nothing but products of words is needed: the inverse of the Gram matrix of a window tells every residual, and
+    # changes by one bordering and one elimination from word to word. Products of words are float32 there; a text with
+    # a residual below a sixth of its word is done again by Gram-Schmidt in float64. Time grows linearly with the
+    # words of a text, and with the square of the window.
     sigma = principal.singular_values
     strengths = sigma if settings.ranking == "weighted" else np.ones_like(sigma)
     n_chosen = min(settings.n_removed, len(sigma))

@@ -64,10 +64,8 @@ def recent_rows(reach: int) -> int:
 
 @njit(cache=True, nogil=True, fastmath=True)
 def fill_band(rows: Single, words: Ids, reach: int, recent: NDArray[Any], band: Double) -> None:
-    """Gram matrix of the words of a text near its diagonal: ``band[i, k]`` is word i times word i - k.
-
-    Two words are multiplied with four at a time, in the precision of ``recent``, which holds the last rows.
-    """
+    """Gram matrix of the words of a text near its diagonal: ``band[i, k]`` is word i times word i - k."""
+    # Two words are multiplied with four at a time, in the precision of ``recent``, which holds the last rows.
     mask = len(recent) - 1
     zero = recent[0, 0] - recent[0, 0]
     for i in range(0, len(words), 2):
@@ -109,19 +107,7 @@ Room = tuple[tuple[Double, Double, Double], tuple[Double, Double, Double, Double
 
 @njit(cache=True, nogil=True)
 def coarse_kernel(words: tuple[Single, Ids, Bounds], power: float, chunk: tuple[int, int], out: Single) -> None:
-    """Fill the coarse vectors of some texts, see `coarse_vectors`.
-
-    Parameters
-    ----------
-    words : tuple of three ndarrays
-        Word vectors, row of each word of the texts, where texts begin.
-    power : float
-        Power of the singular values.
-    chunk : tuple of two int
-        First text, and the one behind the last.
-    out : ndarray of shape (n_texts, dim), float32
-        Written here.
-    """
+    """Fill the coarse vectors of some texts, see `coarse_vectors`."""
     rows, ids, offsets = words
     dim = rows.shape[1]
     width = min(longest_text(offsets, chunk), dim)
@@ -219,11 +205,9 @@ def _side(entries: Double) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _tridiagonalize(matrix: Double, n: int, reflectors: Double, columns: tuple[Double, Double, Double, Double]) -> None:
-    """Householder reduction of the leading n x n block, which is lost; `_turn` takes the reflectors.
-
-    For the small matrices of sentences a call of LAPACK takes twice as long as this with `_diagonalize`. Loops begin at
-    0, over zeros, because only then they become vector instructions.
-    """
+    """Householder reduction of the leading n x n block, which is lost; `_turn` takes the reflectors."""
+    # For the small matrices of sentences a call of LAPACK takes twice as long as this with `_diagonalize`. Loops
+    # begin at 0, over zeros, because only then they become vector instructions.
     values, beside, scales, image = columns
     for step in range(n):
         values[step] = matrix[step, step]
@@ -325,22 +309,7 @@ Scratch = tuple[Double, Double, Double, Double, Bounds, Bounds, Bounds]
 
 @njit(cache=True, nogil=True)
 def window_scratch(longest: int, window: int, n_chosen: int) -> Scratch:
-    """Room that `sliding_weights` works in.
-
-    Parameters
-    ----------
-    longest : int
-        Words of the longest text.
-    window : int
-        Words on each side of a word.
-    n_chosen : int
-        Corpus vectors that count for a text.
-
-    Returns
-    -------
-    tuple of ndarrays
-        The inverse, three rows, slot of each word, word and number of words in each slot.
-    """
+    """Room that `sliding_weights` works in."""
     size = min(longest, 2 * window + 1)
     width = padded(size)
     inverse, border, column = np.empty((size, width)), np.empty(width), np.empty(width)
@@ -352,34 +321,10 @@ def window_scratch(longest: int, window: int, n_chosen: int) -> Scratch:
 def sliding_weights(
     band: Double, words: Ids, near: Double, sigma: Double, settings: Settings, scratch: Scratch, weights: Double
 ) -> bool:
-    """Weights of the words of a text, by the inverse of the window's Gram matrix, which changes word by word.
-
-    The residual of word t behind all others of its window is the combination of words in column t of the inverse, over
-    its diagonal. A word that comes in borders the inverse, one that leaves is eliminated from it; repeated words share
-    a slot, and have no residual.
-
-    Parameters
-    ----------
-    band : ndarray of shape (n, 2 * window + 1), float64
-        ``band[i, k]`` is word i times word i - k.
-    words : ndarray of shape (n,), int32
-        The words.
-    near : ndarray of shape (n, h), float64
-        Products of the words with the h corpus vectors that count for the text.
-    sigma : ndarray of shape (h,), float64
-        Strength of each of these.
-    settings : tuple
-        Window; whether novelty, significance and uniqueness count; divisor of the significance score or 0.
-    scratch : tuple of ndarrays
-        What `window_scratch` returned.
-    weights : ndarray of shape (n,), float64
-        Written here.
-
-    Returns
-    -------
-    bool
-        False if a residual is too small a share of its word for products in float32: see `careful_weights`.
-    """
+    """Weights of the words of a text, by the inverse of the window's Gram matrix, which changes word by word."""
+    # The residual of word t behind all others of its window is the combination of words in column t of the inverse,
+    # over its diagonal. A word that comes in borders the inverse, one that leaves is eliminated from it; repeated
+    # words share a slot, and have no residual.
     window, scores, divisor = settings
     inverse, border, column, own, slot_of, place_of, count = scratch
     n = len(words)
@@ -491,23 +436,7 @@ def _distinctness(
 def careful_weights(
     rows: Single, words: Ids, vectors: Double, sigma: Double, settings: Settings, weights: Double
 ) -> None:
-    """Weights of the words of a text by Gram-Schmidt in float64, window by window, the word itself last.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float32
-        Word vectors.
-    words : ndarray of shape (n,), int32
-        Row of each word.
-    vectors : ndarray of shape (h, dim), float64
-        Corpus vectors that count for the text.
-    sigma : ndarray of shape (h,), float64
-        Strength of each of these.
-    settings : tuple
-        Window; whether novelty, significance and uniqueness count; divisor of the significance score or 0.
-    weights : ndarray of shape (n,), float64
-        Written here.
-    """
+    """Weights of the words of a text by Gram-Schmidt in float64, window by window, the word itself last."""
     window, scores, divisor = settings
     n, dim = len(words), rows.shape[1]
     basis = np.empty((min(n, 2 * window + 1, dim) + 1, dim))
@@ -577,23 +506,7 @@ def gem_kernel(
     chunk: tuple[int, int],
     out: Single,
 ) -> None:
-    """Fill the vectors of some texts, see `gem_vectors`.
-
-    Parameters
-    ----------
-    texts : tuple of four ndarrays
-        Word vectors, their products with the corpus vectors, row of each word of the texts, where texts begin.
-    corpus : tuple of three ndarrays
-        Vectors of shape (K, dim) in float64 and in float32, and the strength of each in the uniqueness score, over h.
-    options : tuple
-        Window; h, the vectors that count for a text; strengths to choose these by, none to take the first; whether
-        novelty, significance and uniqueness count; divisor of the significance score, 0 for the words present; whether
-        to remove.
-    chunk : tuple of two int
-        First text, and the one behind the last.
-    out : ndarray of shape (n_texts, dim), float32
-        Written here.
-    """
+    """Fill the vectors of some texts, see `gem_vectors`."""
     rows, products, ids, offsets = texts
     exact_vectors, vectors, sigma = corpus
     window, n_chosen, strengths, scores, divisor, removes = options

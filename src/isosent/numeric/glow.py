@@ -20,38 +20,19 @@ Layer = tuple[NDArray[np.floating], NDArray[np.floating]]
 
 
 def kept_dim(dim: int) -> int:
-    """Dimensions of the first half: those that a coupling leaves alone, and that a level hands on.
-
-    Parameters
-    ----------
-    dim : int
-        All dimensions.
-
-    Returns
-    -------
-    int
-        Half of them, rounded up.
-    """
+    """Dimensions of the first half: those that a coupling leaves alone, and that a level hands on."""
     return dim - dim // 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GlowStep:
-    """One step of the flow: activation normalisation, mixing of the dimensions, additive coupling.
+    """One step of the flow: activation normalisation, mixing of the dimensions, additive coupling."""
 
-    Parameters
-    ----------
-    shift, log_scale : ndarray of shape (dim,)
-        Activation normalisation: ``(x + shift) * exp(log_scale)``.
-    mixing : ndarray of shape (dim,), integer, or (dim, dim), float
-        An order of the dimensions, or the matrix that a row is multiplied with from the right: Glow's 1x1 convolution.
-    network : tuple of (weight, bias)
-        Layers with rectified linear units between; from the first half of the dimensions to what is added to the rest.
-    """
-
-    shift: NDArray[np.floating]
-    log_scale: NDArray[np.floating]
+    shift: NDArray[np.floating]  # activation normalisation: ``(x + shift) * exp(log_scale)``
+    log_scale: NDArray[np.floating]  # activation normalisation: ``(x + shift) * exp(log_scale)``
+    # An order of the dimensions, or the matrix that a row is multiplied with from the right: Glow's 1x1 convolution
     mixing: NDArray[Any]
+    # Layers with rectified linear units between; from the first half of the dimensions to what is added to the rest
     network: tuple[Layer, ...]
 
     @property
@@ -103,20 +84,7 @@ class GlowStep:
 
 
 def check_step(step: GlowStep, dim: int) -> None:
-    """Refuse a step that does not fit between its neighbours.
-
-    Parameters
-    ----------
-    step : GlowStep
-        The step.
-    dim : int
-        Dimensions of its rows.
-
-    Raises
-    ------
-    InputError
-        If a shape is another one, an order leaves a dimension out, or a number is not finite.
-    """
+    """Refuse a step that does not fit between its neighbours."""
     widths = [kept_dim(dim), *(weight.shape[-1] for weight, _ in step.network)]
     fits = (
         dim > 1
@@ -143,38 +111,12 @@ _Levels = tuple[tuple[GlowStep, ...], ...]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Glow:
-    r"""A flow from vectors to a standard Gaussian: invertible, with an exact likelihood.
+    """A flow from vectors to a standard Gaussian: invertible, with an exact likelihood."""
 
-    Parameters
-    ----------
-    levels : tuple of tuple of GlowStep
-        Steps of each level. Behind each level but the last, the second half of the dimensions leaves for the result.
+    # The flow of Li et al. 2020: Glow (Kingma & Dhariwal 2018) with additive coupling, on a vector instead of an
+    # image. Rows in float64 are computed with in float64, all others in float32.
 
-    Raises
-    ------
-    InputError
-        If the dimensions of the steps do not agree, or a number is not finite.
-
-    Notes
-    -----
-    The flow of Li et al. 2020: Glow (Kingma & Dhariwal 2018) with additive coupling, on a vector instead of an image.
-    Rows in float64 are computed with in float64, all others in float32.
-
-    References
-    ----------
-    Li, Zhou, He, Wang, Yang & Li 2020, *On the Sentence Embeddings from Pre-trained Language Models*, arXiv 2011.05864.
-    Kingma & Dhariwal 2018, *Glow: Generative Flow with Invertible 1x1 Convolutions*, arXiv 1807.03039.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from isosent.numeric.glow import GlowStep
-    >>> still = (np.zeros((2, 1)), np.zeros(1))
-    >>> flow = Glow(((GlowStep(np.array([0.0, 1, 2]), np.zeros(3), np.array([2, 1, 0]), (still,)),),))
-    >>> flow.forward(np.array([[1.0, 1.0, 1.0]]))
-    array([[3., 2., 1.]])
-    """
-
+    # Steps of each level. Behind each level but the last, the second half of the dimensions leaves for the result
     levels: _Levels
 
     def __post_init__(self) -> None:
@@ -203,81 +145,23 @@ class Glow:
         return sum(step.log_determinant for level in self.levels for step in level)
 
     def forward(self, rows: ArrayLike) -> Rows:
-        """Take vectors to the Gaussian.
-
-        Parameters
-        ----------
-        rows : array_like of shape (n_rows, dim), any real dtype
-            Vectors.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, dim)
-            float64 for float64 rows, float32 for everything else. The dimensions that left first come first.
-
-        Raises
-        ------
-        InputError
-            If the rows are not 2-D, have another width, hold NaN or infinity (the message names the row), or lead out
-            of the range of their type.
-        """
+        """Take vectors to the Gaussian."""
         return self._by_blocks("Glow.forward", rows, _forward)
 
     def inverse(self, latents: ArrayLike) -> Rows:
-        """Take vectors back: the inverse of `forward`.
-
-        Parameters
-        ----------
-        latents : array_like of shape (n_rows, dim), any real dtype
-            What `forward` returned, or draws of a standard Gaussian.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, dim)
-            Vectors of the space that was fitted; the type is that of `forward`.
-
-        Raises
-        ------
-        InputError
-            As `forward` does.
-        """
+        """Take vectors back: the inverse of `forward`."""
         return self._by_blocks("Glow.inverse", latents, _inverse)
 
     def log_likelihood(self, rows: ArrayLike) -> NDArray[np.float64]:
-        r"""Logarithm of the density of each row.
-
-        Parameters
-        ----------
-        rows : array_like of shape (n_rows, dim), any real dtype
-            Vectors.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,), float64
-            In nats; `bits_per_dimension` turns them into the loss of the fit.
-
-        Raises
-        ------
-        InputError
-            As `forward` does.
-
-        Notes
-        -----
-        :math:`\log p(x) = \log N(f(x); 0, I) + \log |\det \partial f / \partial x|`, Li et al. 2020, equation 4.
-        """
+        """Logarithm of the density of each row."""
+        # :math:`\log p(x) = \log N(f(x); 0, I) + \log |\det \partial f / \partial x|`, Li et al. 2020, equation 4.
         latents = self.forward(rows).astype(np.float64, copy=False)
         norms = np.einsum("ij,ij->i", latents, latents)
         densities: NDArray[np.float64] = self.log_determinant - 0.5 * (norms + self.dim * np.log(2 * np.pi))
         return densities
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all numbers as named arrays, which `from_arrays` takes.
-
-        Returns
-        -------
-        dict of str to ndarray
-            ``LEVEL.STEP.shift``, ``.log_scale``, ``.mixing``, and ``.weight.LAYER`` and ``.bias.LAYER``.
-        """
+        """Return all numbers as named arrays, which `from_arrays` takes."""
         found: dict[str, NDArray[Any]] = {}
         for i, level in enumerate(self.levels):
             for j, step in enumerate(level):
@@ -289,23 +173,7 @@ class Glow:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Glow:
-        """Make a flow of what `arrays` returned.
-
-        Parameters
-        ----------
-        arrays : mapping of str to ndarray
-            Its numbers by name.
-
-        Returns
-        -------
-        Glow
-            The flow.
-
-        Raises
-        ------
-        InputError
-            If one is missing, or does not fit the others.
-        """
+        """Make a flow of what `arrays` returned."""
         try:
             places = sorted({(int(i), int(j)) for i, j, *_ in (name.split(".") for name in arrays)})
             return cls(
@@ -345,20 +213,7 @@ class Glow:
 
 
 def bits_per_dimension(log_likelihood: float, dim: int) -> float:
-    """Negative log-likelihood in bits per dimension, the loss of the fit: lower is likelier.
-
-    Parameters
-    ----------
-    log_likelihood : float
-        In nats, of a row or the mean of several.
-    dim : int
-        Dimensions of the rows.
-
-    Returns
-    -------
-    float
-        Bits per dimension; negative where the density exceeds 1.
-    """
+    """Negative log-likelihood in bits per dimension, the loss of the fit: lower is likelier."""
     return float(-log_likelihood / (dim * np.log(2)))
 
 

@@ -17,36 +17,17 @@ _MOST_STEPS = 10_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogisticFits:
-    """Logistic regressions over the same columns.
+    """Logistic regressions over the same columns."""
 
-    Parameters
-    ----------
-    weight : ndarray of shape (dim, n_outputs, n_fits), float64
-        Coefficients. Two classes have one output, that of the second one; more have one each.
-    bias : ndarray of shape (n_outputs, n_fits), float64
-        Intercepts.
-    """
-
-    weight: NDArray[np.float64]
-    bias: NDArray[np.float64]
+    weight: NDArray[np.float64]  # coefficients. Two classes have one output, that of the second one; more have one each
+    bias: NDArray[np.float64]  # intercepts
 
     def one(self, fit: int) -> LogisticFits:
         """Return one of the fits alone."""
         return LogisticFits(self.weight[:, :, fit : fit + 1], self.bias[:, fit : fit + 1])
 
     def probabilities(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Probability of each class.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows, dim), float
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_classes, n_fits), float64
-            In [0, 1], their sum over the classes is 1.
-        """
+        """Probability of each class."""
         told = _probabilities(np.tensordot(rows, self.weight, 1) + self.bias)
         return told if told.shape[1] > 1 else np.concatenate([1 - told, told], axis=1)
 
@@ -57,54 +38,16 @@ def logistic_path(
     weights: NDArray[np.floating],
     Cs: Sequence[float],
 ) -> list[LogisticFits]:
-    r"""Fit logistic regressions on the same rows, one for each weighting of them, along a path of penalties.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float
-        Features.
-    targets : ndarray of shape (n_rows, n_classes), float
-        Distribution over two or more classes that each row should get; a single 1 where it has a label.
-    weights : ndarray of shape (n_rows, n_fits), float
-        Weight of each row in each fit, >= 0; 0 leaves it out. In every fit every class has some weight.
-    Cs : sequence of float
-        Inverse strengths of the penalty, > 0, best in ascending order: each fit starts from the one before.
-
-    Returns
-    -------
-    list of LogisticFits
-        For each of `Cs`, the `n_fits` regressions.
-
-    Raises
-    ------
-    InputError
-        If a fit has no row of a class.
-
-    Notes
-    -----
-    Each fit minimises :math:`\sum_i w_i H(t_i, p(x_i)) + \lVert W \rVert^2 / 2C`, with the cross entropy :math:`H` of
-    the target and the softmax, for two classes the logistic function, of :math:`x W + b`; the intercept bears no
-    penalty. So does scikit-learn's ``LogisticRegression(C=C)``, where a soft target is a row for each class with its
-    probability as ``sample_weight``.
-
-    All fits are minimised together by L-BFGS: a step is two products of matrices. It walks in coordinates in which the
-    curvature is near the identity: a Cholesky factor of each output's block of the Hessian, at the start and averaged
-    over the fits, is divided out. So ten steps do where plain coordinates need hundreds. The walk ends where no slope
-    in these coordinates exceeds 1e-4, which means the same for long and short rows. To add the same to the coefficients
-    of all classes changes no probability; that part of a step is not taken. Float64.
-
-    References
-    ----------
-    Liu and Nocedal 1989, *On the limited memory BFGS method for large scale optimization*.
-
-    Examples
-    --------
-    >>> rows = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-    >>> labels = np.array([0, 0, 1, 1])
-    >>> (fits,) = logistic_path(rows, np.eye(2)[labels], np.ones((4, 1)), [1.0])
-    >>> fits.probabilities(rows)[:, 1, 0].round(2)
-    array([0.12, 0.27, 0.73, 0.88])
-    """
+    """Fit logistic regressions on the same rows, one for each weighting of them, along a path of penalties."""
+    # Each fit minimises :math:`\sum_i w_i H(t_i, p(x_i)) + \lVert W \rVert^2 / 2C`, with the cross entropy :math:`H`
+    # of the target and the softmax, for two classes the logistic function, of :math:`x W + b`; the intercept bears no
+    # penalty. So does scikit-learn's ``LogisticRegression(C=C)``, where a soft target is a row for each class with
+    # its probability as ``sample_weight``.
+    # All fits are minimised together by L-BFGS: a step is two products of matrices. It walks in coordinates in which
+    # the curvature is near the identity: a Cholesky factor of each output's block of the Hessian, at the start and
+    # averaged over the fits, is divided out. So ten steps do where plain coordinates need hundreds. The walk ends
+    # where no slope in these coordinates exceeds 1e-4, which means the same for long and short rows. To add the same
+    # to the coefficients of all classes changes no probability; that part of a step is not taken. Float64.
     mass = targets.T.astype(np.float64) @ weights
     if not (mass > 0).all():
         lacking, fit = np.argwhere(~(mass > 0))[0]

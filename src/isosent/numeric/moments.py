@@ -14,23 +14,9 @@ from isosent.numeric.linear_map import LinearMap
 
 
 def oas_shrinkage(moments: Moments) -> float:
-    r"""Oracle approximating shrinkage of a covariance.
-
-    Parameters
-    ----------
-    moments : Moments
-        Of at least one row.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    Notes
-    -----
-    Chen, Wiesel, Eldar & Hero 2010, *Shrinkage Algorithms for MMSE Covariance Estimation*, equation 23, with the terms
-    in 2/dim left out as scikit-learn does: exact for Gaussian rows, few against the dimensions.
-    """
+    """Oracle approximating shrinkage of a covariance."""
+    # Chen, Wiesel, Eldar & Hero 2010, *Shrinkage Algorithms for MMSE Covariance Estimation*, equation 23, with the
+    # terms in 2/dim left out as scikit-learn does: exact for Gaussian rows, few against the dimensions.
     covariance, dim, n_rows = moments.covariance, moments.dim, moments.weight
     mean_square, level = float(np.mean(covariance**2)), float(np.trace(covariance)) / dim
     denominator = (n_rows + 1) * (mean_square - level**2 / dim)
@@ -38,30 +24,11 @@ def oas_shrinkage(moments: Moments) -> float:
 
 
 def ledoit_wolf_shrinkage(moments: Moments) -> float:
-    r"""Ledoit-Wolf shrinkage of a covariance.
-
-    Parameters
-    ----------
-    moments : Moments
-        Of at least one row, with radial moments.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-
-    Raises
-    ------
-    InputError
-        If the moments were taken without their radial part.
-
-    Notes
-    -----
-    :math:`\min(\beta^2, \delta^2) / \delta^2` with
-    :math:`\delta^2 = \lVert \Sigma \rVert_F^2 - \mathrm{tr}(\Sigma)^2 / d` and
-    :math:`\beta^2 = \frac{1}{n} (\frac{1}{n} \sum_i \lVert y_i \rVert^4 - \lVert \Sigma \rVert_F^2)`; Ledoit & Wolf
-    2004, *A Well-Conditioned Estimator for Large-Dimensional Covariance Matrices*, lemmas 3.2 to 3.4.
-    """
+    """Ledoit-Wolf shrinkage of a covariance."""
+    # :math:`\min(\beta^2, \delta^2) / \delta^2` with :math:`\delta^2 = \lVert \Sigma \rVert_F^2 -
+    # \mathrm{tr}(\Sigma)^2 / d` and :math:`\beta^2 = \frac{1}{n} (\frac{1}{n} \sum_i \lVert y_i \rVert^4 - \lVert
+    # \Sigma \rVert_F^2)`; Ledoit & Wolf 2004, *A Well-Conditioned Estimator for Large-Dimensional Covariance
+    # Matrices*, lemmas 3.2 to 3.4.
     if moments.radial is None:
         raise InputError(
             "ledoit_wolf: moments must hold radial moments; they were taken without. "
@@ -88,35 +55,8 @@ Sums = tuple[float, NDArray[np.float64], NDArray[np.float64]]
 
 
 def accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, n_rows_total: int | None = None) -> Sums:
-    r"""Weight, mean and scatter of rows.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), any real dtype
-        One vector a row, at least one.
-    weights : ndarray of shape (n_rows,), float64, or None
-        Weight of each row, >= 0; None weighs every row 1.
-    n_rows_total : int, optional
-        Rows of the whole set, or at least so many, where these are a block of it.
-
-    Returns
-    -------
-    weight : float
-        Sum of the weights.
-    mean : ndarray of shape (dim,), float64
-        Mean of the rows.
-    scatter : ndarray of shape (dim, dim), float64
-        Scatter about the mean.
-
-    Raises
-    ------
-    InputError
-        If a row holds NaN or infinity (the message names the row), or its squares overflow.
-
-    Notes
-    -----
-    See `Moments.from_rows`.
-    """
+    """Weight, mean and scatter of rows."""
+    # See `Moments.from_rows`.
     n_rows, dim = rows.shape
     single = np.result_type(rows.dtype, np.float32) == np.float32
     if single and n_rows > dim and max(n_rows, n_rows_total or 0) * float(dim) ** 2 > _CHEAP_PRODUCTS:
@@ -223,36 +163,13 @@ _RADIAL_ROWS = 8192
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RadialMoments:
-    r"""Third and fourth moment of the distance from the mean: what Ledoit-Wolf shrinkage needs beside the scatter.
+    """Third and fourth moment of the distance from the mean: what Ledoit-Wolf shrinkage needs beside the scatter."""
 
-    Parameters
-    ----------
-    third : ndarray of shape (dim,), float64
-        :math:`\sum_i w_i \lVert y_i \rVert^2 y_i` with :math:`y_i = x_i - \mu`.
-    fourth : float
-        :math:`\sum_i w_i \lVert y_i \rVert^4`.
-    """
-
-    third: NDArray[np.float64]
-    fourth: float
+    third: NDArray[np.float64]  # :math:`\sum_i w_i \lVert y_i \rVert^2 y_i` with :math:`y_i = x_i - \mu`
+    fourth: float  # :math:`\sum_i w_i \lVert y_i \rVert^4`
 
     def moved(self, step: NDArray[np.float64], weight: float, scatter: NDArray[np.float64]) -> RadialMoments:
-        r"""Return the moments about another point.
-
-        Parameters
-        ----------
-        step : ndarray of shape (dim,), float64
-            :math:`\delta`, from the mean to that point.
-        weight : float
-            Weight of the rows.
-        scatter : ndarray of shape (dim, dim), float64
-            Their scatter about the mean.
-
-        Returns
-        -------
-        RadialMoments
-            With :math:`y - \delta` in the place of :math:`y`, expanded; the sum of all :math:`w_i y_i` is zero.
-        """
+        """Return the moments about another point."""
         spread, along, squared = np.trace(scatter), scatter @ step, step @ step
         return RadialMoments(
             self.third - spread * step - 2 * along - weight * squared * step,

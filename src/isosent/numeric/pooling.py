@@ -59,39 +59,9 @@ def pool_last_token(token_embeddings: Array, attention_mask: Array) -> Array:
 
 
 def pool_p_mean(token_embeddings: Array, attention_mask: Array, *, powers: Sequence[float] = P_MEAN_POWERS) -> Array:
-    r"""Concatenated power means over the tokens (Rueckle et al. 2018), here of contextual token vectors.
-
-    Parameters
-    ----------
-    token_embeddings : array of shape (n_texts, seq_len, dim), any float dtype
-        Token vectors.
-    attention_mask : array of shape (n_texts, seq_len)
-        Above 0 for a token, 0 for padding.
-    powers : sequence of float, default (-inf, 1, inf)
-        Each > 0, or minus infinity (the minimum); infinity is the maximum.
-
-    Returns
-    -------
-    array of shape (n_texts, len(powers) * dim)
-        One power behind the other.
-
-    Raises
-    ------
-    InputError
-        If there is no power, or one is neither > 0 nor minus infinity.
-
-    Notes
-    -----
-    :math:`\operatorname{Re} \left( \frac{1}{n} \sum_i v_i^p \right)^{1/p}` by coordinate, with principal values, as
-    `isosent.numeric.word_averages.power_means` has it; powers other than 1 and the infinities are taken in float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> tokens = np.array([[[1.0], [3.0], [9.0]]])
-    >>> pool_p_mean(tokens, np.array([[1, 1, 0]]), powers=(-np.inf, 1, 3, np.inf)).round(4)
-    array([[1.    , 2.    , 2.4101, 3.    ]])
-    """
+    """Concatenated power means over the tokens (Rueckle et al. 2018), here of contextual token vectors."""
+    # :math:`\operatorname{Re} \left( \frac{1}{n} \sum_i v_i^p \right)^{1/p}` by coordinate, with principal values, as
+    # `isosent.numeric.word_averages.power_means` has it; powers other than 1 and the infinities are taken in float64.
     if not powers or not all(power > 0 or power == -math.inf for power in powers):
         raise InputError(f"pool_p_mean: powers must be one or more numbers, each > 0 or -inf; got {powers!r}.")
     xp = array_namespace(token_embeddings)
@@ -115,43 +85,14 @@ POOLING_ALIASES: Mapping[str, str] = MappingProxyType(
 
 
 def pooled_width(pooling: str, dim: int) -> int:
-    """Dimensions of a pooled vector.
-
-    Parameters
-    ----------
-    pooling : str
-        Name of a pooling.
-    dim : int
-        Dimensions of the token vectors.
-
-    Returns
-    -------
-    int
-        `dim`, times the number of powers for ``p_mean``.
-    """
+    """Dimensions of a pooled vector."""
     return len(P_MEAN_POWERS) * dim if pooling == "p_mean" else dim
 
 
 def visible_tokens(token_embeddings: Array, attention_mask: Array) -> Array:
-    """Token vectors with a token of the same text in the place of padding.
-
-    Parameters
-    ----------
-    token_embeddings : array of shape (n_texts, seq_len, dim)
-        Token vectors.
-    attention_mask : array of shape (n_texts, seq_len)
-        Above 0 for a token, 0 for padding.
-
-    Returns
-    -------
-    array of shape (n_texts, seq_len, dim)
-        A copy; a text without tokens repeats its last position.
-
-    Notes
-    -----
-    A maximum does not see the repetition and a sum gives it the weight 0, which the padding itself could not have: 0
-    times NaN is NaN. Copying whole rows takes a third of the time of choosing number by number.
-    """
+    """Token vectors with a token of the same text in the place of padding."""
+    # A maximum does not see the repetition and a sum gives it the weight 0, which the padding itself could not have:
+    # 0 times NaN is NaN. Copying whole rows takes a third of the time of choosing number by number.
     xp = array_namespace(token_embeddings)
     n_texts, seq_len, dim = token_embeddings.shape
     here = device(token_embeddings)

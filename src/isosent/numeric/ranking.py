@@ -15,23 +15,7 @@ Ranks = NDArray[np.int64]
 
 
 def ranks_by_score(scores: NDArray[np.floating]) -> Ranks:
-    """Rank items by their score.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_items,), float
-        Score of each item.
-
-    Returns
-    -------
-    ndarray of shape (n_items,), int64
-        Rank of each item: 1 for the highest score; equal scores are ranked in the order in which they are given.
-
-    Examples
-    --------
-    >>> ranks_by_score(np.array([0.2, 0.9, 0.2]))
-    array([2, 1, 3])
-    """
+    """Rank items by their score."""
     ranks = np.empty(len(scores), dtype=np.int64)
     ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
     return ranks
@@ -44,40 +28,12 @@ def cosine_ranks(
     *,
     left_out: NDArray[np.integer] | None = None,
 ) -> Ranks:
-    """Rank that a document has among all documents, for each of some pairs of a query and a document.
-
-    Parameters
-    ----------
-    queries : ndarray of shape (n_queries, dim), float32
-        Vectors.
-    documents : ndarray of shape (n_docs, dim), float32
-        Vectors.
-    pairs : ndarray of shape (n_pairs, 2), int
-        Row of the query and row of the document.
-    left_out : ndarray of shape (n_queries,), int, optional
-        Row of a document that does not count for the query, -1 for none. It must not be asked for in `pairs`.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,), int64
-        1 plus the documents with a higher cosine. Cosines that differ by at most 1e-6 are equal, and of equal ones the
-        document of the earlier row comes first.
-
-    Notes
-    -----
-    Exact: every query is compared with every document, in blocks, by float32 products of unit vectors. Neither an
-    (n_queries, n_docs) matrix nor a list of the best is kept: only the ranks of what should be found matter to a
-    metric, and those are counts. Memory beyond the arguments: unit vectors of the queries, and about 70 MB at 256
-    dimensions. The tolerance of 1e-6 hides what the order of summation does to the last digit, which differs between
-    machines and between places in a block.
-
-    Examples
-    --------
-    >>> queries = np.array([[1, 0]], dtype=np.float32)
-    >>> documents = np.array([[1, 1], [0, 1], [2, 0]], dtype=np.float32)
-    >>> cosine_ranks(queries, documents, np.array([[0, 0], [0, 2]]))
-    array([2, 1])
-    """
+    """Rank that a document has among all documents, for each of some pairs of a query and a document."""
+    # Exact: every query is compared with every document, in blocks, by float32 products of unit vectors. Neither an
+    # (n_queries, n_docs) matrix nor a list of the best is kept: only the ranks of what should be found matter to a
+    # metric, and those are counts. Memory beyond the arguments: unit vectors of the queries, and about 70 MB at 256
+    # dimensions. The tolerance of 1e-6 hides what the order of summation does to the last digit, which differs
+    # between machines and between places in a block.
     query_units = unit_rows(queries)
     asked, found = pairs.T
     cosines = _cosines(query_units, documents, pairs)
@@ -112,59 +68,17 @@ def _cosines(
 
 
 def average_precision(ranks: NDArray[np.integer], k: int | None = None) -> float:
-    r"""Mean, over the relevant items, of the precision at their rank.
-
-    Parameters
-    ----------
-    ranks : ndarray of shape (n_relevant,), int
-        Rank of every relevant item, from 1, all different.
-    k : int, optional
-        Items ranked lower than this add nothing.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0 where nothing is relevant, the rule of trec_eval and of the scorer of SemEval's task 3.
-
-    Notes
-    -----
-    :math:`\frac{1}{R} \sum_{i=1}^{R} i / r_i` with the ranks :math:`r_1 < r_2 < \dots` of all R relevant items.
-
-    Examples
-    --------
-    >>> average_precision(np.array([1, 4]))
-    0.75
-    """
+    """Mean, over the relevant items, of the precision at their rank."""
+    # :math:`\frac{1}{R} \sum_{i=1}^{R} i / r_i` with the ranks :math:`r_1 < r_2 < \dots` of all R relevant items.
     found = np.sort(_within(ranks, k))
     return float((np.arange(1, len(found) + 1) / found).sum() / max(1, len(ranks)))
 
 
 def expected_average_precision(n_relevant: int, n_items: int) -> float:
-    r"""Average precision that a random order has on average.
-
-    Parameters
-    ----------
-    n_relevant : int
-        Relevant items.
-    n_items : int
-        All items, at least one.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0 where nothing is relevant.
-
-    Notes
-    -----
-    The item at rank r is relevant with probability :math:`R / n`, and each item above it then with
-    :math:`(R - 1) / (n - 1)`. The sum over ranks is
-    :math:`(H_n + (n - H_n) (R - 1) / (n - 1)) / n`, :math:`H_n` the n-th harmonic number.
-
-    Examples
-    --------
-    >>> expected_average_precision(1, 2)
-    0.75
-    """
+    """Average precision that a random order has on average."""
+    # The item at rank r is relevant with probability :math:`R / n`, and each item above it then with :math:`(R - 1) /
+    # (n - 1)`. The sum over ranks is :math:`(H_n + (n - H_n) (R - 1) / (n - 1)) / n`, :math:`H_n` the n-th harmonic
+    # number.
     if n_relevant == 0:
         return 0.0
     harmonic = (1 / np.arange(1, n_items + 1)).sum()
@@ -172,82 +86,19 @@ def expected_average_precision(n_relevant: int, n_items: int) -> float:
 
 
 def reciprocal_rank(ranks: NDArray[np.integer], k: int | None = None) -> float:
-    """One over the best rank of a relevant item.
-
-    Parameters
-    ----------
-    ranks : ndarray of shape (n_relevant,), int
-        Rank of every relevant item, from 1.
-    k : int, optional
-        Items ranked lower than this count as not found.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0 where nothing relevant is found.
-
-    Examples
-    --------
-    >>> reciprocal_rank(np.array([4, 2]))
-    0.5
-    """
+    """One over the best rank of a relevant item."""
     found = _within(ranks, k)
     return float(1 / found.min()) if len(found) else 0.0
 
 
 def recall_at_k(ranks: NDArray[np.integer], k: int) -> float:
-    """Share of the relevant items that rank among the first k.
-
-    Parameters
-    ----------
-    ranks : ndarray of shape (n_relevant,), int
-        Rank of every relevant item, from 1.
-    k : int
-        How far down the ranking is read.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0 where nothing is relevant.
-
-    Examples
-    --------
-    >>> recall_at_k(np.array([2, 7]), 5)
-    0.5
-    """
+    """Share of the relevant items that rank among the first k."""
     return len(_within(ranks, k)) / max(1, len(ranks))
 
 
 def ndcg_at_k(ranks: NDArray[np.integer], gains: NDArray[np.floating], k: int) -> float:
-    r"""Discounted cumulative gain of the first k items, over that of the best order.
-
-    Parameters
-    ----------
-    ranks : ndarray of shape (n_relevant,), int
-        Rank of every relevant item, from 1.
-    gains : ndarray of shape (n_relevant,), float
-        Grade of each, > 0.
-    k : int
-        How far down the ranking is read.
-
-    Returns
-    -------
-    float
-        In [0, 1]; 0 where nothing is relevant.
-
-    Notes
-    -----
-    The gain is linear, as in trec_eval: :math:`\sum_{r_i \le k} g_i / \log_2(1 + r_i)`, not :math:`2^{g_i} - 1`.
-
-    References
-    ----------
-    Järvelin & Kekäläinen 2002, *Cumulated gain-based evaluation of IR techniques*.
-
-    Examples
-    --------
-    >>> round(ndcg_at_k(np.array([2, 1]), np.array([2.0, 1.0]), 10), 4)
-    0.8597
-    """
+    """Discounted cumulative gain of the first k items, over that of the best order."""
+    # The gain is linear, as in trec_eval: :math:`\sum_{r_i \le k} g_i / \log_2(1 + r_i)`, not :math:`2^{g_i} - 1`.
     ideal = np.sort(gains)[::-1][:k]
     best = (ideal / np.log2(np.arange(2, len(ideal) + 2))).sum()
     found = ranks <= k

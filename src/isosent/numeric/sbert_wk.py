@@ -19,93 +19,32 @@ LEAST_ALIGNMENT = 0.01
 
 
 def sbert_wk_layers(n_layers: int) -> tuple[int, ...]:
-    """Layers that SBERT-WK fuses: all but the lowest third.
-
-    Parameters
-    ----------
-    n_layers : int
-        Layers of the network, the embedding layer not counted.
-
-    Returns
-    -------
-    tuple of int
-        Ascending; 0 is the embedding layer.
-
-    Notes
-    -----
-    The authors start at the fourth of 12 layers. Other depths keep the proportion: ``n_layers // 3`` to `n_layers`.
-
-    Examples
-    --------
-    >>> sbert_wk_layers(12)
-    (4, 5, 6, 7, 8, 9, 10, 11, 12)
-    >>> sbert_wk_layers(2)
-    (0, 1, 2)
-    """
+    """Layers that SBERT-WK fuses: all but the lowest third."""
+    # The authors start at the fourth of 12 layers. Other depths keep the proportion: ``n_layers // 3`` to `n_layers`.
     return tuple(range(n_layers // 3, n_layers + 1))
 
 
 def sbert_wk(hidden_states: Sequence[Array] | Array, attention_mask: Array, *, window: int = 2) -> Array:
-    r"""Sentence vectors out of several layers, without training.
-
-    Parameters
-    ----------
-    hidden_states : array of shape (n_layers, n_texts, seq_len, dim), or n_layers arrays, any float dtype
-        Token vectors of neighbouring layers, from the lowest on: those of `sbert_wk_layers`.
-    attention_mask : array of shape (n_texts, seq_len)
-        Above 0 for a token, 0 for padding, on either side.
-    window : int, default 2
-        Layers on each side that a layer is compared with.
-
-    Returns
-    -------
-    array of shape (n_texts, dim), float32, or float64 where the hidden states are
-        Vectors; zero for a text without tokens.
-
-    Raises
-    ------
-    InputError
-        If there are fewer than two layers, or `window` is no whole number >= 1.
-
-    Notes
-    -----
-    For a token, with the vectors :math:`v_i` of its layers and :math:`C_i` those of the layers at most `window` away,
-    let :math:`p_i` be the projection of :math:`v_i` on the span of :math:`C_i` and :math:`n_i` the number of these.
-    Every weight is a share, of the sum over the layers or the tokens.
-
-    - alignment :math:`a_i \propto 1 / \left( (n_i + 1) \, \overline{\cos}(p_i, C_i) \right)`: little for a layer that
-      its neighbours tell already;
-    - novelty :math:`b_i \propto \lVert v_i - p_i \rVert / \lVert v_i \rVert`;
-    - the token is :math:`\sum_i (a_i + b_i) v_i / 2`;
-    - its weight in the text is :math:`\propto \operatorname{Var}_i \cos(v_i, v_{i+1})`, the variance along the first
-      off-diagonal of the similarities of its layers.
-
-    What the authors' code does where their paper says other things or nothing: the cosine of an alignment is taken
-    with :math:`p_i` and not with :math:`v_i`; it is divided by the number of layers in the window, so layers at the
-    ends, which have fewer neighbours, weigh more; the last token, [SEP] in BERT's family, is left out, and [CLS] is
-    not. All this is followed. Their window at the second of the lowest layers loses its left side, by a slice from a
-    negative index; that is not followed.
-
-    Nothing is factorized: the Gram matrix of a token's layers holds all of the above, residuals as its Schur
-    complement, which is computed for all windows and tokens at once, in float64: float32 is off by 4e-5. Rank rule: a
-    layer whose residual is at most 1e-3 of its length adds no direction and has no novelty (GEM's rule with another
-    bound, since a Gram matrix knows squares only; the layers of MiniLM leave 0.05 and more). A layer with a zero vector
-    weighs nothing; an alignment below 0.01, opposite neighbours included, counts as 0.01. Where no layer is novel,
-    alignment alone decides. Where no token changes (a standard deviation of at most 1e-6, as with two layers), all
-    weigh the same. A text of one token keeps it.
-
-    References
-    ----------
-    Wang & Kuo 2020, *SBERT-WK: A Sentence Embedding Method by Dissecting BERT-based Word Models*, arXiv 2002.06652,
-    section IV; code at github.com/BinWang28/SBERT-WK-Sentence-Embedding.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> low, high = np.array([[[1.0, 0.0], [9.0, 9.0]]]), np.array([[[0.0, 2.0], [9.0, 9.0]]])
-    >>> sbert_wk([low, high], np.array([[1, 0]]))
-    array([[0.5, 1. ]])
-    """
+    """Sentence vectors out of several layers, without training."""
+    # For a token, with the vectors :math:`v_i` of its layers and :math:`C_i` those of the layers at most `window`
+    # away, let :math:`p_i` be the projection of :math:`v_i` on the span of :math:`C_i` and :math:`n_i` the number of
+    # these. Every weight is a share, of the sum over the layers or the tokens.
+    # - alignment :math:`a_i \propto 1 / \left( (n_i + 1) \, \overline{\cos}(p_i, C_i) \right)`: little for a layer
+    # that its neighbours tell already; - novelty :math:`b_i \propto \lVert v_i - p_i \rVert / \lVert v_i \rVert`; -
+    # the token is :math:`\sum_i (a_i + b_i) v_i / 2`; - its weight in the text is :math:`\propto \operatorname{Var}_i
+    # \cos(v_i, v_{i+1})`, the variance along the first off-diagonal of the similarities of its layers.
+    # What the authors' code does where their paper says other things or nothing: the cosine of an alignment is taken
+    # with :math:`p_i` and not with :math:`v_i`; it is divided by the number of layers in the window, so layers at the
+    # ends, which have fewer neighbours, weigh more; the last token, [SEP] in BERT's family, is left out, and [CLS] is
+    # not. All this is followed. Their window at the second of the lowest layers loses its left side, by a slice from
+    # a negative index; that is not followed.
+    # Nothing is factorized: the Gram matrix of a token's layers holds all of the above, residuals as its Schur
+    # complement, which is computed for all windows and tokens at once, in float64: float32 is off by 4e-5. Rank rule:
+    # a layer whose residual is at most 1e-3 of its length adds no direction and has no novelty (GEM's rule with
+    # another bound, since a Gram matrix knows squares only; the layers of MiniLM leave 0.05 and more). A layer with a
+    # zero vector weighs nothing; an alignment below 0.01, opposite neighbours included, counts as 0.01. Where no
+    # layer is novel, alignment alone decides. Where no token changes (a standard deviation of at most 1e-6, as with
+    # two layers), all weigh the same. A text of one token keeps it.
     n_layers = len(hidden_states)
     if n_layers < 2:
         raise InputError(f"sbert_wk: hidden_states must have 2 layers or more; got {n_layers}.")

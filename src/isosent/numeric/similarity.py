@@ -12,29 +12,8 @@ _BLOCK_NUMBERS = 1 << 18
 
 
 def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Scale each row to length 1; a zero row stays zero.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float
-        Vectors.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, dim), same dtype
-        Unit vectors.
-
-    Notes
-    -----
-    A row whose squares leave the range of its dtype is first divided by its largest number.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
-    array([[0.6, 0.8],
-           [0. , 0. ]])
-    """
+    """Scale each row to length 1; a zero row stays zero."""
+    # A row whose squares leave the range of its dtype is first divided by its largest number.
     with np.errstate(over="ignore", under="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         units: NDArray[np.floating] = rows / np.where(norms > 0, norms, 1)
@@ -49,29 +28,7 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Cosine of row i of `a` with row i of `b`.
-
-    Parameters
-    ----------
-    a, b : ndarray of shape (n_pairs, dim), float
-        Vectors.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,), float64
-        In [-1, 1] up to rounding; 0 where either row is zero.
-
-    Raises
-    ------
-    InputError
-        If the widths differ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pairwise_cosine(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 0.0]]))
-    array([1., 0.])
-    """
+    """Cosine of row i of `a` with row i of `b`."""
     _check.same_dim("pairwise_cosine", "b", b.shape[1], a.shape[1])
     unit_a, unit_b = unit_rows(a.astype(np.float64)), unit_rows(b.astype(np.float64))
     cosines: NDArray[np.float64] = np.einsum("ij,ij->i", unit_a, unit_b)
@@ -79,60 +36,14 @@ def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray
 
 
 def cosine_matrix(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Cosine of each row of `a` with each row of `b`.
-
-    Parameters
-    ----------
-    a : ndarray of shape (n_a, dim), float
-        Vectors.
-    b : ndarray of shape (n_b, dim), float
-        Vectors.
-
-    Returns
-    -------
-    ndarray of shape (n_a, n_b), float64
-        In [-1, 1] up to rounding; 0 where either row is zero.
-
-    Raises
-    ------
-    InputError
-        If the widths differ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> cosine_matrix(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0]]))
-    array([[1., 0.]])
-    """
+    """Cosine of each row of `a` with each row of `b`."""
     _check.same_dim("cosine_matrix", "b", b.shape[1], a.shape[1])
     cosines: NDArray[np.float64] = unit_rows(a.astype(np.float64)) @ unit_rows(b.astype(np.float64)).T
     return cosines
 
 
 def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
-    """The k nearest other rows of every row by cosine.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float
-        Vectors, few enough for an (n_rows, n_rows) matrix.
-    k : int, default 1
-        Neighbours a row, below n_rows.
-
-    Returns
-    -------
-    indices : ndarray of shape (n_rows, k), intp
-        Neighbours, nearest first; a row is never its own neighbour, and of equal cosines the earlier row comes first.
-    scores : ndarray of shape (n_rows, k)
-        Their cosines.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> indices, scores = nearest_rows(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]]))
-    >>> indices.ravel()
-    array([2, 2, 0])
-    """
+    """The k nearest other rows of every row by cosine."""
     units = unit_rows(rows)
     cosines = units @ units.T
     np.fill_diagonal(cosines, -np.inf)
@@ -141,22 +52,7 @@ def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.int
 
 
 def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np.float64]:
-    """Draw random pairs of different rows and give their cosines.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), any real dtype
-        Vectors, two or more.
-    n_pairs : int
-        Pairs drawn, with replacement.
-    seed : int
-        Of the draw: the same pairs for every matrix of as many rows.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,), float64
-        Their cosines, in [-1, 1], within float32 rounding unless the rows are float64.
-    """
+    """Draw random pairs of different rows and give their cosines."""
     rng = np.random.default_rng(seed)
     first = rng.integers(len(rows), size=n_pairs)
     second = (first + rng.integers(1, len(rows), size=n_pairs)) % len(rows)
@@ -170,24 +66,7 @@ def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np
 
 
 def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Pearson correlation.
-
-    Parameters
-    ----------
-    a, b : ndarray of shape (n_pairs,), float
-        Paired values.
-
-    Returns
-    -------
-    float
-        In [-1, 1]; NaN, undefined, where either is constant or there are fewer than two pairs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
-    1.0
-    """
+    """Pearson correlation."""
     if len(a) < 2 or a.min() == a.max() or b.min() == b.max():
         return float("nan")
     x, y = a.astype(np.float64), b.astype(np.float64)
@@ -196,22 +75,5 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Spearman rank correlation; ties get their mean rank.
-
-    Parameters
-    ----------
-    a, b : ndarray of shape (n_pairs,), float
-        Paired values.
-
-    Returns
-    -------
-    float
-        In [-1, 1]; NaN, undefined, where either is constant or there are fewer than two pairs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([1.0, 8.0, 9.0]))
-    1.0
-    """
+    """Spearman rank correlation; ties get their mean rank."""
     return pearson(scipy.stats.rankdata(a), scipy.stats.rankdata(b))

@@ -31,13 +31,7 @@ _products = _Products()
 
 
 def n_workers() -> int:
-    """Threads to use: ``OMP_NUM_THREADS`` where it is set, else the processors this process may use.
-
-    Returns
-    -------
-    int
-        At least 1.
-    """
+    """Threads to use: ``OMP_NUM_THREADS`` where it is set, else the processors this process may use."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdigit() and int(asked):
         return int(asked)
@@ -45,15 +39,7 @@ def n_workers() -> int:
 
 
 def over_chunks(run: Callable[[int, int], None], offsets: NDArray[np.int64]) -> None:
-    """Run a kernel over all texts, in as many threads as `n_workers` says.
-
-    Parameters
-    ----------
-    run : callable
-        Takes the first text of a chunk and the one behind its last; writes results of these only.
-    offsets : ndarray of shape (n_texts + 1,), int64
-        Where the tokens (or characters) of each text begin; chunks have about equally many.
-    """
+    """Run a kernel over all texts, in as many threads as `n_workers` says."""
     n_texts, n_threads = len(offsets) - 1, n_workers()
     n_chunks = min(n_threads * _CHUNKS_A_WORKER, n_texts, int(offsets[-1] - offsets[0]) // _LEAST_TOKENS + 1)
     if min(n_chunks, n_threads) <= 1:
@@ -68,16 +54,9 @@ def over_chunks(run: Callable[[int, int], None], offsets: NDArray[np.int64]) -> 
 
 @contextmanager
 def one_thread_products() -> Iterator[int]:
-    """Let BLAS compute each matrix product in one thread, so that the result does not depend on how many there are.
-
-    BLAS cuts a product into a part for each of its threads, and rounds the edges of a part differently. A process
-    with fewer threads, such as a worker of joblib, would get other last bits.
-
-    Yields
-    ------
-    int
-        Threads that BLAS uses otherwise, at least 1.
-    """
+    """Let BLAS compute each matrix product in one thread, so that the result does not depend on how many there are."""
+    # BLAS cuts a product into a part for each of its threads, and rounds the edges of a part differently. A process
+    # with fewer threads, such as a worker of joblib, would get other last bits.
     with _products.lock:
         if not _products.n_under_way:
             blas = _blas()
@@ -94,18 +73,7 @@ def one_thread_products() -> Iterator[int]:
 
 
 def over_blocks(run: Callable[[int], None], n_rows: int, block_rows: int) -> None:
-    """Run matrix products over blocks of rows, side by side, each in one thread.
-
-    Parameters
-    ----------
-    run : callable
-        Takes the first row of a block; writes results of this block only. What it raises for the first of the blocks
-        is raised here.
-    n_rows : int
-        Rows.
-    block_rows : int
-        Rows of a block, whatever the number of threads.
-    """
+    """Run matrix products over blocks of rows, side by side, each in one thread."""
     starts = range(0, n_rows, block_rows)
     with one_thread_products() as n_threads:
         if min(n_threads, len(starts)) <= 1:

@@ -13,74 +13,19 @@ from isosent.numeric.threads import over_chunks
 
 
 def sif_weights(probabilities: NDArray[np.floating], a: float = 1e-3) -> NDArray[np.float64]:
-    r"""Smooth inverse frequency weight of each word.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (vocab_size,), any float dtype
-        Unigram probability of each word, in [0, 1]; 0 for a word of unknown frequency.
-    a : float, default 1e-3
-        Smoothing constant, > 0, in the unit of a probability.
-
-    Returns
-    -------
-    ndarray of shape (vocab_size,), float64
-        Weights in (0, 1], non-increasing in the probability; 1 for a word of unknown frequency.
-
-    Raises
-    ------
-    InputError
-        If `a` is not positive, or a probability lies outside [0, 1].
-
-    Notes
-    -----
-    :math:`w_i = a / (a + p_i)`, Arora, Liang & Ma 2017, section 3. Computed in float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sif_weights(np.array([0.0, 0.001, 0.1])).round(4)
-    array([1.    , 0.5   , 0.0099])
-    """
+    """Smooth inverse frequency weight of each word."""
+    # :math:`w_i = a / (a + p_i)`, Arora, Liang & Ma 2017, section 3. Computed in float64.
     if not a > 0:
         raise InputError(f"sif_weights: a must be > 0; got {a}.")
     return a / (a + _checked("sif_weights", probabilities))
 
 
 def usif_weights(probabilities: NDArray[np.floating], mean_length: float) -> NDArray[np.float64]:
-    r"""Weight of each word by unsupervised smooth inverse frequency.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (vocab_size,), any float dtype
-        Unigram probability of each word, in [0, 1]; 0 for a word of unknown frequency, which gets the smallest of the
-        others.
-    mean_length : float
-        Words that a text has on average, at least 1.
-
-    Returns
-    -------
-    ndarray of shape (vocab_size,), float64
-        Positive weights.
-
-    Raises
-    ------
-    InputError
-        If no probability is above 0, or one lies outside [0, 1], or `mean_length` is below 1.
-
-    Notes
-    -----
-    :math:`w = a / (a / 2 + p)` with :math:`a = (1 - \alpha) / (\alpha Z)`, :math:`Z = |V| / 2`, and :math:`\alpha` the
-    share of the words with :math:`p > 1 - (1 - 1 / |V|)^n`, n the mean length and V the words of known frequency;
-    Ethayarajh 2018, *Unsupervised Random Walk Sentence Embeddings*, section 3.2. Of the words, at least one and not all
-    count as above the bound, so that a stays positive and finite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> usif_weights(np.array([0.7, 0.1, 0.1, 0.1]), mean_length=2.0).round(4)
-    array([1.0345, 1.7647, 1.7647, 1.7647])
-    """
+    """Weight of each word by unsupervised smooth inverse frequency."""
+    # :math:`w = a / (a / 2 + p)` with :math:`a = (1 - \alpha) / (\alpha Z)`, :math:`Z = |V| / 2`, and :math:`\alpha`
+    # the share of the words with :math:`p > 1 - (1 - 1 / |V|)^n`, n the mean length and V the words of known
+    # frequency; Ethayarajh 2018, *Unsupervised Random Walk Sentence Embeddings*, section 3.2. Of the words, at least
+    # one and not all count as above the bound, so that a stays positive and finite.
     checked = _checked("usif_weights", probabilities)
     known = checked[checked > 0]
     if not len(known):
@@ -116,33 +61,7 @@ def weighted_means(
     offsets: NDArray[np.int64],
     weights: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    r"""Means of weighted word vectors, :math:`\frac{1}{n} \sum_i a_i v_i`.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, dim), float32
-        Word vectors.
-    ids : ndarray of shape (n_tokens,), int32
-        Row of each word of the texts, one text behind the other.
-    offsets : ndarray of shape (n_texts + 1,), int64
-        Text i has ``ids[offsets[i]:offsets[i + 1]]``.
-    weights : ndarray of shape (n_tokens,), float32, optional
-        Weight of each word; 1 where left out. The sum is divided by the number of words, not by their weights.
-
-    Returns
-    -------
-    ndarray of shape (n_texts, dim), float32
-        Means, summed in the order of the words; zero for a text without words.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.array([[1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
-    >>> weighted_means(rows, np.array([0, 0, 1, 1], dtype=np.int32), np.array([0, 3, 3, 4]))
-    array([[0.6666667 , 0.33333334],
-           [0.        , 0.        ],
-           [0.        , 1.        ]], dtype=float32)
-    """
+    r"""Means of weighted word vectors, :math:`\frac{1}{n} \sum_i a_i v_i`."""
     means = np.zeros((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
     token_weights = _SKIP if weights is None else weights
     over_chunks(lambda *chunk: _mean_kernel(rows, ids, offsets, chunk, token_weights, means), offsets)
@@ -152,28 +71,9 @@ def weighted_means(
 def balanced_means(
     rows: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    r"""Weighted means of word vectors with each coordinate divided by its norm over the text (uSIF).
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, dim), float32
-        Word vectors.
-    ids : ndarray of shape (n_tokens,), int32
-        Row of each word of the texts, one text behind the other.
-    offsets : ndarray of shape (n_texts + 1,), int64
-        Text i has ``ids[offsets[i]:offsets[i + 1]]``.
-    weights : ndarray of shape (n_tokens,), float32
-        Weight of each word.
-
-    Returns
-    -------
-    ndarray of shape (n_texts, dim), float32
-        :math:`\frac{1}{n} \sum_i a_i v_{ik} / \sqrt{\sum_i v_{ik}^2}`; 0 where every word has 0.
-
-    Notes
-    -----
-    The normalisation of Ethayarajh 2018, *Unsupervised Random Walk Sentence Embeddings*, as its author's code has it.
-    """
+    """Weighted means of word vectors with each coordinate divided by its norm over the text (uSIF)."""
+    # The normalisation of Ethayarajh 2018, *Unsupervised Random Walk Sentence Embeddings*, as its author's code has
+    # it.
     means = np.zeros((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: _balanced_kernel(rows, ids, offsets, chunk, weights, means), offsets)
     return means
@@ -182,37 +82,10 @@ def balanced_means(
 def power_means(
     rows: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], powers: Sequence[float]
 ) -> NDArray[np.float32]:
-    r"""Concatenated power means of word vectors (Rueckle et al. 2018).
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, dim), float32
-        Word vectors.
-    ids : ndarray of shape (n_tokens,), int32
-        Row of each word of the texts, one text behind the other.
-    offsets : ndarray of shape (n_texts + 1,), int64
-        Text i has ``ids[offsets[i]:offsets[i + 1]]``.
-    powers : sequence of float
-        Each > 0, or minus infinity (the minimum); infinity is the maximum.
-
-    Returns
-    -------
-    ndarray of shape (n_texts, len(powers) * dim), float32
-        One power behind the other; zero for a text without words.
-
-    Notes
-    -----
-    :math:`\operatorname{Re} \left( \frac{1}{n} \sum_i v_i^p \right)^{1/p}` by coordinate, in complex numbers with
-    principal values, as the authors compute it: for p = 3 a negative mean :math:`-m` gives
-    :math:`m^{1/3} \cos(\pi / 3)`, which is not the signed root.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rows = np.array([[1.0], [3.0]], dtype=np.float32)
-    >>> power_means(rows, np.array([0, 1], dtype=np.int32), np.array([0, 2]), (-np.inf, 1, 3, np.inf)).round(4)
-    array([[1.    , 2.    , 2.4101, 3.    ]], dtype=float32)
-    """
+    """Concatenated power means of word vectors (Rueckle et al. 2018)."""
+    # :math:`\operatorname{Re} \left( \frac{1}{n} \sum_i v_i^p \right)^{1/p}` by coordinate, in complex numbers with
+    # principal values, as the authors compute it: for p = 3 a negative mean :math:`-m` gives :math:`m^{1/3} \cos(\pi
+    # / 3)`, which is not the signed root.
     exponents = np.array(powers, dtype=np.float64)
     means = np.zeros((len(offsets) - 1, len(exponents), rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: _power_kernel(rows, ids, offsets, chunk, exponents, means), offsets)

@@ -16,69 +16,19 @@ _LABEL_HEIGHT = 9
 
 
 def plain(value: float) -> str:
-    """Write a tick's number in few characters.
-
-    Parameters
-    ----------
-    value : float
-        The number.
-
-    Returns
-    -------
-    str
-        With up to four digits, thousands apart.
-
-    Examples
-    --------
-    >>> plain(0.25), plain(1200.0), plain(1e-6), plain(0.0)
-    ('0.25', '1,200', '1e-06', '0')
-    """
+    """Write a tick's number in few characters."""
     if value and not 1e-4 <= abs(value) < 1e6:
         return f"{value:.0e}"
     return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def percent(value: float) -> str:
-    """Write a share as a percentage.
-
-    Parameters
-    ----------
-    value : float
-        The share.
-
-    Returns
-    -------
-    str
-        Such as ``12 %``.
-
-    Examples
-    --------
-    >>> percent(0.125), percent(0.5)
-    ('12.5 %', '50 %')
-    """
+    """Write a share as a percentage."""
     return f"{100 * value:.3g} %"
 
 
 def steps(low: float, high: float, n: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`.
-
-    Parameters
-    ----------
-    low, high : float
-        Ends, the first one below.
-    n : int, default 5
-        About so many.
-
-    Returns
-    -------
-    list of float
-        Multiples of 1, 2, 2.5 or 5 times a power of ten.
-
-    Examples
-    --------
-    >>> steps(0, 1), steps(0, 384)
-    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 100.0, 200.0, 300.0])
-    """
+    """Round numbers from `low` to `high`."""
     raw = (high - low) / n
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= raw * 0.999)
@@ -88,28 +38,14 @@ def steps(low: float, high: float, n: int = 5) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One axis.
+    """One axis."""
 
-    Parameters
-    ----------
-    label : str
-        What it shows, with its unit.
-    low, high : float
-        Ends, the first one below.
-    log : bool, default False
-        Whether it is logarithmic.
-    write : callable, default `plain`
-        Gives the text of a tick.
-    at : sequence of float, optional
-        Where its ticks stand; round numbers where left out.
-    """
-
-    label: str
-    low: float
-    high: float
-    log: bool = False
-    write: Callable[[float], str] = plain
-    at: Sequence[float] | None = None
+    label: str  # what it shows, with its unit
+    low: float  # ends, the first one below
+    high: float  # ends, the first one below
+    log: bool = False  # whether it is logarithmic
+    write: Callable[[float], str] = plain  # gives the text of a tick
+    at: Sequence[float] | None = None  # where its ticks stand; round numbers where left out
 
     @property
     def ticks(self) -> Sequence[float]:
@@ -135,16 +71,10 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Two axes: gives the marks that stand between them, each a piece of SVG.
+    """Two axes: gives the marks that stand between them, each a piece of SVG."""
 
-    Parameters
-    ----------
-    x, y : Axis
-        The axes.
-    """
-
-    x: Axis
-    y: Axis
+    x: Axis  # the axes
+    y: Axis  # the axes
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Return the pixel of a point."""
@@ -198,22 +128,7 @@ class Frame:
         return "".join(parts)
 
     def drawing(self, name: str, title: str, description: str, marks: Iterable[str]) -> str:
-        """Return the whole figure: grid and axes, then the marks.
-
-        Parameters
-        ----------
-        name : str
-            Id of the figure in its page.
-        title, description : str
-            Read out by a screen reader.
-        marks : iterable of str
-            What the other methods gave.
-
-        Returns
-        -------
-        str
-            An ``svg`` element.
-        """
+        """Return the whole figure: grid and axes, then the marks."""
         heading = f'<title id="{name}-t">{escape(title)}</title><desc id="{name}-d">{escape(description)}</desc>'
         return (
             f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{name}-t {name}-d">'
@@ -221,20 +136,7 @@ class Frame:
         )
 
     def panel(self, left: float, top: float, marks: Iterable[str]) -> str:
-        """Return grid, axes and marks, for one of several figures in one drawing.
-
-        Parameters
-        ----------
-        left, top : float
-            Where its corner stands, in pixels.
-        marks : iterable of str
-            What the other methods gave.
-
-        Returns
-        -------
-        str
-            A ``g`` element, `WIDTH` by `HEIGHT` pixels.
-        """
+        """Return grid, axes and marks, for one of several figures in one drawing."""
         return f'<g transform="translate({left:g} {top:g})">{self._grid()}{"".join(marks)}</g>'
 
     def right_axis(self) -> str:
@@ -321,22 +223,7 @@ def colour_class(number: int) -> str:
 
 
 def dot(number: int, x: float, y: float, inside: str = "") -> str:
-    """Draw the mark of the thing with that number: colours and shapes are repeated, but not both together.
-
-    Parameters
-    ----------
-    number : int
-        Of 28 that can be told apart.
-    x, y : float
-        Where, in pixels.
-    inside : str, optional
-        SVG within, a ``title`` for one.
-
-    Returns
-    -------
-    str
-        A ``path`` element.
-    """
+    """Draw the mark of the thing with that number: colours and shapes are repeated, but not both together."""
     shape = _SHAPES[number % len(_SHAPES)]
     return (
         f'<path class="dot {colour_class(number)}" transform="translate({x:.1f} {y:.1f})" d="{shape}">{inside}</path>'

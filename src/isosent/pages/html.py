@@ -13,25 +13,7 @@ from isosent.pages.figures import WIDTH
 
 
 def html_document(title: str, body: str, *, css: str, script: str | None = None) -> str:
-    """Put a page together.
-
-    Parameters
-    ----------
-    title : str
-        What the browser calls it; it is escaped.
-    body : str
-        What stands in ``main``, as HTML. It has no style or script of its own: the browser would not follow them.
-    css : str
-        Rules beyond those that all pages share.
-    script : str, optional
-        JavaScript, run behind the body.
-
-    Returns
-    -------
-    str
-        The document. It follows the reader's light or dark scheme and prints. Its content security policy lets these
-        styles and this script in, by their hash, and nothing else: no request leaves the page.
-    """
+    """Put a page together."""
     style = (files("isosent.pages") / "base.css").read_text("utf-8") + css
     policy = ["default-src 'none'", "img-src data:", f"style-src {_hash(style)}"]
     policy += [] if script is None else [f"script-src {_hash(script)}"]
@@ -59,22 +41,7 @@ def breakable(text: str) -> str:
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """Return a section with its heading.
-
-    Parameters
-    ----------
-    name : str
-        Its id.
-    title : str
-        Its heading.
-    *parts : str
-        HTML.
-
-    Returns
-    -------
-    str
-        A ``section`` element.
-    """
+    """Return a section with its heading."""
     return f'<section id="{name}"><h2>{escape(title)}</h2>{"".join(parts)}</section>'
 
 
@@ -90,24 +57,7 @@ def listed(items: Iterable[str]) -> str:
 
 
 def table(name: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = ()) -> str:
-    """Return a table in a box of its own, which scrolls where it is too wide.
-
-    Parameters
-    ----------
-    name : str
-        What it holds, read out by a screen reader.
-    columns : sequence of str
-        Headings.
-    rows : iterable of sequence of str
-        Cells; the first of each row is its heading.
-    numbers : iterable of int
-        Columns that hold numbers, from 0.
-
-    Returns
-    -------
-    str
-        HTML.
-    """
+    """Return a table in a box of its own, which scrolls where it is too wide."""
     of_numbers = {*numbers}
     styles = ["number" if number in of_numbers else "" for number in range(len(columns))]
     head = "".join(
@@ -143,24 +93,7 @@ def folded(title: str, inside: str) -> str:
 
 
 def drawing(name: str, size: tuple[float, float], title: str, description: str, inside: str) -> str:
-    """Return a drawing that takes its colours from the page.
-
-    Parameters
-    ----------
-    name : str
-        Its id in the page.
-    size : pair of float
-        Width and height, in pixels.
-    title, description : str
-        Read out by a screen reader.
-    inside : str
-        Pieces of SVG.
-
-    Returns
-    -------
-    str
-        An ``svg`` element.
-    """
+    """Return a drawing that takes its colours from the page."""
     width, height = size
     style = ' class="wide"' if width > 1.2 * WIDTH else ""
     return (
@@ -170,39 +103,13 @@ def drawing(name: str, size: tuple[float, float], title: str, description: str, 
 
 
 def figure(title: str, caption: str, svg: str, more: str = "") -> str:
-    """Return a figure with its caption.
-
-    Parameters
-    ----------
-    title, caption : str
-        What stands above.
-    svg : str
-        The drawing.
-    more : str, optional
-        HTML below.
-
-    Returns
-    -------
-    str
-        A ``figure`` element.
-    """
+    """Return a figure with its caption."""
     heading = f"<figcaption><b>{escape(title)}</b>{escape(caption)}</figcaption>" if title else ""
     return f'<figure>{heading}<div class="drawing">{svg}</div>{more}</figure>'
 
 
 def key(entries: Iterable[tuple[str, str]]) -> str:
-    """Return the key of a figure.
-
-    Parameters
-    ----------
-    entries : iterable of (str, str)
-        A piece of SVG of 24 by 14 pixels, and what it stands for.
-
-    Returns
-    -------
-    str
-        A list.
-    """
+    """Return the key of a figure."""
     inside = "".join(
         f'<li><svg viewBox="0 0 24 14" aria-hidden="true">{mark}</svg>{breakable(name)}</li>' for mark, name in entries
     )

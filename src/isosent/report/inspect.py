@@ -58,15 +58,9 @@ class VectorBlocks(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayBlocks:
-    """An array, block by block.
+    """An array, block by block."""
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), any real dtype
-        The vectors.
-    """
-
-    rows: NDArray[Any]
+    rows: NDArray[Any]  # the vectors
 
     @property
     def n_rows(self) -> int:
@@ -89,13 +83,7 @@ class ArrayBlocks:
         return None
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """Read them in their order.
-
-        Yields
-        ------
-        ndarray of shape (n, dim)
-            Views of the array.
-        """
+        """Read them in their order."""
         for start in range(0, len(self.rows), _BLOCK_ROWS):
             yield self.rows[start : start + _BLOCK_ROWS]
 
@@ -106,36 +94,16 @@ COSINE_PAIRS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Rows, and what is wrong with them.
+    """Rows, and what is wrong with them."""
 
-    Parameters
-    ----------
-    n_rows : int
-        All rows.
-    n_used : int
-        Rows that are neither zero nor non-finite: all other figures are theirs.
-    dim : int
-        Dimensions.
-    dtype : str
-        Type of the numbers as they came.
-    n_zero : int
-        Rows of zeros, which stand for "no vector".
-    n_non_finite : int
-        Rows with NaN or infinity.
-    n_duplicates : int
-        Used rows that equal an earlier one, number by number.
-    n_duplicate_texts : int or None
-        Texts that equal an earlier one; None where only vectors are known.
-    """
-
-    n_rows: int
-    n_used: int
-    dim: int
-    dtype: str
-    n_zero: int
-    n_non_finite: int
-    n_duplicates: int
-    n_duplicate_texts: int | None
+    n_rows: int  # all rows
+    n_used: int  # rows that are neither zero nor non-finite: all other figures are theirs
+    dim: int  # dimensions
+    dtype: str  # type of the numbers as they came
+    n_zero: int  # rows of zeros, which stand for "no vector"
+    n_non_finite: int  # rows with NaN or infinity
+    n_duplicates: int  # used rows that equal an earlier one, number by number
+    n_duplicate_texts: int | None  # texts that equal an earlier one; None where only vectors are known
 
     @property
     def rows_per_dim(self) -> float:
@@ -150,118 +118,48 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class SpaceFigures:
-    """How vectors fill their space. A figure that is undefined is NaN.
+    """How vectors fill their space. A figure that is undefined is NaN."""
 
-    Parameters
-    ----------
-    dim : int
-        Dimensions.
-    relative_mean_norm : float
-        Length of the mean over the mean length, in [0, 1].
-    mean_cosine : float
-        Mean cosine of two different vectors, over all pairs.
-    cosine_sd : float
-        Standard deviation over random pairs.
-    cosine_p05, cosine_p50, cosine_p95 : float
-        Percentiles over random pairs.
-    isoscore : float
-        In [0, 1], see `isoscore`.
-    effective_rank : float
-        In [1, dim].
-    participation_ratio : float
-        In [1, dim].
-    uniformity : float
-        At most 0, lower is more uniform.
-    top_dimension_share : float
-        Share of the variance that the coordinate of largest variance has.
-    top_axis_share : float
-        Share of the variance along the first principal axis.
-    """
-
-    dim: int
-    relative_mean_norm: float
-    mean_cosine: float
-    cosine_sd: float
-    cosine_p05: float
-    cosine_p50: float
-    cosine_p95: float
-    isoscore: float
-    effective_rank: float
-    participation_ratio: float
-    uniformity: float
-    top_dimension_share: float
-    top_axis_share: float
+    dim: int  # dimensions
+    relative_mean_norm: float  # length of the mean over the mean length, in [0, 1]
+    mean_cosine: float  # mean cosine of two different vectors, over all pairs
+    cosine_sd: float  # standard deviation over random pairs
+    cosine_p05: float  # percentiles over random pairs
+    cosine_p50: float  # percentiles over random pairs
+    cosine_p95: float  # percentiles over random pairs
+    isoscore: float  # in [0, 1], see `isoscore`
+    effective_rank: float  # in [1, dim]
+    participation_ratio: float  # in [1, dim]
+    uniformity: float  # at most 0, lower is more uniform
+    top_dimension_share: float  # share of the variance that the coordinate of largest variance has
+    top_axis_share: float  # share of the variance along the first principal axis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """What one pass over vectors tells.
+    """What one pass over vectors tells."""
 
-    Parameters
-    ----------
-    counts : RowCounts
-        Rows, good and bad.
-    moments : Moments
-        Those of the used rows.
-    mean_norm : float
-        Their mean length.
-    unit_sum : ndarray of shape (dim,), float64
-        Sum of their directions.
-    sample : ndarray of shape (n_sample, dim), float
-        A random part of them, at most `SAMPLE_ROWS`, in their order.
-    """
-
-    counts: RowCounts
-    moments: Moments
-    mean_norm: float
-    unit_sum: NDArray[np.float64]
-    sample: NDArray[np.floating]
+    counts: RowCounts  # rows, good and bad
+    moments: Moments  # those of the used rows
+    mean_norm: float  # their mean length
+    unit_sum: NDArray[np.float64]  # sum of their directions
+    sample: NDArray[np.floating]  # A random part of them, at most `SAMPLE_ROWS`, in their order
 
     def eigenvalues(self) -> NDArray[np.float64]:
-        """Return the variances along the principal axes, descending, rounding noise as 0.
-
-        Returns
-        -------
-        ndarray of shape (dim,), float64
-            Eigenvalues of the covariance.
-        """
+        """Return the variances along the principal axes, descending, rounding noise as 0."""
         found = spectrum(self.moments.covariance, noise=self.moments.rounding_variance)
         values = found.values.copy()
         values[found.rank :] = 0
         return values
 
     def cosines(self, *, seed: int) -> NDArray[np.float64]:
-        """Draw pairs from the sample.
-
-        Parameters
-        ----------
-        seed : int
-            Of the draw; the same pairs of rows for every survey of as many sampled rows.
-
-        Returns
-        -------
-        ndarray of shape (n_pairs,), float64
-            Cosines of `COSINE_PAIRS` pairs; none below two rows.
-        """
+        """Draw pairs from the sample."""
         if len(self.sample) < 2:
             return np.empty(0)
         return random_cosines(self.sample, n_pairs=COSINE_PAIRS, seed=seed)
 
     def figures(self, cosines: NDArray[np.float64], eigenvalues: NDArray[np.float64]) -> SpaceFigures:
-        """Describe the space.
-
-        Parameters
-        ----------
-        cosines : ndarray of shape (n_pairs,), float64
-            What `cosines` gave.
-        eigenvalues : ndarray of shape (dim,), float64
-            What `eigenvalues` gave.
-
-        Returns
-        -------
-        SpaceFigures
-            The figures.
-        """
+        """Describe the space."""
         moments, nan = self.moments, float("nan")
         some = eigenvalues[0] > 0
         low, middle, high = np.quantile(cosines, [0.05, 0.5, 0.95]) if len(cosines) else (nan, nan, nan)
@@ -289,29 +187,9 @@ def survey(
     n_duplicate_texts: int | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
 ) -> Survey:
-    """Look at vectors once, block by block.
-
-    Parameters
-    ----------
-    vectors : VectorBlocks
-        The vectors. Rows of zeros and rows with NaN or infinity are counted and left out.
-    seed : int
-        Of the sample.
-    n_duplicate_texts : int, optional
-        Noted in the counts.
-    progress : callable, optional
-        Called once with the number of rows; returns what is called with the number of rows finished.
-
-    Returns
-    -------
-    Survey
-        What was seen.
-
-    Notes
-    -----
-    Memory: a block, the sample, a few matrices of shape (dim, dim), and for the duplicates, told by a 64-bit hash,
-    eight bytes a row. -0 equals 0.
-    """
+    """Look at vectors once, block by block."""
+    # Memory: a block, the sample, a few matrices of shape (dim, dim), and for the duplicates, told by a 64-bit hash,
+    # eight bytes a row. -0 equals 0.
     rng, n_rows, dim = np.random.default_rng(seed), vectors.n_rows, vectors.dim
     wanted = np.sort(rng.choice(n_rows, min(n_rows, SAMPLE_ROWS), replace=False))
     advance = None if progress is None else progress(n_rows)
@@ -375,20 +253,12 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A share before and after, and how sure the difference is.
+    """A share before and after, and how sure the difference is."""
 
-    Parameters
-    ----------
-    before, after : float
-        In [0, 1].
-    low, high : float
-        Ends of the 95 % bootstrap interval of ``after - before``.
-    """
-
-    before: float
-    after: float
-    low: float
-    high: float
+    before: float  # in [0, 1]
+    after: float  # in [0, 1]
+    low: float  # ends of the 95 % bootstrap interval of ``after - before``
+    high: float  # ends of the 95 % bootstrap interval of ``after - before``
 
     @property
     def difference(self) -> float:
@@ -405,47 +275,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect of a map on held-out texts.
+    """The effect of a map on held-out texts."""
 
-    Parameters
-    ----------
-    label : str
-        The transform that was fitted, on the other half of the texts.
-    n_texts : int
-        Held-out texts, two copies of each.
-    found : Change
-        Share of the texts whose one copy is nearest to its other copy, among the copies of all held-out texts.
-    ranked : Change
-        How often two copies of one text have a higher cosine than copies of two different texts: area under the ROC
-        curve.
-    """
-
-    label: str
-    n_texts: int
+    label: str  # the transform that was fitted, on the other half of the texts
+    n_texts: int  # held-out texts, two copies of each
+    # Share of the texts whose one copy is nearest to its other copy, among the copies of all held-out texts
     found: Change
+    # How often two copies of one text have a higher cosine than copies of two different texts: area under the ROC
+    # curve
     ranked: Change
 
 
 def drop_words(texts: Sequence[str], *, seed: int) -> list[str]:
-    """Copy texts with 30 % of their words left out at random, one word at least kept.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        Texts. Where one has no space, as in Chinese, its characters are the words.
-    seed : int
-        Of the choice.
-
-    Returns
-    -------
-    list of str
-        The copies.
-
-    Examples
-    --------
-    >>> drop_words(["one two three four five", ""], seed=0)
-    ['one five', '']
-    """
+    """Copy texts with 30 % of their words left out at random, one word at least kept."""
     rng = np.random.default_rng(seed)
     copies = []
     for text in texts:
@@ -462,29 +304,7 @@ def drop_words(texts: Sequence[str], *, seed: int) -> list[str]:
 def rank_copies(
     first: NDArray[np.floating], second: NDArray[np.floating]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Look for the second copy of each text among those of all texts.
-
-    Parameters
-    ----------
-    first, second : ndarray of shape (n_texts, dim), float
-        Vectors of two copies of each text, at least two texts and few enough for a matrix of all pairs.
-
-    Returns
-    -------
-    found : ndarray of shape (n_texts,), float64
-        1 where no other text is as near as the right one, else 0.
-    ranked : ndarray of shape (n_texts,), float64
-        Share of all pairs of different texts whose cosine is below that of the text's own pair, ties counting half; the
-        mean is the area under the ROC curve.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> copies = np.eye(3)
-    >>> found, ranked = rank_copies(copies, copies[[0, 2, 1]])
-    >>> found, ranked.round(3)
-    (array([1., 0., 0.]), array([0.833, 0.333, 0.333]))
-    """
+    """Look for the second copy of each text among those of all texts."""
     cosines = unit_rows(first) @ unit_rows(second).T
     own = cosines.diagonal()
     others = np.sort(cosines[~np.eye(len(cosines), dtype=bool)])
@@ -494,26 +314,7 @@ def rank_copies(
 
 
 def paired_change(before: NDArray[np.float64], after: NDArray[np.float64], *, seed: int) -> Change:
-    """Compare two scores of the same texts, with a percentile bootstrap over the texts.
-
-    Parameters
-    ----------
-    before, after : ndarray of shape (n_texts,), float64
-        Scores, row i of text i in both.
-    seed : int
-        Of the resampling.
-
-    Returns
-    -------
-    Change
-        Means, and the interval of their difference from 2,000 resamples of the texts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> paired_change(np.zeros(100), np.ones(100), seed=0)
-    Change(before=0.0, after=1.0, low=1.0, high=1.0)
-    """
+    """Compare two scores of the same texts, with a percentile bootstrap over the texts."""
     differences, rng = after - before, np.random.default_rng(seed)
     means = [differences[rng.integers(len(before), size=len(before))].mean() for _ in range(RESAMPLES)]
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -522,82 +323,35 @@ def paired_change(before: NDArray[np.float64], after: NDArray[np.float64], *, se
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Vectors before or after a transform.
+    """Vectors before or after a transform."""
 
-    Parameters
-    ----------
-    label : str
-        ``as they are``, or the transform.
-    figures : SpaceFigures
-        How they fill their space.
-    cosine_shares : tuple of float
-        Share of the random pairs in each bin of `Inspection.cosine_edges`.
-    percentiles : tuple of float
-        Share of the random pairs below each of `Inspection.marks`.
-    """
-
-    label: str
-    figures: SpaceFigures
-    cosine_shares: tuple[float, ...]
-    percentiles: tuple[float, ...]
+    label: str  # ``as they are``, or the transform
+    figures: SpaceFigures  # how they fill their space
+    cosine_shares: tuple[float, ...]  # share of the random pairs in each bin of `Inspection.cosine_edges`
+    percentiles: tuple[float, ...]  # share of the random pairs below each of `Inspection.marks`
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was seen, what auto would choose, what it would change, and an advice.
+    """What was seen, what auto would choose, what it would change, and an advice."""
 
-    Parameters
-    ----------
-    source : str
-        Where the texts or vectors came from.
-    model : str or None
-        The model that made the vectors; None for bare vectors.
-    seed : int
-        Of every sample.
-    counts : RowCounts
-        Rows, good and bad.
-    eigenvalues : tuple of float
-        Variance along each principal axis, descending; rounding noise is 0.
-    choice : AutoChoice or None
-        What auto would choose; None where the vectors leave nothing to choose.
-    before : Stage
-        The vectors as they are.
-    after : Stage or None
-        Behind what auto would choose, or behind full whitening where auto would leave them alone; on the sample.
-    effect : Effect or None
-        What that does to held-out pairs; None where it cannot be told.
-    effect_note : str
-        What was measured, or why nothing was.
-    advice : str
-        One sentence.
-    marks : tuple of float
-        The cosines that percentiles are given for.
-    cosine_edges : tuple of float
-        Ends of the histogram's bins.
-    """
-
-    source: str
-    model: str | None
-    seed: int
-    counts: RowCounts
-    eigenvalues: tuple[float, ...]
-    choice: AutoChoice | None
-    before: Stage
+    source: str  # where the texts or vectors came from
+    model: str | None  # the model that made the vectors; None for bare vectors
+    seed: int  # of every sample
+    counts: RowCounts  # rows, good and bad
+    eigenvalues: tuple[float, ...]  # variance along each principal axis, descending; rounding noise is 0
+    choice: AutoChoice | None  # what auto would choose; None where the vectors leave nothing to choose
+    before: Stage  # the vectors as they are
+    # Behind what auto would choose, or behind full whitening where auto would leave them alone; on the sample
     after: Stage | None
-    effect: Effect | None
-    effect_note: str
-    advice: str
-    marks: tuple[float, ...]
-    cosine_edges: tuple[float, ...]
+    effect: Effect | None  # what that does to held-out pairs; None where it cannot be told
+    effect_note: str  # what was measured, or why nothing was
+    advice: str  # one sentence
+    marks: tuple[float, ...]  # the cosines that percentiles are given for
+    cosine_edges: tuple[float, ...]  # ends of the histogram's bins
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as plain values that JSON can hold.
-
-        Returns
-        -------
-        dict
-            The same nesting, with the version of isosent; an undefined figure is None.
-        """
+        """Return the result as plain values that JSON can hold."""
         document = asdict(self) | {
             "choice": None if self.choice is None else self.choice.to_json(),
             "isosent_version": version("isosent"),
@@ -611,24 +365,7 @@ _FEW_ROWS_PER_DIM = 2
 
 
 def advise(counts: RowCounts, choice: AutoChoice | None, effect: Effect | None, *, is_text: bool) -> str:
-    """Say what to do with the vectors.
-
-    Parameters
-    ----------
-    counts : RowCounts
-        Rows, good and bad.
-    choice : AutoChoice or None
-        What auto would choose.
-    effect : Effect or None
-        What that does to held-out pairs.
-    is_text : bool
-        Whether the vectors were made from texts here.
-
-    Returns
-    -------
-    str
-        One sentence.
-    """
+    """Say what to do with the vectors."""
     if choice is None:
         return _nothing(counts, "texts" if is_text else "vectors")
     sentence = _verdict(choice, effect)

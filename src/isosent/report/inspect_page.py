@@ -21,22 +21,12 @@ from isosent.transforms.auto import LEAVE, AutoChoice, Candidate
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line.
+    """One line."""
 
-    Parameters
-    ----------
-    name : str
-        What is counted or measured, with its unit.
-    before, after : str
-        The value; empty where there is none.
-    meaning : str
-        What it says.
-    """
-
-    name: str
-    before: str
-    after: str
-    meaning: str
+    name: str  # what is counted or measured, with its unit
+    before: str  # the value; empty where there is none
+    after: str  # the value; empty where there is none
+    meaning: str  # what it says
 
 
 CHOSEN = "chosen"
@@ -69,18 +59,7 @@ _FIGURES: tuple[tuple[str, Callable[[SpaceFigures], float], str, str], ...] = (
 
 
 def count_rows(counts: RowCounts) -> list[Row]:
-    """Lay out the counts.
-
-    Parameters
-    ----------
-    counts : RowCounts
-        Rows, good and bad.
-
-    Returns
-    -------
-    list of Row
-        With the value in `before`.
-    """
+    """Lay out the counts."""
     listed = [
         Row("rows (N)", f"{counts.n_rows:,}", "", ""),
         Row("rows used", f"{counts.n_used:,}", "", "all figures below are theirs"),
@@ -104,18 +83,7 @@ def _sampling(counts: RowCounts) -> str:
 
 
 def figure_rows(inspection: Inspection) -> list[Row]:
-    """Lay out the figures of the space.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        What was found.
-
-    Returns
-    -------
-    list of Row
-        One a figure.
-    """
+    """Lay out the figures of the space."""
     after = inspection.after
     return [
         Row(
@@ -129,18 +97,7 @@ def figure_rows(inspection: Inspection) -> list[Row]:
 
 
 def percentile_rows(inspection: Inspection) -> list[Row]:
-    """Lay out what a cosine means.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        What was found.
-
-    Returns
-    -------
-    list of Row
-        One a cosine, with the share of random pairs below it; none where there are too few.
-    """
+    """Lay out what a cosine means."""
     if inspection.after is None:
         return []
     columns = zip(inspection.marks, inspection.before.percentiles, inspection.after.percentiles, strict=True)
@@ -148,18 +105,7 @@ def percentile_rows(inspection: Inspection) -> list[Row]:
 
 
 def effect_rows(inspection: Inspection) -> list[Row]:
-    """Lay out the effect on held-out pairs.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        What was found.
-
-    Returns
-    -------
-    list of Row
-        No row where nothing was measured.
-    """
+    """Lay out the effect on held-out pairs."""
     effect = inspection.effect
     if effect is None:
         return []
@@ -170,20 +116,7 @@ def effect_rows(inspection: Inspection) -> list[Row]:
 
 
 def candidate_rows(inspection: Inspection, at_most: int) -> list[Row]:
-    """Lay out the best candidates, and what leaving the vectors alone scores.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        What was found.
-    at_most : int
-        Lines.
-
-    Returns
-    -------
-    list of Row
-        The chosen one, then the others by falling score; the scores under `CANDIDATE_COLUMNS`.
-    """
+    """Lay out the best candidates, and what leaving the vectors alone scores."""
     if inspection.choice is None:
         return []
     chosen = inspection.choice.chosen
@@ -231,18 +164,7 @@ _DESCRIBED_COSINE = 0.5
 
 
 def spectrum_figure(inspection: Inspection) -> str:
-    """Draw the variance along each principal axis, on a logarithmic scale.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        With an eigenvalue above 0.
-
-    Returns
-    -------
-    str
-        An ``svg`` element.
-    """
+    """Draw the variance along each principal axis, on a logarithmic scale."""
     values = [value for value in inspection.eigenvalues if value > 0]
     frame = Frame(
         _axes_axis(inspection),
@@ -258,18 +180,7 @@ def spectrum_figure(inspection: Inspection) -> str:
 
 
 def cumulative_figure(inspection: Inspection) -> str:
-    """Draw the share of the variance that the first axes have together.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        With an eigenvalue above 0.
-
-    Returns
-    -------
-    str
-        An ``svg`` element.
-    """
+    """Draw the share of the variance that the first axes have together."""
     values = np.array(inspection.eigenvalues)
     shares = values.cumsum() / values.sum()
     enough = int(np.searchsorted(shares, _SHARE)) + 1
@@ -289,18 +200,7 @@ def cumulative_figure(inspection: Inspection) -> str:
 
 
 def cosine_figure(inspection: Inspection) -> str:
-    """Draw the cosines of random pairs before and after.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        What was found.
-
-    Returns
-    -------
-    str
-        An ``svg`` element.
-    """
+    """Draw the cosines of random pairs before and after."""
     edges = inspection.cosine_edges
     stages = _stages(inspection)
     highest = max(max(stage.cosine_shares) for _, stage in stages)
@@ -323,18 +223,7 @@ def cosine_figure(inspection: Inspection) -> str:
 
 
 def percentile_figure(inspection: Inspection) -> str:
-    """Draw the share of random pairs below each cosine, before and after.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        What was found.
-
-    Returns
-    -------
-    str
-        An ``svg`` element.
-    """
+    """Draw the share of random pairs below each cosine, before and after."""
     edges = inspection.cosine_edges
     frame = Frame(Axis("cosine", edges[0], edges[-1]), Axis("random pairs that score less", 0, 1, write=percent))
     marks = []
@@ -351,20 +240,7 @@ def percentile_figure(inspection: Inspection) -> str:
 
 
 def score_figure(choice: AutoChoice, score: str) -> str:
-    """Draw a score of the candidates against strength, one line for each number of dimensions.
-
-    Parameters
-    ----------
-    choice : AutoChoice
-        With candidates of two strengths or more.
-    score : {"score", "separation"}
-        Which score.
-
-    Returns
-    -------
-    str
-        An ``svg`` element.
-    """
+    """Draw a score of the candidates against strength, one line for each number of dimensions."""
     scored = {c.candidate: (getattr(c, score), f"{c.candidate}: {getattr(c, score):.4g}") for c in choice.candidates}
     lines = _lines(scored)
     flat = [
@@ -432,18 +308,7 @@ _SCORES = (
 
 
 def html_page(inspection: Inspection) -> str:
-    """Write the page.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        What was found.
-
-    Returns
-    -------
-    str
-        A whole HTML document: the advice, figures, tables. It follows the reader's light or dark scheme and prints.
-    """
+    """Write the page."""
     css = (files("isosent.report") / "inspect_page.css").read_text("utf-8")
     parts = [
         _header(inspection),
@@ -574,18 +439,7 @@ _CANDIDATES_report = 8
 
 
 def inspection_tables(inspection: Inspection) -> list[Table]:
-    """Lay out an inspection, the advice left to the caller.
-
-    Parameters
-    ----------
-    inspection : Inspection
-        What was found.
-
-    Returns
-    -------
-    list of Table
-        Rows, figures, candidates, effect and what a cosine means; those that there is something to say in.
-    """
+    """Lay out an inspection, the advice left to the caller."""
     after = "" if inspection.after is None else inspection.after.label
     tables = [
         _table_report("rows", ("", "", "", ""), count_rows(inspection.counts)),

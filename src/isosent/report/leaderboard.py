@@ -28,21 +28,11 @@ _LONGEST_REFERENCE, _PARTS_SHOWN = 28, 2
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something fitted behind an encoder.
+    """Something fitted behind an encoder."""
 
-    Parameters
-    ----------
-    transform : str
-        What.
-    parameters : mapping
-        Its settings.
-    source : str
-        What on.
-    """
-
-    transform: str
-    parameters: Mapping[str, Any]
-    source: str
+    transform: str  # what
+    parameters: Mapping[str, Any]  # its settings
+    source: str  # what on
 
 
 def steps_of(result: EvaluationResult) -> list[Step]:
@@ -63,18 +53,7 @@ def identity_of(result: EvaluationResult) -> str:
 
 
 def labels_of(results: Sequence[EvaluationResult]) -> list[str]:
-    """Name models by reference and transforms, and by those settings that tell namesakes apart.
-
-    Parameters
-    ----------
-    results : sequence of EvaluationResult
-        Results.
-
-    Returns
-    -------
-    list of str
-        A label each, such as ``wordllama + whitening, n_components=64``; the same where no setting differs.
-    """
+    """Name models by reference and transforms, and by those settings that tell namesakes apart."""
     names = [
         " + ".join([short_reference(result.model["reference"]), *(step.transform for step in steps_of(result))])
         for result in results
@@ -94,23 +73,7 @@ def labels_of(results: Sequence[EvaluationResult]) -> list[str]:
 
 
 def short_reference(reference: str) -> str:
-    """Shorten a long path to its end, for a label; the small print has the whole.
-
-    Parameters
-    ----------
-    reference : str
-        Reference of a model.
-
-    Returns
-    -------
-    str
-        The whole where it is short; else what kind it is, and the last two parts of its path.
-
-    Examples
-    --------
-    >>> short_reference("hf:bert-base-uncased"), short_reference("hf:/home/somebody/models/2024/mini/model")
-    ('hf:bert-base-uncased', 'hf:…/mini/model')
-    """
+    """Shorten a long path to its end, for a label; the small print has the whole."""
     kind, colon, path = reference.rpartition(":")
     parts = path.split("/")
     if len(reference) <= _LONGEST_REFERENCE or len(parts) <= _PARTS_SHOWN:
@@ -127,17 +90,10 @@ def _settings_of(result: EvaluationResult) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """A model with what was fitted for the evaluation, and all that was measured of it.
+    """A model with what was fitted for the evaluation, and all that was measured of it."""
 
-    Parameters
-    ----------
-    label : str
-        What it is called; no two rows are called the same.
-    files : tuple of ResultFile
-        What it was read from: of one model and the same settings, and no task in two of them.
-    """
-
-    label: str
+    label: str  # what it is called; no two rows are called the same
+    # What it was read from: of one model and the same settings, and no task in two of them
     files: tuple[ResultFile, ...]
 
     @property
@@ -162,20 +118,8 @@ class Row:
 
 
 def make_rows(files: Sequence[ResultFile]) -> tuple[list[Row], list[str]]:
-    """Put result files together to rows: files of one model and the same settings share a row unless they share a task.
-
-    Parameters
-    ----------
-    files : sequence of ResultFile
-        Result files.
-
-    Returns
-    -------
-    rows : list of Row
-        In the order of the files.
-    notes : list of str
-        A sentence for each label that stands for several rows; these bear the names of their files.
-    """
+    """Put result files together to rows: files of one model and the same settings share a row unless they share a
+    task."""  # noqa: D205, D209
     parts: list[list[ResultFile]] = []
     for file in files:
         alike = [part for part in parts if identity_of(part[0].result) == identity_of(file.result)]
@@ -206,19 +150,11 @@ def _name_of(file: ResultFile, files: Sequence[ResultFile]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contest:
-    """The two best of a column.
+    """The two best of a column."""
 
-    Parameters
-    ----------
-    tasks : tuple of str
-        The task, or those of an average.
-    first, second : Row
-        The best and the second best.
-    """
-
-    tasks: tuple[str, ...]
-    first: Row
-    second: Row
+    tasks: tuple[str, ...]  # the task, or those of an average
+    first: Row  # the best and the second best
+    second: Row  # the best and the second best
 
     @property
     def is_average(self) -> bool:
@@ -232,21 +168,7 @@ class Contest:
 
 
 def are_won(contests: Sequence[Contest], advance: Progress | None) -> list[bool]:
-    """Test contests.
-
-    Parameters
-    ----------
-    contests : sequence of Contest
-        Each with items.
-    advance : callable or None
-        Called with the number of contests tested since the last call.
-
-    Returns
-    -------
-    list of bool
-        Whether the first is better than the second by a p-value below 0.05: for a task after Holm's correction over all
-        tasks, for an average as it is.
-    """
+    """Test contests."""
     p_values: dict[Contest, float] = {}
     of_tasks: dict[tuple[Row, Row, str], float] = {}
     for contest in sorted(contests, key=lambda contest: -len(contest.tasks)):  # an average tests its tasks on the way
@@ -272,18 +194,10 @@ _DIGITS = 8
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A score.
+    """A score."""
 
-    Parameters
-    ----------
-    score : float
-        In [-1, 1]; NaN where undefined.
-    interval : tuple of float, optional
-        Its 95 % interval; an average has none.
-    """
-
-    score: float
-    interval: tuple[float, float] | None = None
+    score: float  # in [-1, 1]; NaN where undefined
+    interval: tuple[float, float] | None = None  # its 95 % interval; an average has none
 
     @property
     def whisker(self) -> tuple[float, float]:
@@ -295,28 +209,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """Scores that can be compared: of one task, of the same data by the same protocol; or averages of such scores.
+    """Scores that can be compared: of one task, of the same data by the same protocol; or averages of such scores."""
 
-    Parameters
-    ----------
-    kind, metric : str
-        Family of the tasks, and what they are judged by.
-    tasks : tuple of str
-        The task, or those of an average.
-    cells : mapping of str to Cell
-        By the label of the row; a row without a task has none.
-    apart : str
-        What tells it from other columns of the same task.
-    best : str, optional
-        Label of the row that is better than the second best beyond chance.
-    """
-
-    kind: str
-    metric: str
-    tasks: tuple[str, ...]
-    cells: Mapping[str, Cell]
-    apart: str = ""
-    best: str | None = None
+    kind: str  # family of the tasks, and what they are judged by
+    metric: str  # family of the tasks, and what they are judged by
+    tasks: tuple[str, ...]  # the task, or those of an average
+    cells: Mapping[str, Cell]  # by the label of the row; a row without a task has none
+    apart: str = ""  # what tells it from other columns of the same task
+    best: str | None = None  # label of the row that is better than the second best beyond chance
 
     @property
     def is_average(self) -> bool:
@@ -342,21 +242,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaderboard:
-    """Models and what they score.
+    """Models and what they score."""
 
-    Parameters
-    ----------
-    rows : tuple of Row
-        The models, in the order of the first column.
-    columns : tuple of Column
-        Kind by kind: averages, then tasks.
-    notes : tuple of str
-        What a reader should know before comparing.
-    """
-
-    rows: tuple[Row, ...]
-    columns: tuple[Column, ...]
-    notes: tuple[str, ...]
+    rows: tuple[Row, ...]  # the models, in the order of the first column
+    columns: tuple[Column, ...]  # kind by kind: averages, then tasks
+    notes: tuple[str, ...]  # what a reader should know before comparing
 
     @property
     def kinds(self) -> dict[str, list[Column]]:
@@ -366,28 +256,12 @@ class Leaderboard:
 
 
 def make_leaderboard(files: Sequence[ResultFile], *, progress: Callable[[int], Progress] | None = None) -> Leaderboard:
-    """Lay out results.
-
-    Parameters
-    ----------
-    files : sequence of ResultFile
-        Results.
-    progress : callable, optional
-        Called once with the number of columns; returns what is called with the number of those tested.
-
-    Returns
-    -------
-    Leaderboard
-        Rows and columns.
-
-    Notes
-    -----
-    A task has several columns where results are of other data or another protocol. Averages are taken over tasks of one
-    kind that are judged by the same metric and have one column each; a row that lacks one of these has no average.
-
-    The best of a column is marked where `compare_results` tells it from the second: for a task by a p-value below 0.05
-    after Holm's correction over all columns of tasks, for an average by its own p-value.
-    """
+    """Lay out results."""
+    # A task has several columns where results are of other data or another protocol. Averages are taken over tasks of
+    # one kind that are judged by the same metric and have one column each; a row that lacks one of these has no
+    # average.
+    # The best of a column is marked where `compare_results` tells it from the second: for a task by a p-value below
+    # 0.05 after Holm's correction over all columns of tasks, for an average by its own p-value.
     rows, notes = make_rows(files)
     columns = _with_averages(_task_columns(rows))
     order = columns[0].ranked if columns else []
@@ -498,18 +372,7 @@ def kind_title(kind: str) -> str:
 
 
 def score_table(board: Leaderboard) -> str:
-    """Return the table: a row a model, a column a task, averages before the tasks of a kind.
-
-    Parameters
-    ----------
-    board : Leaderboard
-        The leaderboard.
-
-    Returns
-    -------
-    str
-        HTML; the script of the page sorts it by its headings.
-    """
+    """Return the table: a row a model, a column a task, averages before the tasks of a kind."""
     kinds = "".join(
         f'<th scope="colgroup" colspan="{len(columns)}">{escape(kind_title(kind))}</th>'
         for kind, columns in board.kinds.items()

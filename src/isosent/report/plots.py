@@ -41,20 +41,7 @@ _STYLE: dict[str, Any] = {
 
 
 def check_figures(folder: str | os.PathLike[str]) -> None:
-    """Refuse, before any work is done, a folder that figures could not be written to.
-
-    Parameters
-    ----------
-    folder : path-like
-        The folder; it is made where it does not exist.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    OutputError
-        If it cannot be made or is a file.
-    """
+    """Refuse, before any work is done, a folder that figures could not be written to."""
     _extras.require("matplotlib")
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -63,30 +50,7 @@ def check_figures(folder: str | os.PathLike[str]) -> None:
 
 
 def write_figures(folder: str | os.PathLike[str], data: ReportData, board: Leaderboard) -> list[Path]:
-    """Draw the figures of a report, each as PNG and as SVG.
-
-    Parameters
-    ----------
-    folder : path-like
-        Where; it is made where it does not exist.
-    data : ReportData
-        What was read.
-    board : Leaderboard
-        What `make_leaderboard` made of its results.
-
-    Returns
-    -------
-    list of Path
-        The files: ``scores_KIND`` for each kind of task, ``dims``, ``layers``, ``pooling``, as far as there is anything
-        to draw.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    OutputError
-        If a file cannot be written.
-    """
+    """Draw the figures of a report, each as PNG and as SVG."""
     check_figures(folder)
     folder = Path(folder)
     folder.mkdir(exist_ok=True)

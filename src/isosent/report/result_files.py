@@ -20,65 +20,25 @@ _SHOWN = ("auto", "dims", "layers", "pooling")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultFile:
-    """A result and the file that it was read from.
+    """A result and the file that it was read from."""
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    result : EvaluationResult
-        What it holds.
-    """
-
-    path: str
-    result: EvaluationResult
+    path: str  # the file
+    result: EvaluationResult  # what it holds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReportData:
-    """What a report is made of.
+    """What a report is made of."""
 
-    Parameters
-    ----------
-    results : tuple of ResultFile
-        Results of evaluations.
-    dims : tuple of DimsStudy
-        Studies of dimensions.
-    layers, pooling : tuple of ReadingCell
-        Studies of layers and of poolings.
-    auto : tuple of AutoCell
-        Studies of "auto".
-    """
-
-    results: tuple[ResultFile, ...] = ()
-    dims: tuple[DimsStudy, ...] = ()
-    layers: tuple[ReadingCell, ...] = ()
-    pooling: tuple[ReadingCell, ...] = ()
-    auto: tuple[AutoCell, ...] = ()
+    results: tuple[ResultFile, ...] = ()  # results of evaluations
+    dims: tuple[DimsStudy, ...] = ()  # studies of dimensions
+    layers: tuple[ReadingCell, ...] = ()  # studies of layers and of poolings
+    pooling: tuple[ReadingCell, ...] = ()  # studies of layers and of poolings
+    auto: tuple[AutoCell, ...] = ()  # studies of "auto"
 
 
 def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
-    """Read what a report is made of.
-
-    Parameters
-    ----------
-    paths : sequence of path-like
-        What ``isosent evaluate ... --json`` and ``isosent study ... --json`` wrote, in any order.
-
-    Returns
-    -------
-    ReportData
-        The contents of all files.
-
-    Raises
-    ------
-    InputError
-        If there are no files, or one is named twice.
-    InputFileError
-        If a file is not there.
-    FileFormatError
-        If a file is neither a result nor a study that the report shows.
-    """
+    """Read what a report is made of."""
     if isinstance(paths, (str, os.PathLike)):
         raise InputTypeError("report: paths must be a sequence of files; got one path. Pass [path].")
     if not len(paths):

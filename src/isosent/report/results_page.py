@@ -51,18 +51,10 @@ _LINE, _LEAST_BAND = 12, 32
 
 @dataclass(frozen=True, slots=True)
 class DotPlot:
-    """A band for each column, a dot for each model in it.
+    """A band for each column, a dot for each model in it."""
 
-    Parameters
-    ----------
-    columns : sequence of Column
-        Columns of one kind.
-    labels : sequence of str
-        Labels of the models, in their order.
-    """
-
-    columns: Sequence[Column]
-    labels: Sequence[str]
+    columns: Sequence[Column]  # columns of one kind
+    labels: Sequence[str]  # labels of the models, in their order
 
     @property
     def axis(self) -> Axis:
@@ -75,20 +67,7 @@ class DotPlot:
         return Axis(f"{metrics} x100", low - room, high + room)
 
     def drawing(self, name: str, title: str) -> str:
-        """Return the figure.
-
-        Parameters
-        ----------
-        name : str
-            Id of the figure in its page.
-        title : str
-            Read out by a screen reader.
-
-        Returns
-        -------
-        str
-            An ``svg`` element.
-        """
+        """Return the figure."""
         letters = max(len(line) for column in self.columns for line in (column.title, column.subtitle))
         left = 10 + _LETTER * min(letters, _MOST_LETTERS)
         axis, top, bands = self.axis, float(_TOP), []
@@ -440,20 +419,7 @@ _CONTENTS = re.compile(r'<section id="([\w-]+)"><h2>(.*?)</h2>')
 
 
 def html_report(data: ReportData, board: Leaderboard) -> str:
-    """Write the page.
-
-    Parameters
-    ----------
-    data : ReportData
-        What was read.
-    board : Leaderboard
-        What `make_leaderboard` made of its results.
-
-    Returns
-    -------
-    str
-        A whole HTML document: leaderboard, figures, choices of "auto", time and memory, studies, small print.
-    """
+    """Write the page."""
     sections = [
         *([_leaderboard(board), _by_task(board)] if board.rows else []),
         dims_section(data.dims),

@@ -43,24 +43,7 @@ def key_height(n_names: int, width: int, *, key_width: int = KEY_WIDTH) -> int:
 def line_key(
     names: Sequence[str], width: int, styles: Sequence[str] | None = None, *, key_width: int = KEY_WIDTH
 ) -> list[str]:
-    """Draw the key of a figure: a piece of each line, and what it stands for.
-
-    Parameters
-    ----------
-    names : sequence of str
-        What the lines stand for.
-    width : int
-        Pixels of the figure.
-    styles : sequence of str, optional
-        Class of each line; `line_style` of its number where left out.
-    key_width : int, default 290
-        Pixels that the longest name and its line take.
-
-    Returns
-    -------
-    list of str
-        Pieces of SVG.
-    """
+    """Draw the key of a figure: a piece of each line, and what it stands for."""
     parts, a_row = [], _keys_a_row(width, key_width)
     for number, name in enumerate(names):
         left, y = MARGIN + number % a_row * ((width - MARGIN) // a_row), MARGIN + number // a_row * _KEY_HEIGHT
@@ -71,24 +54,7 @@ def line_key(
 
 
 def study_document(width: int, height: int, title: str, parts: Iterable[str], *, style: str = "") -> str:
-    """Put a figure together: SVG that stands alone.
-
-    Parameters
-    ----------
-    width, height : int
-        Pixels.
-    title : str
-        Read out by a screen reader.
-    parts : iterable of str
-        Pieces of SVG.
-    style : str, optional
-        Rules beyond those that all figures share.
-
-    Returns
-    -------
-    str
-        An ``svg`` document.
-    """
+    """Put a figure together: SVG that stands alone."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
         f"<title>{escape(title)}</title><style>{_STYLE}{style}</style>"
@@ -114,28 +80,14 @@ _TURN = 0.68  # black figures up to here, white ones beyond: a contrast of at le
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeatMap:
-    """Cells in rows and columns, the lighter the lower.
+    """Cells in rows and columns, the lighter the lower."""
 
-    Parameters
-    ----------
-    title : str
-        What stands above.
-    rows, columns : sequence of str
-        Names of the rows, left of them, and of the columns, below them.
-    label : str
-        What the columns are.
-    values : ndarray of shape (n_rows, n_columns), float
-        Numbers to print, with one decimal; NaN leaves a cell out.
-    span : tuple of (float, float)
-        Numbers that the lightest and the darkest colour stand for.
-    """
-
-    title: str
-    rows: Sequence[str]
-    columns: Sequence[str]
-    label: str
-    values: NDArray[np.float64]
-    span: tuple[float, float]
+    title: str  # what stands above
+    rows: Sequence[str]  # names of the rows, left of them, and of the columns, below them
+    columns: Sequence[str]  # names of the rows, left of them, and of the columns, below them
+    label: str  # what the columns are
+    values: NDArray[np.float64]  # numbers to print, with one decimal; NaN leaves a cell out
+    span: tuple[float, float]  # numbers that the lightest and the darkest colour stand for
 
     @property
     def width(self) -> int:
@@ -157,18 +109,7 @@ class HeatMap:
         return max(_NARROWEST, 8 + LETTER * max(map(len, self.columns)))
 
     def panel(self, left: float, top: float) -> str:
-        """Draw it, for one of several figures in one drawing.
-
-        Parameters
-        ----------
-        left, top : float
-            Where its corner stands, in pixels.
-
-        Returns
-        -------
-        str
-            A ``g`` element; the cell of the highest number is framed.
-        """
+        """Draw it, for one of several figures in one drawing."""
         parts = [f'<text class="label" x="{self._left}" y="16">{escape(self.title)}</text>']
         for row, name in enumerate(self.rows):
             y = _TOP + _CELL_HEIGHT * row + 15
@@ -226,21 +167,7 @@ _STYLE_dims_figure = (
 
 
 def dims_figure(studies: Sequence[DimsStudy], how: str = AGGREGATIONS[0]) -> str:
-    """Draw studies of dimensions: a panel a model, the best width of each line marked.
-
-    Parameters
-    ----------
-    studies : sequence of DimsStudy
-        What `study_dims` returned, at least one.
-    how : str, default "all"
-        One of `AGGREGATIONS`.
-
-    Returns
-    -------
-    str
-        An ``svg`` document: Spearman x100 on the left, the time of an exact search on the right, dimensions
-        below, the memory of a million float32 vectors above. Open circles are the vectors without the transform.
-    """
+    """Draw studies of dimensions: a panel a model, the best width of each line marked."""
     styles = curve_styles(studies)
     keys = styles | {
         f"search of {n:,} (right)": "search" for n in sorted({t.n_docs for s in studies for t in s.search})
@@ -272,24 +199,7 @@ def dims_title(study: DimsStudy) -> str:
 
 
 def dims_panel(study: DimsStudy, how: str, styles: Mapping[str, str], corner: tuple[float, float]) -> str:
-    """Draw one study, for one of several figures in one drawing.
-
-    Parameters
-    ----------
-    study : DimsStudy
-        The study.
-    how : str
-        One of `AGGREGATIONS`.
-    styles : mapping of str to str
-        What `curve_styles` gave.
-    corner : pair of float
-        Where it stands, in pixels.
-
-    Returns
-    -------
-    str
-        A ``g`` element, `WIDTH` by `HEIGHT` pixels, with `SECOND_AXIS` more on the right where a search was timed.
-    """
+    """Draw one study, for one of several figures in one drawing."""
     curves = {name: _points(study, how, name) for name in styles if name == _AVERAGE or name in study.tasks}
     dim = study.untransformed[0].k
     whole = {name: 100 * study.whole(None if name == _AVERAGE else name, how) for name in curves}
@@ -362,18 +272,7 @@ _Lines = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def gem_figure(cells: Sequence[GemCell]) -> str:
-    """Draw the studies of sensitivity: a row a setting, Pearson on the left and Spearman on the right.
-
-    Parameters
-    ----------
-    cells : sequence of GemCell
-        What `study_gem` returned, of one model or of several.
-
-    Returns
-    -------
-    str
-        An ``svg`` document: a line a task (and model), in points x100 above or below the settings that are not moved.
-    """
+    """Draw the studies of sensitivity: a row a setting, Pearson on the left and Spearman on the right."""
     names = list(dict.fromkeys(map(_name, cells)))
     width = len(_METRICS) * WIDTH
     top = key_height(len(names), width)
@@ -421,20 +320,7 @@ _HEADING = 26
 
 
 def layer_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
-    """Draw a study of layers: a heat map of every pair for each transform, and the best set of every size.
-
-    Parameters
-    ----------
-    cells : sequence of ReadingCell
-        What `study_layers` returned, of one model or of several.
-    aggregation : str
-        Which of the aggregations.
-
-    Returns
-    -------
-    str
-        An ``svg`` document: a block a model, averages over its tasks x100. The maps of a model share their colours.
-    """
+    """Draw a study of layers: a heat map of every pair for each transform, and the best set of every size."""
     parts: list[str] = []
     width, top = 0, MARGIN
     for name, own in by_model(cells):
@@ -453,20 +339,7 @@ def layer_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
 
 
 def pooling_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
-    """Draw a study of poolings: a heat map of poolings by layers for each transform.
-
-    Parameters
-    ----------
-    cells : sequence of ReadingCell
-        What `study_pooling` returned, of one model or of several.
-    aggregation : str
-        Which of the aggregations.
-
-    Returns
-    -------
-    str
-        An ``svg`` document: a block a model, averages over its tasks x100. The maps of a model share their colours.
-    """
+    """Draw a study of poolings: a heat map of poolings by layers for each transform."""
     parts: list[str] = []
     width, top = 0, MARGIN
     for name, own in by_model(cells):
@@ -479,20 +352,7 @@ def pooling_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
 
 
 def pair_maps(cells: Sequence[ReadingCell], aggregation: str) -> list[HeatMap]:
-    """Lay out single layers and pairs, x100: a map for each transform, in the same colours.
-
-    Parameters
-    ----------
-    cells : sequence of ReadingCell
-        What `study_layers` returned of one model.
-    aggregation : str
-        Which of the aggregations.
-
-    Returns
-    -------
-    list of HeatMap
-        In the order of `TRANSFORMS`.
-    """
+    """Lay out single layers and pairs, x100: a map for each transform, in the same colours."""
     grids = {transform: 100 * pair_grid(cells, transform, aggregation) for transform in TRANSFORMS}
     span = _span(value for grid in grids.values() for value in grid.flat)
     names = [f"L{layer}" for layer in range(len(grids[TRANSFORMS[0]]))]
@@ -503,20 +363,7 @@ def pair_maps(cells: Sequence[ReadingCell], aggregation: str) -> list[HeatMap]:
 
 
 def pooling_maps(cells: Sequence[ReadingCell], aggregation: str) -> list[HeatMap]:
-    """Lay out poolings by layers, x100: a map for each transform, in the same colours.
-
-    Parameters
-    ----------
-    cells : sequence of ReadingCell
-        What `study_pooling` returned of one model.
-    aggregation : str
-        Which of the aggregations.
-
-    Returns
-    -------
-    list of HeatMap
-        In the order of `TRANSFORMS`.
-    """
+    """Lay out poolings by layers, x100: a map for each transform, in the same colours."""
     scores = averages(cells, aggregation)
     rows = list(dict.fromkeys(cell.pooling for cell in cells))
     sets = list(dict.fromkeys(cell.layers for cell in cells))

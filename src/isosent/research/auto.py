@@ -34,25 +34,14 @@ ROWS = (RAW, WHITENING, HALF, PROJECTION, SPECTRUM, AUTO_ROW, BEST)
 
 @dataclass(frozen=True, slots=True)
 class AutoCell:
-    """One encoder on one task, fitted on its sentences.
+    """One encoder on one task, fitted on its sentences."""
 
-    Parameters
-    ----------
-    model : str
-        Model reference.
-    task : str
-        The task.
-    scores : mapping of str to float
-        Spearman (``all``) of each of `ROWS`; "auto without texts" looks at the spectrum alone.
-    chosen, best : str
-        What "auto" chose, and the candidate that the labels would have chosen.
-    """
-
-    model: str
-    task: str
+    model: str  # model reference
+    task: str  # the task
+    # Spearman (``all``) of each of `ROWS`; "auto without texts" looks at the spectrum alone
     scores: Mapping[str, float]
-    chosen: str
-    best: str
+    chosen: str  # what "auto" chose, and the candidate that the labels would have chosen
+    best: str  # what "auto" chose, and the candidate that the labels would have chosen
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values; an undefined score is None."""
@@ -73,36 +62,9 @@ def study_auto(
     tasks: Sequence[str] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> list[AutoCell]:
-    """Score a model on STS tasks: as it is, whitened, and as "auto" chooses, each fitted on the task's sentences.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    folder : path-like
-        Where the original files lie, see `read_sts`.
-    name : str
-        What the model is called in the results.
-    tasks : sequence of str, optional
-        As for `evaluate_sts`.
-    progress : callable, optional
-        As for `evaluate_sts`.
-
-    Returns
-    -------
-    list of AutoCell
-        One a task.
-
-    Raises
-    ------
-    InputError
-        As `evaluate_sts` does.
-
-    Notes
-    -----
-    The best in hindsight is the highest of all candidates that "auto" weighs and of the rows of the table: it looks at
-    the labels, and so bounds what any choice among these can reach.
-    """
+    """Score a model on STS tasks: as it is, whitened, and as "auto" chooses, each fitted on the task's sentences."""
+    # The best in hindsight is the highest of all candidates that "auto" weighs and of the rows of the table: it looks
+    # at the labels, and so bounds what any choice among these can reach.
     found = read_sts(folder, tasks=tasks)
     encoded = encode_tasks(model, found, with_targets=True, progress=progress)
     return [_study_task(fitted, name, task, lookup) for task, (fitted, lookup) in zip(found, encoded, strict=True)]
@@ -141,40 +103,18 @@ def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Looku
 
 @dataclass(frozen=True, slots=True)
 class AutoVerdict:
-    """Whether the choices kept their promises.
+    """Whether the choices kept their promises."""
 
-    Parameters
-    ----------
-    averages : mapping of str to mapping of str to float
-        Model, row, mean over its tasks.
-    below_average : tuple of str
-        Models for which a fixed rule (raw, whitening, half) does better on average than "auto".
-    mean_regret : float
-        Mean over all cells of best in hindsight minus "auto".
-    worst_loss : float
-        Most that "auto" lost against leaving the vectors alone, in any cell; below 0 where it never lost.
-    """
-
-    averages: Mapping[str, Mapping[str, float]]
+    averages: Mapping[str, Mapping[str, float]]  # model, row, mean over its tasks
+    # Models for which a fixed rule (raw, whitening, half) does better on average than "auto"
     below_average: tuple[str, ...]
-    mean_regret: float
+    mean_regret: float  # mean over all cells of best in hindsight minus "auto"
+    # Most that "auto" lost against leaving the vectors alone, in any cell; below 0 where it never lost
     worst_loss: float
 
 
 def judge(cells: Sequence[AutoCell]) -> AutoVerdict:
-    """Sum up a study.
-
-    Parameters
-    ----------
-    cells : sequence of AutoCell
-        At least one.
-
-    Returns
-    -------
-    AutoVerdict
-        Averages and the three promises: no fixed rule is better on average, little is left to hindsight, nothing is
-        lost against leaving vectors alone.
-    """
+    """Sum up a study."""
     models = list(dict.fromkeys(cell.model for cell in cells))
     averages = {
         model: {row: float(np.mean([cell.scores[row] for cell in cells if cell.model == model])) for row in ROWS}

@@ -32,60 +32,21 @@ _BLOCK, _CHUNK = 64, 4096
 
 @dataclass(frozen=True, slots=True)
 class SearchTime:
-    """Time of an exact search at one width.
+    """Time of an exact search at one width."""
 
-    Parameters
-    ----------
-    k : int
-        Dimensions of the vectors.
-    n_docs, n_queries : int
-        Vectors searched, and queries searched for at once.
-    n_repeats : int
-        Searches timed, after one that was not.
-    elapsed_s : float
-        Median time of a search, divided by the queries.
-    """
-
-    k: int
-    n_docs: int
-    n_queries: int
-    n_repeats: int
-    elapsed_s: float
+    k: int  # dimensions of the vectors
+    n_docs: int  # vectors searched, and queries searched for at once
+    n_queries: int  # vectors searched, and queries searched for at once
+    n_repeats: int  # searches timed, after one that was not
+    elapsed_s: float  # median time of a search, divided by the queries
 
 
 def exact_top(
     queries: NDArray[np.float32], docs: NDArray[np.float32], n_top: int
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """The documents of largest inner product with each query, by looking at all of them.
-
-    Parameters
-    ----------
-    queries : ndarray of shape (n_queries, k), float32
-        Vectors.
-    docs : ndarray of shape (n_docs, k), float32
-        Vectors, as many as are asked for or more.
-    n_top : int
-        Documents a query.
-
-    Returns
-    -------
-    indices : ndarray of shape (n_queries, n_top), intp
-        Documents, best first.
-    scores : ndarray of shape (n_queries, n_top), float32
-        Their inner products.
-
-    Notes
-    -----
-    Products are taken in chunks that stay in the cache, and of these only the largest one of every block of documents
-    is kept. The best documents lie in the blocks whose largest products are best; those are taken again.
-
-    Examples
-    --------
-    >>> docs = np.eye(3, dtype=np.float32)
-    >>> indices, _ = exact_top(np.array([[0.5, 0.1, 1.0]], dtype=np.float32), docs, 2)
-    >>> indices
-    array([[2, 0]])
-    """
+    """The documents of largest inner product with each query, by looking at all of them."""
+    # Products are taken in chunks that stay in the cache, and of these only the largest one of every block of
+    # documents is kept. The best documents lie in the blocks whose largest products are best; those are taken again.
     n_queries, n_docs = len(queries), len(docs)
     starts = range(0, n_docs, _CHUNK)
     largest = np.full((n_queries, len(starts) * (_CHUNK // _BLOCK)), -np.inf, dtype=np.float32)
@@ -112,27 +73,8 @@ def exact_top(
 def measure_search(
     widths: Sequence[int], *, n_docs: int = N_DOCS, n_queries: int = N_QUERIES, n_repeats: int = N_REPEATS
 ) -> list[SearchTime]:
-    """Time the exact search of the ten best on one thread, at several widths.
-
-    Parameters
-    ----------
-    widths : sequence of int
-        Dimensions of the vectors.
-    n_docs, n_queries : int
-        Vectors searched, and queries searched for at once. There are fewer vectors where those of the largest width
-        would take more than half a gibibyte.
-    n_repeats : int, default 5
-        Searches timed at each width.
-
-    Returns
-    -------
-    list of SearchTime
-        One a width.
-
-    Notes
-    -----
-    Random float32 vectors, for their values do not matter to the time; the same number of them at every width.
-    """
+    """Time the exact search of the ten best on one thread, at several widths."""
+    # Random float32 vectors, for their values do not matter to the time; the same number of them at every width.
     widest = max(widths)
     n_docs = max(TOP, min(n_docs, _MAX_BYTES // (widest * np.dtype(np.float32).itemsize)))
     rng = np.random.default_rng(0)
@@ -161,28 +103,14 @@ def size_of_a_million(k: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DimsCell:
-    """Scores of one task at one width.
+    """Scores of one task at one width."""
 
-    Parameters
-    ----------
-    task : str
-        The task.
-    k : int
-        Dimensions asked for.
-    n_components : int
-        Dimensions compared: k, or fewer where the vectors of the task vary along fewer axes.
-    n_pairs, n_zero_rows : int
-        Pairs, and sentences among them without a vector; their cosine counts as 0.
-    spearman : mapping of str to float
-        Of each of `AGGREGATIONS`, in [-1, 1]; NaN where undefined.
-    """
-
-    task: str
-    k: int
-    n_components: int
-    n_pairs: int
-    n_zero_rows: int
-    spearman: Mapping[str, float]
+    task: str  # the task
+    k: int  # dimensions asked for
+    n_components: int  # dimensions compared: k, or fewer where the vectors of the task vary along fewer axes
+    n_pairs: int  # pairs, and sentences among them without a vector; their cosine counts as 0
+    n_zero_rows: int  # pairs, and sentences among them without a vector; their cosine counts as 0
+    spearman: Mapping[str, float]  # of each of `AGGREGATIONS`, in [-1, 1]; NaN where undefined
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> DimsCell:
@@ -192,58 +120,26 @@ class DimsCell:
 
 @dataclass(frozen=True, slots=True)
 class PublishedWidth:
-    """Published scores of the same model under the same transform.
+    """Published scores of the same model under the same transform."""
 
-    Parameters
-    ----------
-    label : str
-        Model and source.
-    k : int
-        Dimensions.
-    transformed : bool
-        Whether the transform stood behind it.
-    aggregation : str
-        One of `AGGREGATIONS`.
-    scores : mapping of str to float
-        Task and Spearman x100.
-    """
-
-    label: str
-    k: int
-    transformed: bool
-    aggregation: str
-    scores: Mapping[str, float]
+    label: str  # model and source
+    k: int  # dimensions
+    transformed: bool  # whether the transform stood behind it
+    aggregation: str  # one of `AGGREGATIONS`
+    scores: Mapping[str, float]  # task and Spearman x100
 
 
 @dataclass(frozen=True, slots=True)
 class DimsStudy:
-    """Scores, memory and search time of a model at several widths.
+    """Scores, memory and search time of a model at several widths."""
 
-    Parameters
-    ----------
-    name : str
-        What the model is called.
-    model : mapping
-        Reference, options, dimensions and fingerprint of the model.
-    protocol : mapping
-        Transform, what it was fitted on, the pairs of SICK-R.
-    untransformed : tuple of DimsCell
-        Each task without the transform.
-    cells : tuple of DimsCell
-        Each task at each width, task by task.
-    search : tuple of SearchTime
-        Exact search at each width; none where it was not asked for.
-    published : tuple of PublishedWidth
-        Published scores, where there are some.
-    """
-
-    name: str
-    model: Mapping[str, Any]
-    protocol: Mapping[str, Any]
-    untransformed: tuple[DimsCell, ...]
-    cells: tuple[DimsCell, ...]
-    search: tuple[SearchTime, ...]
-    published: tuple[PublishedWidth, ...]
+    name: str  # what the model is called
+    model: Mapping[str, Any]  # reference, options, dimensions and fingerprint of the model
+    protocol: Mapping[str, Any]  # transform, what it was fitted on, the pairs of SICK-R
+    untransformed: tuple[DimsCell, ...]  # each task without the transform
+    cells: tuple[DimsCell, ...]  # each task at each width, task by task
+    search: tuple[SearchTime, ...]  # exact search at each width; none where it was not asked for
+    published: tuple[PublishedWidth, ...]  # published scores, where there are some
 
     @property
     def widths(self) -> list[int]:
@@ -256,20 +152,7 @@ class DimsStudy:
         return list(dict.fromkeys(cell.task for cell in self.cells))
 
     def curve(self, task: str | None = None, how: str = AGGREGATIONS[0]) -> dict[int, float]:
-        """Spearman at each width.
-
-        Parameters
-        ----------
-        task : str, optional
-            The task; the unweighted mean over all where left out.
-        how : str, default "all"
-            One of `AGGREGATIONS`.
-
-        Returns
-        -------
-        dict of int to float
-            Width and score, ascending.
-        """
+        """Spearman at each width."""
         scores = {
             k: [cell.spearman[how] for cell in self.cells if cell.k == k and task in (None, cell.task)]
             for k in self.widths
@@ -344,27 +227,14 @@ _METHODS = ("pca", "pca_cor")
 
 @dataclass(frozen=True, slots=True)
 class DimsPlan:
-    """What is studied.
+    """What is studied."""
 
-    Parameters
-    ----------
-    transform : LinearTransform
-        What keeps the leading axes: one of `LEADING`, or a chain that ends with one, at full width.
-    widths : sequence of int, optional
-        Dimensions kept; `width_grid` where left out.
-    fit : path-like or "target", default "target"
-        As for `evaluate_sts`.
-    sickr : {"full", "test"}, default "full"
-        As for `evaluate_sts`.
-    n_docs : int, default 100,000
-        Vectors that are searched; 0 measures no search.
-    """
-
+    # What keeps the leading axes: one of `LEADING`, or a chain that ends with one, at full width
     transform: LinearTransform = field(default_factory=lambda: make_linear(LEADING[0]))
-    widths: Sequence[int] | None = None
-    fit: str | os.PathLike[str] = TARGET
-    sickr: str = "full"
-    n_docs: int = N_DOCS
+    widths: Sequence[int] | None = None  # dimensions kept; `width_grid` where left out
+    fit: str | os.PathLike[str] = TARGET  # as for `evaluate_sts`
+    sickr: str = "full"  # as for `evaluate_sts`
+    n_docs: int = N_DOCS  # vectors that are searched; 0 measures no search
 
 
 class _Rows:
@@ -379,23 +249,7 @@ class _Rows:
 
 
 def width_grid(dim: int) -> list[int]:
-    """Widths to look at: powers of two from 8 on, with steps between them that narrow, and the full width.
-
-    Parameters
-    ----------
-    dim : int
-        Dimensions of the vectors.
-
-    Returns
-    -------
-    list of int
-        Ascending.
-
-    Examples
-    --------
-    >>> width_grid(300)
-    [8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 300]
-    """
+    """Widths to look at: powers of two from 8 on, with steps between them that narrow, and the full width."""
     octaves = [8 << octave for octave in range(dim.bit_length())]
     parts = {start: 1 if start < 32 else 2 if start < 128 else 4 for start in octaves}
     steps = (start + part * start // n_parts for start, n_parts in parts.items() for part in range(n_parts))
@@ -411,49 +265,9 @@ def study_dims(
     tasks: Sequence[str] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> DimsStudy:
-    """Score a model on STS tasks at several widths, and time a search at each.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    folder : path-like
-        Where the original files lie, see `read_sts`.
-    name : str
-        What the model is called in the results.
-    plan : DimsPlan, optional
-        Transform, widths and what is fitted on; whitening at `width_grid` on the target where left out.
-    tasks : sequence of str, optional
-        As for `evaluate_sts`.
-    progress : callable, optional
-        As for `evaluate_sts`.
-
-    Returns
-    -------
-    DimsStudy
-        Scores of every task at every width.
-
-    Raises
-    ------
-    InputError
-        If the transform does not keep leading axes, a width is out of range, the model ends with scaling to length 1,
-        or as `evaluate_sts` does.
-
-    Warns
-    -----
-    RankWarning
-        If the sentences of a task vary along fewer axes than the full width.
-
-    Notes
-    -----
-    Each sentence is encoded once, and the transform is fitted once for each task, at full width: its first k columns
-    are the transform of width k.
-
-    References
-    ----------
-    Su, Cao, Liu & Ou 2021, *Whitening Sentence Representations for Better Semantics and Faster Retrieval*,
-    arXiv 2103.15316, figure 1.
-    """
+    """Score a model on STS tasks at several widths, and time a search at each."""
+    # Each sentence is encoded once, and the transform is fitted once for each task, at full width: its first k
+    # columns are the transform of width k.
     plan = DimsPlan() if plan is None else plan
     widths = _check_plan(plan, model)
     found = read_sts(folder, tasks=tasks, sickr=plan.sickr)

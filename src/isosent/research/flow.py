@@ -28,52 +28,26 @@ _FIXED = ("standardize", "whitening")
 
 @dataclass(frozen=True, slots=True)
 class FlowPlan:
-    """What is studied.
+    """What is studied."""
 
-    Parameters
-    ----------
-    nli : sequence of str, optional
-        Sentences of the NLI corpora, each as often as it occurs; without any, there are no rows fitted on them.
-    seeds : sequence of int, default 0, 1, 2
-        The flow is fitted once with each.
-    settings : mapping of str to object, optional
-        Further settings of `GlowFlow`.
-    """
-
+    # Sentences of the NLI corpora, each as often as it occurs; without any, there are no rows fitted on them
     nli: Sequence[str] = ()
-    seeds: Sequence[int] = (0, 1, 2)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    seeds: Sequence[int] = (0, 1, 2)  # the flow is fitted once with each
+    settings: Mapping[str, Any] = field(default_factory=dict)  # further settings of `GlowFlow`
 
 
 @dataclass(frozen=True, slots=True)
 class FlowCell:
-    """One row of the table on one task.
+    """One row of the table on one task."""
 
-    Parameters
-    ----------
-    model : str
-        Model reference.
-    task : str
-        The task.
-    row : str
-        What was fitted, and on what, such as ``flow(target)``.
-    scores : sequence of float
-        Spearman (``all``), in [-1, 1]; for a flow, one a seed.
-    held_out_bits : sequence of (float, float)
-        For a flow, bits per dimension of held-out rows before and after the fit, a pair a seed.
-    fit_s : float
-        Mean time of a fit, in seconds; 0 where nothing was fitted.
-    n_rows : int
-        Vectors it was fitted on.
-    """
-
-    model: str
-    task: str
-    row: str
-    scores: Sequence[float]
+    model: str  # model reference
+    task: str  # the task
+    row: str  # what was fitted, and on what, such as ``flow(target)``
+    scores: Sequence[float]  # spearman (``all``), in [-1, 1]; for a flow, one a seed
+    # For a flow, bits per dimension of held-out rows before and after the fit, a pair a seed
     held_out_bits: Sequence[Sequence[float]] = ()
-    fit_s: float = 0.0
-    n_rows: int = 0
+    fit_s: float = 0.0  # mean time of a fit, in seconds; 0 where nothing was fitted
+    n_rows: int = 0  # vectors it was fitted on
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values; an undefined score is None."""
@@ -110,40 +84,9 @@ def study_flow(
     tasks: Sequence[str] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> list[FlowCell]:
-    """Score a model on STS tasks: as it is, with auto, and standardised, whitened and behind a flow.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model; nothing but maps may stand behind its encoder, and it must not learn from texts.
-    folder : path-like
-        Where the original files lie, see `read_sts`.
-    name : str
-        What the model is called in the results.
-    plan : FlowPlan, optional
-        NLI sentences, seeds and settings of the flow.
-    tasks : sequence of str, optional
-        As for `evaluate_sts`.
-    progress : callable, optional
-        As for `evaluate_sts`.
-
-    Returns
-    -------
-    list of FlowCell
-        Task by task.
-
-    Raises
-    ------
-    InputError
-        If the encoder learns from texts, a setting of the flow is out of range, or as `evaluate_sts` does.
-    MissingExtraError
-        If torch is not installed.
-
-    Notes
-    -----
-    A sentence is fitted on as often as it occurs. The flow starts from standardised dimensions, so the row
-    ``standardize`` tells what its training adds.
-    """
+    """Score a model on STS tasks: as it is, with auto, and standardised, whitened and behind a flow."""
+    # A sentence is fitted on as often as it occurs. The flow starts from standardised dimensions, so the row
+    # ``standardize`` tells what its training adds.
     if model.encoder.needs_corpus:
         raise InputError(f"study flow: the encoder must not learn from texts; {name} does. Leave its weighting out.")
     plan, found = plan or FlowPlan(), read_sts(folder, tasks=tasks)

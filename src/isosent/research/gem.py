@@ -44,31 +44,15 @@ SENSITIVITY: Mapping[str, tuple[str, Sequence[int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class GemCell:
-    """One setting of GEM on one task, its principal vectors fitted on the sentences of the task.
+    """One setting of GEM on one task, its principal vectors fitted on the sentences of the task."""
 
-    Parameters
-    ----------
-    model : str
-        Model reference.
-    task : str
-        The task.
-    study : str
-        "ablation", or a key of `SENSITIVITY`.
-    condition : str
-        What is not as in the defaults; the value of the setting in a study of sensitivity.
-    pearson, spearman : float
-        One correlation over all pairs, in [-1, 1]; NaN where undefined.
-    n_zero_rows : int
-        Sentences of the pairs without a vector; their cosine counts as 0.
-    """
-
-    model: str
-    task: str
-    study: str
-    condition: str
-    pearson: float
-    spearman: float
-    n_zero_rows: int
+    model: str  # model reference
+    task: str  # the task
+    study: str  # "ablation", or a key of `SENSITIVITY`
+    condition: str  # what is not as in the defaults; the value of the setting in a study of sensitivity
+    pearson: float  # one correlation over all pairs, in [-1, 1]; NaN where undefined
+    spearman: float  # one correlation over all pairs, in [-1, 1]; NaN where undefined
+    n_zero_rows: int  # sentences of the pairs without a vector; their cosine counts as 0
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values; an undefined score is None."""
@@ -84,41 +68,15 @@ class GemCell:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One setting to measure.
+    """One setting to measure."""
 
-    Parameters
-    ----------
-    study, name : str
-        As in `GemCell`.
-    weighting : Weighting
-        What is measured.
-    """
-
-    study: str
-    name: str
-    weighting: Weighting
+    study: str  # as in `GemCell`
+    name: str  # as in `GemCell`
+    weighting: Weighting  # what is measured
 
 
 def conditions(base: GEM, word_dim: int) -> list[Condition]:
-    """List what a study measures: every part left out, then every setting moved alone.
-
-    Parameters
-    ----------
-    base : GEM
-        The settings that all others are set against.
-    word_dim : int
-        Dimensions of the word vectors; more candidates than that are left out.
-
-    Returns
-    -------
-    list of Condition
-        Those that fit together; the last of the ablation is the mean of the words.
-
-    Raises
-    ------
-    InputError
-        If `base` does not fit the dimensions.
-    """
+    """List what a study measures: every part left out, then every setting moved alone."""
     base.check(word_dim)
     listed = [Condition(ABLATION, name, replace(base, **changes)) for name, changes in _PARTS.items()]
     listed.append(Condition(ABLATION, "mean of words", Average()))
@@ -139,46 +97,8 @@ def study_gem(
     tasks: Sequence[str] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> list[GemCell]:
-    """Measure every setting of `conditions` on STS tasks.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        Word vectors, with ``weighting=mean`` or ``weighting=gem`` and nothing behind them. Settings of GEM are those
-        that the study moves, one at a time.
-    folder : path-like
-        Where the original files lie, see `read_sts`.
-    name : str
-        What the model is called in the results.
-    tasks : sequence of str, optional
-        As for `evaluate_sts`.
-    progress : callable, optional
-        Called once with the number of measurements; returns what is called with the number of those done.
-
-    Returns
-    -------
-    list of GemCell
-        Task by task, in the order of `conditions`.
-
-    Raises
-    ------
-    InputError
-        If the model is another one, or as `evaluate_sts` does.
-
-    Warns
-    -----
-    EvaluationWarning
-        If a correlation is undefined, as where the published uniqueness score alone makes every weight 0.
-
-    Notes
-    -----
-    Sentences are split once, coarse vectors taken once for each power, and each setting is encoded once.
-
-    References
-    ----------
-    Yang, Zhu & Chen 2019, *Parameter-free Sentence Embedding via Orthogonal Basis*, arXiv 1810.00438, table 4 and
-    figure 2.
-    """
+    """Measure every setting of `conditions` on STS tasks."""
+    # Sentences are split once, coarse vectors taken once for each power, and each setting is encoded once.
     encoder = model.encoder
     if not isinstance(encoder, StaticEncoder) or not isinstance(encoder.weighting, Average | GEM) or model.fits:
         raise InputError(
@@ -232,18 +152,5 @@ def _with_weighting(encoder: StaticEncoder, weighting: Weighting) -> StaticEncod
 
 
 def write_gem_csv(path: str | os.PathLike[str], cells: Sequence[GemCell]) -> None:
-    """Write a study as CSV, a line a cell under the names of its fields.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-    cells : sequence of GemCell
-        The study.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
+    """Write a study as CSV, a line a cell under the names of its fields."""
     write_csv(path, [cell.to_json() for cell in cells])

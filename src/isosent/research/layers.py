@@ -39,24 +39,12 @@ Layers = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerVectors:
-    """Every layer of a transformer, pooled, for all sentences of some tasks and their copies.
+    """Every layer of a transformer, pooled, for all sentences of some tasks and their copies."""
 
-    Parameters
-    ----------
-    measured : Measured
-        What the model is called.
-    pooling : str
-        How each layer is pooled.
-    layers : list of ndarray of shape (n_texts, dim), float32
-        From the embedding layer to the last.
-    placed : list of PlacedTask
-        The tasks.
-    """
-
-    measured: Measured
-    pooling: str
-    layers: list[NDArray[np.float32]]
-    placed: list[PlacedTask]
+    measured: Measured  # what the model is called
+    pooling: str  # how each layer is pooled
+    layers: list[NDArray[np.float32]]  # from the embedding layer to the last
+    placed: list[PlacedTask]  # the tasks
 
     def mean_of(self, layers: Layers, placed: PlacedTask) -> NDArray[np.float32]:
         """Return the mean of some pooled layers, for the texts of a task."""
@@ -76,36 +64,7 @@ def read_layers(
     pooling: str = "mean",
     progress: Callable[[int], Progress] | None = None,
 ) -> LayerVectors:
-    """Read every layer of a transformer off one pass over the sentences of STS tasks.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        A transformer with nothing fitted behind it. Its layers, its pooling and what follows the pooling (Dense,
-        Normalize) are set aside.
-    folder : path-like
-        Where the original files lie, see `read_sts`.
-    name : str
-        What the model is called in the results.
-    tasks : sequence of str, optional
-        As for `evaluate_sts`.
-    sickr : {"full", "test"}, default "full"
-        As for `evaluate_sts`.
-    pooling : str, default "mean"
-        How each layer is pooled.
-    progress : callable, optional
-        As for `evaluate_sts`.
-
-    Returns
-    -------
-    LayerVectors
-        What `study_layers` takes. It holds n_texts x (n_layers + 1) x dim float32 numbers.
-
-    Raises
-    ------
-    InputError
-        If the model is another one, or as `evaluate_sts` does.
-    """
+    """Read every layer of a transformer off one pass over the sentences of STS tasks."""
     encoder, pooling = plain_transformer("study layers", model, name), canonical_pooling(pooling)
     readings = [encoder.reading(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
     texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
@@ -116,32 +75,9 @@ def read_layers(
 def study_layers(
     vectors: LayerVectors, *, aggregation: str = "all", progress: Callable[[int], Progress] | None = None
 ) -> list[ReadingCell]:
-    """Score every single layer, every pair and more, as they are, whitened, and as "auto" chooses.
-
-    Parameters
-    ----------
-    vectors : LayerVectors
-        What `read_layers` gave.
-    aggregation : {"all", "mean", "wmean"}, default "all"
-        Whose average over the tasks says which layers go on in the greedy search.
-    progress : callable, optional
-        Called once with the number of measurements; returns what is called with the number of those done.
-
-    Returns
-    -------
-    list of ReadingCell
-        One a set of layers, transform and task.
-
-    Notes
-    -----
-    All sets of up to three layers are scored (of up to two for "auto"); from the best of that size on, the best set of
-    each size is extended by one layer after another. Each layer is pooled, then the layers are averaged.
-
-    References
-    ----------
-    Huang et al. 2021, *WhiteningBERT: An Easy Unsupervised Sentence Embedding Approach*, arXiv 2104.01767, figures 1
-    and 2.
-    """
+    """Score every single layer, every pair and more, as they are, whitened, and as "auto" chooses."""
+    # All sets of up to three layers are scored (of up to two for "auto"); from the best of that size on, the best set
+    # of each size is extended by one layer after another. Each layer is pooled, then the layers are averaged.
     search = _Search(vectors, aggregation)
     n_layers = len(vectors.layers)
     search.tell = None if progress is None else progress(len(vectors.placed) * n_measured(n_layers))
@@ -157,23 +93,7 @@ def study_layers(
 
 
 def n_measured(n_layers: int) -> int:
-    """Count what is scored on each task.
-
-    Parameters
-    ----------
-    n_layers : int
-        Layers, the embedding layer included.
-
-    Returns
-    -------
-    int
-        Sets of layers, over all transforms.
-
-    Examples
-    --------
-    >>> n_measured(7)
-    189
-    """
+    """Count what is scored on each task."""
     total = 0
     for most in EXHAUSTIVE.values():
         most = min(most, n_layers)
@@ -206,35 +126,14 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class BestSet:
-    """The best set of layers of some size, by the average over the tasks.
+    """The best set of layers of some size, by the average over the tasks."""
 
-    Parameters
-    ----------
-    layers : tuple of int
-        The layers.
-    average : float
-        Mean over the tasks, in [-1, 1]; NaN where no set of that size has one.
-    """
-
-    layers: Layers
-    average: float
+    layers: Layers  # the layers
+    average: float  # mean over the tasks, in [-1, 1]; NaN where no set of that size has one
 
 
 def best_of_sizes(cells: Iterable[ReadingCell], aggregation: str) -> dict[str, dict[int, BestSet]]:
-    """Find the best set of layers of every size among those scored.
-
-    Parameters
-    ----------
-    cells : iterable of ReadingCell
-        What `study_layers` returned.
-    aggregation : str
-        Whose average decides.
-
-    Returns
-    -------
-    dict
-        By transform and number of layers. The labels of the tasks decide, so it is a bound, not a recipe.
-    """
+    """Find the best set of layers of every size among those scored."""
     found: dict[str, dict[int, BestSet]] = {}
     for (_, layers, transform), average in averages(cells, aggregation).items():
         sizes = found.setdefault(transform, {})
@@ -245,22 +144,7 @@ def best_of_sizes(cells: Iterable[ReadingCell], aggregation: str) -> dict[str, d
 
 
 def pair_grid(cells: Sequence[ReadingCell], transform: str, aggregation: str) -> NDArray[np.float64]:
-    """Lay out single layers and pairs as a matrix (figure 1 of the paper).
-
-    Parameters
-    ----------
-    cells : sequence of ReadingCell
-        What `study_layers` returned.
-    transform : str
-        Which transform.
-    aggregation : str
-        Which of the aggregations.
-
-    Returns
-    -------
-    ndarray of shape (n_layers, n_layers), float64
-        Averages over the tasks: of layers i and j in row j and column i, of one layer on the diagonal; NaN above it.
-    """
+    """Lay out single layers and pairs as a matrix (figure 1 of the paper)."""
     n_layers = 1 + max(layer for cell in cells for layer in cell.layers)
     grid = np.full((n_layers, n_layers), np.nan)
     for (_, layers, of), average in averages(cells, aggregation).items():
@@ -282,44 +166,8 @@ def study_pooling(
     poolings: Sequence[str] = STUDIED,
     progress: Callable[[int], Progress] | None = None,
 ) -> list[ReadingCell]:
-    """Score every pooling of the last layer, of layers 1 and the last, and of the last two.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        A transformer with nothing fitted behind it. Its layers, its pooling and what follows the pooling (Dense,
-        Normalize) are set aside.
-    folder : path-like
-        Where the original files lie, see `read_sts`.
-    name : str
-        What the model is called in the results.
-    tasks : sequence of str, optional
-        As for `evaluate_sts`.
-    sickr : {"full", "test"}, default "full"
-        As for `evaluate_sts`.
-    poolings : sequence of str, default all
-        Which poolings. ``sbert_wk``, which fuses layers itself, has the layers of its own paper.
-    progress : callable, optional
-        As for `evaluate_sts`; a sentence counts once for each task that it stands in.
-
-    Returns
-    -------
-    list of ReadingCell
-        Task by task: one a pooling, set of layers and transform, each as it is, whitened, and as "auto" chooses.
-
-    Raises
-    ------
-    InputError
-        If the model is another one, a pooling does not exist, or as `evaluate_sts` does.
-
-    Notes
-    -----
-    The network runs once over the sentences of each task; all readings are taken from that pass.
-
-    References
-    ----------
-    Huang et al. 2021, *WhiteningBERT: An Easy Unsupervised Sentence Embedding Approach*, arXiv 2104.01767, table 1.
-    """
+    """Score every pooling of the last layer, of layers 1 and the last, and of the last two."""
+    # The network runs once over the sentences of each task; all readings are taken from that pass.
     encoder = plain_transformer("study pooling", model, name)
     names = dict.fromkeys(canonical_pooling(pooling) for pooling in poolings)
     wanted = [(pooling, layers) for pooling in names for layers in _layer_sets(pooling, encoder.n_layers)]

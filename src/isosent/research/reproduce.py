@@ -53,24 +53,12 @@ MANY_UNKNOWN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A measured number.
+    """A measured number."""
 
-    Parameters
-    ----------
-    value : float
-        A score in [-1, 1], or sentences a second; NaN where undefined.
-    interval : pair of float or None
-        95 % bootstrap interval, where there is one.
-    unknown : float
-        Share of the tokens that the model does not know.
-    at : str or None
-        What a study chose.
-    """
-
-    value: float
-    interval: tuple[float, float] | None = None
-    unknown: float = 0.0
-    at: str | None = None
+    value: float  # A score in [-1, 1], or sentences a second; NaN where undefined
+    interval: tuple[float, float] | None = None  # 95 % bootstrap interval, where there is one
+    unknown: float = 0.0  # share of the tokens that the model does not know
+    at: str | None = None  # what a study chose
 
     @property
     def is_comparable(self) -> bool:
@@ -80,18 +68,10 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a table.
+    """A cell of a table."""
 
-    Parameters
-    ----------
-    published : float or None
-        In the unit of `Number`; None where unknown.
-    measured : Number or None
-        None where missing.
-    """
-
-    published: float | None
-    measured: Number | None
+    published: float | None  # in the unit of `Number`; None where unknown
+    measured: Number | None  # none where missing
 
     @property
     def difference(self) -> float | None:
@@ -108,49 +88,23 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Another model in the place of the one that a table names.
+    """Another model in the place of the one that a table names."""
 
-    Parameters
-    ----------
-    model : str
-        Its reference, options included.
-    command : str
-        What was run.
-    measured : mapping of str to Number
-        By name of the column.
-    """
-
-    model: str
-    command: str
-    measured: Mapping[str, Number]
+    model: str  # its reference, options included
+    command: str  # what was run
+    measured: Mapping[str, Number]  # by name of the column
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a condition.
+    """What became of a condition."""
 
-    Parameters
-    ----------
-    label : str
-        What the table calls it.
-    command : str or None
-        What is run for it; None where isosent has nothing of that kind.
-    cells : mapping of str to Cell
-        By name of the column.
-    missing : tuple of str
-        What was needed and not at hand.
-    stand_ins : tuple of StandIn
-        Other models in its place.
-    note : str or None
-        What else there is to say.
-    """
-
-    label: str
-    command: str | None
-    cells: Mapping[str, Cell]
-    missing: tuple[str, ...]
-    stand_ins: tuple[StandIn, ...]
-    note: str | None
+    label: str  # what the table calls it
+    command: str | None  # what is run for it; None where isosent has nothing of that kind
+    cells: Mapping[str, Cell]  # by name of the column
+    missing: tuple[str, ...]  # what was needed and not at hand
+    stand_ins: tuple[StandIn, ...]  # other models in its place
+    note: str | None  # what else there is to say
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -166,18 +120,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class TableOutcome:
-    """What became of a table.
+    """What became of a table."""
 
-    Parameters
-    ----------
-    table : PaperTable
-        The table.
-    outcomes : tuple of Outcome
-        Its conditions.
-    """
-
-    table: PaperTable
-    outcomes: tuple[Outcome, ...]
+    table: PaperTable  # the table
+    outcomes: tuple[Outcome, ...]  # its conditions
 
     @property
     def scale(self) -> float:
@@ -192,21 +138,11 @@ class TableOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What became of the tables of a paper.
+    """What became of the tables of a paper."""
 
-    Parameters
-    ----------
-    paper : Paper
-        The paper.
-    tables : tuple of TableOutcome
-        Its tables.
-    environment : mapping
-        Versions and machine.
-    """
-
-    paper: Paper
-    tables: tuple[TableOutcome, ...]
-    environment: Mapping[str, Any]
+    paper: Paper  # the paper
+    tables: tuple[TableOutcome, ...]  # its tables
+    environment: Mapping[str, Any]  # versions and machine
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values that JSON can hold: scores in [-1, 1], an undefined one None."""
@@ -227,50 +163,15 @@ INSTEAD = "instead"
 
 @dataclass(frozen=True, slots=True)
 class AtHand:
-    """Models and files by the names that the tables have for them.
+    """Models and files by the names that the tables have for them."""
 
-    Parameters
-    ----------
-    named : mapping of str to str
-        Model reference, or path, of what a table names.
-    stand_ins : mapping of str to tuple of str
-        References of other models, to be measured in the place of one that a table names.
-    """
-
-    named: Mapping[str, str]
+    named: Mapping[str, str]  # model reference, or path, of what a table names
+    # References of other models, to be measured in the place of one that a table names
     stand_ins: Mapping[str, tuple[str, ...]]
 
 
 def find_at_hand(data: Path, models: str | os.PathLike[str] | None = None, *, more: Iterable[Paper] = ()) -> AtHand:
-    """Find what a data folder holds, and add what a map names.
-
-    Parameters
-    ----------
-    data : Path
-        Searched for the files of `known_models`, with everything below it.
-    models : path-like, optional
-        YAML: names of the tables, and where they are, which wins over what was found; below ``instead`` the references,
-        one or a list, of models to measure in the place of another.
-    more : iterable of Paper
-        Papers whose names are known, beside those that come with isosent.
-
-    Returns
-    -------
-    AtHand
-        What there is.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such map.
-    FileFormatError
-        If it is none, or names what no table has; the nearest name is shown.
-
-    Warns
-    -----
-    PermissionIgnoredWarning
-        If a reference holds a permission, which no file can grant.
-    """
+    """Find what a data folder holds, and add what a map names."""
     found = dict(_files_below(data))
     if models is None:
         return AtHand(found, {})
@@ -327,39 +228,17 @@ STSB, DEV = "STSB", "STSB-dev"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something to run. Equal requests give equal numbers, so each is run once for all tables.
+    """Something to run. Equal requests give equal numbers, so each is run once for all tables."""
 
-    Parameters
-    ----------
-    family : str
-        A key of `FAMILIES` of the tables.
-    reference : str
-        Model reference, without the options of the condition.
-    options : tuple of (str, str)
-        These options.
-    transform : str or None
-        Fitted behind the model.
-    settings : tuple of (str, object)
-        Its settings.
-    fit : str
-        "target", "evaluated" or a path.
-    sickr : str
-        Pairs of SICK-R.
-    aggregation : str or None
-        For studies, which choose by it.
-    study : str or None
-        Setting that a study moves.
-    """
-
-    family: str
-    reference: str
-    options: tuple[tuple[str, str], ...] = ()
-    transform: str | None = None
-    settings: Pairs = ()
-    fit: str = TARGET
-    sickr: str = "full"
-    aggregation: str | None = None
-    study: str | None = None
+    family: str  # A key of `FAMILIES` of the tables
+    reference: str  # model reference, without the options of the condition
+    options: tuple[tuple[str, str], ...] = ()  # these options
+    transform: str | None = None  # fitted behind the model
+    settings: Pairs = ()  # its settings
+    fit: str = TARGET  # "target", "evaluated" or a path
+    sickr: str = "full"  # pairs of SICK-R
+    aggregation: str | None = None  # for studies, which choose by it
+    study: str | None = None  # setting that a study moves
 
     @property
     def model(self) -> str:
@@ -370,21 +249,7 @@ class Request:
         return f"{location}?{written}" if written else location
 
     def command(self, data: str, tasks: Sequence[str]) -> str:
-        """Write it as a command.
-
-        Parameters
-        ----------
-        data : str
-            The data folder.
-        tasks : sequence of str
-            The tasks.
-
-        Returns
-        -------
-        str
-            What a shell runs. ``SENTENCES`` is a file of the sentences of the evaluated pairs, ``DEV`` a folder whose
-            ``sts-test.csv`` is a copy of ``sts-dev.csv``.
-        """
+        """Write it as a command."""
         if self.family == "speed":
             return shlex.join(["isosent", "encode", "SENTENCES", "-m", self.model])
         if DEV in tasks:
@@ -407,21 +272,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a condition is measured.
+    """How a condition is measured."""
 
-    Parameters
-    ----------
-    request : Request or None
-        What to run; None where isosent has nothing of that kind.
-    missing : tuple of str
-        What is needed and not at hand. Where there is something, the request is how it would be run.
-    stand_ins : tuple of Request
-        The same with other models.
-    """
-
-    request: Request | None
+    request: Request | None  # what to run; None where isosent has nothing of that kind
+    # What is needed and not at hand. Where there is something, the request is how it would be run
     missing: tuple[str, ...]
-    stand_ins: tuple[Request, ...]
+    stand_ins: tuple[Request, ...]  # the same with other models
 
     @property
     def runs(self) -> list[Request]:
@@ -431,22 +287,7 @@ class Plan:
 
 
 def plan(table: PaperTable, condition: Condition, at_hand: AtHand) -> Plan:
-    """Say how a condition is measured.
-
-    Parameters
-    ----------
-    table : PaperTable
-        Its table.
-    condition : Condition
-        The condition.
-    at_hand : AtHand
-        Models and files.
-
-    Returns
-    -------
-    Plan
-        What to run, or what is missing.
-    """
+    """Say how a condition is measured."""
     model = condition.model
     if model is None or table.family is None:
         return Plan(None, condition.needs, ())
@@ -494,23 +335,7 @@ def _asked_for(name: str) -> str:
 
 
 def needs(what: Iterable[str]) -> str:
-    """Say what is missing.
-
-    Parameters
-    ----------
-    what : iterable of str
-        What is needed.
-
-    Returns
-    -------
-    str
-        A phrase.
-
-    Examples
-    --------
-    >>> needs(["bert-base-uncased", "BERT-flow"])
-    'missing: needs bert-base-uncased, BERT-flow'
-    """
+    """Say what is missing."""
     return f"missing: needs {', '.join(what)}"
 
 
@@ -523,38 +348,14 @@ Numbers = Mapping[tuple[str, str | None], Number]
 
 
 class Folder:
-    """The tasks of a data folder, each read once.
-
-    Parameters
-    ----------
-    path : Path
-        The folder.
-    """
+    """The tasks of a data folder, each read once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._jobs: dict[tuple[str, str], dict[str, Job]] = {}
 
     def jobs(self, family: str, sickr: str) -> Mapping[str, Job]:
-        """Return the tasks of a family that the folder holds, by name; possibly none.
-
-        Parameters
-        ----------
-        family : str
-            A key of `KINDS`.
-        sickr : {"full", "test"}
-            Pairs of SICK-R.
-
-        Returns
-        -------
-        mapping of str to Job
-            The tasks; among those of STS ``STSB-dev``, the dev part of the STS benchmark.
-
-        Raises
-        ------
-        FileFormatError
-            If a file is malformed.
-        """
+        """Return the tasks of a family that the folder holds, by name; possibly none."""
         key = (family, sickr)
         if key not in self._jobs:
             try:
@@ -597,24 +398,7 @@ def transform_of(request: Request, dim: int) -> Transform | None:
 
 
 def evaluate(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
-    """Score a model on tasks of one family.
-
-    Parameters
-    ----------
-    request : Request
-        Model, transform, family.
-    tasks : sequence of str
-        Names of tasks.
-    folder : Folder
-        The data.
-    run : Run
-        Seed, bootstrap, progress.
-
-    Returns
-    -------
-    mapping of (str, str or None) to Number
-        By task and metric, None being the metric that the task is judged by; only tasks that the folder holds.
-    """
+    """Score a model on tasks of one family."""
     jobs = [job for name, job in folder.jobs(request.family, request.sickr).items() if name in tasks]
     fit = request.fit
     if fit == EVALUATED:
@@ -635,25 +419,7 @@ def _numbers(task: TaskResult) -> Iterator[tuple[str | None, Number]]:
 
 
 def measure_speed(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
-    """Count the sentences of the STS benchmark's test part that a model encodes in a second, on the CPU.
-
-    Parameters
-    ----------
-    request : Request
-        The model.
-    tasks : sequence of str
-        ``CPU``; anything else is not measured.
-    folder : Folder
-        The data.
-    run : Run
-        Not needed.
-
-    Returns
-    -------
-    mapping of (str, None) to Number
-        Under ``CPU``, where it was asked for and the sentences are there. Sentences that occur twice count twice; the
-        time of fitting on them counts, where the model needs that. Measured once, whatever else the machine does.
-    """
+    """Count the sentences of the STS benchmark's test part that a model encodes in a second, on the CPU."""
     stsb = folder.jobs(STS, request.sickr).get(STSB)
     if stsb is None or CPU not in tasks:
         return {}
@@ -677,24 +443,7 @@ _ALL = "all"
 
 
 def best_widths(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
-    """Find the width at which each task has its highest score.
-
-    Parameters
-    ----------
-    request : Request
-        Model and transform.
-    tasks : sequence of str
-        Tasks of STS.
-    folder : Folder
-        The data.
-    run : Run
-        For its progress.
-
-    Returns
-    -------
-    mapping of (str, str) to Number
-        The score at that width, by task and metric; only tasks that the folder holds.
-    """
+    """Find the width at which each task has its highest score."""
     held = [task for task in tasks if task in folder.jobs(STS, request.sickr)]
     if not held:
         return {}
@@ -714,24 +463,7 @@ def best_widths(request: Request, tasks: Sequence[str], folder: Folder, run: Run
 
 
 def best_layers(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
-    """Find the layers of each number that are the best on average over the tasks at hand.
-
-    Parameters
-    ----------
-    request : Request
-        Model, and the transform: none or whitening.
-    tasks : sequence of str
-        Numbers of layers.
-    folder : Folder
-        The data.
-    run : Run
-        For its progress.
-
-    Returns
-    -------
-    mapping of (str, str) to Number
-        The average, by number of layers and metric; none if the folder holds no task.
-    """
+    """Find the layers of each number that are the best on average over the tasks at hand."""
     if not folder.jobs(STS, request.sickr):
         return {}
     how = request.aggregation or _ALL
@@ -759,24 +491,7 @@ def _layer_cells(request: Request, folder: Folder, run: Run) -> list[ReadingCell
 
 
 def best_settings(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
-    """Find the best value of one setting of GEM, and how far the score moves with it.
-
-    Parameters
-    ----------
-    request : Request
-        Model, and which setting.
-    tasks : sequence of str
-        Tasks of STS.
-    folder : Folder
-        The data.
-    run : Run
-        For its progress.
-
-    Returns
-    -------
-    mapping of (str, str) to Number
-        By task and metric; only tasks that the folder holds.
-    """
+    """Find the best value of one setting of GEM, and how far the score moves with it."""
     held = tuple(task for task in tasks if task in folder.jobs(STS, request.sickr))
     if not held:
         return {}
@@ -818,22 +533,7 @@ def header(done: TableOutcome) -> list[str]:
 
 
 def rows(done: TableOutcome, *, line_end: str = "\n", emphasis: str = "") -> list[list[str]]:
-    """Lay out a table.
-
-    Parameters
-    ----------
-    done : TableOutcome
-        The table.
-    line_end : str, default a line feed
-        What parts the numbers of a cell.
-    emphasis : str, default none
-        What stands on both sides of a measured number.
-
-    Returns
-    -------
-    list of list of str
-        One row a condition and one a stand-in: its label, a cell a column, and whether it was measured.
-    """
+    """Lay out a table."""
     laid_out = []
     for outcome in done.outcomes:
         label = f"{outcome.label} ({outcome.note})" if outcome.note else outcome.label
@@ -892,20 +592,7 @@ def commands(done: TableOutcome) -> Mapping[str, str]:
 
 
 def to_markdown(reproduction: Reproduction, *, with_commands: bool = False) -> str:
-    """Write a reproduction as Markdown.
-
-    Parameters
-    ----------
-    reproduction : Reproduction
-        What was found.
-    with_commands : bool, default False
-        Whether the commands follow each table.
-
-    Returns
-    -------
-    str
-        A heading for the paper, and below it one for each table.
-    """
+    """Write a reproduction as Markdown."""
     paper = reproduction.paper
     arxiv = f", arXiv {paper.arxiv}" if paper.arxiv else ""
     lines = [f"## {paper.name}: {paper.title}", "", f"{paper.citation}{arxiv}."]
@@ -949,43 +636,8 @@ def reproduce(
     run: Run | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Reproduction:
-    """Measure the conditions of a paper's tables, as far as their models are at hand, beside what was published.
-
-    Parameters
-    ----------
-    paper : str or path-like
-        One of `PAPERS`, or a YAML file of that form, see `read_paper`.
-    data : path-like
-        Folder with the original files of the tasks, anywhere below it. Files of word vectors that the tables name are
-        found there, too.
-    models : path-like, optional
-        Where models and files are, see `find_at_hand`.
-    tables : sequence of str, optional
-        Names of tables, such as "table 1" or "figure 1"; a number alone is that of a table. All where left out.
-    run : Run, optional
-        Seed, bootstrap, progress.
-    tell : callable, optional
-        Told what has been measured.
-
-    Returns
-    -------
-    Reproduction
-        Every condition of these tables: command, published and measured numbers, and what is missing.
-
-    Raises
-    ------
-    InputError
-        If there is no such paper or table, or a model that is named cannot be opened.
-
-    Warns
-    -----
-    PermissionIgnoredWarning
-        If a map or a paper's file holds a permission, which no file can grant.
-
-    Notes
-    -----
-    What several conditions have in common is run once.
-    """
+    """Measure the conditions of a paper's tables, as far as their models are at hand, beside what was published."""
+    # What several conditions have in common is run once.
     folder = Folder(_check.input_folder(data).resolve())
     chosen = _paper(paper)
     at_hand = find_at_hand(Path(data), models, more=[chosen])

@@ -48,58 +48,19 @@ class StudyResult(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study that was read from its file.
+    """A study that was read from its file."""
 
-    Parameters
-    ----------
-    name : str
-        Which: auto, dims, flow, gem, layers or pooling.
-    results : tuple
-        What the function of that name, such as ``study_auto``, found.
-    """
-
-    name: str
-    results: tuple[Any, ...]
+    name: str  # which: auto, dims, flow, gem, layers or pooling
+    results: tuple[Any, ...]  # what the function of that name, such as ``study_auto``, found
 
 
 def study_to_json(name: str, results: Sequence[StudyResult]) -> dict[str, Any]:
-    """Return a study as plain values.
-
-    Parameters
-    ----------
-    name : str
-        Which, as in `Study`.
-    results : sequence
-        What it found.
-
-    Returns
-    -------
-    dict
-        ``format``, which tells studies from each other and from results of evaluations, and ``results``.
-    """
+    """Return a study as plain values."""
     return {"format": _FORMAT.format(name), "results": [result.to_json() for result in results]}
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
-    """Read the file of a study.
-
-    Parameters
-    ----------
-    path : path-like
-        What ``isosent study ... --json`` wrote.
-
-    Returns
-    -------
-    Study
-        The study.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file.
-    FileFormatError
-        If it is not the file of a study, or was changed since it was written.
-    """
+    """Read the file of a study."""
     path = _check.input_file(path)
     document = read_json(path)
     name = STUDY_FORMATS.get(str(document.get("format")))
@@ -130,51 +91,24 @@ def _missing(result: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PublishedScore:
-    """A published number for what was measured.
+    """A published number for what was measured."""
 
-    Parameters
-    ----------
-    spearman : float
-        In [-1, 1].
-    source : str
-        Where it stands.
-    """
-
-    spearman: float
-    source: str
+    spearman: float  # in [-1, 1]
+    source: str  # where it stands
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingCell:
-    """One reading of a model on one task, under one transform.
+    """One reading of a model on one task, under one transform."""
 
-    Parameters
-    ----------
-    model : str
-        What the model is called.
-    pooling : str
-        How each layer is pooled.
-    layers : tuple of int
-        The layers whose mean is taken; 0 is the embedding layer.
-    transform : str
-        "none", "whitening" or "auto", fitted on the sentences of the task (target).
-    chosen : str or None
-        What "auto" chose.
-    task : str
-        The task.
-    spearman : mapping of str to float
-        By aggregation, in [-1, 1]; NaN where undefined.
-    published : mapping of str to PublishedScore
-        By aggregation, where there is one for the same model, layers, pooling, transform and protocol.
-    """
-
-    model: str
-    pooling: str
-    layers: tuple[int, ...]
-    transform: str
-    chosen: str | None
-    task: str
-    spearman: Mapping[str, float]
+    model: str  # what the model is called
+    pooling: str  # how each layer is pooled
+    layers: tuple[int, ...]  # the layers whose mean is taken; 0 is the embedding layer
+    transform: str  # "none", "whitening" or "auto", fitted on the sentences of the task (target)
+    chosen: str | None  # what "auto" chose
+    task: str  # the task
+    spearman: Mapping[str, float]  # by aggregation, in [-1, 1]; NaN where undefined
+    # By aggregation, where there is one for the same model, layers, pooling, transform and protocol
     published: Mapping[str, PublishedScore]
 
     def to_json(self) -> dict[str, Any]:
@@ -225,21 +159,11 @@ class ReadingCell:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What all cells of a study have in common, to make them from scores.
+    """What all cells of a study have in common, to make them from scores."""
 
-    Parameters
-    ----------
-    name : str
-        What the model is called.
-    reference : str
-        The reference that published numbers are looked up by.
-    sickr : str
-        Pairs of SICK-R that are evaluated.
-    """
-
-    name: str
-    reference: str
-    sickr: str
+    name: str  # what the model is called
+    reference: str  # the reference that published numbers are looked up by
+    sickr: str  # pairs of SICK-R that are evaluated
 
     def cells(
         self, pooling: str, layers: tuple[int, ...], task: STSTask, scores: Mapping[str, Score]
@@ -280,43 +204,14 @@ class Measured:
 
 
 def layers_label(layers: Sequence[int]) -> str:
-    """Write layers as the papers do.
-
-    Parameters
-    ----------
-    layers : sequence of int
-        Layers, rising; 0 is the embedding layer.
-
-    Returns
-    -------
-    str
-        What ``layers=`` of a model reference reads back.
-
-    Examples
-    --------
-    >>> layers_label((1, 12)), layers_label((4, 5, 6, 7))
-    ('L1+L12', 'L4..L7')
-    """
+    """Write layers as the papers do."""
     if len(layers) > 3 and layers[-1] - layers[0] == len(layers) - 1:
         return f"L{layers[0]}..L{layers[-1]}"
     return "+".join(f"L{layer}" for layer in layers)
 
 
 def averages(cells: Iterable[ReadingCell], aggregation: str) -> dict[tuple[str, tuple[int, ...], str], float]:
-    """Average a study over its tasks.
-
-    Parameters
-    ----------
-    cells : iterable of ReadingCell
-        Cells of one model.
-    aggregation : str
-        Which of the aggregations.
-
-    Returns
-    -------
-    dict
-        By pooling, layers and transform: the unweighted mean over the tasks; NaN where one of them is undefined.
-    """
+    """Average a study over its tasks."""
     scores: dict[tuple[str, tuple[int, ...], str], list[float]] = {}
     for cell in cells:
         scores.setdefault((cell.pooling, cell.layers, cell.transform), []).append(cell.spearman[aggregation])
@@ -324,20 +219,7 @@ def averages(cells: Iterable[ReadingCell], aggregation: str) -> dict[tuple[str, 
 
 
 def published_average(cells: Sequence[ReadingCell], aggregation: str) -> float:
-    """Average the published numbers over the tasks of a study.
-
-    Parameters
-    ----------
-    cells : sequence of ReadingCell
-        One reading under one transform, on every task.
-    aggregation : str
-        Which of the aggregations.
-
-    Returns
-    -------
-    float
-        Their mean; NaN where one of the tasks has none.
-    """
+    """Average the published numbers over the tasks of a study."""
     found = [cell.published[aggregation].spearman for cell in cells if aggregation in cell.published]
     return float(np.mean(found)) if found and len(found) == len(cells) else float("nan")
 
@@ -350,74 +232,32 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedTask:
-    """A task, and where its sentences and their copies stand among texts that are encoded together.
+    """A task, and where its sentences and their copies stand among texts that are encoded together."""
 
-    Parameters
-    ----------
-    task : STSTask
-        The task.
-    rows : ndarray of shape (n_rows,), intp
-        The places of its texts, each once, those of the scored pairs first.
-    n_scored : int
-        How many of them stand in scored pairs.
-    pairs : tuple of (ndarray, ndarray)
-        For each subset, the first and the second sentences of its pairs, as places in `rows`.
-    counts : ndarray of shape (n_rows,), float64
-        How often each text is among those to fit on; 0 for copies.
-    sample : mapping of str to ndarray of shape (n_texts,), intp
-        Sampled texts, their neighbours and their copies, see `Sample.lists`, as places in `rows`; empty where there are
-        too few texts.
-    """
-
-    task: STSTask
-    rows: NDArray[np.intp]
-    n_scored: int
+    task: STSTask  # the task
+    rows: NDArray[np.intp]  # the places of its texts, each once, those of the scored pairs first
+    n_scored: int  # how many of them stand in scored pairs
+    # For each subset, the first and the second sentences of its pairs, as places in `rows`
     pairs: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]
-    counts: NDArray[np.float64]
+    counts: NDArray[np.float64]  # how often each text is among those to fit on; 0 for copies
+    # Sampled texts, their neighbours and their copies, see `Sample.lists`, as places in `rows`; empty where there are
+    # too few texts
     sample: Mapping[str, NDArray[np.intp]]
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What one reading is worth on one task under one transform.
+    """What one reading is worth on one task under one transform."""
 
-    Parameters
-    ----------
-    spearman : mapping of str to float
-        By aggregation; NaN where undefined.
-    chosen : str or None
-        What "auto" chose.
-    """
-
-    spearman: Mapping[str, float]
-    chosen: str | None = None
+    spearman: Mapping[str, float]  # by aggregation; NaN where undefined
+    chosen: str | None = None  # what "auto" chose
 
 
 _UNDEFINED = Score(dict.fromkeys(AGGREGATIONS, float("nan")))
 
 
 def plain_transformer(where: str, model: SentenceEncoder, name: str) -> TransformerEncoder:
-    """Take the transformer out of a model, refusing models that have no layers to choose from.
-
-    Parameters
-    ----------
-    where : str
-        Who asks; begins the message.
-    model : SentenceEncoder
-        The model.
-    name : str
-        What it is called.
-
-    Returns
-    -------
-    TransformerEncoder
-        Its encoder.
-
-    Raises
-    ------
-    InputError
-        If it is no transformer, something is fitted behind it, or it has fewer than two layers.
-    """
+    """Take the transformer out of a model, refusing models that have no layers to choose from."""
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
         raise InputError(f"{where}: model must be a transformer, such as hf:FOLDER; got {name}.")
@@ -431,20 +271,7 @@ def plain_transformer(where: str, model: SentenceEncoder, name: str) -> Transfor
 
 
 def place_tasks(tasks: Sequence[STSTask]) -> tuple[list[str], list[PlacedTask]]:
-    """Gather the texts of some tasks, each once, with the copies that "auto" looks at.
-
-    Parameters
-    ----------
-    tasks : sequence of STSTask
-        The tasks.
-
-    Returns
-    -------
-    texts : list of str
-        What has to be encoded.
-    placed : list of PlacedTask
-        Where each task finds its own.
-    """
+    """Gather the texts of some tasks, each once, with the copies that "auto" looks at."""
     places: dict[str, int] = {}
     placed = [_place(task, places) for task in tasks]
     return list(places), placed
@@ -477,25 +304,9 @@ def _rows(own: Mapping[str, int], texts: Sequence[str]) -> NDArray[np.intp]:
 
 
 def side_by_side(work: Iterable[T], score: Callable[[T], R]) -> Iterator[tuple[T, R]]:
-    """Score several things at once, each in a thread of its own.
-
-    Parameters
-    ----------
-    work : iterable
-        What there is to score.
-    score : callable
-        From one of these to its scores.
-
-    Yields
-    ------
-    work, scores
-        In the order of the work.
-
-    Notes
-    -----
-    Eigenpairs of a few hundred dimensions gain little from threads that share them, and lose much where these have to
-    wait for one another: each thread computes alone.
-    """
+    """Score several things at once, each in a thread of its own."""
+    # Eigenpairs of a few hundred dimensions gain little from threads that share them, and lose much where these have
+    # to wait for one another: each thread computes alone.
     with threadpool_limits(1):
         yield from run_batches(work, score, n_workers())
 
@@ -503,26 +314,9 @@ def side_by_side(work: Iterable[T], score: Callable[[T], R]) -> Iterator[tuple[T
 def score_reading(
     placed: PlacedTask, vectors: NDArray[np.float32], transforms: Sequence[str] = TRANSFORMS
 ) -> dict[str, Score]:
-    """Score the vectors of one reading on one task.
-
-    Parameters
-    ----------
-    placed : PlacedTask
-        The task.
-    vectors : ndarray of shape (n_rows, dim), float32
-        Vectors of its texts, in the order of `PlacedTask.rows`; zero for a text without a token.
-    transforms : sequence of str, default all
-        Which of `TRANSFORMS`; maps are fitted on all sentences of the task (target).
-
-    Returns
-    -------
-    dict of str to Score
-        One a transform. Whitening is undefined where all vectors are equal, as [CLS] is in the embedding layer.
-
-    Notes
-    -----
-    Whitening has strength 1 and keeps every axis that is more than noise. Moments, eigenpairs and cosines are float64.
-    """
+    """Score the vectors of one reading on one task."""
+    # Whitening has strength 1 and keeps every axis that is more than noise. Moments, eigenpairs and cosines are
+    # float64.
 
     def score(mapped: NDArray[np.floating], chosen: str | None = None) -> Score:
         cosines = [pair_scores(mapped[first], mapped[second]) for first, second in placed.pairs]

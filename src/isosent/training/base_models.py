@@ -45,37 +45,13 @@ _MOST_CHARACTERS = 0.25
 
 
 def train_wordpiece(texts: Sequence[str], *, vocab_size: int, lowercase: bool) -> Tokenizer:
-    """Train a WordPiece tokenizer.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        Texts in the language of those to be encoded later.
-    vocab_size : int
-        Tokens at most, 16 or more; fewer where the texts do not give as many.
-    lowercase : bool
-        Whether texts are lower-cased.
-
-    Returns
-    -------
-    Tokenizer
-        Puts ``[CLS]`` and ``[SEP]`` around a text.
-
-    Raises
-    ------
-    InputError
-        If there is no text, or none has a character.
-
-    Notes
-    -----
-    Texts are brought into Unicode's composed form (NFC) and keep their accents, so that a Hangul syllable stays one
-    character. The characters in the vocabulary are the most frequent ones, a quarter of it at most: each takes two
-    entries, one to begin a word and one (``##``) inside of it. A word with another character is ``[UNK]``.
-
-    The library numbers characters inside of words in the order of a hash map that changes from run to run, and settles
-    ties by these numbers, so that even the set of tokens changes. They are handed to it in a fixed order, as if they
-    were special tokens.
-    """
+    """Train a WordPiece tokenizer."""
+    # Texts are brought into Unicode's composed form (NFC) and keep their accents, so that a Hangul syllable stays one
+    # character. The characters in the vocabulary are the most frequent ones, a quarter of it at most: each takes two
+    # entries, one to begin a word and one (``##``) inside of it. A word with another character is ``[UNK]``.
+    # The library numbers characters inside of words in the order of a hash map that changes from run to run, and
+    # settles ties by these numbers, so that even the set of tokens changes. They are handed to it in a fixed order,
+    # as if they were special tokens.
     texts = _check.some_texts("scratch", texts)
     tokenizer = Tokenizer(WordPiece(unk_token=UNKNOWN))
     tokenizer.normalizer = normalizer = _normalizer(lowercase)
@@ -128,35 +104,14 @@ _WIDENING = 4
 
 @dataclass(frozen=True, slots=True)
 class ScratchSettings:
-    """Sizes of a small BERT.
+    """Sizes of a small BERT."""
 
-    Parameters
-    ----------
-    layers : int, default 4
-        Layers.
-    dim : int, default 256
-        Dimensions of a vector; the inner layer of a block has four times as many.
-    heads : int, default 4
-        Attention heads, a divisor of `dim`.
-    vocab : int, default 16000
-        Tokens of the vocabulary at most.
-    max_length : int, default 128
-        Tokens a text is cut at, and positions of the network.
-    lowercase : bool, default True
-        Whether texts are lower-cased.
-
-    Raises
-    ------
-    InputError
-        If a size is no whole number or too small, or `heads` does not divide `dim`.
-    """
-
-    layers: int = 4
-    dim: int = 256
-    heads: int = 4
-    vocab: int = 16_000
-    max_length: int = 128
-    lowercase: bool = True
+    layers: int = 4  # layers
+    dim: int = 256  # dimensions of a vector; the inner layer of a block has four times as many
+    heads: int = 4  # attention heads, a divisor of `dim`
+    vocab: int = 16_000  # tokens of the vocabulary at most
+    max_length: int = 128  # tokens a text is cut at, and positions of the network
+    lowercase: bool = True  # whether texts are lower-cased
 
     def __post_init__(self) -> None:
         for name in _SIZES:
@@ -173,30 +128,7 @@ class ScratchSettings:
 
     @classmethod
     def parse(cls, reference: str) -> ScratchSettings:
-        """Read a reference.
-
-        Parameters
-        ----------
-        reference : str
-            ``scratch:``, with options behind a ``?``.
-
-        Returns
-        -------
-        ScratchSettings
-            The sizes.
-
-        Raises
-        ------
-        ModelReferenceError
-            If something stands behind the colon, or an option is unknown, repeated or misspelt.
-        InputError
-            If the sizes do not go together.
-
-        Examples
-        --------
-        >>> ScratchSettings.parse("scratch:?layers=2&dim=64&lowercase=false")
-        ScratchSettings(layers=2, dim=64, heads=4, vocab=16000, max_length=128, lowercase=False)
-        """
+        """Read a reference."""
         body, _, query = reference.partition("?")
         if body.removesuffix(":") != PREFIX:
             raise ModelReferenceError(
@@ -240,37 +172,9 @@ def _value_of(name: str, written: str) -> int | bool:
 
 
 def write_scratch(folder: Path, settings: ScratchSettings, texts: Sequence[str]) -> int:
-    """Write the folder of a transformer with random weights.
-
-    Parameters
-    ----------
-    folder : Path
-        An existing folder.
-    settings : ScratchSettings
-        Sizes.
-    texts : sequence of str
-        Texts that the vocabulary is made from.
-
-    Returns
-    -------
-    int
-        Tokens of the vocabulary.
-
-    Raises
-    ------
-    InputError
-        If the texts give no vocabulary.
-
-    Warns
-    -----
-    IsosentWarning
-        If the vocabulary is smaller than asked for.
-
-    Notes
-    -----
-    The weights come from the random numbers of torch: whoever wants the same ones again sets its seed. They are drawn
-    as BERT draws them, from a normal distribution with standard deviation 0.02.
-    """
+    """Write the folder of a transformer with random weights."""
+    # The weights come from the random numbers of torch: whoever wants the same ones again sets its seed. They are
+    # drawn as BERT draws them, from a normal distribution with standard deviation 0.02.
     transformers = _extras.require("transformers")
     tokenizer = train_wordpiece(texts, vocab_size=settings.vocab, lowercase=settings.lowercase)
     vocab_size: int = tokenizer.get_vocab_size()
@@ -302,25 +206,15 @@ TRANSFORMER, SCRATCH, STATIC = "transformer", "scratch", "static"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Base:
-    """A model to train.
+    """A model to train."""
 
-    Parameters
-    ----------
-    model : SentenceTransformer
-        On the CPU, in float32; every weight has a gradient, but for the shares of layers in a mean of layers.
-    name : str
-        What people call it: the reference, without the folders of this machine.
-    kind : {"transformer", "scratch", "static"}
-        A network with weights from somewhere, one without, or a table of token vectors.
-    facts : mapping of str to plain values
-        ``reference``, ``options``, ``dim`` and ``fingerprint`` as `ModelRecord.facts` has them, ``fits`` of what comes
-        along behind the encoder, ``kind``, ``n_parameters``. From scratch: ``reference`` with all sizes, ``pooling``,
-        ``dim``, ``vocab_size``, ``seed``, ``kind``, ``n_parameters``.
-    """
-
+    # On the CPU, in float32; every weight has a gradient, but for the shares of layers in a mean of layers
     model: SentenceTransformer
-    name: str
-    kind: str
+    name: str  # what people call it: the reference, without the folders of this machine
+    kind: str  # A network with weights from somewhere, one without, or a table of token vectors
+    # ``reference``, ``options``, ``dim`` and ``fingerprint`` as `ModelRecord.facts` has them, ``fits`` of what comes
+    # along behind the encoder, ``kind``, ``n_parameters``. From scratch: ``reference`` with all sizes, ``pooling``,
+    # ``dim``, ``vocab_size``, ``seed``, ``kind``, ``n_parameters``
     facts: Mapping[str, Any]
 
     @property
@@ -337,44 +231,14 @@ def open_base(
     max_length: int | None = None,
     seed: int = 0,
 ) -> Base:
-    r"""Open a model to train.
-
-    Parameters
-    ----------
-    reference : str or path-like
-        Any model reference or folder, see `isosent.load`, or ``scratch:`` with its options, see `ScratchSettings`.
-    texts : sequence of str, optional
-        The texts to train on, from which ``scratch:`` makes its vocabulary; other bases do not look at them.
-    pooling : str, optional
-        ``mean``, ``max``, ``cls`` or another pooling in place of the one that the base has; transformers only.
-    max_length : int, optional
-        Tokens that texts are cut at, in place of what the base says; not for word vectors, which take all.
-    seed : int, default 0
-        Of weights that no file gives: all of ``scratch:``, the unused pooler of some transformers.
-
-    Returns
-    -------
-    Base
-        The model and what is known of it.
-
-    Raises
-    ------
-    InputError
-        If the reference is outside the grammar, or the model has no counterpart in modules of sentence-transformers.
-    MissingExtraError
-        If torch, transformers or sentence-transformers is not installed.
-
-    Notes
-    -----
-    What was fitted behind the encoder of a saved model comes along. Behind a transformer it is a Dense module, which is
-    trained like the rest. Behind a static model it is folded into the token vectors,
-    :math:`\mathrm{mean}(E) W + b = \mathrm{mean}(E W + b)`, and a table of vectors is left. Modules of the base stay
-    as they are, a final scaling to length 1 among them: a cosine does not see it, a Euclidean distance does.
-
-    A table of n vectors of d dimensions is trained whole: 16 n d bytes for vectors, gradients and the two moments of
-    Adam, all of which a step goes through, whatever words a batch has. Of large word vectors, ``vocabulary=FILE`` keeps
-    the words that are needed.
-    """
+    """Open a model to train."""
+    # What was fitted behind the encoder of a saved model comes along. Behind a transformer it is a Dense module,
+    # which is trained like the rest. Behind a static model it is folded into the token vectors,
+    # :math:`\mathrm{mean}(E) W + b = \mathrm{mean}(E W + b)`, and a table of vectors is left. Modules of the base
+    # stay as they are, a final scaling to length 1 among them: a cosine does not see it, a Euclidean distance does.
+    # A table of n vectors of d dimensions is trained whole: 16 n d bytes for vectors, gradients and the two moments
+    # of Adam, all of which a step goes through, whatever words a batch has. Of large word vectors,
+    # ``vocabulary=FILE`` keeps the words that are needed.
     _extras.require("sentence_transformers")
     if isinstance(reference, os.PathLike):
         reference = escape(str(Path(reference).absolute()))
@@ -388,18 +252,7 @@ def open_base(
 
 
 def is_scratch(reference: str) -> bool:
-    """Whether a reference means a network without weights.
-
-    Parameters
-    ----------
-    reference : str
-        A reference as `open_base` takes it.
-
-    Returns
-    -------
-    bool
-        Whether it begins with ``scratch:``.
-    """
+    """Whether a reference means a network without weights."""
     return reference.startswith(f"{PREFIX}:") or reference == PREFIX
 
 

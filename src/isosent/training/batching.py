@@ -16,81 +16,23 @@ _LOOK = 100  # batches looked at for a row that fits nowhere
 
 
 def widest_first(rows: Rows, tokens: NDArray[np.int64]) -> Rows:
-    """Sort rows by the tokens of their texts, the longest first; equal ones keep their order.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows,), int64
-        The rows.
-    tokens : ndarray of shape (n_examples, n_columns), int64
-        Tokens of each text.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), int64
-        The same rows, by the column of most tokens, and by the next one where that is equal. In a batch of them one
-        column needs next to no padding and the others little; by the sum of both, which says less of either, it is
-        about ten times as much with pairs of natural language inference.
-    """
+    """Sort rows by the tokens of their texts, the longest first; equal ones keep their order."""
     by_total = np.argsort(tokens.sum(axis=0), kind="stable")
     return rows[np.lexsort(-tokens[np.ix_(rows, by_total)].T)]
 
 
 def in_buckets(order: Rows, tokens: NDArray[np.int64], bucket: int) -> Rows:
-    """Sort the rows within each bucket by length, so that neighbours are alike and yet differ from epoch to epoch.
-
-    Parameters
-    ----------
-    order : ndarray of shape (n_rows,), int64
-        Rows in random order.
-    tokens : ndarray of shape (n_examples, n_columns), int64
-        Tokens of each text.
-    bucket : int
-        Rows a bucket.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), int64
-        The same rows.
-    """
+    """Sort the rows within each bucket by length, so that neighbours are alike and yet differ from epoch to epoch."""
     return np.concatenate([order[:0], *(widest_first(rows, tokens) for rows in by_size(order, bucket))])
 
 
 def by_size(order: Rows, size: int) -> list[Rows]:
-    """Cut rows into batches of one size; the last one may be smaller.
-
-    Parameters
-    ----------
-    order : ndarray of shape (n_rows,), int64
-        The rows.
-    size : int
-        Rows a batch.
-
-    Returns
-    -------
-    list of ndarray
-        The batches.
-    """
+    """Cut rows into batches of one size; the last one may be smaller."""
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
 def by_budget(order: Rows, tokens: NDArray[np.int64], budget: int) -> list[Rows]:
-    """Cut rows into batches whose padded tokens stay within a budget.
-
-    Parameters
-    ----------
-    order : ndarray of shape (n_rows,), int64
-        The rows.
-    tokens : ndarray of shape (n_examples, n_columns), int64
-        Tokens of each text.
-    budget : int
-        Most tokens a batch, at least those of the longest row.
-
-    Returns
-    -------
-    list of ndarray
-        The batches.
-    """
+    """Cut rows into batches whose padded tokens stay within a budget."""
     starts: list[int] = []
     widths = np.zeros(tokens.shape[1], np.int64)
     for position, row in enumerate(order):
@@ -103,23 +45,7 @@ def by_budget(order: Rows, tokens: NDArray[np.int64], budget: int) -> list[Rows]
 
 
 def without_shared_texts(order: Rows, size: int, texts_of: Sequence[frozenset[int]]) -> list[Rows]:
-    """Cut rows into batches of one size in which no text is in two rows.
-
-    Parameters
-    ----------
-    order : ndarray of shape (n_rows,), int64
-        The rows.
-    size : int
-        Rows a batch.
-    texts_of : sequence of frozenset of int
-        Numbers of the texts of each example.
-
-    Returns
-    -------
-    list of ndarray
-        As many batches as without the rule. A row goes to the first batch with room that has none of its texts; at
-        the end it may change places with a row of another batch. Where that fails too, the batch holds a text twice.
-    """
+    """Cut rows into batches of one size in which no text is in two rows."""
     batches: list[list[int]] = []
     taken: list[set[int]] = []
     with_room: list[int] = []
@@ -162,25 +88,7 @@ def _texts(batch: list[int], texts_of: Sequence[frozenset[int]]) -> set[int]:
 
 
 def split_to_multiple(batches: list[Rows], n_processes: int) -> list[Rows]:
-    """Halve the largest batches until all processes have as many.
-
-    Parameters
-    ----------
-    batches : list of ndarray
-        The batches.
-    n_processes : int
-        What their number is made a multiple of.
-
-    Returns
-    -------
-    list of ndarray
-        The same rows in the same order.
-
-    Raises
-    ------
-    InputError
-        If there are fewer rows than processes.
-    """
+    """Halve the largest batches until all processes have as many."""
     batches = list(batches)
     while len(batches) % n_processes:
         largest = max(range(len(batches)), key=lambda b: len(batches[b]))
@@ -193,22 +101,7 @@ def split_to_multiple(batches: list[Rows], n_processes: int) -> list[Rows]:
 
 
 def in_groups(batches: list[Rows], n_processes: int, rng: np.random.Generator) -> list[Rows]:
-    """Shuffle batches, those together that the processes take at one step.
-
-    Parameters
-    ----------
-    batches : list of ndarray
-        The batches, neighbours alike in length; a multiple of `n_processes`.
-    n_processes : int
-        Batches a step.
-    rng : numpy.random.Generator
-        Draws the order.
-
-    Returns
-    -------
-    list of ndarray
-        The same batches.
-    """
+    """Shuffle batches, those together that the processes take at one step."""
     groups = rng.permutation(len(batches) // n_processes)
     return [batches[group * n_processes + turn] for group in groups for turn in range(n_processes)]
 
@@ -219,38 +112,10 @@ _CHUNK = 1024  # texts tokenized at once
 
 
 class EpochBatches:
-    """The batches of an epoch, which depend on the seed and the number of the epoch alone.
+    """The batches of an epoch, which depend on the seed and the number of the epoch alone."""
 
-    Parameters
-    ----------
-    make : callable
-        From a random generator to the batches, always as many.
-    seed : int
-        The seed.
-
-    Attributes
-    ----------
-    epoch : int
-        Number of the epoch, from 0.
-    batch_size : None
-        Batches differ in size. accelerate, which gives several processes their batches, leaves out batches that are
-        shorter than this where it is a number.
-    drop_last : bool
-        False: nothing is left out.
-    sampler : EpochBatches
-        Itself: where accelerate looks for what it tells the epoch.
-
-    Notes
-    -----
-    Has what torch's DataLoader, accelerate and the trainers ask of a batch sampler. A run that goes on in the middle of
-    an epoch takes the batches of that epoch and skips those that are done.
-
-    Examples
-    --------
-    >>> batches = EpochBatches(lambda rng: np.array_split(rng.permutation(6), 2), seed=0)
-    >>> len(batches), [len(batch) for batch in batches], list(batches) == list(batches)
-    (2, [3, 3], True)
-    """
+    # Has what torch's DataLoader, accelerate and the trainers ask of a batch sampler. A run that goes on in the
+    # middle of an epoch takes the batches of that epoch and skips those that are done.
 
     batch_size = None
     drop_last = False
@@ -267,13 +132,7 @@ class EpochBatches:
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to another epoch.
-
-        Parameters
-        ----------
-        epoch : int
-            Its number, from 0.
-        """
+        """Go to another epoch."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -297,57 +156,16 @@ def batch_sampler(
     distinct: Sequence[Sequence[str]] | None = None,
     n_processes: int = 1,
 ) -> Callable[..., EpochBatches]:
-    r"""Choose how batches are made, in the form that the trainer of sentence-transformers takes.
-
-    Parameters
-    ----------
-    batching : {"random", "length", "tokens"}, default "random"
-        See the Notes.
-    lengths : array-like of shape (n_examples,) or (n_examples, n_columns), int, optional
-        Tokens of each text of each example, see `example_lengths`; for "length" and "tokens".
-    token_budget : int, optional
-        Tokens a batch, padding counted, for "tokens".
-    distinct : sequence of sequence of str, optional
-        The columns of texts, so that no batch holds a text twice; for in-batch negatives. Not with "tokens".
-    n_processes : int, default 1
-        Processes that take batches in turn. Their number is made a multiple of it by halving the largest ones, so that
-        all processes take as many steps, on neighbouring lengths.
-
-    Returns
-    -------
-    callable
-        For ``SentenceTransformerTrainingArguments(batch_sampler=...)``: takes the data, ``batch_size`` (which "tokens"
-        does not look at) and ``seed``, and gives `EpochBatches`.
-
-    Raises
-    ------
-    InputError
-        If an option is missing, out of range or does not go with the others; when called, if the data have another
-        number of rows than `lengths` or `distinct`.
-
-    Notes
-    -----
-    Every example is in exactly one batch of an epoch, and every epoch has as many batches.
-
-    random
-        A permutation, cut every `batch_size` examples: Reimers & Gurevych 2019.
-    length
-        A permutation, cut into buckets of 100 batches; a bucket is sorted by length before it is cut. The batches come
-        in random order. This is smart batching of the paper's section 7, in training.
-    tokens
-        All examples sorted by length, equal ones at random; a batch takes the next one as long as examples times the
-        longest text, summed over columns, stays within the budget. The batches come in random order. Gradients are
-        means over a batch, so that an example weighs more in a small one.
-
-    A text in more examples than there are batches cannot be kept apart by `distinct`; it then is in some batch twice.
-
-    Examples
-    --------
-    >>> choose = batch_sampler("tokens", lengths=[9, 2, 3, 8, 2], token_budget=18)
-    >>> batches = choose(range(5), batch_size=16, seed=0)
-    >>> sorted(sorted(batch) for batch in batches), len(batches)
-    ([[0, 3], [1, 2, 4]], 2)
-    """
+    """Choose how batches are made, in the form that the trainer of sentence-transformers takes."""
+    # Every example is in exactly one batch of an epoch, and every epoch has as many batches.
+    # random A permutation, cut every `batch_size` examples: Reimers & Gurevych 2019. length A permutation, cut into
+    # buckets of 100 batches; a bucket is sorted by length before it is cut. The batches come in random order. This is
+    # smart batching of the paper's section 7, in training. tokens All examples sorted by length, equal ones at
+    # random; a batch takes the next one as long as examples times the longest text, summed over columns, stays within
+    # the budget. The batches come in random order. Gradients are means over a batch, so that an example weighs more
+    # in a small one.
+    # A text in more examples than there are batches cannot be kept apart by `distinct`; it then is in some batch
+    # twice.
     tokens = _checked_lengths(batching, lengths)
     budget = _checked_budget(batching, tokens, token_budget)
     _check.whole_number("train", "n_processes", n_processes, 1)
@@ -382,21 +200,7 @@ def batch_sampler(
 
 
 def token_lengths(tokenize: Callable[[list[str]], Mapping[str, Any]], texts: Sequence[str]) -> NDArray[np.int64]:
-    """Count the tokens that the model is given of each text.
-
-    Parameters
-    ----------
-    tokenize : callable
-        From a list of texts to the model's input, as ``SentenceTransformer.preprocess``: with ``attention_mask``, or
-        with ``input_ids`` in a row and ``offsets``.
-    texts : sequence of str
-        The texts; equal ones are tokenized once.
-
-    Returns
-    -------
-    ndarray of shape (n_texts,), int64
-        Tokens, special ones counted, after the cut at the model's maximum.
-    """
+    """Count the tokens that the model is given of each text."""
     row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     known = list(row_of)
     parts = [_lengths_of(tokenize(known[start : start + _CHUNK])) for start in range(0, len(known), _CHUNK)]
@@ -407,20 +211,7 @@ def token_lengths(tokenize: Callable[[list[str]], Mapping[str, Any]], texts: Seq
 def example_lengths(
     tokenize: Callable[[list[str]], Mapping[str, Any]], columns: Sequence[Sequence[str]]
 ) -> NDArray[np.int64]:
-    """Count the tokens of examples of several texts.
-
-    Parameters
-    ----------
-    tokenize : callable
-        See `token_lengths`.
-    columns : sequence of sequence of str
-        The columns of texts, at least one.
-
-    Returns
-    -------
-    ndarray of shape (n_examples, n_columns), int64
-        Tokens of each text.
-    """
+    """Count the tokens of examples of several texts."""
     return np.stack([token_lengths(tokenize, column) for column in columns], axis=1)
 
 
@@ -433,20 +224,7 @@ def _lengths_of(features: Mapping[str, Any]) -> NDArray[np.int64]:
 
 
 def check_token_budget(batching: str, token_budget: int | None) -> None:
-    """Refuse a budget without a use, and a use without a budget.
-
-    Parameters
-    ----------
-    batching : str
-        One of `BATCHINGS`.
-    token_budget : int or None
-        Tokens a batch.
-
-    Raises
-    ------
-    InputError
-        If only one of both is there.
-    """
+    """Refuse a budget without a use, and a use without a budget."""
     if (batching == "tokens") != (token_budget is not None):
         needs = "be given for" if batching == "tokens" else "come with"
         raise InputError(f"train: token_budget must {needs} batching=tokens; got {token_budget} and {batching}.")

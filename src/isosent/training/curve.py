@@ -40,22 +40,7 @@ Series = Sequence[tuple[float, float]]
 
 
 def check_curve_output(path: str | os.PathLike[str]) -> None:
-    """Refuse, before any work is done, a file that the curves cannot be written to.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to write.
-
-    Raises
-    ------
-    InputError
-        If its name ends in neither ``.html`` nor ``.png``.
-    MissingExtraError
-        If it is to be a PNG and matplotlib is not installed.
-    OutputError
-        If it cannot be written.
-    """
+    """Refuse, before any work is done, a file that the curves cannot be written to."""
     if Path(path).suffix not in ENDINGS:
         raise InputError(f"curve: the output must end in {' or '.join(ENDINGS)}; got {path}. Choose another name.")
     if Path(path).suffix == ".png":
@@ -64,24 +49,7 @@ def check_curve_output(path: str | os.PathLike[str]) -> None:
 
 
 def write_curve(path: str | os.PathLike[str], metrics: Metrics) -> None:
-    """Draw a training run into a file.
-
-    Parameters
-    ----------
-    path : path-like
-        The file: a page if it ends in ``.html``, an image if in ``.png``.
-    metrics : Metrics
-        What `read_metrics` gave.
-
-    Raises
-    ------
-    InputError
-        If the name has another ending, or no loss and no score is there, or none is defined.
-    MissingExtraError
-        If it is to be a PNG and matplotlib is not installed.
-    OutputError
-        If it cannot be written.
-    """
+    """Draw a training run into a file."""
     check_curve_output(path)
     _check_measured(metrics)
     with replacing(path) as temporary:
@@ -92,29 +60,10 @@ def write_curve(path: str | os.PathLike[str], metrics: Metrics) -> None:
 
 
 def curve_page(metrics: Metrics) -> str:
-    """Write the page of a training run.
-
-    Parameters
-    ----------
-    metrics : Metrics
-        What `read_metrics` gave; the run need not be over.
-
-    Returns
-    -------
-    str
-        A whole HTML document, without a script: figures by step, and a table of the scores. It follows the reader's
-        light or dark scheme and prints.
-
-    Raises
-    ------
-    InputError
-        If no loss and no score is there, or none is defined.
-
-    Notes
-    -----
-    Of more than 400 points, runs of neighbours are drawn as their mean. From 40 on, a running mean over a twentieth of
-    them is drawn in front. The axis of the loss is logarithmic where the largest is more than 30 times the smallest.
-    """
+    """Write the page of a training run."""
+    # Of more than 400 points, runs of neighbours are drawn as their mean. From 40 on, a running mean over a twentieth
+    # of them is drawn in front. The axis of the loss is logarithmic where the largest is more than 30 times the
+    # smallest.
     _check_measured(metrics)
     devs = _devs(metrics)
     is_smoothed = len(metrics.losses) >= _SMOOTHED_FROM

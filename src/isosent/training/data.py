@@ -56,60 +56,23 @@ _LISTED_VALUES = 50
 
 @dataclass(frozen=True, slots=True)
 class LabelledPairs:
-    """Pairs of a premise and a hypothesis with a class.
+    """Pairs of a premise and a hypothesis with a class."""
 
-    Parameters
-    ----------
-    first, second : list of str
-        Premises and hypotheses.
-    labels : list of str
-        Name of the class of each pair.
-    dropped : mapping of str to int
-        Rows that were dropped, by reason.
-    source : SourceFile
-        Where they come from.
-    """
-
-    first: list[str]
-    second: list[str]
-    labels: list[str]
-    dropped: Mapping[str, int]
-    source: SourceFile
+    first: list[str]  # premises and hypotheses
+    second: list[str]  # premises and hypotheses
+    labels: list[str]  # name of the class of each pair
+    dropped: Mapping[str, int]  # rows that were dropped, by reason
+    source: SourceFile  # where they come from
 
 
 def read_labelled_pairs(
     table: Table, columns: Mapping[str, str], class_names: Sequence[str] | None = None
 ) -> LabelledPairs:
-    """Read the pairs of a table that have a class and two texts.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    columns : mapping of str to str
-        Its columns for ``sentence1``, ``sentence2`` and ``label``.
-    class_names : sequence of str, optional
-        The classes, for labels other than `LABEL_SETS`; those of numbers, which count from 0, in their order.
-
-    Returns
-    -------
-    LabelledPairs
-        The pairs. A label ``-``, ``-1``, empty or null is none.
-
-    Raises
-    ------
-    FileFormatError
-        If a row is malformed, or a label is none of the classes: all such labels are listed.
-    InputError
-        If labels are numbers and nothing tells what they mean.
-
-    Notes
-    -----
-    Classes are lower case, however they are written. What numbers mean is known where the columns of a parquet file
-    hold the names of their classes, as those of the package ``datasets`` do. Otherwise it must be said: 0, 1, 2 are
-    entailment, neutral, contradiction in the files of SNLI and MultiNLI on the Hugging Face hub, and contradiction,
-    entailment, neutral in scripts of sentence-transformers.
-    """
+    """Read the pairs of a table that have a class and two texts."""
+    # Classes are lower case, however they are written. What numbers mean is known where the columns of a parquet file
+    # hold the names of their classes, as those of the package ``datasets`` do. Otherwise it must be said: 0, 1, 2 are
+    # entailment, neutral, contradiction in the files of SNLI and MultiNLI on the Hugging Face hub, and contradiction,
+    # entailment, neutral in scripts of sentence-transformers.
     first_column, second_column, label_column = (columns[role] for role in (*SENTENCES, "label"))
     classes = class_names or _stored_class_names(table.path, label_column)
     classes = None if classes is None else [name.lower() for name in classes]
@@ -144,25 +107,7 @@ def read_labelled_pairs(
 
 
 def check_classes(places: Mapping[str, Collection[str]], class_names: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Bring the classes of several files together.
-
-    Parameters
-    ----------
-    places : mapping of str to collection of str
-        Classes by file.
-    class_names : sequence of str, optional
-        Those that there may be. Where left out, one of `LABEL_SETS`, or those of one of the files.
-
-    Returns
-    -------
-    tuple of str
-        The classes, sorted by name.
-
-    Raises
-    ------
-    InputError
-        If there is only one, or they are of different sets.
-    """
+    """Bring the classes of several files together."""
     names = set().union(*places.values())
     listed = "; ".join(f"{file}: {', '.join(sorted(classes))}" for file, classes in places.items())
     if class_names is None and not _are_one_set(names) and names not in map(set, places.values()):
@@ -246,39 +191,16 @@ _SICK_SCORE = "relatedness_score"
 
 @dataclass(frozen=True, slots=True)
 class ScoredPairs:
-    """Pairs of sentences with a human score.
+    """Pairs of sentences with a human score."""
 
-    Parameters
-    ----------
-    first, second : list of str
-        Sentences of each pair.
-    scores : list of float
-        Their scores, as they are written.
-    dropped : mapping of str to int
-        Rows that were dropped, by reason.
-    source : SourceFile
-        Where they come from, with the range of the scores if it is known.
-    """
-
-    first: list[str]
-    second: list[str]
-    scores: list[float]
-    dropped: Mapping[str, int]
-    source: SourceFile
+    first: list[str]  # sentences of each pair
+    second: list[str]  # sentences of each pair
+    scores: list[float]  # their scores, as they are written
+    dropped: Mapping[str, int]  # rows that were dropped, by reason
+    source: SourceFile  # where they come from, with the range of the scores if it is known
 
     def scaled(self) -> list[float]:
-        """Bring the scores into [0, 1], by the range that they have.
-
-        Returns
-        -------
-        list of float
-            ``(score - least) / (greatest - least)``.
-
-        Raises
-        ------
-        InputError
-            If the range is not known.
-        """
+        """Bring the scores into [0, 1], by the range that they have."""
         if not self.scores:
             return []
         if self.source.score_range is None:
@@ -292,28 +214,7 @@ class ScoredPairs:
 
 
 def read_score_table(table: Table, columns: Mapping[str, str], score_range: Range | None = None) -> ScoredPairs:
-    """Read the pairs of a table that have a score and two texts.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    columns : mapping of str to str
-        Its columns for ``sentence1``, ``sentence2`` and ``score``.
-    score_range : tuple of (float, float), optional
-        Ends of the scale. Known where left out: 0 and 5 for the STS benchmark and what has its columns, 1 and 5 for
-        SICK.
-
-    Returns
-    -------
-    ScoredPairs
-        The pairs.
-
-    Raises
-    ------
-    FileFormatError
-        If a row is malformed, or a score lies outside the range.
-    """
+    """Read the pairs of a table that have a score and two texts."""
     first_column, second_column, score_column = (columns[role] for role in (*SENTENCES, "score"))
     score_range = score_range or _known_range(table, score_column)
     least, greatest = score_range or (-math.inf, math.inf)
@@ -370,44 +271,15 @@ _LISTED_IDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Triplets:
-    """Triplets, or pairs without a negative.
+    """Triplets, or pairs without a negative."""
 
-    Parameters
-    ----------
-    columns : mapping of str to list of str
-        ``anchor``, ``positive`` and, of triplets, ``negative``.
-    dropped : mapping of str to int
-        Rows that were dropped, by reason.
-    source : SourceFile
-        Where they come from.
-    """
-
-    columns: Mapping[str, list[str]]
-    dropped: Mapping[str, int]
-    source: SourceFile
+    columns: Mapping[str, list[str]]  # ``anchor``, ``positive`` and, of triplets, ``negative``
+    dropped: Mapping[str, int]  # rows that were dropped, by reason
+    source: SourceFile  # where they come from
 
 
 def read_triplets(table: Table, columns: Mapping[str, str]) -> Triplets:
-    """Read the triplets, or pairs, of named columns.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    columns : mapping of str to str
-        Its columns for ``anchor``, ``positive`` and, of triplets, ``negative``.
-
-    Returns
-    -------
-    Triplets
-        The rows that have all texts. A triplet with the same text twice tells nothing, and is dropped; a pair of the
-        same text is kept: dropout makes two vectors of it (SimCSE, Gao et al. 2021).
-
-    Raises
-    ------
-    FileFormatError
-        If a row is malformed, or a column ``id`` holds the same value twice.
-    """
+    """Read the triplets, or pairs, of named columns."""
     id_column = next((name for name in table.names if name.lower() == _ID and name not in columns.values()), None)
     ids: Counter[str] = Counter()
     rows, dropped = [], Counter[str]()
@@ -431,29 +303,10 @@ def read_triplets(table: Table, columns: Mapping[str, str]) -> Triplets:
 
 
 def derive_triplets(pairs: LabelledPairs) -> Triplets:
-    """Make triplets of pairs with a class.
-
-    Parameters
-    ----------
-    pairs : LabelledPairs
-        Entailments and contradictions.
-
-    Returns
-    -------
-    Triplets
-        The premise, a hypothesis that it entails, and one that contradicts it.
-
-    Raises
-    ------
-    InputError
-        If one of the two classes is not there.
-
-    Notes
-    -----
-    Of each premise, the first entailment goes with the first contradiction, the second with the second, and so on, in
-    the order of the file; the rest are left over and counted. Reimers & Gurevych and Gao et al. 2021 (SimCSE) draw one
-    of each at random. Pairs of the same premise are found wherever they stand in the file.
-    """
+    """Make triplets of pairs with a class."""
+    # Of each premise, the first entailment goes with the first contradiction, the second with the second, and so on,
+    # in the order of the file; the rest are left over and counted. Reimers & Gurevych and Gao et al. 2021 (SimCSE)
+    # draw one of each at random. Pairs of the same premise are found wherever they stand in the file.
     if absent := [name for name in (ENTAILMENT, CONTRADICTION) if name not in pairs.labels]:
         raise InputError(
             f"{pairs.source.path} must have pairs of {ENTAILMENT} and {CONTRADICTION} to make triplets of; it has none "
@@ -475,23 +328,7 @@ def derive_triplets(pairs: LabelledPairs) -> Triplets:
 
 
 def derive_pairs(pairs: LabelledPairs) -> Triplets:
-    """Make pairs of the same meaning of pairs with a class.
-
-    Parameters
-    ----------
-    pairs : LabelledPairs
-        Entailments among them.
-
-    Returns
-    -------
-    Triplets
-        Premises and hypotheses that they entail.
-
-    Raises
-    ------
-    InputError
-        If there is no entailment.
-    """
+    """Make pairs of the same meaning of pairs with a class."""
     if ENTAILMENT not in pairs.labels:
         raise InputError(f"{pairs.source.path} must have pairs of {ENTAILMENT} to rank; it has none.")
     labelled = zip(pairs.first, pairs.second, pairs.labels, strict=True)
@@ -756,27 +593,7 @@ MOST = 0.5
 def count_seen_texts(
     examples: Examples, sets: Iterable[DevSet] = (), *, folder: str | os.PathLike[str] | None = None
 ) -> dict[str, dict[str, int]]:
-    """Count the texts of evaluation sets that are training texts, too.
-
-    Parameters
-    ----------
-    examples : Examples
-        The training data.
-    sets : iterable of DevSet, default ()
-        Development and test sets, each of another name.
-    folder : path-like, optional
-        Evaluation sets as for `evaluate_all`.
-
-    Returns
-    -------
-    dict of str to dict of str to int
-        Counts by name of the set, see `isosent.evaluation.overlap.count_overlap`.
-
-    Raises
-    ------
-    InputError
-        If the folder holds no task, or one is malformed.
-    """
+    """Count the texts of evaluation sets that are training texts, too."""
     tasks: dict[str, Task] = {}
     if folder is not None:
         with warnings.catch_warnings():
@@ -788,32 +605,7 @@ def count_seen_texts(
 
 
 def warn_if_seen(examples: Examples, pairs: DevSet) -> int:
-    """Count the pairs of a set that are pairs of one training example, and warn if most of them are.
-
-    Parameters
-    ----------
-    examples : Examples
-        The training data.
-    pairs : DevSet
-        A development or test set.
-
-    Returns
-    -------
-    int
-        Pairs of the set that training sees as pairs: both texts in one example, in any order, the same up to Unicode
-        form, case, punctuation and white space.
-
-    Warns
-    -----
-    EvaluationWarning
-        If more than half of the pairs are: the score on the set does not tell how well the model does on new pairs.
-
-    Examples
-    --------
-    >>> examples = Examples({"anchor": ["A man eats.", "A dog."], "positive": ["He eats.", "A cat."]}, "ranking")
-    >>> warn_if_seen(examples, DevSet("dev", ["He eats", "A bird."], ["A MAN eats.", "A dog."], [1.0, 0.0]))
-    1
-    """
+    """Count the pairs of a set that are pairs of one training example, and warn if most of them are."""
     items = [frozenset(map(plain_form, pair)) for pair in zip(pairs.first, pairs.second, strict=True)]
     wanted = {form for item in items for form in item}
     form_of = {text: form for text in examples.texts() if (form := plain_form(text)) in wanted}

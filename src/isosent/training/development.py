@@ -80,55 +80,15 @@ class DevSet:
 
 @dataclass(frozen=True, slots=True)
 class DevScore:
-    """What a model scores on a development set.
+    """What a model scores on a development set."""
 
-    Parameters
-    ----------
-    spearman, pearson : float
-        Correlation of cosine and human score, in [-1, 1]; NaN where undefined.
-    n_pairs : int
-        Pairs scored.
-    """
-
-    spearman: float
-    pearson: float
-    n_pairs: int
+    spearman: float  # correlation of cosine and human score, in [-1, 1]; NaN where undefined
+    pearson: float  # correlation of cosine and human score, in [-1, 1]; NaN where undefined
+    n_pairs: int  # pairs scored
 
 
 def score_pairs(encode: Callable[[list[str]], ArrayLike], devset: DevSet) -> DevScore:
-    """Score a model on a development set.
-
-    Parameters
-    ----------
-    encode : callable
-        From a list of texts to their vectors, shape (n_texts, dim): ``encode`` of a `SentenceEncoder` or of a
-        SentenceTransformer. It is called once, with each distinct text once.
-    devset : DevSet
-        The pairs.
-
-    Returns
-    -------
-    DevScore
-        Spearman and Pearson correlation of cosine and human score over all pairs, in float64.
-
-    Raises
-    ------
-    InputError
-        If `encode` gives another number of rows than there are texts.
-
-    Warns
-    -----
-    EvaluationWarning
-        If they are undefined: every cosine is the same, or a vector is not finite.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> devset = DevSet("pairs", ["a", "a", "a"], ["b", "c", "d"], np.array([5.0, 3.0, 0.0]))
-    >>> angles = {"a": 0.0, "b": 0.1, "c": 0.5, "d": 0.4}
-    >>> score_pairs(lambda texts: np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts]), devset).spearman
-    0.5
-    """
+    """Score a model on a development set."""
     where = f"development set {devset.name}"
     row_of = {text: row for row, text in enumerate(dict.fromkeys([*devset.first, *devset.second]))}
     vectors = _check.matrix(where, "vectors", encode(list(row_of)))
@@ -145,22 +105,7 @@ def score_pairs(encode: Callable[[list[str]], ArrayLike], devset: DevSet) -> Dev
 
 
 def score_trained(model: SentenceTransformer, devset: DevSet, *, batch_size: int = _BATCH_SIZE) -> DevScore:
-    """Score a model in the middle of its training, which goes on as if nothing had happened.
-
-    Parameters
-    ----------
-    model : SentenceTransformer
-        The model. The mode, training or evaluation, of each of its modules is put back.
-    devset : DevSet
-        The pairs.
-    batch_size : int, default 64
-        Texts a batch.
-
-    Returns
-    -------
-    DevScore
-        Its score, see `score_pairs`. No random number is drawn that training would have drawn.
-    """
+    """Score a model in the middle of its training, which goes on as if nothing had happened."""
     with _undisturbed(model):
         return score_pairs(lambda texts: model.encode(texts, batch_size=batch_size, show_progress_bar=False), devset)
 
@@ -168,28 +113,7 @@ def score_trained(model: SentenceTransformer, devset: DevSet, *, batch_size: int
 def dev_evaluator(
     devset: DevSet, *, batch_size: int = _BATCH_SIZE, told: Callable[[int, DevScore], None] | None = None
 ) -> Any:
-    """Make the evaluator that the trainer of sentence-transformers calls.
-
-    Parameters
-    ----------
-    devset : DevSet
-        The pairs.
-    batch_size : int, default 64
-        Texts a batch.
-    told : callable, optional
-        Takes the number of steps done and the score, such as `StepRecorder.evaluated`.
-
-    Returns
-    -------
-    SentenceEvaluator
-        Gives ``{"spearman": ..., "pearson": ...}``, which the trainer calls ``eval_spearman`` and ``eval_pearson``; its
-        ``primary_metric`` is Spearman.
-
-    Raises
-    ------
-    MissingExtraError
-        If sentence-transformers is not installed.
-    """
+    """Make the evaluator that the trainer of sentence-transformers calls."""
     return _evaluator_class()(devset, batch_size, told)
 
 

@@ -30,27 +30,14 @@ _NUMBERS = ("label", "score")
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file that examples were read from.
+    """A file that examples were read from."""
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    n_rows : int
-        Rows in it, those that were dropped included.
-    columns : mapping of str to str
-        By column of the examples, what it was read from, such as ``sentence1`` from ``premise``.
-    encoding : str, default "UTF-8"
-        How its text was read: ``UTF-8`` or ``cp949``.
-    score_range : tuple of (float, float), optional
-        Least and greatest score of its scale, which became 0 and 1.
-    """
-
-    path: Path
-    n_rows: int
+    path: Path  # the file
+    n_rows: int  # rows in it, those that were dropped included
+    # By column of the examples, what it was read from, such as ``sentence1`` from ``premise``
     columns: Mapping[str, str]
-    encoding: str = "UTF-8"
-    score_range: tuple[float, float] | None = None
+    encoding: str = "UTF-8"  # how its text was read: ``UTF-8`` or ``cp949``
+    score_range: tuple[float, float] | None = None  # least and greatest score of its scale, which became 0 and 1
 
 
 @dataclass(frozen=True, eq=False)

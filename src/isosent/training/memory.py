@@ -26,73 +26,34 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class NetworkSize:
-    """What the memory for training a network depends on.
+    """What the memory for training a network depends on."""
 
-    Parameters
-    ----------
-    n_parameters : int
-        Numbers in its weights.
-    n_trainable : int
-        Those among them that are trained.
-    n_largest : int
-        Numbers in the largest trained tensor, the word vectors as a rule.
-    hidden_dim : int
-        Width h of a token's vector.
-    n_layers : int, default 0
-        Transformer layers L; 0 for a static embedding.
-    n_heads : int, default 0
-        Attention heads a of a layer.
-    feed_forward_dim : int, default 0
-        Width f inside the feed-forward part of a layer.
-    """
-
-    n_parameters: int
-    n_trainable: int
-    n_largest: int
-    hidden_dim: int
-    n_layers: int = 0
-    n_heads: int = 0
-    feed_forward_dim: int = 0
+    n_parameters: int  # numbers in its weights
+    n_trainable: int  # those among them that are trained
+    n_largest: int  # numbers in the largest trained tensor, the word vectors as a rule
+    hidden_dim: int  # width h of a token's vector
+    n_layers: int = 0  # transformer layers L; 0 for a static embedding
+    n_heads: int = 0  # attention heads a of a layer
+    feed_forward_dim: int = 0  # width f inside the feed-forward part of a layer
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingBatch:
-    """The texts of a step's batch.
+    """The texts of a step's batch."""
 
-    Parameters
-    ----------
-    n_examples : int
-        Rows of the data that go through the network at once.
-    n_columns : int
-        Texts of a row: 2 for pairs, 3 for triplets.
-    n_tokens : int
-        Tokens s of the longest text; the others are padded to it.
-    """
-
-    n_examples: int
-    n_columns: int
-    n_tokens: int
+    n_examples: int  # rows of the data that go through the network at once
+    n_columns: int  # texts of a row: 2 for pairs, 3 for triplets
+    n_tokens: int  # tokens s of the longest text; the others are padded to it
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Memory of a training step.
+    """Memory of a training step."""
 
-    Parameters
-    ----------
-    weights, gradients, optimizer, activations : int
-        Bytes that each part takes.
-
-    Examples
-    --------
-    >>> print(MemoryEstimate(90_852_864, 137_734_656, 181_705_728, 1_151_336_448))
-    about 1.6 GB: weights 91 MB, gradients 138 MB, AdamW 182 MB, activations 1.2 GB
-    """
-
-    weights: int
-    gradients: int
-    optimizer: int
-    activations: int
+    weights: int  # bytes that each part takes
+    gradients: int  # bytes that each part takes
+    optimizer: int  # bytes that each part takes
+    activations: int  # bytes that each part takes
 
     @property
     def total(self) -> int:
@@ -117,58 +78,25 @@ def estimate_memory(
     recompute: bool = False,
     on_gpu: bool = False,
 ) -> MemoryEstimate:
-    r"""Estimate the memory of a training step with AdamW.
-
-    Parameters
-    ----------
-    network : NetworkSize
-        The network.
-    batch : TrainingBatch
-        What goes through it at once. Gradient accumulation changes nothing.
-    precision : {"float32", "bfloat16"}, default "float32"
-        bfloat16 is mixed precision: products in bfloat16; weights, gradients and AdamW's moments in float32.
-    recompute : bool, default False
-        Whether a layer keeps nothing but its input, and is computed again on the way back.
-    on_gpu : bool, default False
-        Whether attention is computed by a fused kernel that does not keep its probabilities, and dropout masks take a
-        byte; on a CPU, PyTorch keeps both as numbers.
-
-    Returns
-    -------
-    MemoryEstimate
-        Bytes.
-
-    Raises
-    ------
-    InputError
-        If `precision` is another word.
-
-    Notes
-    -----
-    With n trained numbers, a step holds weights (4 bytes each; 2 more for the copies of mixed precision), gradients
-    (4n, and once more the largest tensor, whose gradients from the columns are added up) and AdamW's two moments (8n).
-
-    Activations are those of Korthikanti et al. 2022, section 4.1: for b texts of s tokens, a layer keeps
-    :math:`(16 w + 2 m) s b h + (2 w + m) a s^2 b` bytes at :math:`f = 4h`, with w bytes a number and m a dropout mask;
-    w = 2 and m = 1 give their equation 1, :math:`s b h (34 + 5 a s / h)`. Of these 16, 8 are written :math:`2 f / h`
-    here, and in mixed precision the 2 inputs of layer normalisation keep 4 bytes, on a CPU those of attention, too. A
-    fused attention has no second term. The embeddings keep an input of their normalisation and a mask, and the pooling
-    keeps its input. With recomputing (their section 5), a layer keeps its input of :math:`4 s b h` bytes, and one
-    layer at a time, for one column, keeps all.
-
-    It is the memory of tensors where every text has `n_tokens`. Measured beside it, on a CPU with PyTorch 2.13 and its
-    fused AdamW, memory freed at once, 16 pairs of 128 tokens: the peak of the third step was 0.95 of the estimate for
-    MiniLM (6 layers of 384), 0.97 with recomputing, 1.00 in mixed precision, 0.93 for 64 pairs of 32 tokens, 0.98 for
-    2 layers of 128, 1.06 for a static embedding of 30,522 x 256. With the defaults of glibc, which keeps freed blocks,
-    the process grew to 1.4 or 1.5 times the estimate, 1.9 times with recomputing, 1.05 times for the static embedding.
-    Python and PyTorch take some 400 MB beside it. An optimizer that is not fused holds two more copies of the largest
-    tensor; a gated feed-forward part takes half as much again. What is said of GPUs is from the paper, not measured.
-
-    References
-    ----------
-    Korthikanti, Casper, Lym, McAfee, Andersch, Shoeybi, Catanzaro (2022). Reducing Activation Recomputation in Large
-    Transformer Models. arXiv:2205.05198.
-    """
+    """Estimate the memory of a training step with AdamW."""
+    # With n trained numbers, a step holds weights (4 bytes each; 2 more for the copies of mixed precision), gradients
+    # (4n, and once more the largest tensor, whose gradients from the columns are added up) and AdamW's two moments
+    # (8n).
+    # Activations are those of Korthikanti et al. 2022, section 4.1: for b texts of s tokens, a layer keeps :math:`(16
+    # w + 2 m) s b h + (2 w + m) a s^2 b` bytes at :math:`f = 4h`, with w bytes a number and m a dropout mask; w = 2
+    # and m = 1 give their equation 1, :math:`s b h (34 + 5 a s / h)`. Of these 16, 8 are written :math:`2 f / h`
+    # here, and in mixed precision the 2 inputs of layer normalisation keep 4 bytes, on a CPU those of attention, too.
+    # A fused attention has no second term. The embeddings keep an input of their normalisation and a mask, and the
+    # pooling keeps its input. With recomputing (their section 5), a layer keeps its input of :math:`4 s b h` bytes,
+    # and one layer at a time, for one column, keeps all.
+    # It is the memory of tensors where every text has `n_tokens`. Measured beside it, on a CPU with PyTorch 2.13 and
+    # its fused AdamW, memory freed at once, 16 pairs of 128 tokens: the peak of the third step was 0.95 of the
+    # estimate for MiniLM (6 layers of 384), 0.97 with recomputing, 1.00 in mixed precision, 0.93 for 64 pairs of 32
+    # tokens, 0.98 for 2 layers of 128, 1.06 for a static embedding of 30,522 x 256. With the defaults of glibc, which
+    # keeps freed blocks, the process grew to 1.4 or 1.5 times the estimate, 1.9 times with recomputing, 1.05 times
+    # for the static embedding. Python and PyTorch take some 400 MB beside it. An optimizer that is not fused holds
+    # two more copies of the largest tensor; a gated feed-forward part takes half as much again. What is said of GPUs
+    # is from the paper, not measured.
     _check.one_of("estimate_memory", "precision", precision, PRECISIONS)
     is_mixed = precision != PRECISIONS[0]
     width = _BF16 if is_mixed else _FLOAT32
@@ -194,19 +122,7 @@ def estimate_memory(
 
 
 def size_of_network(model: SentenceTransformer) -> NetworkSize:
-    """Read the size of a model.
-
-    Parameters
-    ----------
-    model : SentenceTransformer
-        With a transformer of one kind of layer, or a static embedding.
-
-    Returns
-    -------
-    NetworkSize
-        Its size. A transformer whose configuration does not name its width, layers and heads in a usual way counts as
-        a static embedding: its activations are then left out.
-    """
+    """Read the size of a model."""
     parameters = list(model.parameters())
     trained = [parameter.numel() for parameter in parameters if parameter.requires_grad]
     configs = (getattr(module, "config", None) for module in model.modules())

@@ -28,74 +28,36 @@ MILESTONES = ("start", "resumed", "checkpoint", "best", "stopped", "end")
 
 @dataclass(frozen=True, slots=True)
 class LossPoint:
-    """The loss of the steps since the last such point.
-
-    Parameters
-    ----------
-    step : int
-        Steps done.
-    epoch : float
-        Passes over the data done, 0.5 in the middle of the first.
-    loss : float
-        Mean of the steps since the last point.
-    learning_rate : float
-        That of this step.
-    gradient_norm : float
-        Euclidean length of the gradient of this step, before it is clipped; NaN where it is unknown.
-    examples_per_s : float
-        Examples a second in the last steps, see `StepRecorder`.
-    elapsed_s : float
-        Seconds spent in steps since the start, those of earlier parts of a resumed run included.
-    """
+    """The loss of the steps since the last such point."""
 
     event: ClassVar[str] = "loss"
-    step: int
-    epoch: float
-    loss: float
-    learning_rate: float
-    gradient_norm: float
-    examples_per_s: float
-    elapsed_s: float
+    step: int  # steps done
+    epoch: float  # passes over the data done, 0.5 in the middle of the first
+    loss: float  # mean of the steps since the last point
+    learning_rate: float  # that of this step
+    gradient_norm: float  # euclidean length of the gradient of this step, before it is clipped; NaN where it is unknown
+    examples_per_s: float  # examples a second in the last steps, see `StepRecorder`
+    elapsed_s: float  # seconds spent in steps since the start, those of earlier parts of a resumed run included
 
 
 @dataclass(frozen=True, slots=True)
 class DevPoint:
-    """The score of the development set after a number of steps.
-
-    Parameters
-    ----------
-    step : int
-        Steps done; 0 is the model before training.
-    spearman, pearson : float
-        In [-1, 1]; NaN where undefined.
-    n_pairs : int
-        Pairs scored.
-    """
+    """The score of the development set after a number of steps."""
 
     event: ClassVar[str] = "dev"
-    step: int
-    spearman: float
-    pearson: float
-    n_pairs: int
+    step: int  # steps done; 0 is the model before training
+    spearman: float  # in [-1, 1]; NaN where undefined
+    pearson: float  # in [-1, 1]; NaN where undefined
+    n_pairs: int  # pairs scored
 
 
 @dataclass(frozen=True, slots=True)
 class Milestone:
-    """Something that happened.
+    """Something that happened."""
 
-    Parameters
-    ----------
-    event : str
-        One of `MILESTONES`.
-    step : int
-        Steps done.
-    facts : mapping of str to object
-        What else there is to say, as values that JSON can hold.
-    """
-
-    event: str
-    step: int
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    event: str  # one of `MILESTONES`
+    step: int  # steps done
+    facts: Mapping[str, Any] = field(default_factory=dict)  # what else there is to say, as values that JSON can hold
 
 
 Point = LossPoint | DevPoint | Milestone
@@ -107,21 +69,11 @@ _LINES: Mapping[str, tuple[type, type[LossPoint | DevPoint] | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a file of metrics holds, each in the order of the file.
+    """What a file of metrics holds, each in the order of the file."""
 
-    Parameters
-    ----------
-    losses : tuple of LossPoint
-        Losses.
-    devs : tuple of DevPoint
-        Scores of the development set.
-    milestones : tuple of Milestone
-        What happened.
-    """
-
-    losses: tuple[LossPoint, ...] = ()
-    devs: tuple[DevPoint, ...] = ()
-    milestones: tuple[Milestone, ...] = ()
+    losses: tuple[LossPoint, ...] = ()  # losses
+    devs: tuple[DevPoint, ...] = ()  # scores of the development set
+    milestones: tuple[Milestone, ...] = ()  # what happened
 
     @property
     def best(self) -> DevPoint | None:
@@ -137,33 +89,10 @@ class Metrics:
 
 
 class MetricsLog:
-    """A file of metrics that is written to while a model is trained.
+    """A file of metrics that is written to while a model is trained."""
 
-    Parameters
-    ----------
-    path : path-like
-        The file. A run that starts replaces it.
-    after_step : int, default 0
-        Step of the checkpoint that a run goes on from. Lines up to it are kept. Those of later steps, which will be
-        taken again, are dropped, and so is a last line that was not written to its end. 0 is a new run.
-
-    Attributes
-    ----------
-    kept : Metrics
-        What the lines that are kept hold.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    FileFormatError
-        If there is a file of an earlier part of the run, and it is damaged before its last line.
-
-    Notes
-    -----
-    One line an event: ``{"event": "loss", "step": 10, ..., "checksum": ...}``. The fields are those of `LossPoint` and
-    `DevPoint`, or the facts of a `Milestone`. An undefined number is null. The checksum is that of the line.
-    """
+    # One line an event: ``{"event": "loss", "step": 10, ..., "checksum": ...}``. The fields are those of `LossPoint`
+    # and `DevPoint`, or the facts of a `Milestone`. An undefined number is null. The checksum is that of the line.
 
     def __init__(self, path: str | os.PathLike[str], *, after_step: int = 0) -> None:
         check_destination(path)
@@ -179,18 +108,7 @@ class MetricsLog:
             temporary.write_bytes(b"".join(map(_line_of, points)))
 
     def write(self, point: Point) -> None:
-        """Add a line, at once.
-
-        Parameters
-        ----------
-        point : LossPoint, DevPoint or Milestone
-            What was measured or happened.
-
-        Raises
-        ------
-        OutputError
-            If it cannot be written, the disk is full for one.
-        """
+        """Add a line, at once."""
         try:
             with self._path.open("ab") as file:
                 file.write(_line_of(point))
@@ -199,25 +117,7 @@ class MetricsLog:
 
 
 def read_metrics(path: str | os.PathLike[str]) -> Metrics:
-    """Read a file of metrics, of a run that still goes on, too.
-
-    Parameters
-    ----------
-    path : path-like
-        What a `MetricsLog` wrote.
-
-    Returns
-    -------
-    Metrics
-        What it holds. A last line that is not written to its end is left out.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file, or it is empty.
-    FileFormatError
-        If it is no file of metrics, or a line of it is damaged.
-    """
+    """Read a file of metrics, of a run that still goes on, too."""
     return _metrics_of(_points_of(_check.input_file(path)))
 
 
@@ -283,33 +183,10 @@ class TrainingProgress(Protocol):
     """What shows a run to people; the trainer calls it."""
 
     def started(self, n_steps: int, done: int) -> None:
-        """Begin.
-
-        Parameters
-        ----------
-        n_steps : int
-            Steps of the whole run.
-        done : int
-            Those done before; above 0 in a run that goes on.
-        """
+        """Begin."""
 
     def stepped(self, step: int, loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> None:
-        """Take in a step.
-
-        Parameters
-        ----------
-        step : int
-            Steps done.
-        loss : float
-            Mean of the last `WINDOW` steps.
-        learning_rate : float
-            That of this step.
-        examples_per_s : float
-            Examples a second in the last `WINDOW` steps; the time of evaluations and checkpoints does not count.
-        remaining_s : float
-            Seconds to the last step, at the pace of the last `WINDOW` steps, with the share of evaluations and
-            checkpoints there was so far.
-        """
+        """Take in a step."""
 
     def evaluated(self, step: int, spearman: float) -> None:
         """Take in a score of the development set, in [-1, 1] or NaN, after so many steps."""
@@ -328,25 +205,11 @@ class _Step(NamedTuple):
 
 
 class StepRecorder:
-    """Measures the steps of a run, writes them down and shows them.
+    """Measures the steps of a run, writes them down and shows them."""
 
-    Parameters
-    ----------
-    log : MetricsLog, optional
-        Where to write. None in all processes but the first.
-    progress : TrainingProgress, optional
-        What to tell. None in all processes but the first.
-    n_processes : int, default 1
-        Processes that take each step together, all with as many examples as this one.
-    clock : callable, default `time.perf_counter`
-        Seconds.
-
-    Notes
-    -----
-    A step lasts from the end of the step before it to its own end, so that making its batch counts; but an evaluation
-    or a checkpoint between the two does not count, nor what happens before the first step of a run, where a run that
-    goes on skips the batches it has seen.
-    """
+    # A step lasts from the end of the step before it to its own end, so that making its batch counts; but an
+    # evaluation or a checkpoint between the two does not count, nor what happens before the first step of a run,
+    # where a run that goes on skips the batches it has seen.
 
     def __init__(
         self,
@@ -370,15 +233,7 @@ class StepRecorder:
         return sum(step.n_examples for step in self._last) / elapsed_s if elapsed_s > 0 else math.nan
 
     def began(self, step: int, n_steps: int) -> None:
-        """Begin a run, or go on with one: its earlier scores are shown again.
-
-        Parameters
-        ----------
-        step : int
-            Steps done before.
-        n_steps : int
-            Steps of the whole run.
-        """
+        """Begin a run, or go on with one: its earlier scores are shown again."""
         self._n_steps = n_steps
         self.mark("resumed" if step else "start", step, {"n_steps": n_steps})
         if self._progress is not None:
@@ -387,15 +242,7 @@ class StepRecorder:
                 self._progress.evaluated(point.step, point.spearman)
 
     def record(self, loss: float, n_examples: int) -> None:
-        """Take in a batch; a step with gradient accumulation has several.
-
-        Parameters
-        ----------
-        loss : float
-            Mean over the examples of the batch.
-        n_examples : int
-            Rows of the data in it.
-        """
+        """Take in a batch; a step with gradient accumulation has several."""
         self._batches.append((loss, n_examples))
 
     def step_began(self) -> None:
@@ -404,15 +251,7 @@ class StepRecorder:
             self._since = self._clock()
 
     def step_ended(self, step: int, learning_rate: float) -> None:
-        """Take in that the weights were changed.
-
-        Parameters
-        ----------
-        step : int
-            Steps done.
-        learning_rate : float
-            That of this step.
-        """
+        """Take in that the weights were changed."""
         step_s = self._lap()
         losses, sizes = zip(*self._batches, strict=True) if self._batches else ((math.nan,), (0,))
         self._batches.clear()
@@ -432,61 +271,26 @@ class StepRecorder:
             self._paused_s += pause_s
 
     def logged(self, step: int, epoch: float, logs: Mapping[str, float]) -> None:
-        """Write a loss down.
-
-        Parameters
-        ----------
-        step : int
-            Steps done.
-        epoch : float
-            Passes over the data done.
-        logs : mapping of str to float
-            What the trainer logs: ``loss``, ``learning_rate`` and, where it was computed, ``grad_norm``; logs without
-            ``loss`` are passed over.
-        """
+        """Write a loss down."""
         if self._log is not None and "loss" in logs:
             norm = logs.get("grad_norm", math.nan)
             rate = logs["learning_rate"]
             self._log.write(LossPoint(step, epoch, logs["loss"], rate, norm, self.examples_per_s, self._elapsed_s))
 
     def evaluated(self, step: int, score: DevScore) -> None:
-        """Write a score of the development set down, and show it.
-
-        Parameters
-        ----------
-        step : int
-            Steps done.
-        score : DevScore
-            The score.
-        """
+        """Write a score of the development set down, and show it."""
         if self._log is not None:
             self._log.write(DevPoint(step, score.spearman, score.pearson, score.n_pairs))
         if self._progress is not None:
             self._progress.evaluated(step, score.spearman)
 
     def mark(self, event: str, step: int, facts: Mapping[str, Any] | None = None) -> None:
-        """Write down that something happened.
-
-        Parameters
-        ----------
-        event : str
-            One of `MILESTONES`.
-        step : int
-            Steps done.
-        facts : mapping of str to object, optional
-            What else there is to say; the seconds spent in steps are added.
-        """
+        """Write down that something happened."""
         if self._log is not None:
             self._log.write(Milestone(event, step, {**(facts or {}), "elapsed_s": self._elapsed_s}))
 
     def ended(self, step: int) -> None:
-        """End the run.
-
-        Parameters
-        ----------
-        step : int
-            Steps done.
-        """
+        """End the run."""
         self.mark("end", step)
         if self._progress is not None:
             self._progress.finished()
@@ -498,25 +302,7 @@ class StepRecorder:
 
 
 def recording_callback(recorder: StepRecorder) -> Any:
-    """Make the callback that tells a recorder what the trainer does.
-
-    Parameters
-    ----------
-    recorder : StepRecorder
-        The recorder. The trainer itself calls its `record` for every batch; a development set's evaluator calls
-        `evaluated`.
-
-    Returns
-    -------
-    TrainerCallback
-        It stands in place of the progress bar and the printer of transformers. How often a loss is written down is the
-        trainer's ``logging_steps``; the last step always is.
-
-    Raises
-    ------
-    MissingExtraError
-        If transformers is not installed.
-    """
+    """Make the callback that tells a recorder what the trainer does."""
     return _callback_class()(recorder)
 
 
@@ -559,11 +345,5 @@ def _callback_class() -> Any:
 
 
 def tensorboard_available() -> bool:
-    """Whether the run can be written for TensorBoard.
-
-    Returns
-    -------
-    bool
-        Whether ``tensorboard`` is installed; nothing is imported to find out.
-    """
+    """Whether the run can be written for TensorBoard."""
     return find_spec("tensorboard") is not None

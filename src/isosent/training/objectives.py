@@ -22,40 +22,11 @@ _SMALLEST = 1e-18  # its square is still a normal float32
 
 
 def sphericity(embeddings: Tensor) -> Tensor:
-    r"""How far the covariance of a batch is from a multiple of the identity.
-
-    Parameters
-    ----------
-    embeddings : Tensor of shape (n_texts, dim), float
-        Sentence embeddings.
-
-    Returns
-    -------
-    Tensor of shape (), float32 or float64
-        In [0, 1]: 0 where the vectors are white up to one scale, 1 where they lie on a line. Where n texts are no
-        more than d dimensions it cannot fall below (d - n + 1) / ((n - 1) (d - 1)), for lack of rank. 0, without a
-        gradient, where all are equal.
-
-    Notes
-    -----
-    :math:`U = \frac{1}{d} \operatorname{tr} (\frac{d}{\operatorname{tr} C} C - I)^2`, John's statistic of sphericity in
-    the form of Ledoit & Wolf 2002, section 2, divided by its largest value :math:`d - 1`. It neither sees the mean nor
-    the scale of the vectors, which objectives of cosines leave free. Computed from the products of the centred
-    vectors, whose squares add up to those of the covariance, in float32 at least.
-
-    References
-    ----------
-    John 1971, *Some optimal multivariate tests*, Biometrika 58. Ledoit & Wolf 2002, *Some hypothesis tests for the
-    covariance matrix when the dimension is large compared to the sample size*, Annals of Statistics 30.
-
-    Examples
-    --------
-    >>> import torch
-    >>> float(sphericity(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])))
-    0.0
-    >>> round(float(sphericity(torch.tensor([[1.0, 1.0], [2.0, 2.0], [5.0, 5.0]]))), 6)
-    1.0
-    """
+    """How far the covariance of a batch is from a multiple of the identity."""
+    # :math:`U = \frac{1}{d} \operatorname{tr} (\frac{d}{\operatorname{tr} C} C - I)^2`, John's statistic of
+    # sphericity in the form of Ledoit & Wolf 2002, section 2, divided by its largest value :math:`d - 1`. It neither
+    # sees the mean nor the scale of the vectors, which objectives of cosines leave free. Computed from the products
+    # of the centred vectors, whose squares add up to those of the covariance, in float32 at least.
     rows = _in_float32(embeddings)
     centred = rows - rows.mean(dim=0)
     products = centred @ centred.T
@@ -65,34 +36,9 @@ def sphericity(embeddings: Tensor) -> Tensor:
 
 
 def uniformity(embeddings: Tensor) -> Tensor:
-    r"""How unevenly the directions of a batch cover the sphere.
-
-    Parameters
-    ----------
-    embeddings : Tensor of shape (n_texts, dim), float
-        Sentence embeddings.
-
-    Returns
-    -------
-    Tensor of shape (), float32 or float64
-        In [-8, 0]: 0 where all directions are equal, lower the more evenly they are spread. 0 for a single text.
-
-    Notes
-    -----
-    :math:`\log \mathrm{mean} \exp(-2 \lVert u - v \rVert^2)` over the pairs of different rows at length 1, Wang & Isola
-    2020, section 4.1.2, with :math:`\lVert u - v \rVert^2 = 2 - 2 \cos(u, v)`. In float32 at least.
-
-    References
-    ----------
-    Wang & Isola 2020, *Understanding Contrastive Representation Learning through Alignment and Uniformity on the
-    Hypersphere*, ICML.
-
-    Examples
-    --------
-    >>> import torch
-    >>> float(uniformity(torch.tensor([[1.0, 0.0], [0.0, 2.0]])))
-    -4.0
-    """
+    """How unevenly the directions of a batch cover the sphere."""
+    # :math:`\log \mathrm{mean} \exp(-2 \lVert u - v \rVert^2)` over the pairs of different rows at length 1, Wang &
+    # Isola 2020, section 4.1.2, with :math:`\lVert u - v \rVert^2 = 2 - 2 \cos(u, v)`. In float32 at least.
     rows = _in_float32(embeddings)
     n_texts = len(rows)
     if n_texts < 2:
@@ -108,20 +54,7 @@ REGULARIZERS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {"whitening": sp
 
 
 def regularization(regularizer: str, columns: Sequence[Tensor]) -> Tensor:
-    """Mean of a regularizer over the columns of a batch.
-
-    Parameters
-    ----------
-    regularizer : str
-        A key of `REGULARIZERS`.
-    columns : sequence of Tensor of shape (n_texts, dim), float
-        Sentence embeddings of each column, at least one.
-
-    Returns
-    -------
-    Tensor of shape ()
-        What is added to the objective, before its weight.
-    """
+    """Mean of a regularizer over the columns of a batch."""
     first, *others = [REGULARIZERS[regularizer](column) for column in columns]
     return sum(others, first) / len(columns)
 
@@ -142,33 +75,7 @@ CONCATENATIONS: Final = (
 
 
 def concatenation_parts(concatenation: str) -> dict[str, bool]:
-    r"""Say which parts a concatenation has.
-
-    Parameters
-    ----------
-    concatenation : str
-        One of `CONCATENATIONS`.
-
-    Returns
-    -------
-    dict of str to bool
-        ``pair``, the two embeddings themselves; ``difference``, \|u - v\|; ``product``, u * v, both by component. In
-        this order, from left to right.
-
-    Raises
-    ------
-    InputError
-        If there is no such concatenation.
-
-    References
-    ----------
-    Reimers & Gurevych 2019, *Sentence-BERT*, EMNLP, Table 6.
-
-    Examples
-    --------
-    >>> concatenation_parts("u,v,|u-v|")
-    {'pair': True, 'difference': True, 'product': False}
-    """
+    """Say which parts a concatenation has."""
     if concatenation not in CONCATENATIONS:
         known = ", ".join(f'"{name}"' for name in CONCATENATIONS)
         raise InputError(f'train: concatenation must be one of {known}; got "{concatenation}".')
@@ -180,15 +87,7 @@ Regularizer = tuple[str | None, float]
 
 
 def draw_head(head: Linear, model: SentenceTransformer) -> None:
-    """Draw the weights of a head as torch draws those of a linear layer, but from the seed alone.
-
-    Parameters
-    ----------
-    head : torch.nn.Linear
-        Filled in place, in the number type of the model's weights, at least float32.
-    model : SentenceTransformer
-        The model in front of it.
-    """
+    """Draw the weights of a head as torch draws those of a linear layer, but from the seed alone."""
     torch = _extras.require("torch")
     generator = torch.Generator().manual_seed(torch.initial_seed())
     bound = head.in_features**-0.5
@@ -199,18 +98,9 @@ def draw_head(head: Linear, model: SentenceTransformer) -> None:
 
 
 def average_gradients(head: Any) -> None:
-    """Let all processes take the same steps with a head.
-
-    Parameters
-    ----------
-    head : torch.nn.Linear
-        Its gradients become their mean over the processes, as those of the model do.
-
-    Notes
-    -----
-    The trainer wraps the model for several processes, not the loss. Without this every process trains a head of its own
-    on its share of the data, and the model on the mean of what different heads ask for.
-    """
+    """Let all processes take the same steps with a head."""
+    # The trainer wraps the model for several processes, not the loss. Without this every process trains a head of its
+    # own on its share of the data, and the model on the mean of what different heads ask for.
     distributed = _extras.require("torch").distributed
 
     def mean_over_processes(gradient: Tensor) -> Tensor:
@@ -225,48 +115,14 @@ def average_gradients(head: Any) -> None:
 
 
 def joint_loss(model: SentenceTransformer, losses: Mapping[int, Module], regularizer: Regularizer) -> Any:
-    """Sum losses over leading dimensions, and add a regularizer.
-
-    Parameters
-    ----------
-    model : SentenceTransformer
-        What is trained.
-    losses : mapping of int to torch.nn.Module
-        Loss of sentence-transformers for each width, the full width first.
-    regularizer : tuple of str or None, and float
-        Its name and its weight.
-
-    Returns
-    -------
-    torch.nn.Module
-        Called as any loss of sentence-transformers.
-    """
+    """Sum losses over leading dimensions, and add a regularizer."""
     return _joint_loss_class()(model, losses, regularizer)
 
 
 def cached_ranking(
     model: SentenceTransformer, widths: Sequence[int], regularizer: Regularizer, *, scale: float, mini_batch_size: int
 ) -> Any:
-    """Rank in a batch of any size, with the memory of a mini-batch.
-
-    Parameters
-    ----------
-    model : SentenceTransformer
-        What is trained.
-    widths : sequence of int
-        Leading dimensions to sum the loss over.
-    regularizer : tuple of str or None, and float
-        Its name and its weight; of the whole batch.
-    scale : float
-        What cosines are multiplied by.
-    mini_batch_size : int
-        Texts that go through the network at once.
-
-    Returns
-    -------
-    torch.nn.Module
-        Called as any loss of sentence-transformers.
-    """
+    """Rank in a batch of any size, with the memory of a mini-batch."""
     return _cached_ranking_class()(model, widths, regularizer, scale=scale, mini_batch_size=mini_batch_size)
 
 
@@ -468,36 +324,10 @@ class ObjectiveSettings:
 
 
 def make_loss(model: SentenceTransformer, settings: ObjectiveSettings, *, n_classes: int | None = None) -> Any:
-    """Make the loss that a trainer of sentence-transformers minimizes.
-
-    Parameters
-    ----------
-    model : SentenceTransformer
-        What is trained.
-    settings : ObjectiveSettings
-        The objective.
-    n_classes : int, optional
-        Classes of the data, for classification.
-
-    Returns
-    -------
-    torch.nn.Module
-        Called with the tokenized columns in the order of the data, and the labels; None for triplet and ranking. The
-        plain objectives are the library's own losses.
-
-    Raises
-    ------
-    InputError
-        If the settings do not go with the model or the data.
-    MissingExtraError
-        If sentence-transformers is not installed.
-
-    Notes
-    -----
-    The heads of classification depend on torch's seed alone: neither on the device nor on what was drawn before. They
-    have the number type of the model's weights, at least float32. They are part of the loss, not of the model, and stay
-    the same in several processes.
-    """
+    """Make the loss that a trainer of sentence-transformers minimizes."""
+    # The heads of classification depend on torch's seed alone: neither on the device nor on what was drawn before.
+    # They have the number type of the model's weights, at least float32. They are part of the loss, not of the model,
+    # and stay the same in several processes.
     dim = int(model.get_embedding_dimension() or 0)
     settings.check(dim, n_classes)
     widths = settings.widths(dim)

@@ -46,18 +46,7 @@ _RUN: Final = Replaceable("the checkpoints of a run", lambda folder: (folder / _
 
 
 class RunFolder:
-    """Settings, metrics and the newest checkpoint of a run that is not done yet.
-
-    Parameters
-    ----------
-    output : Path
-        Folder of the model to be.
-
-    Attributes
-    ----------
-    path : Path
-        ``OUTPUT.training``.
-    """
+    """Settings, metrics and the newest checkpoint of a run that is not done yet."""
 
     def __init__(self, output: Path) -> None:
         self._output = output.absolute()
@@ -92,18 +81,7 @@ class RunFolder:
             sweep(self.path)
 
     def begin(self, facts: Mapping[str, Any]) -> None:
-        """Start a new run.
-
-        Parameters
-        ----------
-        facts : mapping
-            All that its weights depend on, as plain values.
-
-        Raises
-        ------
-        OutputError
-            If an unfinished run is there, or the folder cannot be made.
-        """
+        """Start a new run."""
         if self.path.is_dir():
             with locked(self.path, wait=False):  # another run that has no checkpoint yet
                 pass
@@ -118,25 +96,7 @@ class RunFolder:
             (temporary / _RUN_FILE).write_bytes(document_bytes(document))
 
     def resume(self, facts: Mapping[str, Any]) -> Path | None:
-        """Find where to go on.
-
-        Parameters
-        ----------
-        facts : mapping
-            As for `begin`, of now.
-
-        Returns
-        -------
-        Path or None
-            The newest checkpoint; None where the run was stopped before the first.
-
-        Raises
-        ------
-        InputError
-            If there is no run, or one with other data or settings; every difference is listed.
-        FileFormatError
-            If what is kept of it is damaged.
-        """
+        """Find where to go on."""
         try:
             before = read_json(self.path / _RUN_FILE, Run)
         except FileNotFoundError:
@@ -162,20 +122,7 @@ class RunFolder:
 
 
 def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with other data or settings.
-
-    Parameters
-    ----------
-    folder : Path
-        Where those of before come from.
-    before, now : mapping
-        What the weights depend on, as plain values; what `now` does not say is not compared.
-
-    Raises
-    ------
-    InputError
-        If they differ; every difference is listed.
-    """
+    """Refuse to go on with other data or settings."""
     plain = json.loads(json.dumps(now))
     differences = [
         f"{name}: {before.get(name)!r} then, {value!r} now"
@@ -191,44 +138,15 @@ def check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A score over several seeds.
+    """A score over several seeds."""
 
-    Parameters
-    ----------
-    mean : float
-        Its mean.
-    deviation : float
-        Standard deviation of a sample (divisor n - 1); NaN for one seed.
-    n_seeds : int
-        Seeds.
-    """
-
-    mean: float
-    deviation: float
-    n_seeds: int
+    mean: float  # its mean
+    deviation: float  # standard deviation of a sample (divisor n - 1); NaN for one seed
+    n_seeds: int  # seeds
 
 
 def plan(stages: Sequence[TrainingJob], *, n_seeds: int | None = None) -> list[TrainingJob]:
-    """Lay out trainings: each stage goes on with the model of the one before, and all of them are done for every seed.
-
-    Parameters
-    ----------
-    stages : sequence of TrainingJob
-        The base is that of the first.
-    n_seeds : int, optional
-        Repeat them with the seeds 0, 1, ..., each in a folder ``seed-S`` of the output of its stage. None is one
-        training with the seed of the settings.
-
-    Returns
-    -------
-    list of TrainingJob
-        In the order in which they are to be trained. What began from scratch goes on with the learning rate of that.
-
-    Raises
-    ------
-    InputError
-        If there are no seeds.
-    """
+    """Lay out trainings: each stage goes on with the model of the one before, and all of them are done for every seed."""  # noqa: E501
     if n_seeds is not None and n_seeds < 1:
         raise InputError(f"train: seeds must be at least 1; got {n_seeds}.")
     jobs: list[TrainingJob] = []
@@ -253,27 +171,7 @@ def train_all(
     resume: bool = False,
     progress: Callable[[TrainingJob], AbstractContextManager[TrainingProgress | None]] = lambda job: nullcontext(),
 ) -> list[TrainingResult]:
-    """Train one job after another.
-
-    Parameters
-    ----------
-    jobs : sequence of TrainingJob
-        The jobs. Folders that their outputs lie in are made.
-    resume : bool, default False
-        Whether to go on: what is done is opened, what was stopped goes on, the rest begins.
-    progress : callable, optional
-        From a job to what is shown how it goes, opened around the training.
-
-    Returns
-    -------
-    list of TrainingResult
-        One a job.
-
-    Raises
-    ------
-    InputError, OutputError, NonFiniteLossError
-        As `train` does.
-    """
+    """Train one job after another."""
     if resume and not any(_is_begun(job) or _is_done(job) for job in jobs):
         raise InputError(
             f"train: --resume needs a run that was stopped; {RunFolder(jobs[0].output).path} holds none. Leave it out."
@@ -315,25 +213,7 @@ def _train(
 
 
 def read_training(folder: Path) -> TrainingResult:
-    """Open a trained model with the record of its training.
-
-    Parameters
-    ----------
-    folder : Path
-        What `train` wrote.
-
-    Returns
-    -------
-    TrainingResult
-        As `train` returned it.
-
-    Raises
-    ------
-    FileFormatError
-        If the record is damaged.
-    ModelFolderError
-        If the model is.
-    """
+    """Open a trained model with the record of its training."""
     record = _read_record(folder)
     scores = {
         name: Scores(**{when: of and _score(of) for when, of in fields.items()})
@@ -355,18 +235,7 @@ def _score(of: Mapping[str, float | None]) -> DevScore:
 
 
 def spread(scores: Iterable[float]) -> Spread:
-    """Mean and standard deviation of a score over seeds.
-
-    Parameters
-    ----------
-    scores : iterable of float
-        One a seed.
-
-    Returns
-    -------
-    Spread
-        Both.
-    """
+    """Mean and standard deviation of a score over seeds."""
     values = np.array(list(scores))
     deviation = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
     return Spread(float(values.mean()), deviation, len(values))

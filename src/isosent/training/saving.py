@@ -48,19 +48,7 @@ _TRAINED: Final = Replaceable(
 
 
 def check_training_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a place where no trained model can be written, before any work is done.
-
-    Parameters
-    ----------
-    folder : path-like
-        The folder to write: new, empty, or one that `save_trained` wrote. What a run needs while it goes on
-        (checkpoints, metrics) belongs elsewhere, such as a folder beside it.
-
-    Raises
-    ------
-    OutputError
-        If something else is there, it lies in a model folder, or the folder it lies in cannot be written to.
-    """
+    """Refuse a place where no trained model can be written, before any work is done."""
     if holds_its_encoder(parent := Path(folder).absolute().parent):
         raise OutputError(
             f"{folder} must not lie in a trained model, {parent}, which would be no longer one. Name another."
@@ -78,39 +66,7 @@ def save_trained(
     extra_files: Mapping[str, bytes] | None = None,
     record: Callable[[SentenceEncoder], Mapping[str, Any]] | None = None,
 ) -> SentenceEncoder:
-    """Write a trained model, and open it again.
-
-    Parameters
-    ----------
-    model : SentenceTransformer
-        From `open_base`, with other weights; it is not changed.
-    folder : path-like
-        As for `check_training_folder`. It is built under another name, and put in place when all is done and checked.
-    transform : Transform, "auto" or None
-        Fitted behind the trained encoder and saved with it, see `SentenceEncoder.fit`.
-    fit_texts : sequence of str, optional
-        What it is fitted on.
-    source : str, optional
-        Where these texts come from, for the record.
-    extra_files : mapping of str to bytes, optional
-        Names, and what is to stand in them, of further files of the folder.
-    record : callable, optional
-        From the model, while it is not yet in place, to what ``training.json`` is to hold beside the checksums of all
-        other files. None writes no such file.
-
-    Returns
-    -------
-    SentenceEncoder
-        What ``isosent.load(folder)`` gives.
-
-    Raises
-    ------
-    InputError
-        If the transform cannot be fitted, or a name of an extra file is taken.
-    OutputError
-        If the folder cannot be written, or sentence-transformers gives other vectors from it than isosent. What was
-        there is intact.
-    """
+    """Write a trained model, and open it again."""
     with replacing_folder(folder, _TRAINED) as temporary, quiet_library():
         try:
             encoder = _write_encoder(model, temporary / ENCODER_FOLDER)

@@ -246,19 +246,11 @@ class TrainingJob:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What a model scores on one set of pairs.
+    """What a model scores on one set of pairs."""
 
-    Parameters
-    ----------
-    before, after : DevScore
-        Of the base, and of the trained model.
-    with_transform : DevScore or None
-        With what was fitted at the end.
-    """
-
-    before: DevScore
-    after: DevScore
-    with_transform: DevScore | None = None
+    before: DevScore  # of the base, and of the trained model
+    after: DevScore  # of the base, and of the trained model
+    with_transform: DevScore | None = None  # with what was fitted at the end
 
 
 @dataclass(frozen=True, slots=True, eq=False)

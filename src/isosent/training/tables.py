@@ -36,24 +36,12 @@ _TWO_BYTES = re.compile(rb"([\xb0-\xc8][\xa1-\xfe])|[\x80-\xff].", re.DOTALL)  #
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An opened table.
+    """An opened table."""
 
-    Parameters
-    ----------
-    path : Path
-        Its file.
-    names : tuple of str
-        Its columns.
-    rows : iterator of Row
-        Its rows, to be gone through once.
-    encoding : str
-        How its text is read.
-    """
-
-    path: Path
-    names: tuple[str, ...]
-    rows: Iterator[Row]
-    encoding: str
+    path: Path  # its file
+    names: tuple[str, ...]  # its columns
+    rows: Iterator[Row]  # its rows, to be gone through once
+    encoding: str  # how its text is read
 
     def source(self, n_rows: int, columns: Mapping[str, str], **facts: Any) -> SourceFile:
         """Say what was read from it; parameters as for `SourceFile`."""
@@ -61,46 +49,16 @@ class Table:
 
 
 class Group(NamedTuple):
-    """Columns that belong together, and how files call them.
+    """Columns that belong together, and how files call them."""
 
-    Parameters
-    ----------
-    roles : tuple of str
-        What they are to the objective.
-    usual : sequence of tuple of str
-        Their usual names, in lower case.
-    """
-
-    roles: tuple[str, ...]
-    usual: Sequence[tuple[str, ...]]
+    roles: tuple[str, ...]  # what they are to the objective
+    usual: Sequence[tuple[str, ...]]  # their usual names, in lower case
 
 
 def open_table(path: Path) -> Table:
-    """Open a table.
-
-    Parameters
-    ----------
-    path : Path
-        ``.jsonl``, ``.json`` or ``.parquet``, see `read_table`; or ``.csv``, ``.tsv`` or ``.txt``: tabs and no quoting
-        where the first line holds a tab, else commas and standard quoting.
-
-    Returns
-    -------
-    Table
-        Its columns and rows. Those of the STS benchmark, which has no header, are `STSB_COLUMNS`.
-
-    Raises
-    ------
-    InputFileError
-        If the file is missing, or its ending is none of these.
-    FileFormatError
-        If it is malformed; of a row, while the rows are read.
-
-    Notes
-    -----
-    Text is UTF-8, or cp949 if it is no UTF-8, every byte is valid cp949, and nine tenths of what is not ASCII are
-    syllables of Hangul: Chinese and western texts in encodings of their own can be valid cp949, too.
-    """
+    """Open a table."""
+    # Text is UTF-8, or cp949 if it is no UTF-8, every byte is valid cp949, and nine tenths of what is not ASCII are
+    # syllables of Hangul: Chinese and western texts in encodings of their own can be valid cp949, too.
     if ending_of(path) not in _TEXT_ENDINGS:
         names, rows = read_table(path)
         return Table(path, tuple(names), rows, "UTF-8")
@@ -118,27 +76,7 @@ def open_table(path: Path) -> Table:
 
 
 def find_columns(table: Table, groups: Sequence[Group], given: Mapping[str, str]) -> dict[str, str] | None:
-    """Find columns by the names that were given, or by their usual ones.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    groups : sequence of Group
-        What is looked for.
-    given : mapping of str to str
-        Column by role. Where one of a group is given, the others of that group are called as their roles.
-
-    Returns
-    -------
-    dict of str to str or None
-        Column by role, in the order of the groups; None if a group is not there.
-
-    Raises
-    ------
-    InputError
-        If a group is there under several usual names.
-    """
+    """Find columns by the names that were given, or by their usual ones."""
     found: dict[str, str] = {}
     for group in groups:
         matches = _matches(table, group, given)
@@ -154,42 +92,12 @@ def find_columns(table: Table, groups: Sequence[Group], given: Mapping[str, str]
 
 
 def has_columns(table: Table, groups: Sequence[Group]) -> bool:
-    """Tell whether a table has columns of usual names.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    groups : sequence of Group
-        What is looked for.
-
-    Returns
-    -------
-    bool
-        Whether every group is there.
-    """
+    """Tell whether a table has columns of usual names."""
     return all(_matches(table, group, {}) for group in groups)
 
 
 def columns_missing(table: Table, objective: str, groups: Sequence[Group], given: Mapping[str, str]) -> InputError:
-    """Say which columns there are, and which there must be.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    objective : str
-        What it is read for.
-    groups : sequence of Group
-        What was looked for.
-    given : mapping of str to str
-        Column by role.
-
-    Returns
-    -------
-    InputError
-        To be raised.
-    """
+    """Say which columns there are, and which there must be."""
     expected = []
     for roles, usual in groups:
         if any(role in given for role in roles):
@@ -205,48 +113,12 @@ def columns_missing(table: Table, objective: str, groups: Sequence[Group], given
 
 
 def text_in(row: Row, column: str) -> str:
-    """Return a text of a row.
-
-    Parameters
-    ----------
-    row : Row
-        The row.
-    column : str
-        The column.
-
-    Returns
-    -------
-    str
-        The text; an empty one where it is null.
-
-    Raises
-    ------
-    FileFormatError
-        If it is not there, no string, or not valid Unicode.
-    """
+    """Return a text of a row."""
     return "" if row.fields.get(column, "") is None else text_of(row.where, row.fields, column)
 
 
 def value_in(row: Row, column: str) -> Any:
-    """Return a value of a row.
-
-    Parameters
-    ----------
-    row : Row
-        The row.
-    column : str
-        The column.
-
-    Returns
-    -------
-    object
-        The value.
-
-    Raises
-    ------
-    FileFormatError
-        If it is not there.
-    """
+    """Return a value of a row."""
     if column not in row.fields:
         raise FileFormatError(f"{row.where} must have a field {column}; it has none.")
     return row.fields[column]

@@ -33,22 +33,7 @@ _NEVER = 1 << 40
 
 
 def make_arguments(job: TrainingJob, base: Base, folder: Path) -> Any:
-    """Make the arguments of the trainer; the devices and processes are found here.
-
-    Parameters
-    ----------
-    job : TrainingJob
-        What is trained.
-    base : Base
-        The opened base.
-    folder : Path
-        Where checkpoints go.
-
-    Returns
-    -------
-    SentenceTransformerTrainingArguments
-        The arguments.
-    """
+    """Make the arguments of the trainer; the devices and processes are found here."""
     library, torch, settings = _extras.require("sentence_transformers"), _extras.require("torch"), job.settings
     has_gpu = torch.cuda.is_available() or torch.backends.mps.is_available()
     evaluations = settings.n_evaluations
@@ -82,26 +67,7 @@ def make_arguments(job: TrainingJob, base: Base, folder: Path) -> Any:
 
 
 def make_trainer(job: TrainingJob, base: Base, loss: Any, arguments: Any, recorder: StepRecorder) -> Any:
-    """Make the trainer.
-
-    Parameters
-    ----------
-    job : TrainingJob
-        What is trained.
-    base : Base
-        The opened base.
-    loss : torch.nn.Module
-        The objective.
-    arguments : SentenceTransformerTrainingArguments
-        From `make_arguments`.
-    recorder : StepRecorder
-        Told how it goes.
-
-    Returns
-    -------
-    Trainer
-        Ready to train.
-    """
+    """Make the trainer."""
     examples = job.examples
     arguments.batch_sampler = _sampler(job, base, arguments.world_size)
     dataset = examples.to_dataset().add_column(ROW, list(range(len(examples))))
@@ -153,18 +119,7 @@ _CHECKPOINT: Final = Replaceable("an older checkpoint", lambda folder: True)
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """Find the checkpoint of most steps.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-
-    Returns
-    -------
-    Path or None
-        None where there is none yet.
-    """
+    """Find the checkpoint of most steps."""
     return max(_checkpoints(folder), key=step_of, default=None)
 
 
@@ -173,43 +128,12 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 
 def step_of(checkpoint: Path) -> int:
-    """Steps taken before a checkpoint.
-
-    Parameters
-    ----------
-    checkpoint : Path
-        Its folder.
-
-    Returns
-    -------
-    int
-        The number of steps.
-    """
+    """Steps taken before a checkpoint."""
     return int(checkpoint.name.removeprefix(_PREFIX))
 
 
 def write_checkpoint(folder: Path, trainer: Any, random_states: list[dict[str, Any]]) -> Path:
-    """Write a checkpoint, and remove older ones once it is whole.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    trainer : Trainer
-        Gives ``parts()``, ``best``, ``optimizer``, ``lr_scheduler`` and ``state``.
-    random_states : list of dict
-        What `random_state` returned in each process.
-
-    Returns
-    -------
-    Path
-        Its folder.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written, the disk is full for one. An older checkpoint is intact.
-    """
+    """Write a checkpoint, and remove older ones once it is whole."""
     older = newest_checkpoint(folder)
     path = folder / f"{_PREFIX}{trainer.state.global_step}"
     try:
@@ -265,18 +189,7 @@ def _flattened(optimizer: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 class Checkpoint:
-    """A checkpoint to go on from.
-
-    Parameters
-    ----------
-    path : path-like
-        Its folder.
-
-    Raises
-    ------
-    FileFormatError
-        If a file of it is missing or damaged.
-    """
+    """A checkpoint to go on from."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -310,13 +223,7 @@ class Checkpoint:
         return state
 
     def restore_random_state(self, rank: int = 0) -> None:
-        """Set every random generator to where it stood.
-
-        Parameters
-        ----------
-        rank : int, default 0
-            Number of the process; one that was not there before keeps its own.
-        """
+        """Set every random generator to where it stood."""
         torch = _extras.require("torch")
         states = self._rest["random"]
         if rank >= len(states):
@@ -324,7 +231,7 @@ class Checkpoint:
         version, internal, gauss = states[rank]["python"]
         random.setstate((version, tuple(internal), gauss))
         kind, keys, *rest = states[rank]["numpy"]
-        np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+        np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))  # noqa: NPY002
         own = {
             name.partition(".")[2]: tensor
             for name, tensor in self._tensors(_RANDOM).items()
@@ -383,18 +290,12 @@ def _callback_class() -> Any:
 
 
 def random_state() -> dict[str, Any]:
-    """Where every random generator of this process stands.
-
-    Returns
-    -------
-    dict
-        ``python`` and ``numpy`` as plain values, ``torch`` as tensors by device.
-    """
+    """Where every random generator of this process stands."""
     torch = _extras.require("torch")
     devices = {"cpu": torch.random.get_rng_state()}
     if torch.cuda.is_available():
         devices["cuda"] = torch.cuda.random.get_rng_state()
-    kind, keys, *rest = np.random.get_state()
+    kind, keys, *rest = np.random.get_state()  # noqa: NPY002
     return {"python": random.getstate(), "numpy": [kind, np.asarray(keys).tolist(), *rest], "torch": devices}
 
 
@@ -404,52 +305,26 @@ _SHOWN_ROWS = 16
 
 
 class NumberedRows:
-    """A collator that also tells which rows of the data a batch holds.
-
-    Parameters
-    ----------
-    collator : callable
-        The collator of sentence-transformers.
-    """
+    """A collator that also tells which rows of the data a batch holds."""
 
     def __init__(self, collator: Any) -> None:
         self._collator = collator
         self.valid_label_columns = collator.valid_label_columns
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Make a batch.
-
-        Parameters
-        ----------
-        examples : list of dict
-            Rows of the data, each with its number.
-
-        Returns
-        -------
-        dict
-            Tensors.
-        """
+        """Make a batch."""
         rows = _extras.require("torch").tensor([example[ROW] for example in examples])
         columns = [{name: value for name, value in example.items() if name != ROW} for example in examples]
         return {**self._collator(columns), _ROWS: rows}
 
 
 class CheckedTraining:
-    """What is put in front of the trainer of sentence-transformers; `trainer_class` joins both.
+    """What is put in front of the trainer of sentence-transformers; `trainer_class` joins both."""
 
-    Attributes
-    ----------
-    recorder : StepRecorder
-        Told the loss and the number of examples of every batch.
-    best : dict of str to Tensor or None
-        What `parts` was after the step of the highest Spearman on the development set.
-
-    Notes
-    -----
-    What is replaced here: checkpoints that are pickles in part, and hold neither the head of the softmax objective nor
-    the best weights; gradients of that head that are not clipped with the others; a loss that shows NaN as the mean of
-    earlier losses; and, where several processes go on with a run, batches of the first epoch for those of the current.
-    """
+    # What is replaced here: checkpoints that are pickles in part, and hold neither the head of the softmax objective
+    # nor the best weights; gradients of that head that are not clipped with the others; a loss that shows NaN as the
+    # mean of earlier losses; and, where several processes go on with a run, batches of the first epoch for those of
+    # the current.
 
     recorder: StepRecorder
     best: dict[str, Any] | None = None
@@ -511,13 +386,7 @@ class CheckedTraining:
         return metrics
 
     def parts(self) -> dict[str, Any]:
-        """Every tensor that is trained or goes with it: of the model, and of the loss beside it.
-
-        Returns
-        -------
-        dict of str to Tensor
-            By name.
-        """
+        """Every tensor that is trained or goes with it: of the model, and of the loss beside it."""
         trainer, parts, known = self._trainer, {}, set()
         model = trainer.accelerator.unwrap_model(trainer.model)
         for part, module in (("model", model), ("loss", trainer.loss)):
@@ -528,13 +397,7 @@ class CheckedTraining:
         return parts
 
     def load_parts(self, parts: Mapping[str, Any]) -> None:
-        """Put back what `parts` returned.
-
-        Parameters
-        ----------
-        parts : mapping of str to Tensor
-            By name.
-        """
+        """Put back what `parts` returned."""
         torch, own = _extras.require("torch"), self.parts()
         if {name: tensor.shape for name, tensor in own.items()} != {name: t.shape for name, t in parts.items()}:
             raise FileFormatError("train: the checkpoint must hold the weights of this model; it holds others.")
@@ -572,18 +435,7 @@ class CheckedTraining:
 
 @cache
 def trainer_class() -> Any:
-    """Join `CheckedTraining` with the trainer of sentence-transformers.
-
-    Returns
-    -------
-    type
-        A trainer.
-
-    Raises
-    ------
-    MissingExtraError
-        If the extra ``train`` is not installed.
-    """
+    """Join `CheckedTraining` with the trainer of sentence-transformers."""
     for package in ("accelerate", "datasets"):
         _extras.require(package)
     return type("Trainer", (CheckedTraining, _extras.require("sentence_transformers").SentenceTransformerTrainer), {})

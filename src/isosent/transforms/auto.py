@@ -29,21 +29,11 @@ Odds = Mapping[tuple[str, str], float]
 
 @dataclass(eq=False)
 class Rows:
-    """Vectors, and what each candidate makes of them.
+    """Vectors, and what each candidate makes of them."""
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float
-        Vectors of texts.
-    moments : Moments
-        Of the vectors that candidates are fitted on.
-    found : Spectrum
-        Of their covariance.
-    """
-
-    rows: NDArray[np.floating]
-    moments: Moments
-    found: Spectrum
+    rows: NDArray[np.floating]  # vectors of texts
+    moments: Moments  # of the vectors that candidates are fitted on
+    found: Spectrum  # of their covariance
 
     @cached_property
     def _rotated(self) -> NDArray[np.floating]:
@@ -51,18 +41,7 @@ class Rows:
         return (self.rows - self.moments.mean) @ self.found.vectors[:, : self.found.rank]
 
     def under(self, candidate: Candidate) -> NDArray[np.floating]:
-        """Map the rows.
-
-        Parameters
-        ----------
-        candidate : Candidate
-            What is done to them.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_components)
-            The mapped rows.
-        """
+        """Map the rows."""
         if candidate.name == "whitening":
             k = candidate.n_components
             return self._rotated[:, :k] * self.found.values[: self.found.rank][:k] ** (-(candidate.strength or 0.0) / 2)
@@ -71,25 +50,9 @@ class Rows:
 
 
 def odds_of(candidate: Candidate, parts: Mapping[str, Rows]) -> dict[tuple[str, str], float]:
-    """Log-odds of every comparison under one candidate.
-
-    Parameters
-    ----------
-    candidate : Candidate
-        The candidate.
-    parts : mapping of str to Rows
-        Vectors of the ``text``, of its ``neighbour``, and of its copies; row i of each belongs to text i.
-
-    Returns
-    -------
-    dict
-        For each pair of kinds in `HALVES_FIRST`, `RELATED_FIRST` and `MEANING_KEPT`, see `log_odds`.
-
-    Notes
-    -----
-    Pairs are compared across texts and not within one, because a rank correlation over many pairs compares them across
-    texts too.
-    """
+    """Log-odds of every comparison under one candidate."""
+    # Pairs are compared across texts and not within one, because a rank correlation over many pairs compares them
+    # across texts too.
     under = {name: part.under(candidate) for name, part in parts.items()}
     text = under["text"]
     shifts = range(2, _RANDOM_PAIRS_A_TEXT + 2)  # the text before it is in the mixture
@@ -104,32 +67,10 @@ def odds_of(candidate: Candidate, parts: Mapping[str, Rows]) -> dict[tuple[str, 
 
 
 def log_odds(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
-    r"""Log-odds that a value of the one kind lies above one of the other.
-
-    Parameters
-    ----------
-    higher : ndarray of shape (n,), float64
-        Values that should be the higher ones.
-    lower : ndarray of shape (m,), float64
-        The others.
-
-    Returns
-    -------
-    float
-        0 where neither kind is higher.
-
-    Notes
-    -----
-    :math:`\log (A / (1 - A))` with A the area under the ROC curve, ties counted half (the statistic of Mann & Whitney
-    1947 over nm), kept :math:`1 / (n + 1)` away from 0 and 1. In log-odds a step from 0.98 to 0.99 counts like one from
-    0.5 to 0.67.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> round(log_odds(np.array([1.0, 2.0, 3.0]), np.array([0.0, 2.5])), 3)
-    0.693
-    """
+    """Log-odds that a value of the one kind lies above one of the other."""
+    # :math:`\log (A / (1 - A))` with A the area under the ROC curve, ties counted half (the statistic of Mann &
+    # Whitney 1947 over nm), kept :math:`1 / (n + 1)` away from 0 and 1. In log-odds a step from 0.98 to 0.99 counts
+    # like one from 0.5 to 0.67.
     n, m = len(higher), len(lower)
     ranks = scipy.stats.rankdata(np.concatenate([higher, lower]))
     area = float(ranks[:n].sum() - n * (n + 1) / 2) / (n * m)
@@ -138,20 +79,7 @@ def log_odds(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
 
 
 def mean_odds(odds: Odds, comparisons: tuple[tuple[str, str], ...]) -> float:
-    """Mean log-odds over some comparisons.
-
-    Parameters
-    ----------
-    odds : mapping
-        What `odds_of` returned.
-    comparisons : tuple of pairs of str
-        `RELATED_FIRST` or `MEANING_KEPT`.
-
-    Returns
-    -------
-    float
-        Their mean.
-    """
+    """Mean log-odds over some comparisons."""
     return float(np.mean([odds[kinds] for kinds in comparisons]))
 
 
@@ -167,22 +95,13 @@ _BLOCK = 256
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Texts drawn from many, each with a neighbour and perturbed copies.
+    """Texts drawn from many, each with a neighbour and perturbed copies."""
 
-    Parameters
-    ----------
-    texts : list of str
-        The texts.
-    neighbours : list of str
-        For each, the text of the pool that is nearest by tf-idf.
-    copies : mapping of str to list of str
-        For each of `COPIES`, one a text: two halves without a word in common (``half``, ``other_half``), the text
-        without its most frequent words (``content``), without its rarest (``frame``), and half of its words among half
-        of those of another text (``mixture``).
-    """
-
-    texts: list[str]
-    neighbours: list[str]
+    texts: list[str]  # the texts
+    neighbours: list[str]  # for each, the text of the pool that is nearest by tf-idf
+    # For each of `COPIES`, one a text: two halves without a word in common (``half``, ``other_half``), the text
+    # without its most frequent words (``content``), without its rarest (``frame``), and half of its words among half
+    # of those of another text (``mixture``)
     copies: Mapping[str, list[str]]
 
     @property
@@ -192,25 +111,10 @@ class Sample:
 
 
 def perturb(texts: Sequence[str], *, seed: int = 0) -> Sample:
-    """Draw texts and make their copies.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        The texts; neither order nor repetition matters. Words are what stands between spaces.
-    seed : int, default 0
-        Of the draw and the copies.
-
-    Returns
-    -------
-    Sample
-        At most `N_TEXTS`, all of at least four words.
-
-    Notes
-    -----
-    "content" and "frame" lose 40 % of the words, at least one, by the number of texts that hold a word. A neighbour has
-    a tf-idf cosine of at most 0.95; nearer ones are copies. Neighbours are looked for among 20,000 texts at most.
-    """
+    """Draw texts and make their copies."""
+    # "content" and "frame" lose 40 % of the words, at least one, by the number of texts that hold a word. A neighbour
+    # has a tf-idf cosine of at most 0.95; nearer ones are copies. Neighbours are looked for among 20,000 texts at
+    # most.
     rng = np.random.default_rng(seed)
     distinct = sorted(set(texts))
     frequency = Counter(key for text in distinct for key in {_key(word) for word in text.split()})
@@ -275,26 +179,11 @@ WIDTHS = (1.0, 0.5, 0.25)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One thing that "auto" may do.
+    """One thing that "auto" may do."""
 
-    Parameters
-    ----------
-    name : str
-        ``none``, which leaves the vectors alone, or the name of a transform.
-    strength : float, optional
-        Strength of a whitening.
-    n_components : int, optional
-        Dimensions kept.
-
-    Examples
-    --------
-    >>> str(Candidate("whitening", 0.5, 128)), str(Candidate("none"))
-    ('whitening (strength 0.5, 128 dimensions)', 'leave the vectors alone')
-    """
-
-    name: str = LEAVE
-    strength: float | None = None
-    n_components: int | None = None
+    name: str = LEAVE  # ``none``, which leaves the vectors alone, or the name of a transform
+    strength: float | None = None  # strength of a whitening
+    n_components: int | None = None  # dimensions kept
 
     def __str__(self) -> str:
         if self.name == LEAVE:
@@ -305,13 +194,7 @@ class Candidate:
         return f"{name} ({', '.join(strength + width)})" if strength or width else name
 
     def transform(self) -> LinearTransform | None:
-        """Make the transform.
-
-        Returns
-        -------
-        LinearTransform or None
-            Unfitted; None for leaving the vectors alone.
-        """
+        """Make the transform."""
         if self.name == LEAVE:
             return None
         given = {"strength": self.strength, "n_components": self.n_components}
@@ -319,39 +202,12 @@ class Candidate:
 
 
 def half_whitening(dim: int, rank: int) -> Candidate:
-    """Whitening of strength 1/2 to half the dimensions.
-
-    Parameters
-    ----------
-    dim : int
-        Dimensions of the vectors.
-    rank : int
-        Axes with more than noise along them.
-
-    Returns
-    -------
-    Candidate
-        The whitening.
-    """
+    """Whitening of strength 1/2 to half the dimensions."""
     return Candidate("whitening", 0.5, _width(0.5, dim, rank))
 
 
 def candidates(dim: int, rank: int) -> tuple[Candidate, ...]:
-    """All that "auto" weighs.
-
-    Parameters
-    ----------
-    dim : int
-        Dimensions of the vectors.
-    rank : int
-        Axes with more than noise along them, at least 1.
-
-    Returns
-    -------
-    tuple of Candidate
-        Leaving the vectors alone, mean projection, centring, and whitenings of four strengths to all, half and a
-        quarter of the dimensions.
-    """
+    """All that "auto" weighs."""
     widths = dict.fromkeys(_width(share, dim, rank) for share in WIDTHS)
     grid = (Candidate("whitening", strength, width) for width in widths for strength in STRENGTHS)
     return Candidate(), Candidate("mean_projection"), Candidate("mean_centering"), *grid
@@ -363,49 +219,24 @@ def _width(share: float, dim: int, rank: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ScoredCandidate:
-    """A candidate and how it did.
+    """A candidate and how it did."""
 
-    Parameters
-    ----------
-    candidate : Candidate
-        The candidate.
-    score : float, optional
-        How well it keeps meaning, where that was measured; higher is better; only scores of one choice can be compared.
-    separation : float, optional
-        How well it tells related texts from unrelated ones, where that was measured.
-    """
-
-    candidate: Candidate
+    candidate: Candidate  # the candidate
+    # How well it keeps meaning, where that was measured; higher is better; only scores of one choice can be compared
     score: float | None = None
-    separation: float | None = None
+    separation: float | None = None  # how well it tells related texts from unrelated ones, where that was measured
 
 
 @dataclass(frozen=True, slots=True)
 class AutoChoice:
-    """What was weighed, what was chosen, and why.
+    """What was weighed, what was chosen, and why."""
 
-    Parameters
-    ----------
-    chosen : Candidate
-        The choice.
-    candidates : tuple of ScoredCandidate
-        All that were weighed.
-    reason : str
-        Why, in a sentence for people.
-    """
-
-    chosen: Candidate
-    candidates: tuple[ScoredCandidate, ...]
-    reason: str
+    chosen: Candidate  # the choice
+    candidates: tuple[ScoredCandidate, ...]  # all that were weighed
+    reason: str  # why, in a sentence for people
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values.
-
-        Returns
-        -------
-        dict
-            The choice, the reason, and name and score of every candidate.
-        """
+        """Return it as plain values."""
         return {
             "chosen": str(self.chosen),
             "reason": self.reason,
@@ -434,43 +265,20 @@ def choose_from_texts(
     *,
     seed: int = 0,
 ) -> AutoChoice:
-    """Choose by what the vectors make of perturbed copies of the texts.
-
-    Parameters
-    ----------
-    encode : callable
-        From texts to vectors; a text without a vector has a zero row.
-    texts : sequence of str
-        The texts to fit on; their order does not matter.
-    moments : Moments
-        Of their vectors, zero rows left out.
-    seed : int, default 0
-        Of the sample and its copies.
-
-    Returns
-    -------
-    AutoChoice
-        Leaving the vectors alone, or a whitening, with the scores of all candidates.
-
-    Notes
-    -----
-    Up to 1,000 texts are drawn, each with a tf-idf neighbour and five copies that lost or exchanged words (see
-    `perturb`); the copies are encoded. Kinds of pairs are compared by `log_odds`.
-
-    1. A trial, whitening of strength 1/2 to half the dimensions, is set against the vectors as they are, by the mean
-       log-odds that related pairs come first: a text and half its words before the text and a mixture of that many of
-       its words with another text's, a mixture before random texts, a text without its frequent words before its
-       neighbour. Where it wins by at least 0.55, the vectors are badly scaled, and step 2 says how to whiten them.
-       Otherwise they are left alone; unless the trial tells two halves of a text, which have no word in common, from
-       random texts better than both the vectors as they are and mean projection, and by at least as much as it loses
-       on the mean: then the trial itself is chosen.
-    2. Of the whitenings at least as strong as the trial and at most as wide, the one with the highest mean log-odds
-       that meaning is kept: a text without its frequent words before the mixture; and, before its neighbour, a text
-       without its rare words, the text without its frequent words against that without its rare ones, and its two
-       halves against each other.
-
-    With fewer than 100 usable texts (of four words or more, known to the encoder) `choose_from_moments` decides.
-    """
+    """Choose by what the vectors make of perturbed copies of the texts."""
+    # Up to 1,000 texts are drawn, each with a tf-idf neighbour and five copies that lost or exchanged words (see
+    # `perturb`); the copies are encoded. Kinds of pairs are compared by `log_odds`.
+    # 1. A trial, whitening of strength 1/2 to half the dimensions, is set against the vectors as they are, by the
+    # mean log-odds that related pairs come first: a text and half its words before the text and a mixture of that
+    # many of its words with another text's, a mixture before random texts, a text without its frequent words before
+    # its neighbour. Where it wins by at least 0.55, the vectors are badly scaled, and step 2 says how to whiten them.
+    # Otherwise they are left alone; unless the trial tells two halves of a text, which have no word in common, from
+    # random texts better than both the vectors as they are and mean projection, and by at least as much as it loses
+    # on the mean: then the trial itself is chosen. 2. Of the whitenings at least as strong as the trial and at most
+    # as wide, the one with the highest mean log-odds that meaning is kept: a text without its frequent words before
+    # the mixture; and, before its neighbour, a text without its rare words, the text without its frequent words
+    # against that without its rare ones, and its two halves against each other.
+    # With fewer than 100 usable texts (of four words or more, known to the encoder) `choose_from_moments` decides.
     found = spectrum(moments.covariance, noise=moments.rounding_variance)
     parts = _sample_vectors(encode, texts, seed) if found.rank else {}
     n_texts = len(parts["text"]) if parts else 0
@@ -485,23 +293,7 @@ def choose_from_texts(
 
 
 def choose_from_copies(parts: Mapping[str, NDArray[np.floating]], moments: Moments, found: Spectrum) -> Candidate:
-    """Choose as `choose_from_texts` does, where the copies are encoded already and only the choice is wanted.
-
-    Parameters
-    ----------
-    parts : mapping of str to ndarray of shape (n_texts, dim)
-        Vectors of the sampled texts, their neighbours and their copies, see `Sample.lists`; a row that is zero in one
-        of them is left out.
-    moments : Moments
-        Of the vectors to fit on.
-    found : Spectrum
-        Of their covariance.
-
-    Returns
-    -------
-    Candidate
-        The choice. Candidates that cannot be chosen are not scored.
-    """
+    """Choose as `choose_from_texts` does, where the copies are encoded already and only the choice is wanted."""
     parts = _known_in_all(parts) if parts and found.rank else {}
     n_texts = len(parts["text"]) if parts else 0
     if n_texts < FEWEST_TEXTS:
@@ -549,23 +341,9 @@ def _goes_as_far(candidate: Candidate, trial: Candidate) -> bool:
 
 
 def choose_from_moments(moments: Moments) -> AutoChoice:
-    """Choose by the spectrum alone, for vectors whose texts are not at hand.
-
-    Parameters
-    ----------
-    moments : Moments
-        Of the vectors.
-
-    Returns
-    -------
-    AutoChoice
-        Whitening of strength 1/2 to half the dimensions where the mean holds over a fifth of the squared length (see
-        `mean_share`); otherwise, leaving the vectors alone.
-
-    Notes
-    -----
-    Coarser than `choose_from_texts`: it cannot tell a trained encoder whose vectors share a large mean from a raw one.
-    """
+    """Choose by the spectrum alone, for vectors whose texts are not at hand."""
+    # Coarser than `choose_from_texts`: it cannot tell a trained encoder whose vectors share a large mean from a raw
+    # one.
     found = spectrum(moments.covariance, noise=moments.rounding_variance)
     return _choose_from_spectrum(moments, found, "No texts were looked at.")
 

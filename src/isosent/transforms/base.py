@@ -24,29 +24,7 @@ if TYPE_CHECKING:
 
 
 def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
-    """Return whatever scikit-learn takes as rows, a data frame for one, as an array; values are not looked at.
-
-    Parameters
-    ----------
-    where : str
-        Who asks, for the message.
-    X : array_like of shape (n_rows, dim)
-        The rows.
-    at_least : int
-        Fewest rows.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, dim)
-        The rows.
-
-    Raises
-    ------
-    InputError
-        If the shape cannot be used.
-    InputTypeError
-        If the type cannot be used.
-    """
+    """Return whatever scikit-learn takes as rows, a data frame for one, as an array; values are not looked at."""
     _check.not_masked(where, "X", X)
     try:
         array: NDArray[Any] = check_array(
@@ -112,21 +90,11 @@ class LinearTransform(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FitProgress:
-    """How likely a flow finds vectors that it is not fitted on, on the way.
+    """How likely a flow finds vectors that it is not fitted on, on the way."""
 
-    Parameters
-    ----------
-    n_rows : int
-        Rows fitted on so far, each epoch counted.
-    n_total : int
-        Rows to fit on.
-    held_out_bits : float
-        Negative log-likelihood of the held-out rows, in bits per dimension.
-    """
-
-    n_rows: int
-    n_total: int
-    held_out_bits: float
+    n_rows: int  # rows fitted on so far, each epoch counted
+    n_total: int  # rows to fit on
+    held_out_bits: float  # negative log-likelihood of the held-out rows, in bits per dimension
 
 
 Report = Callable[[FitProgress], None]
@@ -155,34 +123,12 @@ Transform = LinearTransform | FlowTransform
 
 
 def is_flow(transform: object) -> TypeIs[FlowTransform]:
-    """Tell a flow from a linear transform.
-
-    Parameters
-    ----------
-    transform : object
-        A transform, or "auto".
-
-    Returns
-    -------
-    bool
-        Whether it gives vectors a likelihood.
-    """
+    """Tell a flow from a linear transform."""
     return hasattr(transform, "log_likelihood")
 
 
 def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Tell the vectors of texts from the zero rows that stand for "no vector".
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (n_texts, dim), float
-        Sentence vectors.
-
-    Returns
-    -------
-    ndarray of shape (n_texts,), bool
-        False where the row is zero.
-    """
+    """Tell the vectors of texts from the zero rows that stand for "no vector"."""
     known = np.asarray(vectors[:, 0] != 0)
     doubtful = np.flatnonzero(~known)  # few: a whole pass over the vectors would cost as much as mapping them
     known[doubtful] = vectors[doubtful].any(axis=1)
@@ -190,52 +136,19 @@ def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
 
 
 def check_transform(transform: object) -> None:
-    """Refuse what is neither a transform nor "auto".
-
-    Parameters
-    ----------
-    transform : object
-        What was given.
-
-    Raises
-    ------
-    InputTypeError
-        If it is neither.
-    """
+    """Refuse what is neither a transform nor "auto"."""
     is_transform = hasattr(transform, "fit_moments") or is_flow(transform)
     if not is_transform and not (isinstance(transform, str) and transform == AUTO):
         raise InputTypeError(f'fit: transform must be an object such as Whitening(128), or "auto"; got {transform!r}.')
 
 
 def transform_name(transform: object) -> str:
-    """Name of a transform in snake case, as the command line writes it.
-
-    Parameters
-    ----------
-    transform : object
-        A transform.
-
-    Returns
-    -------
-    str
-        Such as ``all_but_the_top``.
-    """
+    """Name of a transform in snake case, as the command line writes it."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(transform).__name__).lower()
 
 
 def settings_of(transform: Transform) -> dict[str, Any]:
-    """The settings of a transform as plain values that JSON can hold.
-
-    Parameters
-    ----------
-    transform : Transform
-        A transform.
-
-    Returns
-    -------
-    dict
-        Name and value of each setting; for a chain, the list of its steps.
-    """
+    """The settings of a transform as plain values that JSON can hold."""
     settings = transform.get_params(deep=False)
     if "steps" in settings:
         return {"steps": [{"transform": transform_name(step)} | settings_of(step) for _, step in settings["steps"]]}
@@ -244,22 +157,12 @@ def settings_of(transform: Transform) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TransformKind:
-    """Where a transform lives and what can be set.
+    """Where a transform lives and what can be set."""
 
-    Parameters
-    ----------
-    module, class_name : str
-        Where it lives.
-    settings : tuple of str
-        Names of its settings.
-    summary : str
-        What it does.
-    """
-
-    module: str
-    class_name: str
-    settings: tuple[str, ...]
-    summary: str
+    module: str  # where it lives
+    class_name: str  # where it lives
+    settings: tuple[str, ...]  # names of its settings
+    summary: str  # what it does
 
 
 _WHITENING = "isosent.transforms.whitening"
@@ -290,28 +193,7 @@ TRANSFORMS = {
 
 
 def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> Transform:
-    """Make an unfitted transform.
-
-    Parameters
-    ----------
-    names : str
-        A key of `TRANSFORMS`, or several with commas between them: a chain.
-    dim : int, optional
-        Dimensions of the vectors that it will be fitted on; with them, settings are checked at once.
-    settings : mapping of str to object, optional
-        Settings; each goes to the last transform that has one of that name.
-
-    Returns
-    -------
-    Transform
-        The transform.
-
-    Raises
-    ------
-    InputError
-        If there is no transform of that name, or a setting is out of range or belongs to none of them: said before any
-        text is encoded.
-    """
+    """Make an unfitted transform."""
     kinds = [_kind(name.strip()) for name in names.split(",")]
     given: list[dict[str, Any]] = [{} for _ in kinds]
     for setting, value in (settings or {}).items():

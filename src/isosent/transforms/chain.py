@@ -80,52 +80,22 @@ class L2Normalize(RowEstimator, OneToOneFeatureMixin, TransformerMixin, BaseEsti
 
 
 class Chain(_BaseComposition, MomentTransform):
-    """Linear transforms one behind the other; made by `chain`.
+    """Linear transforms one behind the other; made by `chain`."""
 
-    Parameters
-    ----------
-    steps : list of (str, transform)
-        Names and transforms, in the order they are applied; `L2Normalize` may be the last.
-
-    Notes
-    -----
-    Rows are looked at once: the moments behind a map follow from those in front of it (`Moments.mapped`), so that every
-    step is fitted on what the steps before it make of the rows, and the whole chain streams and merges like one
-    transform.
-    """
+    # Rows are looked at once: the moments behind a map follow from those in front of it (`Moments.mapped`), so that
+    # every step is fitted on what the steps before it make of the rows, and the whole chain streams and merges like
+    # one transform.
 
     def __init__(self, steps: list[tuple[str, Any]]) -> None:
         self.steps = steps
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings of the steps, named ``step__setting``.
-
-        Parameters
-        ----------
-        deep : bool, default True
-            Whether the settings of the steps are told too.
-
-        Returns
-        -------
-        dict
-            Name and value.
-        """
+        """Return the settings of the steps, named ``step__setting``."""
         params: dict[str, Any] = self._get_params("steps", deep=deep)
         return params
 
     def set_params(self, **kwargs: Any) -> Self:
-        """Set settings, named as `get_params` does.
-
-        Parameters
-        ----------
-        **kwargs : object
-            Name and value.
-
-        Returns
-        -------
-        Chain
-            This object.
-        """
+        """Set settings, named as `get_params` does."""
         self._set_params("steps", **kwargs)
         return self
 

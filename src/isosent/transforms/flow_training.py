@@ -158,15 +158,7 @@ class _Step:
 
 
 class GlowGraph:
-    """The flow as torch differentiates it, its activation normalisations started on rows.
-
-    Parameters
-    ----------
-    rows : Tensor of shape (n_rows, dim)
-        What it starts on; its type is that of the graph.
-    plan : GlowPlan
-        Settings.
-    """
+    """The flow as torch differentiates it, its activation normalisations started on rows."""
 
     def __init__(self, rows: Tensor, plan: GlowPlan) -> None:
         torch = _extras.require("torch")

@@ -180,22 +180,7 @@ def without_directions(
     offset: NDArray[np.float64] | None = None,
     shares: NDArray[np.float64] | float = 1.0,
 ) -> LinearMap:
-    """Projection onto what is orthogonal to some directions.
-
-    Parameters
-    ----------
-    directions : ndarray of shape (dim, n_directions), float64
-        Orthonormal columns; a column of zeros removes nothing.
-    offset : ndarray of shape (dim,), float64, optional
-        Subtracted first.
-    shares : ndarray of shape (n_directions,) or float, default 1.0
-        How much of each direction is removed, in [0, 1].
-
-    Returns
-    -------
-    LinearMap
-        From dim to dim dimensions.
-    """
+    """Projection onto what is orthogonal to some directions."""
     weight = np.eye(len(directions)) - (directions * shares) @ directions.T
     return LinearMap(weight, np.zeros(len(directions)) if offset is None else -offset @ weight)
 

@@ -24,34 +24,18 @@ _ROUNDING = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """What follows from moments and settings.
+    """What follows from moments and settings."""
 
-    Parameters
-    ----------
-    linear_map : LinearMap
-        The map.
-    offset : ndarray of shape (dim,), float64, optional
-        What is subtracted first.
-    """
-
-    linear_map: LinearMap
-    offset: NDArray[np.float64] | None = None
+    linear_map: LinearMap  # the map
+    offset: NDArray[np.float64] | None = None  # what is subtracted first
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Moments, the settings in force when they were taken, and what follows from both, solved when it is asked for.
+    """Moments, the settings in force when they were taken, and what follows from both, solved when it is asked for."""
 
-    Parameters
-    ----------
-    moments : Moments
-        Of all rows seen.
-    settings : MomentTransform
-        An unfitted copy of the transform.
-    """
-
-    moments: Moments
-    settings: MomentTransform
+    moments: Moments  # of all rows seen
+    settings: MomentTransform  # an unfitted copy of the transform
 
     @cached_property
     def solution(self) -> Solution:
@@ -303,24 +287,6 @@ class InvertibleTransform(MomentTransform):
     """Base of the transforms that have a way back."""
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Map transformed vectors back; what the left-out axes held is replaced by its mean.
-
-        Parameters
-        ----------
-        X : array_like of shape (n_rows, n_components), any real dtype
-            Transformed vectors.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, dim)
-            Vectors of the fitted space, the nearest ones that transform to `X`.
-
-        Raises
-        ------
-        InputError
-            If a row holds NaN or infinity, or the width is another one.
-        NotFittedError
-            If nothing was fitted.
-        """
+        """Map transformed vectors back; what the left-out axes held is replaced by its mean."""
         check_is_fitted(self)
         return self._fitted.inverse_map.apply(as_rows(self._name, X, at_least=0))

@@ -30,88 +30,32 @@ AUTO_LOSS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class WhiteningSettings:
-    """The settings of a whitening, checked.
+    """The settings of a whitening, checked."""
 
-    Parameters
-    ----------
-    n_components : int, float, "auto" or None
-        Axes kept; a float is a share of the variance.
-    method : str
-        One of `METHODS`.
-    strength : float or "auto"
-        Exponent of the variances.
-    shrinkage : float, str or None
-        Pull towards a multiple of the identity.
-    center : bool
-        Whether the mean is subtracted.
-    eps : float
-        Added to the variances before they are evened out.
-    """
-
-    n_components: int | float | str | None = None
-    method: str = "pca"
-    strength: float | str = 1.0
-    shrinkage: float | str | None = None
-    center: bool = True
-    eps: float = 0.0
+    n_components: int | float | str | None = None  # axes kept; a float is a share of the variance
+    method: str = "pca"  # one of `METHODS`
+    strength: float | str = 1.0  # exponent of the variances
+    shrinkage: float | str | None = None  # pull towards a multiple of the identity
+    center: bool = True  # whether the mean is subtracted
+    eps: float = 0.0  # added to the variances before they are evened out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WhiteningSolution(Solution):
-    """A whitening map and the figures it was made of.
+    """A whitening map and the figures it was made of."""
 
-    Parameters
-    ----------
-    spectrum : Spectrum
-        Eigenpairs of the matrix that was decomposed.
-    n_axes : int
-        Axes kept.
-    strength : float
-        Strength in force.
-    shrinkage : float
-        Shrinkage in force.
-    """
-
-    spectrum: Spectrum = field(kw_only=True)
-    n_axes: int = field(kw_only=True)
-    strength: float = field(kw_only=True)
-    shrinkage: float = field(kw_only=True)
+    spectrum: Spectrum = field(kw_only=True)  # eigenpairs of the matrix that was decomposed
+    n_axes: int = field(kw_only=True)  # axes kept
+    strength: float = field(kw_only=True)  # strength in force
+    shrinkage: float = field(kw_only=True)  # shrinkage in force
 
 
 def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) -> WhiteningSolution:
-    r"""Solve for the map of a whitening.
-
-    Parameters
-    ----------
-    name : str
-        Who asks, for messages.
-    moments : Moments
-        Of at least one row.
-    settings : WhiteningSettings
-        What is wanted.
-
-    Returns
-    -------
-    WhiteningSolution
-        The map and the figures behind it.
-
-    Raises
-    ------
-    InputError
-        If the rows do not vary, or are too large or too small, see `check_size`.
-
-    Warns
-    -----
-    RankWarning
-        If the rows vary along fewer axes than asked for.
-
-    Notes
-    -----
-    Every method is one map :math:`S\, U_k (\Lambda_k + \varepsilon)^{-\gamma/2} Q` with :math:`U \Lambda U^\top` the
-    eigenpairs of the covariance, or of the correlation for the ``_cor`` methods, S the inverse standard deviations
-    there and the identity elsewhere, and Q a matrix of orthonormal rows: the identity for PCA, :math:`U_k^\top` for
-    ZCA, and for Cholesky the one that makes the map lower triangular.
-    """
+    """Solve for the map of a whitening."""
+    # Every method is one map :math:`S\, U_k (\Lambda_k + \varepsilon)^{-\gamma/2} Q` with :math:`U \Lambda U^\top`
+    # the eigenpairs of the covariance, or of the correlation for the ``_cor`` methods, S the inverse standard
+    # deviations there and the identity elsewhere, and Q a matrix of orthonormal rows: the identity for PCA,
+    # :math:`U_k^\top` for ZCA, and for Cholesky the one that makes the map lower triangular.
     check_size(name, moments)
     strength = spectral_strength(moments) if isinstance(settings.strength, str) else float(settings.strength)
     if not settings.center:

@@ -48,40 +48,14 @@ TENSOR_TYPES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MappedTensor:
-    """A tensor in a file.
+    """A tensor in a file."""
 
-    Parameters
-    ----------
-    kind : str
-        Type of its numbers, as safetensors spells it.
-    array : ndarray
-        Its numbers, read-only; those of ``BF16`` as uint16.
-    """
-
-    kind: str
-    array: NDArray[Any]
+    kind: str  # type of its numbers, as safetensors spells it
+    array: NDArray[Any]  # its numbers, read-only; those of ``BF16`` as uint16
 
 
 def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
-    """Open a .safetensors file without reading its numbers.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    tensors : dict of str to MappedTensor
-        Those of a type in `TENSOR_TYPES`.
-    metadata : dict of str to str
-        Its metadata.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged or truncated.
-    """
+    """Open a .safetensors file without reading its numbers."""
     header, metadata, data_start = safetensors_header(path)
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -114,33 +88,15 @@ _KINDS = {np.dtype(dtype): kind for kind, dtype in TENSOR_TYPES.items()}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredVectors:
-    """Words, what is stored for each, and for the n-grams of others.
+    """Words, what is stored for each, and for the n-grams of others."""
 
-    Parameters
-    ----------
-    vocabulary : Vocabulary
-        The words.
-    vectors : ndarray of shape (vocab_size, dim), float32, float16 or int8
-        What is stored for each.
-    scales : ndarray of shape (vocab_size,), float32, or None
-        Those of int8.
-    tables : tuple of NgramTable
-        Vectors of n-grams; empty where there are none.
-    """
-
-    vocabulary: Vocabulary
-    vectors: Numbers
-    scales: Scales | None
-    tables: tuple[NgramTable, ...]
+    vocabulary: Vocabulary  # the words
+    vectors: Numbers  # what is stored for each
+    scales: Scales | None  # those of int8
+    tables: tuple[NgramTable, ...]  # vectors of n-grams; empty where there are none
 
     def content_hash(self) -> str:
-        """Hash words and stored numbers.
-
-        Returns
-        -------
-        str
-            SHA-256 in hexadecimal, the same for the same content wherever it was read from.
-        """
+        """Hash words and stored numbers."""
         digest = hashlib.sha256(json.dumps(_settings(self.tables)).encode())
         tables = chain.from_iterable((table.numbers, table.scales) for table in self.tables)
         for array in (self.vocabulary.characters, self.vocabulary.offsets, self.vectors, self.scales, *tables):
@@ -151,13 +107,7 @@ class StoredVectors:
         return digest.hexdigest()
 
     def blocks(self) -> Iterable[RowBlock]:
-        """Yield the rows as they come from a file.
-
-        Yields
-        ------
-        RowBlock
-            Some words and their vectors.
-        """
+        """Yield the rows as they come from a file."""
         characters, offsets = self.vocabulary.characters, self.vocabulary.offsets
         for start in range(0, len(self.vocabulary), _BLOCK_ROWS):
             bounds = offsets[start : start + _BLOCK_ROWS + 1]
@@ -168,29 +118,7 @@ class StoredVectors:
 
 
 def write_vector_file(path: Path, where: str, rows: FileRows, dtype: str = "float32") -> int:
-    """Write word vectors, block by block.
-
-    Parameters
-    ----------
-    path : Path
-        The file to write, directly.
-    where : str
-        Where the vectors come from, for messages.
-    rows : FileRows
-        The vectors.
-    dtype : {"float32", "float16", "int8"}, default "float32"
-        How to store a number.
-
-    Returns
-    -------
-    int
-        Words written.
-
-    Raises
-    ------
-    InputError
-        If a number is beyond those of `dtype`.
-    """
+    """Write word vectors, block by block."""
     words = WordCollector(where)
     all_scales: dict[str, list[Scales]] = {}
     with path.open("w+b") as file:
@@ -225,25 +153,7 @@ def write_vector_file(path: Path, where: str, rows: FileRows, dtype: str = "floa
 
 
 def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
-    """Open what `write_vector_file` wrote: its bytes are read once, to compare their checksum, and none are kept.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    stored : StoredVectors
-        Views of one memory map.
-    content_hash : str
-        Their hash, as it was when they were written.
-
-    Raises
-    ------
-    FileFormatError
-        If it is damaged (its checksum says so), truncated, of another version, or another .safetensors file.
-    """
+    """Open what `write_vector_file` wrote: its bytes are read once, to compare their checksum, and none are kept."""
     state = file_state(path)
     metadata = map_tensors(path)[1]
     if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
@@ -334,18 +244,7 @@ class _TensorWriter:
 
 
 def open_cached(place: FilePlace) -> tuple[StoredVectors, str] | None:
-    """Open the converted file of another one.
-
-    Parameters
-    ----------
-    place : FilePlace
-        The file that was converted.
-
-    Returns
-    -------
-    tuple of (StoredVectors, str) or None
-        As `open_vector_file` gives it; None where there is none, or a damaged one.
-    """
+    """Open the converted file of another one."""
     path = _cache_file(place)
     if not path.is_file():
         return None
@@ -356,20 +255,7 @@ def open_cached(place: FilePlace) -> tuple[StoredVectors, str] | None:
 
 
 def write_cached(place: FilePlace, write: Callable[[Path], None]) -> None:
-    """Convert a file into the cache, in place of what older states of it left there.
-
-    Parameters
-    ----------
-    place : FilePlace
-        The file.
-    write : callable
-        Takes a path and writes the converted file to it.
-
-    Warns
-    -----
-    CacheWarning
-        If the cache cannot be written.
-    """
+    """Convert a file into the cache, in place of what older states of it left there."""
     path = _cache_file(place)
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -417,34 +303,12 @@ _HUB_FILES = ["config.json", "model*.safetensors", "*.safetensors.index.json", "
 
 
 def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]:
-    """Read the input token embeddings of a Hugging Face transformers model.
-
-    Parameters
-    ----------
-    folder : path-like
-        Folder with ``config.json`` and ``model.safetensors``, or its shards and their index.
-
-    Returns
-    -------
-    ndarray of shape (vocab_size, dim), float32
-        The matrix; where it is stored in float32, a read-only view of the file.
-
-    Raises
-    ------
-    InputFileError
-        If the folder or a shard is missing.
-    FileFormatError
-        If there are no weights in safetensors (pickles are not loaded), a file is damaged, or no tensor is one of
-        embeddings; the message lists those that there are.
-
-    Notes
-    -----
-    The tensor is the weight of a module named ``word_embeddings`` (BERT and its kin), ``tok_embeddings`` (ModernBERT),
-    ``shared`` (T5), ``embed_tokens`` (Llama), ``wte`` (GPT-2), ``token_embedding``, ``token_embeddings``,
-    ``word_embedding`` (XLNet), ``embed_in`` (GPT-NeoX) or ``embeddings``, in this order. Where several tensors fit,
-    those with as many rows as ``vocab_size`` of ``config.json`` are preferred, then the earlier name, then the
-    shorter path.
-    """
+    """Read the input token embeddings of a Hugging Face transformers model."""
+    # The tensor is the weight of a module named ``word_embeddings`` (BERT and its kin), ``tok_embeddings``
+    # (ModernBERT), ``shared`` (T5), ``embed_tokens`` (Llama), ``wte`` (GPT-2), ``token_embedding``,
+    # ``token_embeddings``, ``word_embedding`` (XLNet), ``embed_in`` (GPT-NeoX) or ``embeddings``, in this order.
+    # Where several tensors fit, those with as many rows as ``vocab_size`` of ``config.json`` are preferred, then the
+    # earlier name, then the shorter path.
     folder = _check.input_folder(folder)
     files = _files_of_tensors(folder)
     candidates = [name for name in files if _module(name) in _MODULES]
@@ -465,24 +329,7 @@ def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]
 
 
 def model_folder(location: str) -> Path:
-    """Find the folder of a model, downloading its weights and tokenizer if it is on the hub.
-
-    Parameters
-    ----------
-    location : str
-        A local folder, or an id on the hub, ``owner/name`` or ``owner/name@revision``; what is a folder here is not
-        looked for on the hub.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    InputFileError
-        If it is neither, or the hub does not give the model.
-    """
+    """Find the folder of a model, downloading its weights and tokenizer if it is on the hub."""
     path = Path(location).expanduser()
     if path.is_dir():
         return path.resolve()

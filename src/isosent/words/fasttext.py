@@ -39,40 +39,15 @@ _BLOCK_BUCKETS = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NgramTable:
-    """Vectors of hashed character n-grams.
+    """Vectors of hashed character n-grams."""
 
-    Parameters
-    ----------
-    numbers : ndarray of shape (n_buckets, dim), float32, float16 or int8
-        What is stored for each bucket.
-    scales : ndarray of shape (n_buckets,), float32, or None
-        Those of int8.
-    lengths : tuple of (int, int)
-        Characters of the shortest and of the longest n-gram, brackets counted.
-    first_column : int, default 0
-        Where its dimensions begin, if there are others beside it.
-    """
-
-    numbers: Numbers
-    scales: Scales | None
-    lengths: tuple[int, int]
-    first_column: int = 0
+    numbers: Numbers  # what is stored for each bucket
+    scales: Scales | None  # those of int8
+    lengths: tuple[int, int]  # characters of the shortest and of the longest n-gram, brackets counted
+    first_column: int = 0  # where its dimensions begin, if there are others beside it
 
     def buckets(self, words: Sequence[bytes]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Hash the n-grams of words.
-
-        Parameters
-        ----------
-        words : sequence of bytes
-            Words in UTF-8.
-
-        Returns
-        -------
-        ids : ndarray of int32
-            Buckets, those of all words one behind the other.
-        offsets : ndarray of shape (n_words + 1,), int64
-            Where those of each word begin, and the end.
-        """
+        """Hash the n-grams of words."""
         characters, bounds = joined([b"" if word == _END_OF_SENTENCE else b"<" + word + b">" for word in words])
         counts, n_buckets = np.empty(len(words), dtype=np.int64), len(self.numbers)
         ngram_buckets(characters, bounds, self.lengths, n_buckets, np.empty(0, dtype=np.int32), counts)
@@ -82,20 +57,7 @@ class NgramTable:
         return ids, offsets
 
     def means(self, words: Sequence[bytes], own: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Average the vectors of the n-grams of words.
-
-        Parameters
-        ----------
-        words : sequence of bytes
-            Words in UTF-8.
-        own : ndarray of shape (n_words, dim), float32, or None
-            Vector of each word itself, which counts as one n-gram more; None for words that have none.
-
-        Returns
-        -------
-        ndarray of shape (n_words, dim), float32
-            The means; zeros for a word without any n-gram.
-        """
+        """Average the vectors of the n-grams of words."""
         ids, offsets = self.buckets(words)
         table = self.numbers
         if table.dtype != np.float32:
@@ -110,32 +72,13 @@ class NgramTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NgramSubwords:
-    """Vectors of unknown words, made of their character n-grams.
+    """Vectors of unknown words, made of their character n-grams."""
 
-    Parameters
-    ----------
-    tables : tuple of NgramTable
-        At least one; they fill different dimensions.
-    dim : int
-        Dimensions of all.
-    """
-
-    tables: tuple[NgramTable, ...]
-    dim: int
+    tables: tuple[NgramTable, ...]  # at least one; they fill different dimensions
+    dim: int  # dimensions of all
 
     def vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Make the vectors of words.
-
-        Parameters
-        ----------
-        words : sequence of str
-            Any words.
-
-        Returns
-        -------
-        ndarray of shape (n_words, dim), float32
-            Mean of the vectors of a word's n-grams in each table; zeros where there is none.
-        """
+        """Make the vectors of words."""
         encoded = [word[: bounds.LONGEST_WORD].encode("utf-8", "replace") for word in words]
         vectors = np.zeros((len(encoded), self.dim), dtype=np.float32)
         for table in self.tables:
@@ -184,29 +127,7 @@ class _Mapped:
 def fasttext_rows(
     place: FilePlace, wanted: Vocabulary | None = None, progress: Progress | None = None
 ) -> tuple[Iterator[RowBlock], NgramTable | None]:
-    """Open a model of fastText.
-
-    Parameters
-    ----------
-    place : FilePlace
-        A ``.bin`` file, not packed.
-    wanted : Vocabulary or None, default None
-        Words to keep; None keeps all. The n-grams stay.
-    progress : callable or None, default None
-        Told the share of the file's bytes that the words of each block stand for.
-
-    Returns
-    -------
-    blocks : iterator of RowBlock
-        Its words; the vector of each is the mean of its own and those of its n-grams, as fastText gives it.
-    table : NgramTable or None
-        The vectors of its n-grams, a view of the file; None for a model without.
-
-    Raises
-    ------
-    FileFormatError
-        If it is truncated, quantised, of an unknown version, or holds NaN or infinity.
-    """
+    """Open a model of fastText."""
     file = _Mapped(place)
     _, version = file.numbers("<2i")
     if version not in _VERSIONS:

@@ -39,38 +39,14 @@ _NOT_MEANT = "__MACOSX/"
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """A file, or a member of a zip archive.
+    """A file, or a member of a zip archive."""
 
-    Parameters
-    ----------
-    path : Path
-        The file or the archive.
-    member : str or None
-        The member; None for a file, or for the only member of an archive.
-    """
-
-    path: Path
-    member: str | None = None
+    path: Path  # the file or the archive
+    member: str | None = None  # the member; None for a file, or for the only member of an archive
 
     @classmethod
     def of(cls, written: str | os.PathLike[str]) -> FilePlace:
-        """Read ``FILE`` or ``ARCHIVE.zip!MEMBER``.
-
-        Parameters
-        ----------
-        written : path-like
-            A path. Where there is none of that name, what follows an exclamation mark is a member.
-
-        Returns
-        -------
-        FilePlace
-            Where the bytes are.
-
-        Raises
-        ------
-        InputFileError
-            If there is no such file, it is empty, or a directory.
-        """
+        """Read ``FILE`` or ``ARCHIVE.zip!MEMBER``."""
         text = os.fspath(written)
         for position, character in enumerate(text):
             if character == "!" and Path(text[:position]).is_file() and not Path(text).exists():
@@ -83,41 +59,18 @@ class FilePlace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ByteStream:
-    """Bytes that are read once, from their beginning.
+    """Bytes that are read once, from their beginning."""
 
-    Parameters
-    ----------
-    place : FilePlace
-        Where they come from, for messages.
-    head : bytes
-        The first of them.
-    is_packed : bool
-        Whether they are compressed or in an archive.
-    most_bytes : int
-        There are no more than this.
-    """
-
-    place: FilePlace
-    head: bytes
-    is_packed: bool
-    most_bytes: int
+    place: FilePlace  # where they come from, for messages
+    head: bytes  # the first of them
+    is_packed: bool  # whether they are compressed or in an archive
+    most_bytes: int  # there are no more than this
     _file: IO[bytes]
     _on_disk: IO[bytes]
     _progress: Progress | None
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield all bytes, `head` first, and tell `progress` the bytes of the file on the disk that they took.
-
-        Yields
-        ------
-        bytes
-            A piece, not empty.
-
-        Raises
-        ------
-        FileFormatError
-            If a packed file grows beyond `bounds.LARGEST_EXPANSION`.
-        """
+        """Yield all bytes, `head` first, and tell `progress` the bytes of the file on the disk that they took."""
         told, piece = 0, self.head
         n_bytes = len(piece)
         most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * self.place.path.stat().st_size)
@@ -137,26 +90,7 @@ class ByteStream:
 
 @contextmanager
 def open_bytes(place: FilePlace, progress: Progress | None = None) -> Iterator[ByteStream]:
-    """Open a file, and tell what it is packed in by its content.
-
-    Parameters
-    ----------
-    place : FilePlace
-        The file.
-    progress : callable or None, default None
-        Told the bytes that were read from the disk since the last call.
-
-    Yields
-    ------
-    ByteStream
-        The bytes, unpacked.
-
-    Raises
-    ------
-    FileFormatError
-        If the packing is damaged (also while the block reads), or the archive has no such member, or several and none
-        is named.
-    """
+    """Open a file, and tell what it is packed in by its content."""
     with place.path.open("rb") as on_disk:
         magic, size = on_disk.read(4), place.path.stat().st_size
         on_disk.seek(0)
@@ -210,47 +144,15 @@ def _member(place: FilePlace, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowBlock:
-    """Some words and their vectors.
+    """Some words and their vectors."""
 
-    Parameters
-    ----------
-    words : list of bytes
-        The words, in UTF-8.
-    vectors : ndarray of shape (n_words, dim), float32
-        Their vectors, finite.
-    n_undecodable : int, default 0
-        Rows beside these that were left out because their word is not UTF-8.
-    """
-
-    words: list[bytes]
-    vectors: NDArray[np.float32]
-    n_undecodable: int = 0
+    words: list[bytes]  # the words, in UTF-8
+    vectors: NDArray[np.float32]  # their vectors, finite
+    n_undecodable: int = 0  # rows beside these that were left out because their word is not UTF-8
 
 
 def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], vectors: NDArray[np.float32]) -> RowBlock:
-    """Refuse vectors that are not finite and overlong words, and leave out words that are not UTF-8.
-
-    Parameters
-    ----------
-    where : str
-        File and what its rows are called, for messages.
-    numbers : ndarray of shape (n_words,), int64
-        Number of each row.
-    words : list of bytes
-        The words.
-    vectors : ndarray of shape (n_words, dim), float32
-        Their vectors.
-
-    Returns
-    -------
-    RowBlock
-        The rows that can be used.
-
-    Raises
-    ------
-    FileFormatError
-        If a vector holds NaN or infinity, or a word is longer than `bounds.LONGEST_WORD`; the message names the row.
-    """
+    """Refuse vectors that are not finite and overlong words, and leave out words that are not UTF-8."""
     if max(map(len, words), default=0) > bounds.LONGEST_WORD:
         row = next(row for row, word in enumerate(words) if len(word) > bounds.LONGEST_WORD)
         raise word_too_long(f"{where} {numbers[row]}")
@@ -270,39 +172,13 @@ def word_too_long(where: str) -> FileFormatError:
 
 
 def rows_of(wanted: Vocabulary, words: list[bytes]) -> NDArray[np.intp]:
-    """Find the words that are wanted.
-
-    Parameters
-    ----------
-    wanted : Vocabulary
-        Words.
-    words : list of bytes
-        The words of some rows, in UTF-8 or not.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,), intp
-        Rows whose word is among those wanted, rising.
-    """
+    """Find the words that are wanted."""
     characters, offsets = joined(words)
     return np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
 
 
 def joined(words: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Write words one behind the other.
-
-    Parameters
-    ----------
-    words : sequence of bytes
-        The words.
-
-    Returns
-    -------
-    characters : ndarray of shape (n_bytes,), uint8
-        Read-only.
-    offsets : ndarray of shape (n_words + 1,), int64
-        Where each word begins, and the end.
-    """
+    """Write words one behind the other."""
     offsets = np.fromiter(accumulate(map(len, words), initial=0), dtype=np.int64, count=len(words) + 1)
     return np.frombuffer(b"".join(words), dtype=np.uint8), offsets
 
@@ -316,18 +192,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def in_threads(tasks: Iterable[Callable[[], RowBlock]]) -> Iterator[RowBlock]:
-    """Make blocks in as many threads as there are processors.
-
-    Parameters
-    ----------
-    tasks : iterable of callable
-        Each makes a block; looked up one by one.
-
-    Yields
-    ------
-    RowBlock
-        The blocks, in order. No more are held than keep the threads busy.
-    """
+    """Make blocks in as many threads as there are processors."""
     running: deque[Future[RowBlock]] = deque()
     with ThreadPoolExecutor(n_workers()) as pool:
         for task in tasks:
@@ -339,13 +204,7 @@ def in_threads(tasks: Iterable[Callable[[], RowBlock]]) -> Iterator[RowBlock]:
 
 
 class WordCollector:
-    """The words of all blocks of a file.
-
-    Parameters
-    ----------
-    where : str
-        The file, for messages.
-    """
+    """The words of all blocks of a file."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -353,33 +212,12 @@ class WordCollector:
         self._n_undecodable = 0
 
     def add(self, block: RowBlock) -> None:
-        """Add the words of a block.
-
-        Parameters
-        ----------
-        block : RowBlock
-            The next block.
-        """
+        """Add the words of a block."""
         self._words += block.words
         self._n_undecodable += block.n_undecodable
 
     def finish(self) -> tuple[Vocabulary, NDArray[np.int64] | None]:
-        """Make the vocabulary, and warn of rows that are left out.
-
-        Returns
-        -------
-        vocabulary : Vocabulary
-            The distinct words.
-        rows : ndarray of shape (vocab_size,), int64, or None
-            The first row of each word; None where no word is repeated.
-
-        Warns
-        -----
-        UndecodableWordWarning
-            If words were not UTF-8.
-        DuplicateWordWarning
-            If words are repeated.
-        """
+        """Make the vocabulary, and warn of rows that are left out."""
         if self._n_undecodable:
             _warn(
                 f"{self._where} holds words that are not UTF-8: rows left out: {self._n_undecodable}.",
@@ -402,22 +240,7 @@ def _warn(sentence: str, category: type[Warning]) -> None:
 
 
 def in_memory(where: str, blocks: Iterable[RowBlock]) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """Bring the rows of a file into one array.
-
-    Parameters
-    ----------
-    where : str
-        The file, for messages.
-    blocks : iterable of RowBlock
-        Its rows.
-
-    Returns
-    -------
-    vocabulary : Vocabulary
-        The distinct words.
-    vectors : ndarray of shape (vocab_size, dim), float32
-        Their vectors.
-    """
+    """Bring the rows of a file into one array."""
     words, kept = WordCollector(where), []
     for block in blocks:
         words.add(block)
@@ -439,18 +262,7 @@ _MARGIN = 1e-15  # above the error of a quotient of a rounded integer and a roun
 
 @njit(cache=True, nogil=True)
 def locate_rows(text: NDArray[np.uint8], dim: int, spans: NDArray[np.int64]) -> None:
-    """Find the lines of a text, and the word of each.
-
-    Parameters
-    ----------
-    text : ndarray of shape (n_bytes,), uint8
-        Whole lines.
-    dim : int
-        Numbers behind each word.
-    spans : ndarray of shape (n_lines, 3), int64
-        Filled: where a line starts, where its word stops (-1 where it has not `dim` blanks or starts with one), and
-        where it stops, blanks at its end left out.
-    """
+    """Find the lines of a text, and the word of each."""
     start, size = 0, len(text)
     for line in range(len(spans)):
         stop, n_blanks, word_stop = start, 0, -1
@@ -534,20 +346,7 @@ def parse_rows(
     vectors: NDArray[np.float32],
     is_parsed: NDArray[np.bool_],
 ) -> None:
-    """Read the numbers of lines, each correctly rounded.
-
-    Parameters
-    ----------
-    text : ndarray of shape (n_bytes,), uint8
-        The lines.
-    spans : ndarray of shape (n_lines, 3), int64
-        What `locate_rows` found.
-    vectors : ndarray of shape (n_lines, dim), float32
-        Filled with the numbers.
-    is_parsed : ndarray of shape (n_lines,), bool
-        Filled: whether the whole line was read. What is left out holds something else than decimal numbers with single
-        blanks between them, or a number whose rounding takes more than double precision.
-    """
+    """Read the numbers of lines, each correctly rounded."""
     _parse_rows(text, spans, _POWERS, vectors, is_parsed)
 
 
@@ -557,29 +356,7 @@ _BLANKS = b" \t\r\n"
 def text_rows(
     where: str, pieces: Iterable[bytes], header: tuple[int, int] | None, wanted: Vocabulary | None = None
 ) -> Iterator[RowBlock]:
-    """Read rows of text, several blocks at a time in as many threads as there are processors.
-
-    Parameters
-    ----------
-    where : str
-        The file, for messages.
-    pieces : iterable of bytes
-        Its content from the first row on, that is behind the header.
-    header : tuple of (int, int) or None
-        Rows and dimensions that it promises; None where it has no header.
-    wanted : Vocabulary or None, default None
-        Words to keep; the numbers of others are not looked at. None keeps all.
-
-    Yields
-    ------
-    RowBlock
-        Rows, in order. A word may hold blanks: the last `dim` fields of a line are its vector.
-
-    Raises
-    ------
-    FileFormatError
-        If a row is short, not numeric or not finite (the message gives its line), or there are not as many as promised.
-    """
+    """Read rows of text, several blocks at a time in as many threads as there are processors."""
     dim = None if header is None else header[1]
     n_rows = 0
 
@@ -669,18 +446,7 @@ def _parse_row(where: str, number: int, values: bytes, dim: int) -> NDArray[np.f
 
 
 def parse_numbers(values: bytes) -> NDArray[np.float32] | None:
-    """Read numbers between blanks.
-
-    Parameters
-    ----------
-    values : bytes
-        Their fields.
-
-    Returns
-    -------
-    ndarray of float32, or None
-        The numbers; None where something else stands among them.
-    """
+    """Read numbers between blanks."""
     if b"_" in values:  # Python's digits may be grouped by it
         return None
     try:

@@ -21,65 +21,17 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frequencies:
-    """Probabilities of the words of a vocabulary.
+    """Probabilities of the words of a vocabulary."""
 
-    Parameters
-    ----------
-    probabilities : ndarray of shape (vocab_size,), float64
-        Unigram probability of each word, in [0, 1]; 0 where it is not known.
-    """
-
-    probabilities: NDArray[np.float64]
+    probabilities: NDArray[np.float64]  # unigram probability of each word, in [0, 1]; 0 where it is not known
 
     def share_without(self, counts: NDArray[np.int64]) -> float:
-        """Share of the tokens of some texts whose probability is not known.
-
-        Parameters
-        ----------
-        counts : ndarray of shape (vocab_size,), int64
-            Occurrences of each word in the texts, see `count_tokens`.
-
-        Returns
-        -------
-        float
-            In [0, 1]; 0 without any token.
-        """
+        """Share of the tokens of some texts whose probability is not known."""
         return float(counts[self.probabilities == 0].sum() / max(counts.sum(), 1))
 
 
 def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Frequencies:
-    r"""Read how often words occur.
-
-    Parameters
-    ----------
-    path : path-like
-        A line for each word: the word, blanks or a tab, and its count (or any number in proportion to it). UTF-8;
-        blank lines do not count. The counts of a word that is listed more than once are added up.
-    vocabulary : Vocabulary
-        The words wanted, compared as they are written.
-
-    Returns
-    -------
-    Frequencies
-        Counts over the sum of all counts of the file, words outside the vocabulary included.
-
-    Raises
-    ------
-    InputFileError
-        If the file is missing or empty.
-    FileFormatError
-        If a line does not hold a word and a finite count >= 0 (the message gives its number), or all counts are 0.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "counts.txt")
-    ...     n_characters = path.write_text("the 6\nman 3\nof 1\n")
-    ...     frequencies = read_frequencies(path, Vocabulary.from_words(["man", "the", "cat"]))
-    >>> frequencies.probabilities
-    array([0.3, 0.6, 0. ])
-    """
+    """Read how often words occur."""
     path = _check.input_file(path)
     words: list[bytes] = []
     counts: list[float] = []
@@ -105,69 +57,21 @@ def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Fr
 
 
 def zipf_probabilities(vocab_size: int) -> NDArray[np.float64]:
-    """Estimate the probabilities of words that are sorted from frequent to rare.
-
-    Parameters
-    ----------
-    vocab_size : int
-        Number of words.
-
-    Returns
-    -------
-    ndarray of shape (vocab_size,), float64
-        Falling, of sum 1.
-
-    Notes
-    -----
-    In proportion to 1 / (rank + 1) with ranks from 1 on: Zipf's law, shifted by one as in Model2Vec, whose vectors it
-    reproduces so.
-
-    Examples
-    --------
-    >>> zipf_probabilities(3).round(3)
-    array([0.462, 0.308, 0.231])
-    """
+    """Estimate the probabilities of words that are sorted from frequent to rare."""
+    # In proportion to 1 / (rank + 1) with ranks from 1 on: Zipf's law, shifted by one as in Model2Vec, whose vectors
+    # it reproduces so.
     inverse: NDArray[np.float64] = 1.0 / np.arange(2, vocab_size + 2)
     inverse /= inverse.sum()
     return inverse
 
 
 def count_tokens(tokens: TokenIds, vocab_size: int) -> NDArray[np.int64]:
-    """Count how often each word occurs; the counts of parts of a corpus add up to those of the whole.
-
-    Parameters
-    ----------
-    tokens : TokenIds
-        Some texts.
-    vocab_size : int
-        Number of words; unknown words that were kept, with ids from here on, do not count.
-
-    Returns
-    -------
-    ndarray of shape (vocab_size,), int64
-        Occurrences.
-    """
+    """Count how often each word occurs; the counts of parts of a corpus add up to those of the whole."""
     return np.bincount(tokens.ids, minlength=vocab_size)[:vocab_size]
 
 
 def frequencies_of_counts(counts: NDArray[np.int64]) -> Frequencies:
-    """Turn occurrences into probabilities.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (vocab_size,), int64
-        Occurrences in a corpus, see `count_tokens`.
-
-    Returns
-    -------
-    Frequencies
-        Each over the sum of all.
-
-    Raises
-    ------
-    InputError
-        If no word occurs at all.
-    """
+    """Turn occurrences into probabilities."""
     total = counts.sum()
     if not total:
         raise InputError(
@@ -178,26 +82,10 @@ def frequencies_of_counts(counts: NDArray[np.int64]) -> Frequencies:
 
 
 def warn_if_many_without(share: float, source: str) -> None:
-    """Warn that a large share of the tokens has no frequency: such words weigh as much as the rarest.
-
-    Parameters
-    ----------
-    share : float
-        See `Frequencies.share_without`.
-    source : str
-        Where the frequencies come from.
-
-    Warns
-    -----
-    FrequencyWarning
-        If it is above 5 %.
-
-    Notes
-    -----
-    The bound stands between what fits and what does not, measured on STS-B with counts of Wikipedia: 2 % of the
-    lower-cased words are missing; 6 to 18 % if the counts know no punctuation and the tokens do; 12 % if the case is
-    not the same.
-    """
+    """Warn that a large share of the tokens has no frequency: such words weigh as much as the rarest."""
+    # The bound stands between what fits and what does not, measured on STS-B with counts of Wikipedia: 2 % of the
+    # lower-cased words are missing; 6 to 18 % if the counts know no punctuation and the tokens do; 12 % if the case
+    # is not the same.
     if share > LARGE_SHARE:
         warnings.warn(
             f"{source} has no frequency for {share:.1%} of the tokens, which weigh as much as the rarest words. "

@@ -17,39 +17,8 @@ Scales = NDArray[np.float32]
 
 
 def encoded(where: str, vectors: NDArray[np.float32], dtype: str) -> tuple[Numbers, Scales | None]:
-    """Make vectors smaller.
-
-    Parameters
-    ----------
-    where : str
-        Whose they are, for messages.
-    vectors : ndarray of shape (n_rows, dim), float32
-        Finite vectors.
-    dtype : {"float32", "float16", "int8"}
-        How to store a number.
-
-    Returns
-    -------
-    numbers : ndarray of shape (n_rows, dim), `dtype`
-        What is stored.
-    scales : ndarray of shape (n_rows,), float32, or None
-        What a row of int8 is to be multiplied with; None for the others.
-
-    Raises
-    ------
-    InputError
-        If the type is another one, or a number is beyond those of float16.
-
-    Notes
-    -----
-    int8 is symmetric: the scale of a row is its largest magnitude / 127. A zero row has the scale 0.
-
-    Examples
-    --------
-    >>> numbers, scales = encoded("v", np.array([[0.5, -1.27, 0.0]], dtype=np.float32), "int8")
-    >>> numbers, scales
-    (array([[  50, -127,    0]], dtype=int8), array([0.01], dtype=float32))
-    """
+    """Make vectors smaller."""
+    # int8 is symmetric: the scale of a row is its largest magnitude / 127. A zero row has the scale 0.
     _check.one_of(where, "dtype", dtype, STORED_TYPES)
     if dtype == "float32":
         return vectors, None
@@ -66,21 +35,6 @@ def encoded(where: str, vectors: NDArray[np.float32], dtype: str) -> tuple[Numbe
 
 
 def decoded(numbers: Numbers, scales: Scales | None, rows: NDArray[np.integer[Any]] | slice) -> NDArray[np.float32]:
-    """Take stored rows out.
-
-    Parameters
-    ----------
-    numbers : ndarray of shape (n_rows, dim)
-        What is stored.
-    scales : ndarray of shape (n_rows,), float32, or None
-        Those of int8.
-    rows : ndarray of int, or slice
-        The rows wanted.
-
-    Returns
-    -------
-    ndarray of shape (n_wanted, dim), float32
-        Their vectors; for a slice of float32, a view.
-    """
+    """Take stored rows out."""
     vectors: NDArray[np.float32] = numbers[rows].astype(np.float32, copy=False)
     return vectors if scales is None else vectors * scales[rows, None]

@@ -33,26 +33,9 @@ def ngram_buckets(
     buckets: NDArray[np.int32],
     counts: NDArray[np.int64],
 ) -> None:
-    """Hash the n-grams of words that stand between their brackets.
-
-    Parameters
-    ----------
-    characters, offsets : ndarray of uint8, and of shape (n_words + 1,), int64
-        UTF-8 of the words, one behind the other, with the brackets.
-    lengths : tuple of two int
-        Characters of the shortest and of the longest n-gram.
-    n_buckets : int
-        Hashes are taken modulo this.
-    buckets : ndarray of int32
-        Filled: the buckets of all words, one behind the other; of length 0 to count only.
-    counts : ndarray of shape (n_words,), int64
-        Filled: n-grams of each word.
-
-    Notes
-    -----
-    32-bit FNV-1a over signed bytes, as in fastText: a byte above 127 sets the upper 24 bits, too. A bracket alone is
-    no n-gram.
-    """
+    """Hash the n-grams of words that stand between their brackets."""
+    # 32-bit FNV-1a over signed bytes, as in fastText: a byte above 127 sets the upper 24 bits, too. A bracket alone
+    # is no n-gram.
     shortest, longest = lengths
     n_found = 0
     for word in range(len(offsets) - 1):
@@ -80,19 +63,7 @@ def ngram_buckets(
 def add_rows(
     table: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], sums: NDArray[np.float32]
 ) -> None:
-    """Add rows of a table to sums, one after the other.
-
-    Parameters
-    ----------
-    table : ndarray of shape (n_rows, dim), float32
-        The rows; need not be aligned in memory.
-    ids : ndarray of int32
-        Rows to add, those of all sums one behind the other.
-    offsets : ndarray of shape (n_sums + 1,), int64
-        Where those of each sum begin in `ids`, and the end.
-    sums : ndarray of shape (n_sums, dim), float32
-        Added to.
-    """
+    """Add rows of a table to sums, one after the other."""
     for row in range(len(sums)):
         for position in range(offsets[row], offsets[row + 1]):
             number = ids[position]
@@ -115,20 +86,9 @@ _MOST_PIECES, _MOST_BYTES, _GROWTH = 1 << 18, 1 << 24, 4
 
 
 class PieceMemory:
-    """Tokenizes each distinct piece of the texts once, and remembers the pieces.
+    """Tokenizes each distinct piece of the texts once, and remembers the pieces."""
 
-    Parameters
-    ----------
-    tokenize : callable
-        The tokenizer: from texts to their ids.
-    odd : sequence of str
-        Texts that hold one of these, with a blank before and behind them, are given to the tokenizer whole: see
-        `odd_patterns`.
-
-    Notes
-    -----
-    At most 262,144 pieces are remembered; the others are tokenized again in every call.
-    """
+    # At most 262,144 pieces are remembered; the others are tokenized again in every call.
 
     def __init__(self, tokenize: Tokenize, odd: Sequence[str]) -> None:
         self._tokenize = tokenize
@@ -168,26 +128,12 @@ class PieceMemory:
 
 
 def odd_patterns(state: Mapping[str, Any]) -> list[str] | None:
-    """What a text must not hold for its tokens to be those of its pieces between blanks, one behind the other.
-
-    Parameters
-    ----------
-    state : mapping
-        Content of a ``tokenizer.json``.
-
-    Returns
-    -------
-    list of str or None
-        None for a tokenizer that is not certain to be of one of the kinds below.
-
-    Notes
-    -----
-    Three kinds. Byte-pair models that turn blanks into marks (Llama 2), if no token has a mark behind another
-    character: then no merge crosses the place in front of a mark. Any model behind a split at white space (BERT), if
-    the normalizers leave a blank as it is and look at nothing beyond it. Any model behind a Metaspace that splits and
-    puts a mark in front of every piece, if the normalizers moreover neither make a blank nor leave a piece empty.
-    An added token is found before all else. Where blanks become marks, every one of them counts.
-    """
+    """What a text must not hold for its tokens to be those of its pieces between blanks, one behind the other."""
+    # Three kinds. Byte-pair models that turn blanks into marks (Llama 2), if no token has a mark behind another
+    # character: then no merge crosses the place in front of a mark. Any model behind a split at white space (BERT),
+    # if the normalizers leave a blank as it is and look at nothing beyond it. Any model behind a Metaspace that
+    # splits and puts a mark in front of every piece, if the normalizers moreover neither make a blank nor leave a
+    # piece empty. An added token is found before all else. Where blanks become marks, every one of them counts.
     if state["model"].get("dropout") or any(token["normalized"] for token in state["added_tokens"]):
         return None
     added = [token["content"] for token in state["added_tokens"]]
@@ -243,29 +189,10 @@ _MOST_TEXTS = 1 << 16
 
 
 class SubwordTokenizer:
-    """A ``tokenizer.json``, without special tokens; the unknown token is skipped.
+    """A ``tokenizer.json``, without special tokens; the unknown token is skipped."""
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    max_length : int or None, default None
-        Tokens a text is cut at; None for no limit.
-    cut_characters : bool, default False
-        Whether a text is also cut at `max_length` times the median length of a token, as Model2Vec does first.
-    skip_unknown : bool, default True
-        Whether the unknown token is skipped.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is not a tokenizer.
-
-    Notes
-    -----
-    A text of more than a million characters is tokenized in pieces, cut at blanks. Where tokens provably never cross a
-    blank, pieces of texts that were seen before are not tokenized again: see `PieceMemory`.
-    """
+    # A text of more than a million characters is tokenized in pieces, cut at blanks. Where tokens provably never
+    # cross a blank, pieces of texts that were seen before are not tokenized again: see `PieceMemory`.
 
     def __init__(
         self, path: Path, *, max_length: int | None = None, cut_characters: bool = False, skip_unknown: bool = True
@@ -330,27 +257,7 @@ class SubwordTokenizer:
 
 
 class TokenLookup:
-    """Tokens of a ``tokenizer.json`` looked up in a vocabulary by how they are written there.
-
-    Parameters
-    ----------
-    tokenizer : SubwordTokenizer
-        The file; it must not skip its unknown token, which is looked up like any other.
-    words : Vocabulary
-        The known words.
-    lowercase : bool, default False
-        Whether texts are lower-cased (``str.lower``) first.
-    token_filter : TokenFilter, optional
-        Tokens left out.
-    unknown : {"skip", "keep"}, default "skip"
-        Whether tokens outside the vocabulary are left out or get the ids vocab_size, vocab_size + 1, ... in the order
-        in which they appear in the texts of one call.
-
-    Raises
-    ------
-    InputError
-        If `unknown` is none of these words.
-    """
+    """Tokens of a ``tokenizer.json`` looked up in a vocabulary by how they are written there."""
 
     def __init__(
         self,

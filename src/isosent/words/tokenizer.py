@@ -35,23 +35,12 @@ _WORD_CHARACTER = re.compile(r"\w")
 
 @dataclass(frozen=True)
 class TokenFilter:
-    """Which tokens are left out: they count neither as tokens nor as unknown.
+    """Which tokens are left out: they count neither as tokens nor as unknown."""
 
-    Parameters
-    ----------
-    punctuation : {"keep", "drop", "gem"}, default "keep"
-        ``drop`` leaves out tokens without any word character, ``gem`` those that are one of ``! . : ? @ - " '`` alone,
-        as the authors of GEM do.
-    stop_words : frozenset of str, default frozenset()
-        Words left out, as they stand in the lower-cased text where a tokenizer lower-cases.
-
-    Raises
-    ------
-    InputError
-        If `punctuation` is none of these words.
-    """
-
+    # ``drop`` leaves out tokens without any word character, ``gem`` those that are one of ``! . : ? @ - " '`` alone,
+    # as the authors of GEM do
     punctuation: str = "keep"
+    # Words left out, as they stand in the lower-cased text where a tokenizer lower-cases
     stop_words: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -68,42 +57,12 @@ class TokenFilter:
         return self.stop_words | _GEM_PUNCTUATION if self.punctuation == "gem" else self.stop_words
 
     def drops(self, token: str) -> bool:
-        """Whether a token is left out.
-
-        Parameters
-        ----------
-        token : str
-            The token.
-
-        Returns
-        -------
-        bool
-            True if it is.
-        """
+        """Whether a token is left out."""
         return token in self.tokens or (self.drops_punctuation and not _WORD_CHARACTER.search(token))
 
 
 def read_stop_words(source: str) -> frozenset[str]:
-    """Read words to leave out.
-
-    Parameters
-    ----------
-    source : str
-        ``keep`` for none, ``english`` for the 318 words of scikit-learn's ``ENGLISH_STOP_WORDS``, or a file in UTF-8
-        with one word a line; blanks around a word and blank lines do not count.
-
-    Returns
-    -------
-    frozenset of str
-        The words, as they are written: a tokenizer that lower-cases finds lower-cased ones only.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file.
-    FileFormatError
-        If it is not UTF-8, or a line holds more than one word.
-    """
+    """Read words to leave out."""
     if source == "keep":
         return frozenset()
     if source == "english":
@@ -134,29 +93,7 @@ def scan_texts(
     drops_punctuation: bool = False,
     dropped: Vocabulary = _NOTHING,
 ) -> TokenIds:
-    r"""Cut texts into tokens and look these up.
-
-    Parameters
-    ----------
-    texts : sequence of str
-        The texts, lower-cased if they are to be.
-    vocabulary : Vocabulary
-        The known words.
-    split : {"wordpunct", "whitespace", "blank"}
-        Where tokens end: as with the regular expression ``\w+|[^\w\s]+``, at white space (``str.split``), or at blanks
-        and line feeds alone.
-    keeps_unknown : bool
-        Whether unknown words are left out or get ids from vocab_size on, in the order in which they appear.
-    drops_punctuation : bool, default False
-        Whether tokens without any word character are left out.
-    dropped : Vocabulary, optional
-        Further tokens to leave out.
-
-    Returns
-    -------
-    TokenIds
-        The same for any number of threads.
-    """
+    """Cut texts into tokens and look these up."""
     data = _joined(texts)
     text = np.frombuffer(data, dtype=np.uint8)
     offsets = np.zeros(len(texts) + 1, dtype=np.int64)
@@ -191,24 +128,7 @@ def number_unknown(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
 ) -> tuple[str, ...]:
-    """Give unknown words ids of their own.
-
-    Parameters
-    ----------
-    ids : ndarray of shape (n_tokens,), int32
-        Ids, -1 for an unknown word; these are replaced by vocab_size, vocab_size + 1, ... as the words first appear.
-    vocab_size : int
-        Words that are known.
-    text : ndarray of shape (n_bytes,), uint8
-        UTF-8.
-    starts, stops : ndarray of shape (n_unknown,), int64
-        Where the unknown words lie in `text`.
-
-    Returns
-    -------
-    tuple of str
-        The distinct unknown words.
-    """
+    """Give unknown words ids of their own."""
     firsts = same_spans(text, starts, stops)
     is_first = firsts == np.arange(len(firsts))
     numbers = np.cumsum(is_first, dtype=np.int32) - 1
@@ -242,38 +162,7 @@ def _classes(n_code_points: int, *, spaces: str) -> NDArray[np.uint8]:
 
 
 class WordTokenizer:
-    r"""Runs of characters looked up in a vocabulary.
-
-    Parameters
-    ----------
-    words : Vocabulary
-        The known words.
-    split : {"wordpunct", "whitespace"}, default "wordpunct"
-        How a text is split: into runs of word characters and runs of others (the regular expression
-        ``\w+|[^\w\s]+``, NLTK's wordpunct), or at white space only (``str.split``).
-    lowercase : bool, default True
-        Whether the text is lower-cased (``str.lower``) before it is split.
-    punctuation : {"keep", "drop", "gem"}, default "keep"
-        ``drop`` leaves out tokens without any word character, ``gem`` those that are one of ``! . : ? @ - " '``
-        alone, as the authors of GEM do. What is left out counts neither as a token nor as unknown.
-    stop_words : iterable of str, default ()
-        Words left out in the same way; looked up after lower-casing.
-    unknown : {"skip", "keep"}, default "skip"
-        Whether words outside the vocabulary are left out or get the ids vocab_size, vocab_size + 1, ... in the order
-        in which they appear in the texts of one call.
-
-    Raises
-    ------
-    InputError
-        If an option is none of the words above.
-
-    Examples
-    --------
-    >>> tokenizer = WordTokenizer(Vocabulary.from_words(["the", "man", "."]))
-    >>> tokens = tokenizer(["The man sleeps.", ""])
-    >>> tokens.ids, tokens.lengths, tokens.n_unknown, tokens.n_tokens
-    (array([0, 1, 2], dtype=int32), array([3, 0]), 1, 4)
-    """
+    """Runs of characters looked up in a vocabulary."""
 
     def __init__(
         self,
@@ -311,34 +200,7 @@ class WordTokenizer:
 
 
 class CallableTokenizer:
-    """Words that a function finds, looked up in a vocabulary; for languages written without spaces.
-
-    Parameters
-    ----------
-    function : callable
-        From one text to the sequence of its words.
-    words : Vocabulary
-        The known words.
-    lowercase : bool, default False
-        Whether the function gets the text lower-cased.
-    punctuation : {"keep", "drop", "gem"}, default "keep"
-        As in `WordTokenizer`.
-    stop_words : iterable of str, default ()
-        As in `WordTokenizer`.
-    unknown : {"skip", "keep"}, default "skip"
-        As in `WordTokenizer`.
-
-    Raises
-    ------
-    InputError
-        If an option is none of the words above.
-
-    Examples
-    --------
-    >>> tokenizer = CallableTokenizer(list, Vocabulary.from_words("你好"))
-    >>> tokenizer(["你好吗", "好"]).ids
-    array([0, 1, 1], dtype=int32)
-    """
+    """Words that a function finds, looked up in a vocabulary; for languages written without spaces."""
 
     def __init__(
         self,
@@ -358,13 +220,7 @@ class CallableTokenizer:
         self.token_filter = TokenFilter(punctuation, frozenset(stop_words))
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
-        """Return the ids of the texts.
-
-        Raises
-        ------
-        InputTypeError
-            If the function returns something else than strings.
-        """
+        """Return the ids of the texts."""
         lists = [
             [word for word in self._split(text) if not self.token_filter.drops(word)]
             for text in (map(str.lower, texts) if self.lowercase else texts)
@@ -388,22 +244,7 @@ class CallableTokenizer:
 
 
 def look_up_words(lists: Sequence[Sequence[str]], words: Vocabulary, *, keeps_unknown: bool) -> TokenIds:
-    """Look up texts that are split already.
-
-    Parameters
-    ----------
-    lists : sequence of sequences of str
-        Words of each text.
-    words : Vocabulary
-        The known words.
-    keeps_unknown : bool
-        Whether unknown words get ids from vocab_size on, or are left out.
-
-    Returns
-    -------
-    TokenIds
-        Ids of the words.
-    """
+    """Look up texts that are split already."""
     text, bounds = words_as_bytes(chain.from_iterable(lists))
     starts, stops = bounds[:-1], bounds[1:]
     ids, offsets = words.ids_of_spans(text, starts, stops), offsets_of([len(listed) for listed in lists])

@@ -18,59 +18,22 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileRows:
-    """A file of word vectors, opened.
+    """A file of word vectors, opened."""
 
-    Parameters
-    ----------
-    format : str
-        Name of its format.
-    blocks : iterable of RowBlock
-        Its rows, to be read once.
-    tables : tuple of NgramTable
-        Vectors of n-grams; empty where it has none.
-    """
-
-    format: str
-    blocks: Iterable[RowBlock]
-    tables: tuple[NgramTable, ...] = ()
+    format: str  # name of its format
+    blocks: Iterable[RowBlock]  # its rows, to be read once
+    tables: tuple[NgramTable, ...] = ()  # vectors of n-grams; empty where it has none
 
 
 def is_safetensors(place: FilePlace) -> bool:
-    """Tell a .safetensors file by its first bytes.
-
-    Parameters
-    ----------
-    place : FilePlace
-        A file.
-
-    Returns
-    -------
-    bool
-        Whether it is one.
-    """
+    """Tell a .safetensors file by its first bytes."""
     with place.path.open("rb") as file:
         start = file.read(9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < place.path.stat().st_size
 
 
 def format_of(place: FilePlace) -> str:
-    """Name the format of a file.
-
-    Parameters
-    ----------
-    place : FilePlace
-        The file.
-
-    Returns
-    -------
-    str
-        Its name, as `FileRows` has it, or ``isosent safetensors``.
-
-    Raises
-    ------
-    FileFormatError
-        If its packing or its first bytes are damaged.
-    """
+    """Name the format of a file."""
     if is_safetensors(place):
         return "isosent safetensors"
     with open_rows(place) as rows:
@@ -81,27 +44,7 @@ def format_of(place: FilePlace) -> str:
 def open_rows(
     place: FilePlace, wanted: Vocabulary | None = None, progress: Progress | None = None
 ) -> Iterator[FileRows]:
-    """Open a file of text, of word2vec's binary format, or of fastText.
-
-    Parameters
-    ----------
-    place : FilePlace
-        The file.
-    wanted : Vocabulary or None, default None
-        Words to keep; None keeps all.
-    progress : callable or None, default None
-        Told the bytes of the file that were read since the last call.
-
-    Yields
-    ------
-    FileRows
-        Its rows, which the block reads.
-
-    Raises
-    ------
-    FileFormatError
-        If its content is not what its format promises, or it holds no row.
-    """
+    """Open a file of text, of word2vec's binary format, or of fastText."""
     with open_bytes(place, progress) as stream:
         if stream.head.startswith(MAGIC):
             if stream.is_packed:

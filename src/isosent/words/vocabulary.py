@@ -46,7 +46,7 @@ def _is_same(
 ) -> bool:
     if stop - start != other_stop - other_start:
         return False
-    for i in range(stop - start):
+    for i in range(stop - start):  # noqa: SIM110
         if characters[start + i] != others[other_start + i]:
             return False
     return True
@@ -54,19 +54,7 @@ def _is_same(
 
 @njit(cache=True, nogil=True)
 def fill_slots(characters: Characters, starts: Bounds, stops: Bounds, slots: Ids, firsts: Ids) -> None:
-    """Enter words in a table of free slots (-1), in order; repeated words once.
-
-    Parameters
-    ----------
-    characters : ndarray of shape (n_bytes,), uint8
-        Text that holds the words.
-    starts, stops : ndarray of shape (n_words,), int64
-        First byte of each word, and the one behind its last.
-    slots : ndarray of shape (n_slots,), int32
-        The table, written here; a power of two above the number of words.
-    firsts : ndarray of shape (n_words,), int32
-        Written here: for each word, the first one that is the same.
-    """
+    """Enter words in a table of free slots (-1), in order; repeated words once."""
     for word in range(len(starts)):
         start, stop = starts[word], stops[word]
         slot = _first_slot(_hash(characters, start, stop, _BASIS), len(slots))
@@ -94,19 +82,7 @@ def _id_of(value: np.uint64, text: Characters, start: int, stop: int, words: Wor
 
 @njit(cache=True, nogil=True)
 def look_up(text: Characters, starts: Bounds, stops: Bounds, words: Words, ids: Ids) -> None:
-    """Look words up.
-
-    Parameters
-    ----------
-    text : ndarray of shape (n_bytes,), uint8
-        Text that holds the words.
-    starts, stops : ndarray of shape (n_words,), int64
-        First byte of each word, and the one behind its last.
-    words : tuple of three ndarrays
-        The vocabulary's characters, offsets and slots.
-    ids : ndarray of shape (n_words,), int32
-        Written here: the word's id, -1 for an unknown one.
-    """
+    """Look words up."""
     for word in range(len(starts)):
         start, stop = starts[word], stops[word]
         ids[word] = _id_of(_hash(text, start, stop, _BASIS), text, start, stop, words)
@@ -114,17 +90,7 @@ def look_up(text: Characters, starts: Bounds, stops: Bounds, words: Words, ids: 
 
 @njit(cache=True, nogil=True)
 def gather(characters: Characters, offsets: Bounds, rows: Bounds, gathered: Characters) -> None:
-    """Copy the bytes of some words, one behind the other.
-
-    Parameters
-    ----------
-    characters, offsets : ndarray
-        Words, as a vocabulary holds them.
-    rows : ndarray of shape (n_rows,), int64
-        Words wanted.
-    gathered : ndarray of shape (n_bytes,), uint8
-        Written here.
-    """
+    """Copy the bytes of some words, one behind the other."""
     end = 0
     for row in rows:
         for i in range(offsets[row], offsets[row + 1]):
@@ -155,31 +121,7 @@ def scan(
     found: tuple[Ids, Bounds],
     unknown: tuple[Bounds, Bounds],
 ) -> tuple[int, int]:
-    """Cut texts into tokens and look them up.
-
-    Parameters
-    ----------
-    text : ndarray of shape (n_bytes,), uint8
-        UTF-8; each text ends with a line feed and holds no other.
-    bounds : tuple of two int
-        First byte of the first text, and the one behind the last.
-    rules : tuple of ndarray and two bool
-        Class of each code point that the texts hold: SPACE, WORD or PUNCTUATION. Whether a token ends where the class
-        changes, not only at a space. Whether tokens without any WORD are left out.
-    words, dropped : tuple of three ndarrays
-        Characters, offsets and slots of the vocabulary, and of the tokens to leave out.
-    found : tuple of ndarray of int32 and ndarray of shape (n_texts,), int64
-        Written here: ids of all texts, and how many each text has. Where `unknown` has room, unknown tokens are among
-        them as -1.
-    unknown : tuple of two ndarrays of int64
-        Written here: first byte of each unknown token, and the one behind its last. Arrays of length 0 leave unknown
-        tokens out.
-
-    Returns
-    -------
-    n_ids, n_unknown : int
-        Ids written, and tokens that are unknown.
-    """
+    """Cut texts into tokens and look them up."""
     position, stop = bounds
     classes, by_class, drops_punctuation = rules
     ids, lengths = found
@@ -213,30 +155,7 @@ def scan(
 
 
 def read_wanted_words(words: Iterable[str] | str | os.PathLike[str]) -> Vocabulary:
-    """Read words, repeated ones once.
-
-    Parameters
-    ----------
-    words : iterable of str, or path-like
-        Words, or a file of UTF-8 text with one word a line; a number behind the word, such as its count, is left out.
-
-    Returns
-    -------
-    Vocabulary
-        The words.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file, or it is empty.
-    FileFormatError
-        If it is not UTF-8; the message names the line.
-
-    Examples
-    --------
-    >>> list(read_wanted_words(["the", "man", "the"]))
-    ['the', 'man']
-    """
+    """Read words, repeated ones once."""
     if isinstance(words, (str, os.PathLike)):
         path = _check.input_file(words)
         with path.open("rb") as file:
@@ -257,39 +176,16 @@ Number = TypeVar("Number", bound=np.generic)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """Distinct words with the ids 0 ... vocab_size - 1.
+    """Distinct words with the ids 0 ... vocab_size - 1."""
 
-    Parameters
-    ----------
-    characters : ndarray of shape (n_bytes,), uint8
-        UTF-8 of all words, one behind the other in the order of their ids.
-    offsets : ndarray of shape (vocab_size + 1,), int64
-        Word i is ``characters[offsets[i]:offsets[i + 1]]``.
-    slots : ndarray of shape (n_slots,), int32
-        Hash table of the ids, -1 where free; see Notes. `from_words` and `from_bytes` build it.
+    # A word is searched from slot ``(h ^ h >> 32) mod n_slots`` on, one slot after the other up to a free one; h is
+    # its 64-bit FNV-1a hash and n_slots a power of two, two to four times the number of words. Words are entered in
+    # the order of their ids. The arrays are therefore the same on every machine, and may lie in a file. They are kept
+    # as read-only views.
 
-    Raises
-    ------
-    InputError
-        If the arrays do not belong together.
-
-    Notes
-    -----
-    A word is searched from slot ``(h ^ h >> 32) mod n_slots`` on, one slot after the other up to a free one; h is its
-    64-bit FNV-1a hash and n_slots a power of two, two to four times the number of words. Words are entered in the order
-    of their ids. The arrays are therefore the same on every machine, and may lie in a file. They are kept as read-only
-    views.
-
-    Examples
-    --------
-    >>> vocabulary = Vocabulary.from_words(["the", "man", "straße"])
-    >>> len(vocabulary), vocabulary.id_of("man"), "cat" in vocabulary, vocabulary.ids_of(["straße", "cat"])
-    (3, 1, False, array([ 2, -1], dtype=int32))
-    """
-
-    characters: NDArray[np.uint8]
-    offsets: NDArray[np.int64]
-    slots: NDArray[np.int32]
+    characters: NDArray[np.uint8]  # UTF-8 of all words, one behind the other in the order of their ids
+    offsets: NDArray[np.int64]  # word i is ``characters[offsets[i]:offsets[i + 1]]``
+    slots: NDArray[np.int32]  # hash table of the ids, -1 where free; see Notes. `from_words` and `from_bytes` build it
 
     def __post_init__(self) -> None:
         arrays = {"characters": np.uint8, "offsets": np.int64, "slots": np.int32}
@@ -307,46 +203,12 @@ class Vocabulary:
 
     @classmethod
     def from_words(cls, words: Iterable[str]) -> Vocabulary:
-        """Build a vocabulary from strings.
-
-        Parameters
-        ----------
-        words : iterable of str
-            Distinct words, in the order of their ids.
-
-        Returns
-        -------
-        Vocabulary
-            The same words.
-
-        Raises
-        ------
-        InputError
-            If a word comes twice or holds a lone surrogate.
-        """
+        """Build a vocabulary from strings."""
         return cls.from_bytes(*words_as_bytes(words))
 
     @classmethod
     def from_bytes(cls, characters: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Vocabulary:
-        """Build a vocabulary from words that are UTF-8 already.
-
-        Parameters
-        ----------
-        characters : ndarray of shape (n_bytes,), uint8
-            UTF-8 of all words, one behind the other.
-        offsets : ndarray of shape (vocab_size + 1,), int64
-            Where each word begins, and the end.
-
-        Returns
-        -------
-        Vocabulary
-            Views of these arrays.
-
-        Raises
-        ------
-        InputError
-            If a word comes twice (see `first_rows`), or is not UTF-8.
-        """
+        """Build a vocabulary from words that are UTF-8 already."""
         _check_offsets(characters, offsets)
         slots, firsts = _enter(characters, offsets[:-1], offsets[1:])
         repeated = np.flatnonzero(firsts != np.arange(len(firsts)))
@@ -358,18 +220,7 @@ class Vocabulary:
         return cls(characters, offsets, slots)
 
     def take(self, rows: NDArray[np.int64]) -> Vocabulary:
-        """Select words.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows,), int64
-            Distinct ids, in the order of the new ones.
-
-        Returns
-        -------
-        Vocabulary
-            These words only.
-        """
+        """Select words."""
         return Vocabulary.from_bytes(*take_words(self.characters, self.offsets, rows))
 
     @property
@@ -391,78 +242,25 @@ class Vocabulary:
         return isinstance(word, str) and self.id_of(word) >= 0
 
     def id_of(self, word: str) -> int:
-        """Return the id of a word, -1 for an unknown one.
-
-        Parameters
-        ----------
-        word : str
-            The word.
-
-        Returns
-        -------
-        int
-            Its id.
-        """
+        """Return the id of a word, -1 for an unknown one."""
         return int(self.ids_of([word])[0])
 
     def ids_of(self, words: Iterable[str]) -> NDArray[np.int32]:
-        """Return the ids of words, -1 for unknown ones.
-
-        Parameters
-        ----------
-        words : iterable of str
-            Any words.
-
-        Returns
-        -------
-        ndarray of shape (n_words,), int32
-            Their ids.
-        """
+        """Return the ids of words, -1 for unknown ones."""
         text, offsets = words_as_bytes(words)
         return self.ids_of_spans(text, offsets[:-1], offsets[1:])
 
     def ids_of_spans(
         self, text: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64]
     ) -> NDArray[np.int32]:
-        """Return the ids of words inside a text, -1 for unknown ones.
-
-        Parameters
-        ----------
-        text : ndarray of shape (n_bytes,), uint8
-            UTF-8.
-        starts, stops : ndarray of shape (n_words,), int64
-            First byte of each word, and the one behind its last.
-
-        Returns
-        -------
-        ndarray of shape (n_words,), int32
-            Their ids.
-        """
+        """Return the ids of words inside a text, -1 for unknown ones."""
         ids = np.empty(len(starts), dtype=np.int32)
         look_up(read_only(text), read_only(starts), read_only(stops), self.arrays, ids)
         return ids
 
 
 def words_as_bytes(words: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Write words as UTF-8, one behind the other.
-
-    Parameters
-    ----------
-    words : iterable of str
-        The words.
-
-    Returns
-    -------
-    characters : ndarray of shape (n_bytes,), uint8
-        Read-only.
-    offsets : ndarray of shape (n_words + 1,), int64
-        Where each word begins, and the end.
-
-    Raises
-    ------
-    InputError
-        If a word holds a lone surrogate, which no UTF-8 can express.
-    """
+    """Write words as UTF-8, one behind the other."""
     try:
         encoded = [word.encode() for word in words]
     except UnicodeEncodeError as error:
@@ -473,68 +271,20 @@ def words_as_bytes(words: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def first_rows(characters: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Find the first row of each distinct word.
-
-    Parameters
-    ----------
-    characters : ndarray of shape (n_bytes,), uint8
-        UTF-8 of all words, one behind the other.
-    offsets : ndarray of shape (n_words + 1,), int64
-        Where each word begins, and the end.
-
-    Returns
-    -------
-    ndarray of shape (n_distinct,), int64
-        Rows, rising; all rows where no word comes twice. `take_words` selects them.
-
-    Examples
-    --------
-    >>> first_rows(*words_as_bytes(["b", "a", "b", "c"]))
-    array([0, 1, 3])
-    """
+    """Find the first row of each distinct word."""
     firsts = same_spans(characters, offsets[:-1], offsets[1:])
     return np.flatnonzero(firsts == np.arange(len(firsts)))
 
 
 def same_spans(text: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Find for each word inside a text the first that is the same.
-
-    Parameters
-    ----------
-    text : ndarray of shape (n_bytes,), uint8
-        UTF-8.
-    starts, stops : ndarray of shape (n_words,), int64
-        First byte of each word, and the one behind its last.
-
-    Returns
-    -------
-    ndarray of shape (n_words,), int32
-        Number of the first word with the same bytes, its own where there is none before it.
-    """
+    """Find for each word inside a text the first that is the same."""
     return _enter(text, starts, stops)[1]
 
 
 def take_words(
     characters: NDArray[np.uint8], offsets: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Select words.
-
-    Parameters
-    ----------
-    characters : ndarray of shape (n_bytes,), uint8
-        UTF-8 of all words, one behind the other.
-    offsets : ndarray of shape (n_words + 1,), int64
-        Where each word begins, and the end.
-    rows : ndarray of shape (n_rows,), int64
-        Words wanted, in that order.
-
-    Returns
-    -------
-    characters : ndarray of shape (n_bytes,), uint8
-        UTF-8 of these words.
-    offsets : ndarray of shape (n_rows + 1,), int64
-        Where each begins, and the end.
-    """
+    """Select words."""
     taken = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(np.diff(offsets)[rows], out=taken[1:])
     gathered = np.empty(taken[-1], dtype=np.uint8)
@@ -554,18 +304,7 @@ def _enter(
 
 
 def read_only(array: NDArray[Number]) -> NDArray[Number]:
-    """View an array as compiled code wants it: one type, whether it came from a file, from bytes or was computed.
-
-    Parameters
-    ----------
-    array : ndarray
-        Any array.
-
-    Returns
-    -------
-    ndarray
-        Contiguous and read-only.
-    """
+    """View an array as compiled code wants it: one type, whether it came from a file, from bytes or was computed."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

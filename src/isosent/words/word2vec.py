@@ -15,23 +15,7 @@ _MOST_DIGITS = 19  # of an int64
 
 
 def read_header(line: bytes) -> tuple[int, int] | None:
-    """Read the header of word2vec, binary or text.
-
-    Parameters
-    ----------
-    line : bytes
-        The first line of a file.
-
-    Returns
-    -------
-    tuple of (int, int) or None
-        Rows and dimensions, if it is a header.
-
-    Examples
-    --------
-    >>> read_header(b"2000000 300"), read_header(b"the 0.1 0.2")
-    ((2000000, 300), None)
-    """
+    """Read the header of word2vec, binary or text."""
     fields = line.split()
     if len(fields) == 2 and all(field.isdigit() and len(field) < _MOST_DIGITS for field in fields):
         return int(fields[0]), int(fields[1])
@@ -39,20 +23,7 @@ def read_header(line: bytes) -> tuple[int, int] | None:
 
 
 def continues_in_binary(rows: bytes, dim: int) -> bool:
-    """Tell raw floats from text: no row of numbers, but control characters.
-
-    Parameters
-    ----------
-    rows : bytes
-        Beginning of what stands behind the header.
-    dim : int
-        Dimensions that the header promises.
-
-    Returns
-    -------
-    bool
-        Whether these are raw floats.
-    """
+    """Tell raw floats from text: no row of numbers, but control characters."""
     first_row = rows.split(b"\n", 1)[0].split()
     if len(first_row) > dim and parse_numbers(b" ".join(first_row[-dim:])) is not None:
         return False
@@ -62,29 +33,7 @@ def continues_in_binary(rows: bytes, dim: int) -> bool:
 def binary_rows(
     where: str, pieces: Iterable[bytes], header: tuple[int, int], wanted: Vocabulary | None = None
 ) -> Iterator[RowBlock]:
-    """Read raw rows.
-
-    Parameters
-    ----------
-    where : str
-        The file, for messages.
-    pieces : iterable of bytes
-        Its content behind the header.
-    header : tuple of (int, int)
-        Rows and dimensions that it promises.
-    wanted : Vocabulary or None, default None
-        Words to keep; None keeps all.
-
-    Yields
-    ------
-    RowBlock
-        Rows, in order. A line feed may stand behind each vector or not.
-
-    Raises
-    ------
-    FileFormatError
-        If there are not as many vectors as promised, or one is not finite.
-    """
+    """Read raw rows."""
     n_rows, dim = header
     first, rest = 1, b""
     for piece in pieces:

@@ -36,26 +36,13 @@ class Subwords(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordVectors:
-    """Words and their vectors.
+    """Words and their vectors."""
 
-    Parameters
-    ----------
-    vocabulary : Vocabulary
-        The words.
-    vectors : ndarray of shape (vocab_size, dim), float32, float16 or int8
-        What is stored for each word; may lie in a file that is mapped into memory. Finite.
-    scales : ndarray of shape (vocab_size,), float32, or None
-        What a row of int8 is to be multiplied with; None for the others.
-    subwords : Subwords or None
-        What makes vectors of unknown words, where the files can.
-    content_hash : str
-        SHA-256 of words and stored numbers, the same whether they were read from a file or from the cache of it.
-    """
-
-    vocabulary: Vocabulary
-    vectors: Numbers
-    scales: Scales | None
-    subwords: Subwords | None
+    vocabulary: Vocabulary  # the words
+    vectors: Numbers  # what is stored for each word; may lie in a file that is mapped into memory. Finite
+    scales: Scales | None  # what a row of int8 is to be multiplied with; None for the others
+    subwords: Subwords | None  # what makes vectors of unknown words, where the files can
+    # SHA-256 of words and stored numbers, the same whether they were read from a file or from the cache of it
     content_hash: str
 
     @property
@@ -64,18 +51,7 @@ class WordVectors:
         return int(self.vectors.shape[1])
 
     def rows(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Take vectors out.
-
-        Parameters
-        ----------
-        ids : ndarray of shape (n,), int
-            Ids of words.
-
-        Returns
-        -------
-        ndarray of shape (n, dim), float32
-            Their vectors.
-        """
+        """Take vectors out."""
         return decoded(self.vectors, self.scales, ids)
 
 
@@ -86,49 +62,7 @@ def read_word_vectors(
     progress: Progress | None = None,
     cache: bool = True,
 ) -> WordVectors:
-    """Read word vectors from one file, or concatenate those of several word by word.
-
-    Parameters
-    ----------
-    paths : sequence of path-like
-        Text as GloVe, word2vec and fastText write it, with or without the header ``vocab_size dim``, or word2vec
-        binary, each plain, gzipped, or a member of a zip archive (``FILE.zip`` with one member, or
-        ``FILE.zip!MEMBER``); a fastText ``.bin``; what ``isosent words convert`` wrote. The format is read off the
-        content. In text, a word may hold spaces: the last `dim` fields are its vector.
-    vocabulary : iterable of str, path-like or None, default None
-        Words to keep, or a file of them, see `read_wanted_words`; numbers of other words are not read. None keeps all.
-    progress : callable or None, default None
-        Told the bytes of the files that were read since the last call.
-    cache : bool, default True
-        Whether a file of at least 64 MB is converted once, to open from a memory map afterwards. The folder is
-        ``isosent/word_vectors`` in that of ISOSENT_CACHE, XDG_CACHE_HOME or ``~/.cache``. With `vocabulary`, a
-        converted file is used and none is written.
-
-    Returns
-    -------
-    WordVectors
-        The words of all files, in the order of the first that has them. With several files the width is the sum of
-        theirs; a file that lacks a word contributes the vector of its sub-words if it has any, else zeros.
-
-    Raises
-    ------
-    InputFileError
-        If a file is missing, empty or a directory.
-    FileFormatError
-        If a row is short, not numeric or not finite (the message gives its line), the header promises another number of
-        rows, or a file is truncated.
-    InputError
-        If no word is left.
-
-    Warns
-    -----
-    DuplicateWordWarning
-        If a file lists words more than once: the first row of each is kept.
-    UndecodableWordWarning
-        If words are not UTF-8: their rows are left out.
-    CacheWarning
-        If the cache cannot be written.
-    """
+    """Read word vectors from one file, or concatenate those of several word by word."""
     places = [FilePlace.of(path) for path in paths]
     wanted = None if vocabulary is None else read_wanted_words(vocabulary)
     stored, content_hash = _read_all(places, wanted, progress, cache)
@@ -143,23 +77,7 @@ def read_word_vectors(
 
 
 def size_of_files(paths: Sequence[str | os.PathLike[str]]) -> int:
-    """Bytes of files of word vectors on the disk, what the progress of reading adds up to.
-
-    Parameters
-    ----------
-    paths : sequence of path-like
-        As for `read_word_vectors`.
-
-    Returns
-    -------
-    int
-        Their sum.
-
-    Raises
-    ------
-    InputFileError
-        If a file is missing, empty or a directory.
-    """
+    """Bytes of files of word vectors on the disk, what the progress of reading adds up to."""
     return sum(FilePlace.of(path).path.stat().st_size for path in paths)
 
 
@@ -171,35 +89,7 @@ def convert_word_vectors(
     vocabulary: Iterable[str] | str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> WordVectors:
-    """Write word vectors as a file that opens at once, through a memory map.
-
-    Parameters
-    ----------
-    paths : sequence of path-like
-        See `read_word_vectors`. One file is converted block by block, in little memory; several are read first.
-    output : path-like
-        The ``.safetensors`` file to write.
-    dtype : {"float32", "float16", "int8"}, default "float32"
-        How to store a number. int8 comes with a float32 scale a row.
-    vocabulary : iterable of str, path-like or None, default None
-        Words to keep, see `read_word_vectors`.
-    progress : callable or None, default None
-        Told the bytes of the files that were read since the last call.
-
-    Returns
-    -------
-    WordVectors
-        What was written.
-
-    Raises
-    ------
-    InputError
-        If no word is left, or a number is beyond those of float16.
-    InputFileError
-        As `read_word_vectors` does.
-    OutputError
-        If the file cannot be written.
-    """
+    """Write word vectors as a file that opens at once, through a memory map."""
     _check.one_of("word vectors", "dtype", dtype, STORED_TYPES)
     places = [FilePlace.of(path) for path in paths]
     wanted = None if vocabulary is None else read_wanted_words(vocabulary)
