@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from isosent.evaluation.result import EvaluationResult, read_result
     from isosent.evaluation.retrieval import evaluate_retrieval
     from isosent.evaluation.rte import evaluate_rte
-    from isosent.evaluation.run import Run
+    from isosent.evaluation.run import EvaluationSettings
     from isosent.evaluation.sts import evaluate_pairs, evaluate_sts
     from isosent.evaluation.transfer import evaluate_transfer
     from isosent.io.texts import read_texts
@@ -82,7 +82,7 @@ _HOME = {
     "OutputError": "isosent.errors",
     "PowerMean": "isosent.encoders.word_average",
     "PrincipalComponents": "isosent.transforms.whitening",
-    "Run": "isosent.evaluation.run",
+    "EvaluationSettings": "isosent.evaluation.run",
     "SIF": "isosent.encoders.word_average",
     "SentenceEncoder": "isosent.model",
     "Standardize": "isosent.transforms.linear",
@@ -118,6 +118,7 @@ __all__ = [
     "CommonComponentRemoval",
     "Encoder",
     "EvaluationResult",
+    "EvaluationSettings",
     "FileFormatError",
     "GlowFlow",
     "InputError",
@@ -136,7 +137,6 @@ __all__ = [
     "OutputError",
     "PowerMean",
     "PrincipalComponents",
-    "Run",
     "SentenceEncoder",
     "Standardize",
     "TaskNotFoundError",

@@ -10,7 +10,7 @@ from pathlib import Path
 from isosent.encoders.base import Progress
 from isosent.encoders.load import open_encoder
 from isosent.encoders.options import FUNCTION, RUNTIME_OPTIONS
-from isosent.encoders.precomputed import GIVEN, GivenVectors
+from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import (
     DEFAULT_REFERENCE,
     MODEL_FILE,
@@ -129,8 +129,8 @@ def _load_folder(
     record = read_model(folder)
     _verify_trained(Path(folder))
     located = parsed.options.get("encoder")
-    if record.reference == GIVEN and located in (None, GIVEN):
-        return SentenceEncoder.from_record(GivenVectors(record.encoder_dim, record.options), record)
+    if record.reference == PRECOMPUTED and located in (None, PRECOMPUTED):
+        return SentenceEncoder.from_record(PrecomputedVectors(record.encoder_dim, record.options), record)
     try:
         corpus = Corpus.from_tensors(record.corpus) if record.corpus else None
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
@@ -167,7 +167,7 @@ def _encoder_reference(located: str | None, record: ModelRecord, runtime: Mappin
     if located is None:
         return stored_reference(record.reference, record.options, file=file, runtime=runtime)
     parsed = parse_reference(located, in_use=True)
-    if record.reference == GIVEN:  # the encoder that made the vectors; its fingerprint tells
+    if record.reference == PRECOMPUTED:  # the encoder that made the vectors; its fingerprint tells
         if parsed.scheme == "folder":
             raise InputError("it must be an encoder; it is a saved model.")
         return parse_reference(located, runtime, in_use=True)

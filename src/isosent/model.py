@@ -21,7 +21,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix
 from isosent.persistence import FitRecord, ModelRecord, write_model
-from isosent.postprocessing import NOTHING, Behind
+from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
 from isosent.transforms.auto import AutoChoice, choose_from_moments, choose_from_texts
 from isosent.transforms.base import (
     AUTO,
@@ -38,18 +38,20 @@ from isosent.transforms.calibration import Calibration
 
 def fit_encoder(
     encoder: Encoder, texts: Sequence[str], *, source: str, progress: Progress | None = None
-) -> tuple[Encoder, Behind, FitRecord]:
+) -> tuple[Encoder, Postprocessing, FitRecord]:
     """Fit an encoder that needs a corpus, and the linear step that belongs to it."""
     fitted = encoder.on_corpus(texts, progress=progress)
     own = fitted.own_transform()
-    behind = NOTHING if own is None else NOTHING.fitted(own, moments_of_known(fitted.encode(texts)))
+    postprocessing = (
+        NO_POSTPROCESSING if own is None else NO_POSTPROCESSING.fitted(own, moments_of_known(fitted.encode(texts)))
+    )
     settings = fitted.settings()
     n_known = fitted.corpus_size
-    return fitted, behind, _record(settings.pop("weighting"), settings, n_known, len(texts) - n_known, source)
+    return fitted, postprocessing, _record(settings.pop("weighting"), settings, n_known, len(texts) - n_known, source)
 
 
 def fit_on_vectors(
-    behind: Behind,
+    postprocessing: Postprocessing,
     transform: Transform | Literal["auto"],
     vectors: NDArray[np.floating],
     query_vectors: NDArray[np.floating] | None = None,
@@ -57,31 +59,37 @@ def fit_on_vectors(
     choose: Callable[[Moments], AutoChoice] | None = None,
     source: str,
     report: Report | None = None,
-) -> tuple[Behind, FitRecord]:
+) -> tuple[Postprocessing, FitRecord]:
     """Fit a transform behind what follows an encoder, on vectors."""
-    behind.check_fit(transform, queries=query_vectors is not None)
+    postprocessing.check_fit(transform, queries=query_vectors is not None)
     if is_flow(transform):
-        return _fit_flow(behind, transform, vectors, source, report)
+        return _fit_flow(postprocessing, transform, vectors, source, report)
     radial = not isinstance(transform, str) and transform.uses_radial_moments
     moments = moments_of_known(vectors, radial=radial)
     query_moments = None if query_vectors is None else moments_of_known(query_vectors, radial=radial)
-    choice = choose(behind.moments(moments)) if choose and transform == AUTO else None
+    choice = choose(postprocessing.moments(moments)) if choose and transform == AUTO else None
     n_zero_rows = len(vectors) - round(moments.weight)
-    return fit_behind(behind, transform, moments, query_moments, choice=choice, n_zero_rows=n_zero_rows, source=source)
+    return fit_postprocessing(
+        postprocessing, transform, moments, query_moments, choice=choice, n_zero_rows=n_zero_rows, source=source
+    )
 
 
 def _fit_flow(
-    behind: Behind, transform: FlowTransform, vectors: NDArray[np.floating], source: str, report: Report | None
-) -> tuple[Behind, FitRecord]:
+    postprocessing: Postprocessing,
+    transform: FlowTransform,
+    vectors: NDArray[np.floating],
+    source: str,
+    report: Report | None,
+) -> tuple[Postprocessing, FitRecord]:
     known = _known(vectors)
-    flow = copy.deepcopy(transform).fit(behind.apply(known), report=report)
+    flow = copy.deepcopy(transform).fit(postprocessing.apply(known), report=report)
     record = _record(transform_name(flow), settings_of(flow), len(known), len(vectors) - len(known), source)
     history = tuple(asdict(seen) for seen in flow.history_)
-    return replace(behind, flow=flow.glow_), replace(record, history=history)
+    return replace(postprocessing, flow=flow.glow_), replace(record, history=history)
 
 
-def fit_behind(
-    behind: Behind,
+def fit_postprocessing(
+    postprocessing: Postprocessing,
     transform: Transform | Literal["auto"],
     moments: Moments,
     query_moments: Moments | None = None,
@@ -89,20 +97,20 @@ def fit_behind(
     choice: AutoChoice | None = None,
     n_zero_rows: int = 0,
     source: str,
-) -> tuple[Behind, FitRecord]:
+) -> tuple[Postprocessing, FitRecord]:
     """Fit a transform behind what follows an encoder."""
-    behind.check_fit(transform)
+    postprocessing.check_fit(transform)
     if is_flow(transform):
         raise InputError("fit_moments: a flow must be fitted on vectors; got their moments. Use fit or fit_vectors.")
     if isinstance(transform, str):
-        choice = choice or choose_from_moments(behind.moments(moments))
+        choice = choice or choose_from_moments(postprocessing.moments(moments))
         chosen = choice.chosen.transform()
     else:
         chosen = copy.deepcopy(transform)
     name = "none" if chosen is None else transform_name(chosen)
     settings = {} if chosen is None else settings_of(chosen)
     record = _record(name, settings, round(moments.weight), n_zero_rows, source, choice)
-    return behind.fitted(chosen, moments, query_moments), record
+    return postprocessing.fitted(chosen, moments, query_moments), record
 
 
 def moments_of_known(encoded: NDArray[np.floating], *, radial: bool = False) -> Moments:
@@ -156,21 +164,21 @@ class SentenceEncoder:
     def __init__(
         self,
         encoder: Encoder,
-        behind: Behind = NOTHING,
+        postprocessing: Postprocessing = NO_POSTPROCESSING,
         fits: tuple[FitRecord, ...] = (),
         calibration: Calibration | None = None,
     ) -> None:
-        if behind.dim is not None:
-            _check.same_dim("SentenceEncoder", "encoder", encoder.dim, behind.dim)
+        if postprocessing.dim is not None:
+            _check.same_dim("SentenceEncoder", "encoder", encoder.dim, postprocessing.dim)
         self._encoder = encoder
-        self._behind = behind
+        self._postprocessing = postprocessing
         self._fits = fits
         self._calibration = calibration
 
     @classmethod
     def from_record(cls, encoder: Encoder, record: ModelRecord) -> SentenceEncoder:
         """Put a model together from its opened encoder and the record of the rest."""
-        return cls(encoder, record.behind, record.fits, record.calibration)
+        return cls(encoder, record.postprocessing, record.fits, record.calibration)
 
     @property
     def encoder(self) -> Encoder:
@@ -180,22 +188,22 @@ class SentenceEncoder:
     @property
     def linear_map(self) -> LinearMap | None:
         """The map behind the encoder, of shape (encoder's dim, dim)."""
-        return self._behind.linear_map
+        return self._postprocessing.linear_map
 
     @property
     def query_map(self) -> LinearMap | None:
         """The map of queries, where they have a mean of their own; the weight is that of `linear_map`."""
-        return self._behind.query_map
+        return self._postprocessing.query_map
 
     @property
     def flow(self) -> Glow | None:
         """The flow behind the map."""
-        return self._behind.flow
+        return self._postprocessing.flow
 
     @property
     def normalize(self) -> bool:
         """Whether vectors are scaled to length 1 in the end."""
-        return self._behind.normalize
+        return self._postprocessing.normalize
 
     @property
     def fits(self) -> tuple[FitRecord, ...]:
@@ -267,7 +275,7 @@ class SentenceEncoder:
         ndarray of shape (n_texts, dim), float32
             What `encode` would have returned for the same texts.
         """
-        return self._behind.apply(vectors, queries=queries)
+        return self._postprocessing.apply(vectors, queries=queries)
 
     def similarity(
         self,
@@ -310,7 +318,7 @@ class SentenceEncoder:
 
     def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
         """Return this model with another calibration."""
-        return SentenceEncoder(self._encoder, self._behind, self._fits, calibration)
+        return SentenceEncoder(self._encoder, self._postprocessing, self._fits, calibration)
 
     def fit(
         self,
@@ -357,20 +365,20 @@ class SentenceEncoder:
         if transform is None and queries is not None:
             raise InputError("fit: queries must come with a transform; got None. Leave them out.")
         if transform is not None:
-            self._behind.check_fit(transform, queries=queries is not None)
+            self._postprocessing.check_fit(transform, queries=queries is not None)
         if self._encoder.needs_corpus:
-            encoder, behind, record = fit_encoder(self._encoder, listed, source=source, progress=progress)
-            fitted = SentenceEncoder(encoder, behind, (record,))
+            encoder, postprocessing, record = fit_encoder(self._encoder, listed, source=source, progress=progress)
+            fitted = SentenceEncoder(encoder, postprocessing, (record,))
             return fitted.fit(listed, transform=transform, queries=listed_queries, source=source, progress=progress)
         if transform is None:
             return self
-        model = self if queries is None else SentenceEncoder(self._encoder.for_documents(), self._behind)
+        model = self if queries is None else SentenceEncoder(self._encoder.for_documents(), self._postprocessing)
         if encoded is None:
             encoded = model.encoder.encode(listed, progress=progress)
         _check.same_count("fit", "encoded", len(encoded), len(listed))
         query_vectors = None if listed_queries is None else self._encoder.for_queries().encode(listed_queries)
         choose = partial(choose_from_texts, model.encode, listed)
-        after = fit_on_vectors(self._behind, transform, encoded, query_vectors, choose=choose, source=source)
+        after = fit_on_vectors(self._postprocessing, transform, encoded, query_vectors, choose=choose, source=source)
         return self._with_fit(*after)
 
     def fit_vectors(
@@ -385,7 +393,7 @@ class SentenceEncoder:
         self._encoder.require_fitted("fit_vectors")
         array = _check.matrix("fit_vectors", "vectors", vectors)
         _check.same_dim("fit_vectors", "vectors", array.shape[1], self._encoder.dim)
-        return self._with_fit(*fit_on_vectors(self._behind, transform, array, source=source, report=report))
+        return self._with_fit(*fit_on_vectors(self._postprocessing, transform, array, source=source, report=report))
 
     def fit_moments(
         self,
@@ -425,13 +433,19 @@ class SentenceEncoder:
             If the transform refuses the moments, the encoder is not fitted, or this model ends with length 1.
         """
         self._encoder.require_fitted("fit_moments")
-        fitted = fit_behind(
-            self._behind, transform, moments, query_moments, choice=choice, n_zero_rows=n_zero_rows, source=source
+        fitted = fit_postprocessing(
+            self._postprocessing,
+            transform,
+            moments,
+            query_moments,
+            choice=choice,
+            n_zero_rows=n_zero_rows,
+            source=source,
         )
         return self._with_fit(*fitted)
 
-    def _with_fit(self, behind: Behind, record: FitRecord) -> SentenceEncoder:
-        return SentenceEncoder(self._encoder, behind, (*self._fits, record))
+    def _with_fit(self, postprocessing: Postprocessing, record: FitRecord) -> SentenceEncoder:
+        return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder: all but the encoder, which is named by its reference and fingerprint.
@@ -457,7 +471,7 @@ class SentenceEncoder:
             encoder.options,
             encoder.dim,
             encoder.fingerprint,
-            self._behind,
+            self._postprocessing,
             self._fits,
             self._calibration,
             encoder.corpus_tensors(),

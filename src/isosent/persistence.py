@@ -29,7 +29,7 @@ from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Model
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
-from isosent.postprocessing import Behind
+from isosent.postprocessing import Postprocessing
 from isosent.transforms.calibration import Calibration
 
 
@@ -56,7 +56,7 @@ class ModelRecord:
     options: Mapping[str, str]  # its options
     encoder_dim: int  # dimensions of the encoder's vectors
     encoder_fingerprint: str  # hash of all that the encoder's vectors depend on
-    behind: Behind  # what follows the encoder
+    postprocessing: Postprocessing  # what follows the encoder
     fits: tuple[FitRecord, ...] = ()  # what that was fitted on, step by step
     calibration: Calibration | None = None  # what a cosine of the space means
     # What the encoder knows of the texts it was fitted on; empty where it was not
@@ -65,7 +65,7 @@ class ModelRecord:
     @property
     def fingerprint(self) -> str:
         """Hash of the vector space: only vectors with the same one can be compared."""
-        return space_fingerprint(self.encoder_fingerprint, self.behind)
+        return space_fingerprint(self.encoder_fingerprint, self.postprocessing)
 
     @property
     def name(self) -> str:
@@ -75,44 +75,44 @@ class ModelRecord:
 
     def facts(self) -> dict[str, Any]:
         """Return what a person or a result file wants to know, as plain values."""
-        linear_map = self.behind.linear_map
+        linear_map = self.postprocessing.linear_map
         return {
             "reference": self.reference,
             "options": dict(self.options),
             "dim": self.encoder_dim if linear_map is None else linear_map.n_components,
             "encoder_dim": self.encoder_dim,
-            "normalize": self.behind.normalize,
-            "separate_query_mean": self.behind.query_map is not None,
+            "normalize": self.postprocessing.normalize,
+            "separate_query_mean": self.postprocessing.query_map is not None,
             "calibration": None if self.calibration is None else self.calibration.kind,
             "fits": [asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,
         }
 
 
-def space_fingerprint(encoder_fingerprint: str, behind: Behind) -> str:
+def space_fingerprint(encoder_fingerprint: str, postprocessing: Postprocessing) -> str:
     """Fingerprint of the space that an encoder and what follows it give."""
-    if behind.dim is None and not behind.normalize:
+    if postprocessing.dim is None and not postprocessing.normalize:
         return encoder_fingerprint
-    normalize = b"normalize" if behind.normalize else b""
-    content = encoder_fingerprint.encode() + map_bytes(behind) + flow_bytes(behind) + normalize
+    normalize = b"normalize" if postprocessing.normalize else b""
+    content = encoder_fingerprint.encode() + map_bytes(postprocessing) + flow_bytes(postprocessing) + normalize
     return hashlib.sha256(content).hexdigest()
 
 
-def map_bytes(behind: Behind) -> bytes:
+def map_bytes(postprocessing: Postprocessing) -> bytes:
     """The maps behind an encoder in the format of safetensors."""
-    if behind.linear_map is None:
+    if postprocessing.linear_map is None:
         return b""
-    arrays = {"weight": behind.linear_map.weight, "bias": behind.linear_map.bias}
-    if behind.query_map is not None:
-        arrays["query_bias"] = behind.query_map.bias
+    arrays = {"weight": postprocessing.linear_map.weight, "bias": postprocessing.linear_map.bias}
+    if postprocessing.query_map is not None:
+        arrays["query_bias"] = postprocessing.query_map.bias
     return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
 
 
-def flow_bytes(behind: Behind) -> bytes:
+def flow_bytes(postprocessing: Postprocessing) -> bytes:
     """The flow behind an encoder in the format of safetensors."""
-    if behind.flow is None:
+    if postprocessing.flow is None:
         return b""
-    return save({name: np.ascontiguousarray(array) for name, array in behind.flow.arrays().items()})
+    return save({name: np.ascontiguousarray(array) for name, array in postprocessing.flow.arrays().items()})
 
 
 def maps_of_bytes(content: bytes) -> tuple[LinearMap, LinearMap | None]:
@@ -180,8 +180,8 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
 def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
     """Make the files of a model folder."""
     contents = {
-        _MAP: map_bytes(record.behind),
-        _FLOW: flow_bytes(record.behind),
+        _MAP: map_bytes(record.postprocessing),
+        _FLOW: flow_bytes(record.postprocessing),
         _CORPUS: corpus_bytes(record.corpus),
     }
     names = {kind: _file_name(kind, content) if content else None for kind, content in contents.items()}
@@ -197,7 +197,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
             "fingerprint": record.encoder_fingerprint,
         },
         **names,
-        "normalize": record.behind.normalize,
+        "normalize": record.postprocessing.normalize,
         "calibration": None if record.calibration is None else record.calibration.to_json(),
         "fits": [asdict(fit) for fit in record.fits],
         "fingerprint": record.fingerprint,
@@ -270,15 +270,15 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
         options=encoder["options"],
         encoder_dim=encoder["dim"],
         encoder_fingerprint=encoder["fingerprint"],
-        behind=_read_behind(folder, document),
+        postprocessing=_read_postprocessing(folder, document),
         fits=tuple(FitRecord(**fit) for fit in document["fits"]),
         calibration=_read_calibration(folder, document.get("calibration")),
         corpus=_parsed(folder, document, _CORPUS, corpus_of_bytes, "named arrays") or {},
     )
-    if record.behind.dim not in (None, record.encoder_dim):
+    if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
             f"{folder}: the map must take {record.encoder_dim} dimensions, those of the encoder; "
-            f"it takes {record.behind.dim}."
+            f"it takes {record.postprocessing.dim}."
         )
     if record.fingerprint != document["fingerprint"]:
         raise ModelFolderError(
@@ -305,12 +305,12 @@ def _read_reference(folder: Path, encoder: Mapping[str, Any]) -> str:
         raise ModelFolderError(f"{folder / MODEL_FILE}: {error}") from None
 
 
-def _read_behind(folder: Path, document: Mapping[str, Any]) -> Behind:
+def _read_postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:
     map_shapes = "weight (dim, n_components) and bias (n_components,)"
     linear_map, query_map = _parsed(folder, document, _MAP, maps_of_bytes, map_shapes) or (None, None)
     flow = _parsed(folder, document, _FLOW, flow_of_bytes, "the arrays of a flow")
     try:
-        return Behind(linear_map, query_map, document.get("normalize", False), flow)
+        return Postprocessing(linear_map, query_map, document.get("normalize", False), flow)
     except InputError as error:
         raise ModelFolderError(f"{folder}: map and flow do not go together. {error}") from None
 

@@ -18,7 +18,7 @@ from isosent.transforms.base import LinearTransform, check_transform, is_flow, k
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Behind:
+class Postprocessing:
     """What follows an encoder."""
 
     linear_map: LinearMap | None = None  # applied to the encoder's vectors; None leaves them as they are
@@ -90,7 +90,7 @@ class Behind:
 
     def fitted(
         self, transform: LinearTransform | None, moments: Moments, query_moments: Moments | None = None
-    ) -> Behind:
+    ) -> Postprocessing:
         """Fit a transform behind it."""
         # With queries, the transform is fitted on the scatter of both, each about its own mean, and on the mean of
         # the documents; queries are shifted by :math:`\mu_d - \mu_q` ahead of the same map, so that the two means
@@ -110,10 +110,10 @@ class Behind:
             before = self._map_of(queries=True)
             query_map = shifted if before is None else before.then(shifted)
         linear_map = new if self.linear_map is None else self.linear_map.then(new)
-        return Behind(linear_map, query_map, transform.normalize_)
+        return Postprocessing(linear_map, query_map, transform.normalize_)
 
     def _map_of(self, queries: bool) -> LinearMap | None:
         return self.query_map if queries and self.query_map is not None else self.linear_map
 
 
-NOTHING = Behind()
+NO_POSTPROCESSING = Postprocessing()

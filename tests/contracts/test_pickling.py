@@ -34,7 +34,7 @@ from isosent import (
     ZipfianWhitening,
     chain,
 )
-from isosent.encoders.precomputed import GivenVectors
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.words.word_vectors import convert_word_vectors
 
 pytestmark = [
@@ -76,7 +76,11 @@ KINDS = [
     *("calibrated", "queries", "precomputed", "saved"),
 ]
 SENT = ["hf", "hf-heads", "hf-static", "words-mapped", "static", "sif", "gem", "whitening", "flow", "queries", "saved"]
-COPIES = {"pickle": lambda model: pickle.loads(pickle.dumps(model)), "deepcopy": copy.deepcopy, "copy": copy.copy}
+AUGMENTATIONS = {
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+}
 
 
 DIM, VOCABULARY = 256, [*WORDS, *(f"w{i}" for i in range(600))]
@@ -131,7 +135,7 @@ def made(tmp_path_factory, tiny_model):
             case "queries":
                 return bare.fit(CORPUS, transform=Whitening(32), queries=CORPUS[:60])
             case "precomputed":
-                encoder = GivenVectors(DIM, {"space": "elsewhere"})
+                encoder = PrecomputedVectors(DIM, {"space": "elsewhere"})
                 return SentenceEncoder(encoder).fit_vectors(bare.encode(CORPUS), transform=Whitening(32))
         assert kind == "saved"
         whitened.save(folder / "saved")
@@ -149,7 +153,7 @@ def made(tmp_path_factory, tiny_model):
 
 def vectors_of(model):
     """What a model gives: several texts, one alone, queries; of precomputed vectors, theirs."""
-    if isinstance(model.encoder, GivenVectors):
+    if isinstance(model.encoder, PrecomputedVectors):
         return [model.transform(ROWS), model.transform(ROWS.astype(np.float32)), model.transform(ROWS[:1])]
     found = [model.encode([*TEXTS, ""]), model.encode(TEXTS[:1]), model.encode_query(TEXTS)]
     return found if model.calibration is None else [*found, model.similarity(TEXTS, TEXTS, calibrated=True)]
@@ -165,11 +169,11 @@ def test_copies_give_the_same_vectors(made, kind):
     used = made(kind)
     expected, fingerprint = vectors_of(used), used.fingerprint
     for model in (made(kind), used):
-        for copied in COPIES.values():
+        for copied in AUGMENTATIONS.values():
             another = copied(model)
             assert_same(vectors_of(another), expected)
             assert another.fingerprint == fingerprint
-            assert another.record.behind.dim == used.record.behind.dim
+            assert another.record.postprocessing.dim == used.record.postprocessing.dim
     assert_same(vectors_of(used), expected)
 
 
@@ -203,7 +207,7 @@ def test_threads_of_matrix_products_do_not_matter(made, kind):
     for n_threads in (1, 2, 3):
         with threadpool_limits(n_threads):
             model = made(kind)
-            is_bare = isinstance(model.encoder, GivenVectors)
+            is_bare = isinstance(model.encoder, PrecomputedVectors)
             results.append(model.transform(ROWS.astype(np.float32)) if is_bare else model.encode(CORPUS))
     assert_same(results[1:], results[:1] * 2)
 
@@ -250,7 +254,7 @@ def test_estimators_are_copied_and_sent(transform):
     rows = np.random.default_rng(0).normal(size=(500, DIM)).astype(np.float32)
     fitted = clone(transform).fit(rows)
     expected = fitted.transform(rows)
-    for copied in COPIES.values():
+    for copied in AUGMENTATIONS.values():
         np.testing.assert_array_equal(copied(fitted).transform(rows), expected)
     [sent] = Parallel(n_jobs=2, max_nbytes=1000)([delayed(type(fitted).transform)(fitted, rows)])
     np.testing.assert_array_equal(sent, expected)

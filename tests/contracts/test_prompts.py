@@ -54,10 +54,12 @@ def test_the_tokens_of_a_prompt_are_left_out_of_the_pooling(make, name, tokenize
     prompts = {"query": "find :", "document": "passage : the"}
     folder = make(name, tokenizer=tokenizer, pooling=pooling, include_prompt=False, prompts=prompts)
     model, reference = isosent.load(f"hf:{folder}"), SentenceTransformer(str(folder), device="cpu")
-    behind = [f" {text}" for text in TEXTS]
-    np.testing.assert_allclose(model.encode_query(behind), reference.encode_query(behind), atol=5e-6)
-    np.testing.assert_allclose(model.encode_document(behind), reference.encode_document(behind), atol=5e-6)
-    np.testing.assert_allclose(model.encode(behind), reference.encode(behind), atol=5e-6)
+    postprocessing = [f" {text}" for text in TEXTS]
+    np.testing.assert_allclose(model.encode_query(postprocessing), reference.encode_query(postprocessing), atol=5e-6)
+    np.testing.assert_allclose(
+        model.encode_document(postprocessing), reference.encode_document(postprocessing), atol=5e-6
+    )
+    np.testing.assert_allclose(model.encode(postprocessing), reference.encode(postprocessing), atol=5e-6)
 
 
 def test_cls_is_the_first_token_behind_a_prompt_that_is_not_pooled(make):

@@ -22,7 +22,7 @@ from tiny_models import (
 
 import isosent
 from isosent.errors import PaddingWarning
-from isosent.networks.layer_pooling import Reading
+from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.torch_backend import LayerTaps, TorchNetwork
 from isosent.numeric.sbert_wk import sbert_wk
 
@@ -216,7 +216,7 @@ def test_nothing_to_read_and_nobody_elses_reading(tiny_model):
     with pytest.raises(isosent.InputError, match="read: readings must"):
         encoder.read(TEXTS, [])
     with pytest.raises(isosent.InputError, match="read: readings must be of layers up to 3; got layer 4"):
-        encoder.read(TEXTS, [Reading.of("0,-1", "mean", n_layers=4)])
+        encoder.read(TEXTS, [LayerPooling.of("0,-1", "mean", n_layers=4)])
 
 
 @pytest.mark.parametrize(

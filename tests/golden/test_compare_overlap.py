@@ -8,7 +8,7 @@ import pytest
 import isosent
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.overlap import count_overlap
-from isosent.evaluation.run import Run
+from isosent.evaluation.run import EvaluationSettings
 from isosent.evaluation.sts import evaluate_sts
 from isosent.evaluation.sts_files import read_sts
 
@@ -20,7 +20,7 @@ if DATA is None:
 
 
 def test_whitening_wordllama_helps_on_one_set_and_cannot_be_told_on_another(wordllama):
-    few, tasks = Run(n_resamples=500), ["STS13", "STSB"]
+    few, tasks = EvaluationSettings(n_resamples=500), ["STS13", "STSB"]
     plain = evaluate_sts(wordllama, DATA, tasks=tasks, run=few)
     white = evaluate_sts(wordllama, DATA, tasks=tasks, transform=isosent.Whitening(), run=few)
     found = compare_results(plain, white, run=few).tasks

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import isosent
-from isosent.evaluation.run import Run
+from isosent.evaluation.run import EvaluationSettings
 
 pytestmark = pytest.mark.data
 
@@ -19,7 +19,7 @@ DATA = Path(os.environ["ISOSENT_DATA"]) if "ISOSENT_DATA" in os.environ else Non
 if DATA is None:
     pytest.skip("ISOSENT_DATA does not say where the research sets lie", allow_module_level=True)
 GLOVE = f"words:{DATA / 'vectors' / 'glove.840B.300d.subset' / 'glove.840B.300d.subset.txt'}"
-FEW = Run(n_resamples=20)
+FEW = EvaluationSettings(n_resamples=20)
 TOLERANCE = 0.25
 
 

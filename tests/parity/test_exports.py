@@ -23,7 +23,7 @@ from tokenizers.processors import TemplateProcessing
 
 import isosent
 from isosent.compat.sentence_transformers import SentenceTransformerLike
-from isosent.encoders.precomputed import GivenVectors
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.exports import sentence_transformers as sentence_transformers_folder
 from isosent.exports import sentence_transformers as sentence_transformers_modules
 from isosent.exports.targets import export
@@ -72,9 +72,9 @@ def transformer(tmp_path_factory):
 def small(transformer, tmp_path_factory):
     """The same as a folder of sentence-transformers, with modules behind it."""
 
-    def small(name, *behind, **settings):
+    def small(name, *postprocessing, **settings):
         folder = tmp_path_factory.mktemp(name)
-        parts = [modules.Transformer(str(transformer), **settings), modules.Pooling(24), *behind]
+        parts = [modules.Transformer(str(transformer), **settings), modules.Pooling(24), *postprocessing]
         model = SentenceTransformer(modules=parts, device="cpu")
         model.prompts = {"query": "ask: ", "document": ""}
         model.save(str(folder), create_model_card=False)
@@ -104,8 +104,10 @@ def prompted(transformer, tmp_path_factory):
     return prompted
 
 
-def fit(reference, texts, *behind, **how):
-    return isosent.load(reference).fit(texts, transform=chain(isosent.Whitening(8, strength=0.5), *behind), **how)
+def fit(reference, texts, *postprocessing, **how):
+    return isosent.load(reference).fit(
+        texts, transform=chain(isosent.Whitening(8, strength=0.5), *postprocessing), **how
+    )
 
 
 def loaded(folder):
@@ -371,7 +373,7 @@ def test_a_skipped_unknown_token_is_exact_or_refused(texts, tmp_path, normalize)
 
 
 def test_a_model_of_bare_vectors_has_no_texts_to_take(tmp_path):
-    model = SentenceEncoder(GivenVectors(4)).fit_moments(
+    model = SentenceEncoder(PrecomputedVectors(4)).fit_moments(
         Moments.from_rows(np.random.default_rng(0).standard_normal((50, 4))), transform=isosent.Whitening(2)
     )
     with pytest.raises(isosent.InputError, match="needs an encoder of texts"):
@@ -518,11 +520,11 @@ def test_the_wrapper_puts_prompts_before_texts(like):
         like.encode(["what?"], prompt_name="passage")
 
 
-GIVEN = {"query": "given: ", "default": "any: ", "other": "another: "}
+PRECOMPUTED = {"query": "given: ", "default": "any: ", "other": "another: "}
 
 
 @pytest.mark.parametrize("name", ["pooled", "unpooled"])
-@pytest.mark.parametrize("given", [None, GIVEN])
+@pytest.mark.parametrize("given", [None, PRECOMPUTED])
 @pytest.mark.parametrize("default", ["", "tell: "])
 def test_the_wrapper_puts_one_prompt_before_a_text_as_the_library_does(prompted, name, given, default, tmp_path):
     model = isosent.load(f"hf:{prompted(name)}?prompt={default}")

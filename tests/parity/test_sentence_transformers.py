@@ -33,8 +33,8 @@ def assert_same(folder, reference=None, atol=5e-6):
     np.testing.assert_allclose(ours, theirs, atol=atol)
 
 
-def modules(minilm, *behind):
-    return SentenceTransformer(modules=[models.Transformer(str(minilm)), *behind], device="cpu")
+def modules(minilm, *postprocessing):
+    return SentenceTransformer(modules=[models.Transformer(str(minilm)), *postprocessing], device="cpu")
 
 
 def test_a_folder_in_the_old_layout(minilm):

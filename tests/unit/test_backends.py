@@ -14,7 +14,7 @@ from isosent.exports.check import EXPORT
 from isosent.io import atomic
 from isosent.io.atomic import _host, replacing_folder
 from isosent.networks import onnx_backend as graph_cache
-from isosent.networks.layer_pooling import Reading
+from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.network import Permissions, load_network
 from isosent.networks.onnx_backend import OnnxBackend, write_graph
 from isosent.networks.onnx_int8 import with_int8_products
@@ -68,8 +68,8 @@ def opened(tiny_model):
         if name not in networks:
             network = load_network(tiny_model(name), Permissions())
             written = [("-1", "mean"), ("0,2", "max,cls,last_token")]
-            readings = [Reading.of(*parts, n_layers=network.n_layers) for parts in written]
-            module = traceable(network, readings)
+            layer_poolings = [LayerPooling.of(*parts, n_layers=network.n_layers) for parts in written]
+            module = traceable(network, layer_poolings)
             networks[name] = module, by_torch(module), network.pad_id
         return networks[name]
 

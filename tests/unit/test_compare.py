@@ -7,12 +7,12 @@ import pytest
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import EvaluationResult, Items, TaskResult
-from isosent.evaluation.run import Run
+from isosent.evaluation.run import EvaluationSettings
 from isosent.numeric.similarity import pearson, spearman
 
 N_PAIRS = 200
 GOLD = np.random.default_rng(0).integers(0, 11, size=N_PAIRS) / 2
-FEW = Run(n_resamples=200)
+FEW = EvaluationSettings(n_resamples=200)
 
 
 def task_of(kind, metric, scores, items, **more):
@@ -153,7 +153,9 @@ def test_tasks_that_only_one_has_are_listed():
 
 def test_the_seed_makes_the_draws():
     first, second = (result_of({"STSB": correlated(2, seed)}) for seed in (3, 4))
-    intervals = [compare_results(first, second, run=Run(seed, 200)).tasks["STSB"].interval for seed in (0, 0, 1)]
+    intervals = [
+        compare_results(first, second, run=EvaluationSettings(seed, 200)).tasks["STSB"].interval for seed in (0, 0, 1)
+    ]
     assert intervals[0] == intervals[1] != intervals[2]
 
 
@@ -173,7 +175,7 @@ def test_progress_counts_the_items():
         return told.append
 
     result = result_of({"STSB": correlated(2), "MR": averaged([1, 0, 1])})
-    compare_results(result, result, run=Run(n_resamples=10, progress=progress))
+    compare_results(result, result, run=EvaluationSettings(n_resamples=10, progress=progress))
     assert totals == [sum(told)] == [N_PAIRS + 3]
 
 
@@ -254,7 +256,7 @@ def test_what_is_no_setting_is_refused():
 def test_notes_say_what_weakens_a_verdict():
     plain = result_of({"STSB": correlated(2)})
     other = result_of({"STSB": correlated(2)}, transductive=True, seed=7, isosent="0.2.0")
-    notes = " ".join(compare_results(plain, other, names=("A", "B"), run=Run(n_resamples=30)).notes)
+    notes = " ".join(compare_results(plain, other, names=("A", "B"), run=EvaluationSettings(n_resamples=30)).notes)
     assert "B was fitted on the texts of each task (without labels), A was not" in notes
     assert "A was made with seed 0, B with seed 7" in notes
     assert "A was made with isosent 0.1.0, B with isosent 0.2.0" in notes

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.encoders.base import Tally, report, tallying
-from isosent.encoders.precomputed import GivenVectors
+from isosent.encoders.base import EncodingStats, collecting_stats, report
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import (
     FileFormatError,
     InputError,
@@ -84,7 +84,7 @@ def test_a_file_holds_what_one_call_gives_to_the_last_bit(source, wordllama, lis
     expected = wordllama.encode(listed)
     np.testing.assert_array_equal(np.concatenate(list(open_vectors(tmp_path / name).blocks())), expected)
     assert open_vectors(tmp_path / name).space == Space(wordllama.fingerprint, "wordllama")
-    assert (encoded.dim, encoded.tally.n_texts, encoded.tally.n_zero_rows) == (256, N_TEXTS, 2)
+    assert (encoded.dim, encoded.encoding_stats.n_texts, encoded.encoding_stats.n_zero_rows) == (256, N_TEXTS, 2)
     assert sum(done) == N_TEXTS
 
 
@@ -132,7 +132,7 @@ def test_queries_are_encoded_as_queries(source, wordllama, listed, tmp_path, tex
 
 
 def test_a_model_of_vectors_is_refused_before_anything_is_made(source, tmp_path):
-    model = SentenceEncoder(GivenVectors(4))
+    model = SentenceEncoder(PrecomputedVectors(4))
     for encode, name in ((encode_file, "v.npy"), (encode_folder, "out")):
         with pytest.raises(InputError, match="cannot encode texts"):
             encode(model, source, tmp_path / name)
@@ -142,7 +142,7 @@ def test_a_model_of_vectors_is_refused_before_anything_is_made(source, tmp_path)
 def test_no_text_gives_no_row(wordllama, tmp_path):
     source = TextSource("nothing", 0, "", lambda: iter(()), lambda: True)
     for name in ("v.npy", "v.parquet"):
-        assert encode_file(wordllama, source, tmp_path / name).tally == Tally()
+        assert encode_file(wordllama, source, tmp_path / name).encoding_stats == EncodingStats()
     assert np.load(tmp_path / "v.npy").shape == (0, 256)
     assert encode_folder(wordllama, source, tmp_path / "out").n_shards == 0
     assert open_vectors(tmp_path / "out").n_rows == 0
@@ -173,17 +173,17 @@ def test_unknown_tokens_are_counted_over_all_blocks_and_warned_of_once(glove, tm
         for encode, output in ((encode_file, "v.npy"), (encode_folder, "out")):
             with pytest.warns(UnknownWordsWarning) as caught:
                 encoded = encode(glove, source, tmp_path / output)
-            assert encoded.tally == Tally(n_texts=41, n_tokens=161, n_unknown=81, n_zero_rows=1)
+            assert encoded.encoding_stats == EncodingStats(n_texts=41, n_tokens=161, n_unknown=81, n_zero_rows=1)
             assert [str(warning.message) for warning in caught] == [
                 f"81 of 161 tokens (50%) are unknown to words:{tmp_path / 'glove.txt'}."
             ]
 
 
 def test_cut_texts_are_warned_of_once_with_the_number_of_all():
-    with tallying() as tallied, warnings.catch_warnings():
+    with collecting_stats() as tallied, warnings.catch_warnings():
         warnings.simplefilter("error")
-        report(Tally(n_texts=3, n_cut=1), "a model", "5")
-        report(Tally(n_texts=4, n_cut=2), "a model", "5")
+        report(EncodingStats(n_texts=3, n_cut=1), "a model", "5")
+        report(EncodingStats(n_texts=4, n_cut=2), "a model", "5")
     words = r"^3 of 7 texts were cut at the encoder's maximum of 5 tokens\.$"
     with pytest.warns(TruncationWarning, match=words) as caught:
         tallied.total.warn("a model", "5")
@@ -191,7 +191,7 @@ def test_cut_texts_are_warned_of_once_with_the_number_of_all():
 
 
 def test_counting_ends_with_its_block(glove):
-    with tallying() as tallied, warnings.catch_warnings():
+    with collecting_stats() as tallied, warnings.catch_warnings():
         warnings.simplefilter("error")
         glove.encode(["emu"] * 200)
     assert (tallied.total.n_texts, tallied.total.n_unknown) == (200, 200)
@@ -269,7 +269,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_finished_shard_twice(
     assert again.n_encoded == N_TEXTS - 20 * n_written
     assert [index.n_written for index in seen] == [n_written] * bool(n_written)
     assert sum(done) == N_TEXTS
-    assert encoded.tally == encode_file(wordllama, source, tmp_path / "v.npy").tally
+    assert encoded.encoding_stats == encode_file(wordllama, source, tmp_path / "v.npy").encoding_stats
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -287,7 +287,7 @@ def test_a_shard_that_the_index_does_not_know_yet_is_written_again(source, wordl
         encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
     monkeypatch.undo()
     assert (tmp_path / "out" / "part-00001.npy").exists()
-    assert encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING).tally.n_texts == N_TEXTS
+    assert encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING).encoding_stats.n_texts == N_TEXTS
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -439,7 +439,7 @@ def test_a_full_disk_keeps_whole_shards(begun, source, wordllama, monkeypatch):
     )
     refused(OutputError, words, wordllama, source, begun)
     monkeypatch.undo()
-    assert encode_folder(wordllama, source, begun, sharding=SHARDING).tally.n_texts == N_TEXTS
+    assert encode_folder(wordllama, source, begun, sharding=SHARDING).encoding_stats.n_texts == N_TEXTS
 
 
 def test_a_file_that_is_changed_meanwhile_ends_the_run_before_the_shard(lines, wordllama, tmp_path):

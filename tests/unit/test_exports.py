@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
-from isosent.encoders.precomputed import GivenVectors
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.exports import faiss as faiss_export
 from isosent.exports import numpy as numpy_export
 from isosent.exports import onnx as onnx_folder
@@ -146,7 +146,7 @@ def test_a_graph_takes_the_vectors_of_a_model_without_texts(normalize, tmp_path)
 
     rows = np.random.default_rng(0).standard_normal((50, 6)) + 1
     steps = [isosent.Whitening(3), *([L2Normalize()] if normalize else [])]
-    model = SentenceEncoder(GivenVectors(6)).fit_moments(Moments.from_rows(rows), transform=chain(*steps))
+    model = SentenceEncoder(PrecomputedVectors(6)).fit_moments(Moments.from_rows(rows), transform=chain(*steps))
     export(model, "onnx", tmp_path / "out")
     vectors = np.vstack([rows[:5], np.zeros((1, 6))]).astype(np.float32)
     found = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx").run(None, {"encoded": vectors})[0]
@@ -270,11 +270,13 @@ def wrong(linear_map):
 def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, monkeypatch):
     export(fitted, "onnx", tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    behind = onnx_static._Graph.behind
+    postprocessing = onnx_static._Graph.postprocessing
     monkeypatch.setattr(
         onnx_static._Graph,
         "behind",
-        lambda self, vectors, linear_map, normalize: behind(self, vectors, wrong(linear_map), normalize=normalize),
+        lambda self, vectors, linear_map, normalize: postprocessing(
+            self, vectors, wrong(linear_map), normalize=normalize
+        ),
     )
     with pytest.raises(isosent.OutputError, match=r"must be those of the model; .* the lowest cosine is"):
         export(fitted, "onnx", tmp_path / "out")

@@ -23,7 +23,7 @@ from isosent.report.inspect import (
     inspect_texts,
     inspect_vectors,
     paired_change,
-    rank_copies,
+    rank_augmentations,
     survey,
 )
 from isosent.report.inspect_page import html_page, inspection_tables
@@ -129,11 +129,11 @@ def test_every_number_type_is_looked_at(dtype):
 
 def test_about_three_words_in_ten_are_dropped_and_never_all():
     texts = [" ".join(map(str, range(100)))] * 50 + ["word"] * 50 + ["", "   "]
-    copies = drop_words(texts, seed=0)
-    assert np.mean([len(copy.split()) for copy in copies[:50]]) == pytest.approx(70, abs=3)
-    assert all(copy for copy in copies[50:100])
-    assert copies[100:] == ["", ""]
-    assert copies == drop_words(texts, seed=0) != drop_words(texts, seed=1)
+    augmentations = drop_words(texts, seed=0)
+    assert np.mean([len(copy.split()) for copy in augmentations[:50]]) == pytest.approx(70, abs=3)
+    assert all(copy for copy in augmentations[50:100])
+    assert augmentations[100:] == ["", ""]
+    assert augmentations == drop_words(texts, seed=0) != drop_words(texts, seed=1)
 
 
 def test_a_text_without_spaces_loses_characters():
@@ -146,7 +146,7 @@ def test_pairs_are_ranked_as_roc_auc_does():
     rng = np.random.default_rng(0)
     first = rng.normal(size=(60, 5))
     second = first + rng.normal(size=(60, 5))
-    found, ranked = rank_copies(first, second)
+    found, ranked = rank_augmentations(first, second)
     cosines = (first @ second.T) / np.outer(np.linalg.norm(first, axis=1), np.linalg.norm(second, axis=1))
     assert ranked.mean() == pytest.approx(roc_auc_score(np.eye(60).ravel(), cosines.ravel()), abs=1e-12)
     np.testing.assert_array_equal(found, cosines.argmax(axis=1) == np.arange(60))

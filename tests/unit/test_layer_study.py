@@ -17,9 +17,9 @@ from isosent.research.study import (
     NONE,
     TRANSFORMS,
     WHITENING,
+    LayerCell,
     Measured,
     PublishedScore,
-    ReadingCell,
     Score,
     averages,
     place_tasks,
@@ -158,9 +158,9 @@ def test_the_progress_counts_every_measurement(random_layers):
 def test_every_text_goes_through_the_network_once(reference, data, monkeypatch):
     read, calls = TransformerEncoder.read, []
 
-    def counted(self, texts, readings, **how):
+    def counted(self, texts, layer_poolings, **how):
         calls.append(list(texts))
-        return read(self, texts, readings, **how)
+        return read(self, texts, layer_poolings, **how)
 
     monkeypatch.setattr(TransformerEncoder, "read", counted)
     study_layers(read_layers(isosent.load(reference), data, name="tiny"))
@@ -222,12 +222,12 @@ def test_a_pooling_is_what_evaluate_sts_says_of_that_model(pooled, reference, da
 
 
 def test_every_pooling_is_crossed_with_layers_and_transforms(pooled):
-    readings = dict.fromkeys((cell.pooling, cell.layers) for cell in pooled)
-    assert {pooling for pooling, _ in readings} == {
+    layer_poolings = dict.fromkeys((cell.pooling, cell.layers) for cell in pooled)
+    assert {pooling for pooling, _ in layer_poolings} == {
         *("cls", "mean", "max", "mean_sqrt_len", "last_token", "weighted_mean", "p_mean", "sbert_wk")
     }
-    assert [layers for pooling, layers in readings if pooling == "mean"] == [(3,), (1, 3), (2, 3)]
-    assert len(pooled) == 2 * 3 * len(readings)
+    assert [layers for pooling, layers in layer_poolings if pooling == "mean"] == [(3,), (1, 3), (2, 3)]
+    assert len(pooled) == 2 * 3 * len(layer_poolings)
 
 
 def test_poolings_go_by_either_name(reference, data):
@@ -274,7 +274,7 @@ def test_published_numbers_do_not_stand_beside_others(reference, layers, transfo
 
 def cell(layers, transform, score, *, task="STSB", model="m", pooling="mean", there=None):
     beside = {} if there is None else {"all": PublishedScore(there, "a paper")}
-    return ReadingCell(model, pooling, layers, transform, None, task, dict.fromkeys(AGGREGATIONS, score), beside)
+    return LayerCell(model, pooling, layers, transform, None, task, dict.fromkeys(AGGREGATIONS, score), beside)
 
 
 SMALL = [

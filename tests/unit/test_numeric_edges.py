@@ -26,7 +26,7 @@ from isosent import (
     chain,
     load,
 )
-from isosent.encoders.precomputed import GivenVectors
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import RankWarning
 
 DIM = 6
@@ -77,7 +77,7 @@ def rows():
 
 
 def model_behind(rows, transform):
-    return SentenceEncoder(GivenVectors(rows.shape[1])).fit_vectors(rows, transform=clone(transform))
+    return SentenceEncoder(PrecomputedVectors(rows.shape[1])).fit_vectors(rows, transform=clone(transform))
 
 
 def outcome(transform, rows):
@@ -111,7 +111,7 @@ def takers():
         yield f"{name}.fit", fitted.fit
         if name not in ("glow_flow", "all_but_the_top", "common_component_removal"):
             yield f"{name}.transform", clone(transform).fit(GOOD).transform
-    whitening, bare = Whitening().fit(GOOD), SentenceEncoder(GivenVectors(2))
+    whitening, bare = Whitening().fit(GOOD), SentenceEncoder(PrecomputedVectors(2))
     model = bare.fit_vectors(GOOD, transform=Whitening())
     yield "partial_fit", Whitening().partial_fit
     yield "inverse_transform", whitening.inverse_transform
@@ -140,7 +140,7 @@ def test_what_is_no_matrix_of_real_numbers_is_refused(name):
 @pytest.mark.parametrize("values", [np.array([[np.nan, 1.0]]), np.array([[np.inf, 1.0]], dtype=np.float32)])
 def test_similarity_refuses_vectors_that_are_not_finite(values):
     with pytest.raises(InputError, match=r"finite.*row 0"):
-        SentenceEncoder(GivenVectors(2)).similarity(GOOD, values)
+        SentenceEncoder(PrecomputedVectors(2)).similarity(GOOD, values)
 
 
 def test_a_mask_that_hides_nothing_is_no_obstacle():
@@ -238,7 +238,7 @@ def test_zero_rows_stay_zero_in_a_model(rows, transform, size):
 
 @pytest.mark.parametrize("size", [1e39, 1e300])
 def test_vectors_beyond_float32_are_refused_by_a_model(rows, size):
-    for model in (SentenceEncoder(GivenVectors(DIM)), model_behind(rows, MeanCentering())):
+    for model in (SentenceEncoder(PrecomputedVectors(DIM)), model_behind(rows, MeanCentering())):
         with pytest.raises(InputError, match="float32"):
             model.transform(rows * size)
 

@@ -21,7 +21,7 @@ from isosent.research.auto import ROWS, AutoCell
 from isosent.research.dims import DimsCell, DimsStudy, PublishedWidth, SearchTime
 from isosent.research.flow import FlowCell
 from isosent.research.gem import GemCell
-from isosent.research.study import PublishedScore, ReadingCell, read_study, study_to_json
+from isosent.research.study import LayerCell, PublishedScore, read_study, study_to_json
 
 N_CHANGES = 200
 SPEARMAN = {"all": 0.5, "mean": 0.25, "wmean": 0.125}
@@ -62,7 +62,7 @@ STUDIES = {
     "flow": [FlowCell("m", "STSB", "flow(target)", [0.5], [[1.5, 0.5]], 0.5, 7)],
     "gem": [GemCell("m", "STSB", "window", "3", 0.5, 0.25, 1)],
     "layers": [
-        ReadingCell("m", "mean", layers, "none", None, "STSB", SPEARMAN, {"all": PublishedScore(0.5, "s")})
+        LayerCell("m", "mean", layers, "none", None, "STSB", SPEARMAN, {"all": PublishedScore(0.5, "s")})
         for layers in ((0,), (1,), (0, 1))
     ],
 }

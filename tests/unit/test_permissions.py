@@ -17,7 +17,7 @@ from untrusted import change_json, save_model_of_own_code, save_pickle_that_runs
 import isosent
 from isosent import FileFormatError, InputError, ModelFolderError
 from isosent.errors import PermissionIgnoredWarning
-from isosent.evaluation.run import Run
+from isosent.evaluation.run import EvaluationSettings
 from isosent.exports.sentence_transformers import export_sentence_transformers
 from isosent.loading import read_record
 from isosent.research.reproduce import reproduce
@@ -208,7 +208,12 @@ def attacks(folder, tmp_path):
         def measure():
             write_json(tmp_path / "map.yaml", {"here": reference})
             write_json(tmp_path / "paper.yaml", head | {"tables": [table | {"conditions": [paper | condition]}]})
-            reproduce(tmp_path / "paper.yaml", tmp_path / "data", models=tmp_path / "map.yaml", run=Run(n_resamples=2))
+            reproduce(
+                tmp_path / "paper.yaml",
+                tmp_path / "data",
+                models=tmp_path / "map.yaml",
+                run=EvaluationSettings(n_resamples=2),
+            )
 
         return measure
 

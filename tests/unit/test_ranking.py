@@ -14,7 +14,7 @@ from isosent.numeric.ranking import (
     reciprocal_rank,
 )
 
-NOTHING = np.zeros(0, dtype=np.int64)
+NO_POSTPROCESSING = np.zeros(0, dtype=np.int64)
 
 
 @pytest.fixture
@@ -104,8 +104,12 @@ def test_metrics_are_those_of_trec_eval_ties_included():
 
 def test_where_nothing_is_relevant_every_metric_is_zero():
     gains = np.zeros(0)
-    assert [average_precision(NOTHING), reciprocal_rank(NOTHING), recall_at_k(NOTHING, 5)] == [0, 0, 0]
-    assert ndcg_at_k(NOTHING, gains, 10) == 0
+    assert [
+        average_precision(NO_POSTPROCESSING),
+        reciprocal_rank(NO_POSTPROCESSING),
+        recall_at_k(NO_POSTPROCESSING, 5),
+    ] == [0, 0, 0]
+    assert ndcg_at_k(NO_POSTPROCESSING, gains, 10) == 0
     assert expected_average_precision(0, 10) == 0
 
 

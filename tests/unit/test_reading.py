@@ -7,7 +7,7 @@ import pytest
 from isosent import ModelReferenceError
 from isosent.networks.layer_pooling import (
     POOLING_NAMES,
-    Reading,
+    LayerPooling,
     canonical_pooling,
     parse_layers,
     resolve_layers,
@@ -44,13 +44,13 @@ THIRD = 1 / 3
     ],
 )
 def test_layers_have_shares_that_sum_to_one(written, expected):
-    layers = dict(Reading.of(written, "mean", n_layers=12).layers)
+    layers = dict(LayerPooling.of(written, "mean", n_layers=12).layers)
     assert layers == pytest.approx(expected)
     assert math.fsum(layers.values()) == pytest.approx(1.0, abs=1e-15)
 
 
 def test_all_layers_are_the_embeddings_and_every_other_one():
-    assert [layer for layer, _ in Reading.of("all", "mean", n_layers=6).layers] == list(range(7))
+    assert [layer for layer, _ in LayerPooling.of("all", "mean", n_layers=6).layers] == list(range(7))
 
 
 NO_LAYERS = "|one|1,,2|1,|1..|..3|1-3|1*|*1|0*1|-0.5*1|nan*1|inf*1|1.5|L|first|0x1|1 2|1e400*1,2"
@@ -96,15 +96,17 @@ def test_layers_without_weights_are_stored_without():
 
 
 def test_the_highest_layer_and_the_width():
-    reading = Reading.of("1,7,2", "mean,p_mean,cls", n_layers=12)
+    reading = LayerPooling.of("1,7,2", "mean,p_mean,cls", n_layers=12)
     assert reading.highest == 7
     assert reading.width(10) == 50
-    assert Reading.of("0", "mean", n_layers=12).highest == 0
+    assert LayerPooling.of("0", "mean", n_layers=12).highest == 0
 
 
 def test_one_spelling_makes_one_reading():
-    assert Reading.of("L1+L12", "lasttoken", n_layers=12) == Reading.of("first_last_avg", "last_token", n_layers=12)
-    assert len({Reading.of("1,12", "mean", n_layers=12), Reading.of("1,-1", "mean", n_layers=12)}) == 1
+    assert LayerPooling.of("L1+L12", "lasttoken", n_layers=12) == LayerPooling.of(
+        "first_last_avg", "last_token", n_layers=12
+    )
+    assert len({LayerPooling.of("1,12", "mean", n_layers=12), LayerPooling.of("1,-1", "mean", n_layers=12)}) == 1
 
 
 @pytest.mark.parametrize(
@@ -135,5 +137,5 @@ def test_a_pooling_named_twice_is_refused(written):
 @pytest.mark.parametrize("layers", ["-1", "0", "5..5", "0.4*1,0.6*2"])
 def test_sbert_wk_takes_several_layers_without_weights(layers):
     with pytest.raises(ModelReferenceError, match="two or more, without weights, for pooling=sbert_wk"):
-        Reading.of(layers, "mean,sbert_wk", n_layers=12)
-    assert Reading.of("4..12", "mean,sbert_wk", n_layers=12).poolings == ("mean", "sbert_wk")
+        LayerPooling.of(layers, "mean,sbert_wk", n_layers=12)
+    assert LayerPooling.of("4..12", "mean,sbert_wk", n_layers=12).poolings == ("mean", "sbert_wk")

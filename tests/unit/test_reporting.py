@@ -14,7 +14,7 @@ from scipy.stats import binomtest
 from isosent import _extras
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, MissingExtraError, OutputError
 from isosent.evaluation.result import Items
-from isosent.report.leaderboard import Contest, Row, are_won, labels_of, make_leaderboard, make_rows
+from isosent.report.leaderboard import BestTest, Row, are_won, labels_of, make_leaderboard, make_rows
 from isosent.report.plots import write_figures
 from isosent.report.result_files import ReportData, ResultFile, read_report
 from isosent.report.results_page import DotPlot, html_report
@@ -22,7 +22,7 @@ from isosent.research.auto import ROWS, AutoCell
 from isosent.research.dims import DimsCell, DimsStudy, PublishedWidth, SearchTime
 from isosent.research.flow import FlowCell
 from isosent.research.gem import GemCell
-from isosent.research.study import PublishedScore, ReadingCell, read_study, study_to_json
+from isosent.research.study import LayerCell, PublishedScore, read_study, study_to_json
 
 NASTY = "<script>alert(1)</script>&\"'"
 HOWS = ("all", "mean", "wmean")
@@ -45,7 +45,7 @@ def dims_study(name="wordllama"):
 def reading_cells(model="hf:tiny", poolings=("mean",)):
     sets = [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
     return [
-        ReadingCell(model, pooling, layers, transform, None, "STSB", spearman(0.3 + 0.1 * sum(layers) / 9), {})
+        LayerCell(model, pooling, layers, transform, None, "STSB", spearman(0.3 + 0.1 * sum(layers) / 9), {})
         for pooling in poolings
         for layers in sets
         for transform in ("none", "whitening", "auto")
@@ -144,7 +144,7 @@ def test_files_are_told_apart_by_what_is_in_them(tmp_path):
         ("gem", GemCell("m", "STSB", "window", "3", NAN, 0.25, 1)),
         (
             "layers",
-            ReadingCell("m", "mean", (1, 2), "auto", "x", "STSB", spearman(NAN), {"all": PublishedScore(0.5, "s")}),
+            LayerCell("m", "mean", (1, 2), "auto", "x", "STSB", spearman(NAN), {"all": PublishedScore(0.5, "s")}),
         ),
     ],
 )
@@ -367,7 +367,7 @@ def test_contests_are_counted():
         Row(name, (ResultFile(name, made_result(name, MR=right_and_wrong(n))),)) for name, n in (("a", 40), ("b", 0))
     ]
     seen = []
-    assert are_won([Contest(("MR",), *rows)], seen.append) == [True]
+    assert are_won([BestTest(("MR",), *rows)], seen.append) == [True]
     assert seen == [1]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import isosent
 from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
-from isosent.evaluation.run import Run
+from isosent.evaluation.run import EvaluationSettings
 from isosent.evaluation.sts import evaluate_sts
 from isosent.research.dims import width_grid
 from isosent.research.gem import study_gem
@@ -66,7 +66,9 @@ def here(tmp_path, monkeypatch, write_stsb):
 
 
 def reproduced(*tables, **how):
-    return reproduce("paper.yaml", "data", tables=tables, models="map.yaml", run=Run(n_resamples=2), **how)
+    return reproduce(
+        "paper.yaml", "data", tables=tables, models="map.yaml", run=EvaluationSettings(n_resamples=2), **how
+    )
 
 
 def outcomes(*tables, **how):
@@ -86,7 +88,7 @@ def row(label):
 
 def stsb(**how):
     model = isosent.load("wordllama")
-    return evaluate_sts(model, "data", run=Run(n_resamples=2), **how).tasks["STSB"].scores["spearman"]
+    return evaluate_sts(model, "data", run=EvaluationSettings(n_resamples=2), **how).tasks["STSB"].scores["spearman"]
 
 
 def test_what_is_at_hand_is_measured():
@@ -182,7 +184,7 @@ def test_speed_is_measured_on_the_cpu():
 def test_word_vectors_and_counts_in_the_data_folder_are_found(here):
     (here / "data" / "glove.840B.300d.part.txt").write_text("the 0.5 0.1\na 0.1 0.7\nis 0.3 0.2\nof 0.2 0.9\n")
     (here / "data" / "enwiki_vocab_min200.txt").write_text("the 10\na 5\nis 3\nof 2\n")
-    found = reproduce("others", "data", tables=["Zipfian whitening"], run=Run(n_resamples=2))
+    found = reproduce("others", "data", tables=["Zipfian whitening"], run=EvaluationSettings(n_resamples=2))
     (done,) = found.tables
     mean, sif, zipfian = done.outcomes
     assert mean.cells["STSB"].measured is not None

@@ -9,11 +9,11 @@ import pytest
 import isosent
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.run import TARGET, Job, Run, checksums, environment, run_jobs
+from isosent.evaluation.run import TARGET, EvaluationSettings, Job, checksums, environment, run_jobs
 from isosent.evaluation.task import Task
 from isosent.numeric.statistics import bootstrap_interval
 
-FEW = Run(n_resamples=20)
+FEW = EvaluationSettings(n_resamples=20)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +124,7 @@ def test_a_text_of_several_tasks_is_encoded_once(wordllama, texts):
     scorer = Scorer()
     first, second = Plain((*texts[:6], texts[0])), Plain(tuple(texts[4:9]))
     jobs = job_of(first, scorer, "one"), job_of(second, scorer, "two")
-    result = run(wordllama, *jobs, run=Run(n_resamples=20, progress=progress))
+    result = run(wordllama, *jobs, run=EvaluationSettings(n_resamples=20, progress=progress))
     assert totals == [9] == [sum(advanced)]
     assert result.n_texts == 9
     for (done, _), task in zip(scorer.seen, (first, second), strict=True):
@@ -226,7 +226,7 @@ def test_the_seed_reaches_the_scorer_and_the_intervals(wordllama, texts):
     intervals = []
     for seed in (0, 5):
         scorer = Scorer(items)
-        result = run(wordllama, job_of(Plain(tuple(texts[:3])), scorer), run=Run(seed, 50))
+        result = run(wordllama, job_of(Plain(tuple(texts[:3])), scorer), run=EvaluationSettings(seed, 50))
         assert [seed for _, seed in scorer.seen] == [result.seed] == [seed]
         assert result.n_resamples == 50
         intervals.append(result.tasks["T"].interval)
@@ -254,7 +254,7 @@ def test_human_scores_give_intervals_of_both_correlations(wordllama, texts):
 )
 def test_what_is_no_way_to_run_is_refused(how, words):
     with pytest.raises(InputError) as caught:
-        Run(**how)
+        EvaluationSettings(**how)
     assert words in str(caught.value)
 
 

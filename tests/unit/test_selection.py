@@ -9,7 +9,7 @@ from isosent import InputTypeError, Moments, Whitening
 from isosent.numeric.spectrum import mean_share, spectral_strength, spectrum
 from isosent.transforms.auto import (
     candidates,
-    choose_from_copies,
+    choose_from_augmentations,
     choose_from_moments,
     choose_from_texts,
     log_odds,
@@ -48,8 +48,8 @@ def test_copies_are_what_they_are_called(texts):
     for row, text in enumerate(sample.texts):
         words = text.split()
         assert sorted(f"{sample.copies['half'][row]} {sample.copies['other_half'][row]}".split()) == sorted(words)
-        assert len(sample.copies["content"][row].split()) < len(words)
-        assert set(sample.copies["frame"][row].split()) < set(words)
+        assert len(sample.augmentations["content"][row].split()) < len(words)
+        assert set(sample.augmentations["frame"][row].split()) < set(words)
         assert sample.neighbours[row] != text
     assert len(sample.texts) <= 1000
 
@@ -59,8 +59,8 @@ def test_content_keeps_rare_words_and_frame_the_frequent_ones():
     sample = perturb(texts)
     for row, text in enumerate(sample.texts):
         number = text.split()[3]
-        assert number in sample.copies["content"][row]
-        assert number not in sample.copies["frame"][row]
+        assert number in sample.augmentations["content"][row]
+        assert number not in sample.augmentations["frame"][row]
 
 
 def test_a_neighbour_shares_rare_words():
@@ -113,8 +113,10 @@ def test_copies_that_are_encoded_already_give_the_same_choice(badly_scaled, word
     sample = perturb(some).lists
     for encode in (badly_scaled, wordllama.encode):
         moments = Moments.from_rows(encode(some))
-        parts = {name: encode(copies).astype(np.float64) for name, copies in sample.items()}
-        chosen = choose_from_copies(parts, moments, spectrum(moments.covariance, noise=moments.rounding_variance))
+        parts = {name: encode(augmentations).astype(np.float64) for name, augmentations in sample.items()}
+        chosen = choose_from_augmentations(
+            parts, moments, spectrum(moments.covariance, noise=moments.rounding_variance)
+        )
         assert chosen == choose_from_texts(encode, some, moments).chosen
 
 

@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import isosent
-from isosent.encoders.precomputed import GivenVectors
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, ModelFolderError, OutputError
 from isosent.io import vector_source
 from isosent.io.space import Space
@@ -251,7 +251,7 @@ def test_moments_that_are_not_finite_are_refused(vectors_in, tmp_path):
 @pytest.fixture
 def model():
     """Whitening to three dimensions, fitted in memory on vectors without a name."""
-    return SentenceEncoder(GivenVectors(DIM)).fit_moments(
+    return SentenceEncoder(PrecomputedVectors(DIM)).fit_moments(
         isosent.Moments.from_rows(KNOWN), transform=Whitening(n_components=3)
     )
 
@@ -278,7 +278,7 @@ def test_float64_is_calculated_in_float64(tmp_path, model):
 
 
 def test_vectors_of_another_space_are_refused_naming_both(vectors_in, tmp_path):
-    encoder = GivenVectors.of_space(DIM, SPACE)
+    encoder = PrecomputedVectors.of_space(DIM, SPACE)
     model = SentenceEncoder(encoder).fit_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening())
     transform_file(vectors_in(space=SPACE), model.record, tmp_path / "o.npy")
     transform_file(vectors_in(), model.record, tmp_path / "o.npy")
@@ -288,7 +288,7 @@ def test_vectors_of_another_space_are_refused_naming_both(vectors_in, tmp_path):
 
 
 def test_vectors_that_went_through_the_model_are_refused(vectors_in, tmp_path):
-    encoder = GivenVectors.of_space(DIM, SPACE)
+    encoder = PrecomputedVectors.of_space(DIM, SPACE)
     model = SentenceEncoder(encoder).fit_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening())
     transform_file(vectors_in(), model.record, tmp_path / "o.npy")
     with pytest.raises(
@@ -313,7 +313,7 @@ def test_vectors_of_other_dimensions_are_refused(vectors_in, tmp_path, model):
 
 def test_a_model_that_was_not_fitted_is_refused(vectors_in, tmp_path):
     with pytest.raises(InputError, match=r"the model must be a fitted one; vectors is not"):
-        transform_file(vectors_in(), SentenceEncoder(GivenVectors(DIM)).record, tmp_path / "o.npy")
+        transform_file(vectors_in(), SentenceEncoder(PrecomputedVectors(DIM)).record, tmp_path / "o.npy")
 
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
@@ -351,7 +351,7 @@ def test_vectors_are_not_replaced_by_what_becomes_of_them(tmp_path, model):
 
 
 def test_given_vectors_encode_no_texts():
-    model = SentenceEncoder(GivenVectors(DIM, {"space": "text-embedding-3-small"}))
+    model = SentenceEncoder(PrecomputedVectors(DIM, {"space": "text-embedding-3-small"}))
     words = r"was fitted on vectors \(text-embedding-3-small\) and cannot encode texts\. .* isosent transform VECTORS"
     with pytest.raises(InputError, match=words):
         model.encode(["a text"])
@@ -359,21 +359,22 @@ def test_given_vectors_encode_no_texts():
 
 def test_a_space_is_its_name_and_dimensions():
     fingerprints = {
-        GivenVectors(dim, options).fingerprint
+        PrecomputedVectors(dim, options).fingerprint
         for dim in (3, 4)
         for options in (None, {"space": "one"}, {"space": "two"})
     }
     assert len(fingerprints) == 6
-    assert GivenVectors(4, {"space": "one"}).fingerprint == GivenVectors(4, {"space": "one"}).fingerprint
+    assert PrecomputedVectors(4, {"space": "one"}).fingerprint == PrecomputedVectors(4, {"space": "one"}).fingerprint
 
 
 def test_a_name_for_vectors_of_a_known_other_space_is_refused():
     with pytest.raises(InputError, match=r"space must be that of the vectors, one encoder \(abab.*; got my-api"):
-        GivenVectors.of_space(DIM, SPACE, "my-api")
+        PrecomputedVectors.of_space(DIM, SPACE, "my-api")
 
 
 @pytest.mark.parametrize(
-    "encoder", [GivenVectors(DIM), GivenVectors(DIM, {"space": "s"}), GivenVectors.of_space(DIM, SPACE)]
+    "encoder",
+    [PrecomputedVectors(DIM), PrecomputedVectors(DIM, {"space": "s"}), PrecomputedVectors.of_space(DIM, SPACE)],
 )
 def test_a_model_of_vectors_is_saved_and_loaded(tmp_path, encoder):
     model = SentenceEncoder(encoder).fit_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening(3))
@@ -386,7 +387,9 @@ def test_a_model_of_vectors_is_saved_and_loaded(tmp_path, encoder):
 def test_a_model_of_vectors_takes_the_encoder_that_made_them(tmp_path, wordllama, texts):
     space = Space(wordllama.fingerprint, "wordllama")
     moments = isosent.Moments.from_rows(wordllama.encode(texts))
-    fitted = SentenceEncoder(GivenVectors.of_space(wordllama.dim, space)).fit_moments(moments, transform=Whitening(8))
+    fitted = SentenceEncoder(PrecomputedVectors.of_space(wordllama.dim, space)).fit_moments(
+        moments, transform=Whitening(8)
+    )
     fitted.save(tmp_path / "model")
     model = isosent.load(tmp_path / "model", options={"encoder": "wordllama"})
     assert model.fingerprint == fitted.fingerprint

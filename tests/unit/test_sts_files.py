@@ -9,7 +9,7 @@ from scipy.stats import pearsonr, spearmanr
 import isosent
 from isosent import FileFormatError, InputError, InputFileError, InputTypeError, Whitening, evaluate_sts
 from isosent.errors import EvaluationWarning
-from isosent.evaluation.run import Run
+from isosent.evaluation.run import EvaluationSettings
 from isosent.evaluation.sts_files import TASKS, YEAR_SUBSETS, read_sts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
@@ -474,7 +474,7 @@ def test_every_distinct_sentence_is_encoded_once(wordllama, tmp_path, write_stsb
         return done.append
 
     folder = write_stsb(tmp_path)
-    evaluate_sts(wordllama, folder, run=Run(progress=progress))
+    evaluate_sts(wordllama, folder, run=EvaluationSettings(progress=progress))
     (subset,) = read_sts(folder)[0].subsets
     n_distinct = len({*subset.first, *subset.second})
     assert (totals, sum(done)) == ([n_distinct], n_distinct)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny_models import N_LAYERS, VOCABULARY, network_of
 
-from isosent.networks.layer_pooling import Reading
+from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.torch_backend import LayerTaps, Readout
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,7 +57,7 @@ def test_memory_does_not_grow_with_the_layers_that_are_pooled():
 
 def test_pooling_keeps_no_states(bert):
     taps, alive = LayerTaps(bert, N_LAYERS), []
-    readout = Readout([Reading.of("all", "mean,max,cls,p_mean", n_layers=N_LAYERS)], MASK)
+    readout = Readout([LayerPooling.of("all", "mean,max,cls,p_mean", n_layers=N_LAYERS)], MASK)
 
     def visit(layer, states):
         alive.append(weakref.ref(states))

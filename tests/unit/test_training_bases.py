@@ -14,7 +14,7 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
 from isosent import InputError, ModelReferenceError, Whitening
-from isosent.encoders.precomputed import GivenVectors
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.model import SentenceEncoder
 from isosent.training.base_models import open_base
 from isosent.training.saving import save_trained
@@ -136,12 +136,12 @@ def test_wordllama_is_a_table_of_token_vectors(wordllama, texts):
     assert_same(base, wordllama, texts[:20])
 
 
-@pytest.mark.parametrize("behind", [(), (L2Normalize(),)])
-def test_the_map_of_a_saved_static_model_is_folded_into_its_vectors(glove, tmp_path, behind):
-    model = isosent.load(f"words:{glove}").fit(WORDS, transform=chain(Whitening(3), *behind))
+@pytest.mark.parametrize("postprocessing", [(), (L2Normalize(),)])
+def test_the_map_of_a_saved_static_model_is_folded_into_its_vectors(glove, tmp_path, postprocessing):
+    model = isosent.load(f"words:{glove}").fit(WORDS, transform=chain(Whitening(3), *postprocessing))
     model.save(tmp_path / "model")
     base = open_base(str(tmp_path / "model"))
-    assert kinds(base) == ["StaticEmbedding", *(["Normalize"] if behind else [])]
+    assert kinds(base) == ["StaticEmbedding", *(["Normalize"] if postprocessing else [])]
     assert base.facts["n_parameters"] == 40 * 3
     assert_same(base, model, [*WORDS, "w1 nothing w2", ""])
 
@@ -214,7 +214,7 @@ def test_a_mean_of_queries_is_refused(transformer, texts, tmp_path):
 
 def test_a_model_of_bare_vectors_is_refused(tmp_path):
     vectors = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
-    SentenceEncoder(GivenVectors(4)).fit_vectors(vectors, transform=Whitening(2)).save(tmp_path / "model")
+    SentenceEncoder(PrecomputedVectors(4)).fit_vectors(vectors, transform=Whitening(2)).save(tmp_path / "model")
     with pytest.raises(InputError, match=r"train: .* this model was fitted on bare vectors\.$"):
         open_base(tmp_path / "model")
 

@@ -26,7 +26,7 @@ from isosent.training.examples import Examples
 from isosent.training.metrics import StepRecorder
 from isosent.training.objectives import ObjectiveSettings, make_loss
 from isosent.training.run import RunFolder, plan, read_training, spread, train, train_all
-from isosent.training.settings import Ending, TrainingJob, TrainingSettings
+from isosent.training.settings import PostFit, TrainingJob, TrainingSettings
 from isosent.training.trainer import make_arguments, make_trainer, newest_checkpoint
 from isosent.transforms.flow import GlowFlow
 
@@ -265,7 +265,7 @@ def test_the_best_weights_are_kept_unless_the_last_are_asked_for(tmp_path):
 
 
 def test_a_transform_is_fitted_at_the_end_and_saved(tmp_path):
-    result = train(replace(job(tmp_path / "a"), development=development(), ending=Ending(Whitening(4))))
+    result = train(replace(job(tmp_path / "a"), development=development(), ending=PostFit(Whitening(4))))
     assert load(tmp_path / "a").dim == 4
     assert result.scores["dev"].with_transform != result.scores["dev"].after
 
@@ -345,7 +345,7 @@ def test_a_run_whose_model_could_not_be_saved_goes_on_to_the_same_model(tmp_path
 )
 def test_what_could_not_be_fitted_at_the_end_is_refused_at_the_beginning(tmp_path, transform, message):
     with pytest.raises(InputError, match=message):
-        train(replace(job(tmp_path / "a"), ending=Ending(transform)))
+        train(replace(job(tmp_path / "a"), ending=PostFit(transform)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -367,7 +367,7 @@ def test_an_unfinished_run_is_not_overwritten(tmp_path):
     [
         ({"base": BASE.replace("dim=16", "dim=32")}, "base_reference"),
         ({"reading": {"pooling": "max"}}, "pooling: None then, 'max' now"),
-        ({"ending": Ending("auto")}, "transform: None then, 'auto' now"),
+        ({"ending": PostFit("auto")}, "transform: None then, 'auto' now"),
         ({"tests": [development(8, "test")]}, "tests"),
     ],
 )
@@ -418,7 +418,7 @@ def test_a_flipped_bit_in_what_a_run_keeps_is_found(tmp_path):
 
 
 def test_a_flipped_bit_in_a_trained_folder_is_found(tmp_path):
-    train(replace(job(tmp_path / "a"), ending=Ending(Whitening(4))))
+    train(replace(job(tmp_path / "a"), ending=PostFit(Whitening(4))))
     rng = random.Random(0)
     for path in files(tmp_path / "a"):
         if path.name in ("curve.html", "metrics.jsonl"):  # not read to load the model

@@ -12,13 +12,13 @@ import isosent
 from isosent.errors import EvaluationWarning, FileFormatError, TaskNotFoundError
 from isosent.evaluation.probes import probe_each_fold
 from isosent.evaluation.result import read_result
-from isosent.evaluation.run import Run
+from isosent.evaluation.run import EvaluationSettings
 from isosent.evaluation.transfer import STRENGTHS, STRENGTHS_ON_TRAIN, evaluate_transfer, transfer_jobs
 
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 SICK = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
 JUDGMENTS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
-QUICK = Run(n_resamples=20)
+QUICK = EvaluationSettings(n_resamples=20)
 
 
 @pytest.fixture
@@ -147,7 +147,10 @@ def test_a_transform_is_fitted_on_all_texts_of_the_task(wordllama, mrpc):
 
 
 def test_the_seed_deals_the_folds(wordllama, cr):
-    folds = [evaluate_transfer(wordllama, cr, run=Run(seed, 20)).tasks["CR"].details["folds"] for seed in (0, 0, 1)]
+    folds = [
+        evaluate_transfer(wordllama, cr, run=EvaluationSettings(seed, 20)).tasks["CR"].details["folds"]
+        for seed in (0, 0, 1)
+    ]
     assert folds[0] == folds[1]
     assert folds[0] != folds[2]
 

@@ -85,12 +85,12 @@ def encode(
         else:
             with progress_bar("encoding") as bar:
                 encoded = encode_file(opened, source, output, dtype=store, role=role, progress=bar(source.n_texts))
-    tally = encoded.tally
+    encoding_stats = encoded.encoding_stats
     shards = f", shards: {encoded.n_shards}" if sharding else ""
     out.print(
-        f"{output}: {source.n_texts} x {encoded.dim} {store}{shards}; texts without a vector: {tally.n_zero_rows}"
+        f"{output}: {source.n_texts} x {encoded.dim} {store}{shards}; texts without a vector: {encoding_stats.n_zero_rows}"
     )
-    print_unknown((tally.n_tokens, tally.n_unknown) if opened.encoder.skips_unknown else (0, 0))
+    print_unknown((encoding_stats.n_tokens, encoding_stats.n_unknown) if opened.encoder.skips_unknown else (0, 0))
 
 
 def _into_folder(model: SentenceEncoder, source: TextSource, output: str, sharding: Sharding, role: str) -> Encoded:

@@ -35,7 +35,7 @@ from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS, count_overlap
 from isosent.evaluation.result import read_result
 from isosent.evaluation.retrieval import evaluate_paraphrases, evaluate_retrieval
 from isosent.evaluation.rte import evaluate_rte
-from isosent.evaluation.run import Job, Run
+from isosent.evaluation.run import EvaluationSettings, Job
 from isosent.evaluation.sts import evaluate_pairs, evaluate_sts
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.evaluation.sts_files import TASKS as STS_TASKS
@@ -223,7 +223,7 @@ def compare(
             tasks=split_names(tasks),
             correlation=correlation,
             level=level,
-            run=Run(seed=seed, n_resamples=resamples, progress=bar),
+            run=EvaluationSettings(seed=seed, n_resamples=resamples, progress=bar),
         )
     written = json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
     if write_output(json_output, written):

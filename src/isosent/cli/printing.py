@@ -14,7 +14,7 @@ from rich.text import Text
 
 from isosent.demo import DEMO_STRENGTH, DemoReport
 from isosent.encoders.base import Progress as Advance
-from isosent.encoders.precomputed import GIVEN
+from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.evaluation.tables import x100
 from isosent.numeric.isotropy import SpaceReport
 from isosent.report.study_figures import title
@@ -26,7 +26,7 @@ from isosent.research.study import (
     NONE,
     TRANSFORMS,
     WHITENING,
-    ReadingCell,
+    LayerCell,
     averages,
     layers_label,
     published_average,
@@ -214,7 +214,7 @@ def facts_table(facts: Mapping[str, Any]) -> Table:
     for name, value in facts.items():
         if name != "fits":
             table.add_row(name.replace("_", " "), _plain(value))
-    fitted_on = "vectors" if facts["reference"] == GIVEN else "texts"
+    fitted_on = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
     for step, record in enumerate(facts["fits"], start=1):
         done = f"{record['transform']}({_plain(record['parameters'])})"
         table.add_row(f"fit {step}", "left alone by auto" if record["transform"] == "none" else done)
@@ -326,10 +326,10 @@ def print_unknown(coverage: tuple[int, int]) -> None:
 
 
 _Row = tuple[str, tuple[int, ...], str]
-_Rows = Mapping[_Row, Sequence[ReadingCell]]
+_Rows = Mapping[_Row, Sequence[LayerCell]]
 
 
-def print_layer_study(cells: Sequence[ReadingCell], aggregation: str) -> None:
+def print_layer_study(cells: Sequence[LayerCell], aggregation: str) -> None:
     """Print a study of layers, x100: single layers by task, every pair, and the best set of every size.
 
     Parameters
@@ -351,7 +351,7 @@ def print_layer_study(cells: Sequence[ReadingCell], aggregation: str) -> None:
     out.print(_best_table(cells, aggregation))
 
 
-def print_pooling_study(cells: Sequence[ReadingCell], aggregation: str) -> None:
+def print_pooling_study(cells: Sequence[LayerCell], aggregation: str) -> None:
     """Print a study of poolings, x100: a row a pooling, set of layers and transform, and what the paper found.
 
     Parameters
@@ -418,14 +418,14 @@ def reading_table(rows: _Rows, aggregation: str) -> Table:
     return table
 
 
-def _by_row(cells: Iterable[ReadingCell]) -> dict[_Row, list[ReadingCell]]:
-    rows: dict[_Row, list[ReadingCell]] = {}
+def _by_row(cells: Iterable[LayerCell]) -> dict[_Row, list[LayerCell]]:
+    rows: dict[_Row, list[LayerCell]] = {}
     for cell in cells:
         rows.setdefault((cell.pooling, cell.layers, cell.transform), []).append(cell)
     return rows
 
 
-def _published(cell: ReadingCell, aggregation: str) -> float:
+def _published(cell: LayerCell, aggregation: str) -> float:
     there = cell.published.get(aggregation)
     return math.nan if there is None else there.spearman
 
@@ -438,7 +438,7 @@ def _caption(rows: _Rows, aggregation: str) -> str:
     return "\n".join([*lines, *(f"published: {source}" for source in sorted(sources))])
 
 
-def _pair_table(cells: Sequence[ReadingCell], transform: str, aggregation: str) -> Table:
+def _pair_table(cells: Sequence[LayerCell], transform: str, aggregation: str) -> Table:
     grid = pair_grid(cells, transform, aggregation)
     names = [f"L{layer}" for layer in range(len(grid))]
     table = Table(
@@ -451,7 +451,7 @@ def _pair_table(cells: Sequence[ReadingCell], transform: str, aggregation: str) 
     return table
 
 
-def _best_table(cells: Sequence[ReadingCell], aggregation: str) -> Table:
+def _best_table(cells: Sequence[LayerCell], aggregation: str) -> Table:
     best = best_of_sizes(cells, aggregation)
     up_to = EXHAUSTIVE[NONE]
     caption = (

@@ -40,7 +40,7 @@ from isosent.cli.printing import (
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.published import PAPERS
-from isosent.evaluation.run import TARGET, Run
+from isosent.evaluation.run import TARGET, EvaluationSettings
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.evaluation.tables import x100
@@ -55,7 +55,7 @@ from isosent.research.gem import GemCell, study_gem, write_gem_csv
 from isosent.research.layers import STUDIED, read_layers, study_layers, study_pooling
 from isosent.research.reproduce import LEGEND, TableOutcome, caption, commands, header, rows, to_markdown
 from isosent.research.reproduce import reproduce as reproduce_paper
-from isosent.research.study import ReadingCell
+from isosent.research.study import LayerCell
 from isosent.transforms.base import is_flow
 
 Transformers = Annotated[
@@ -82,7 +82,7 @@ def layers(
     """
     _check(aggregation)
     check_outputs(csv_output, json_output, figure=figure)
-    cells: list[ReadingCell] = []
+    cells: list[LayerCell] = []
     for reference in models:
         with progress_bar(reference) as bar:
             model = load(reference)
@@ -120,7 +120,7 @@ def pooling(
     """
     _check(aggregation)
     check_outputs(csv_output, json_output, figure=figure)
-    cells: list[ReadingCell] = []
+    cells: list[LayerCell] = []
     for reference in models:
         with progress_bar(reference) as bar:
             own = study_pooling(
@@ -145,7 +145,7 @@ def _check(aggregation: str) -> None:
         raise InputError(f"--aggregation must be one of {', '.join(AGGREGATIONS)}; got {aggregation!r}.")
 
 
-def _write_readings(study: str, cells: list[ReadingCell], csv_output: Path | None, json_output: Path | None) -> None:
+def _write_readings(study: str, cells: list[LayerCell], csv_output: Path | None, json_output: Path | None) -> None:
     if csv_output is not None:
         write_csv(csv_output, [line for cell in cells for line in cell.lines()])
     write_json(json_output, study, cells)
@@ -433,7 +433,7 @@ def reproduce(
             data,
             models=models,
             tables=table,
-            run=Run(progress=bar),
+            run=EvaluationSettings(progress=bar),
             tell=lambda command: err.print(f"done: {command}"),
         )
     if write_output(json_output, document_bytes(found.to_json()).decode()):

@@ -38,7 +38,7 @@ from isosent.training.metrics import TrainingProgress, read_metrics
 from isosent.training.objectives import ObjectiveSettings
 from isosent.training.run import is_first_process, plan, train_all
 from isosent.training.saving import check_training_folder
-from isosent.training.settings import Ending, TrainingJob, TrainingSettings
+from isosent.training.settings import PostFit, TrainingJob, TrainingSettings
 from isosent.training.trainer import trainer_class
 
 _BASE, _RUN, _SCORES, _OBJECTIVE = "Base", "Run", "Scores", "Objective"
@@ -151,13 +151,13 @@ class Training:
         counts = count_seen_texts(job.examples, job.scored, folder=self.overlap)
         return [overlap_table(counts, "the training data")]
 
-    def _ending(self) -> Ending:
+    def _ending(self) -> PostFit:
         if self.transform is None or self.transform.names == NO_TRANSFORM:
             if self.fit_on is not None:
                 raise InputError("train: --fit-on must come with a transform to fit. Add --transform auto.")
-            return Ending()
+            return PostFit()
         made = self.transform.make(None)
-        return Ending(made) if self.fit_on is None else Ending(made, read_texts(self.fit_on), self.fit_on)
+        return PostFit(made) if self.fit_on is None else PostFit(made, read_texts(self.fit_on), self.fit_on)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import typer
 
 from isosent.cli.options import ModelChoice, TransformChoice, with_model_flags
 from isosent.cli.printing import change_table, choice_table, err, likelihood_change, out, print_likelihood, progress_bar
-from isosent.encoders.precomputed import GivenVectors
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.io.number_types import DTYPES
 from isosent.io.vector_source import VectorSource
@@ -213,7 +213,7 @@ def _model_before(task: VectorFit, model: ModelChoice, nothing: FileMoments) -> 
     """The model that the fit stands behind: the one that is named, or one that only knows the space."""
     dim = nothing.moments.dim
     if not model.is_named:
-        return SentenceEncoder(GivenVectors.of_space(dim, nothing.space, task.space))
+        return SentenceEncoder(PrecomputedVectors.of_space(dim, nothing.space, task.space))
     if task.space is not None:
         raise InputError("--space names what made the vectors where no model does. Leave out either --space or -m.")
     before = model.open()
@@ -276,6 +276,6 @@ def transform(
     source, record = open_vectors(vectors, column=column), model.read_record()
     with progress_bar("transforming", "vectors") as bar:
         n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar(source.n_rows))
-    linear_map = record.behind.linear_map
+    linear_map = record.postprocessing.linear_map
     dim = source.dim if linear_map is None else linear_map.n_components
     out.print(f"{output}: {source.n_rows} x {dim} {dtype}; zero rows: {n_zero_rows}")

@@ -28,7 +28,7 @@ _MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class EncodingStats:
     """Counts over texts that were encoded; adding two gives those of all the texts."""
 
     n_texts: int = 0  # texts encoded
@@ -37,9 +37,9 @@ class Tally:
     n_unknown: int = 0  # tokens among them that the encoder does not know
     n_zero_rows: int = 0  # texts without a vector, where these are counted
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: EncodingStats) -> EncodingStats:
         """Return the counts of both."""
-        return Tally(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return EncodingStats(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def warn(self, reference: str, max_length: str | None, *, stacklevel: int = 2) -> None:
         """Warn of what people would want to know of."""
@@ -62,16 +62,16 @@ class Tally:
 class Tallied:
     """What was counted so far."""
 
-    total: Tally  # the counts
+    total: EncodingStats  # the counts
 
 
 _open: ContextVar[Tallied | None] = ContextVar("tallied", default=None)
 
 
 @contextmanager
-def tallying() -> Iterator[Tallied]:
+def collecting_stats() -> Iterator[Tallied]:
     """Count over several calls of ``encode``, which do not warn while the block runs."""
-    tallied = Tallied(Tally())
+    tallied = Tallied(EncodingStats())
     token = _open.set(tallied)
     try:
         yield tallied
@@ -79,13 +79,13 @@ def tallying() -> Iterator[Tallied]:
         _open.reset(token)
 
 
-def report(tally: Tally, reference: str, max_length: str | None, *, stacklevel: int = 2) -> None:
+def report(encoding_stats: EncodingStats, reference: str, max_length: str | None, *, stacklevel: int = 2) -> None:
     """Add the counts of one call to what is being counted, or warn where nobody counts."""
     tallied = _open.get()
     if tallied is None:
-        tally.warn(reference, max_length, stacklevel=stacklevel + 1)
+        encoding_stats.warn(reference, max_length, stacklevel=stacklevel + 1)
     else:
-        tallied.total += tally
+        tallied.total += encoding_stats
 
 
 WINDOW = 8192
@@ -315,8 +315,8 @@ class Encoder(ABC):
             outputs = [output[rows] for output in outputs]
             if progress:
                 progress(len(texts) - len(distinct))
-        tally = Tally(len(texts), n_cut, n_tokens, n_unknown)
-        report(tally, self.reference, self.options.get("max_length"), stacklevel=3)
+        encoding_stats = EncodingStats(len(texts), n_cut, n_tokens, n_unknown)
+        report(encoding_stats, self.reference, self.options.get("max_length"), stacklevel=3)
         return outputs
 
     def _tokenized(self, texts: list[str]) -> Iterator[tuple[int, TokenIds]]:

@@ -15,17 +15,17 @@ from isosent.errors import InputError
 from isosent.io.space import Space
 from isosent.words.tokens import TokenIds
 
-GIVEN = "vectors"
+PRECOMPUTED = "vectors"
 
 
-class GivenVectors(Encoder):
+class PrecomputedVectors(Encoder):
     """Stands in a model for what made the vectors, an API for one."""
 
     def __init__(self, dim: int, options: Mapping[str, str] | None = None) -> None:
-        super().__init__(GIVEN, options or {}, dim)
+        super().__init__(PRECOMPUTED, options or {}, dim)
 
     @classmethod
-    def of_space(cls, dim: int, space: Space | None, name: str | None = None) -> GivenVectors:
+    def of_space(cls, dim: int, space: Space | None, name: str | None = None) -> PrecomputedVectors:
         """Make the encoder of vectors of which this much is known."""
         named = {} if name is None else {"space": name}
         if space is None:

@@ -18,7 +18,7 @@ from isosent.encoders.st_modules import Head, ModuleFolder
 from isosent.errors import InputError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import Computing, Layout
-from isosent.networks.layer_pooling import Reading
+from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.load import computing_of
 from isosent.networks.network import Network, Runtime
 from isosent.networks.torch_backend import traceable
@@ -120,12 +120,12 @@ class TransformerEncoder(Encoder):
         self.runtime = runtime
         self.computed_in = runtime.dtype
         self.n_layers = network.n_layers
-        self.own_reading = self.reading(options["layers"], options["pooling"])
+        self.own_layer_pooling = self.reading(options["layers"], options["pooling"])
         self.equal_lengths = network.model.config.model_type in _PADDING_IS_VISIBLE
         self.n_special_tokens = network.tokenizer.num_special_tokens_to_add(pair=False)
         self._max_length = UNBOUNDED if options["max_length"] == "none" else int(options["max_length"])
         self._first = self  # stays this one in encoders of other prompts, which share its network
-        super().__init__(reference, options, heads[-1].out_dim if heads else self.own_reading.width(network.dim))
+        super().__init__(reference, options, heads[-1].out_dim if heads else self.own_layer_pooling.width(network.dim))
         self.prompt = self.options["prompt"]
         if options["long"] == WINDOWS:
             self._require_room()
@@ -143,7 +143,7 @@ class TransformerEncoder(Encoder):
     @property
     def layers(self) -> list[int]:
         """The layers that are averaged."""
-        return [layer for layer, _ in self.own_reading.layers]
+        return [layer for layer, _ in self.own_layer_pooling.layers]
 
     def for_queries(self) -> TransformerEncoder:
         """Return the encoder with the prompt of queries."""
@@ -162,9 +162,9 @@ class TransformerEncoder(Encoder):
         other.__dict__.pop("fingerprint", None)  # depends on the prompt
         return other
 
-    def reading(self, layers: str, pooling: str) -> Reading:
+    def reading(self, layers: str, pooling: str) -> LayerPooling:
         """Say what is to be read off a pass, in the spelling of a model reference."""
-        reading = Reading.of(layers, pooling, n_layers=self.n_layers)
+        reading = LayerPooling.of(layers, pooling, n_layers=self.n_layers)
         if not self.network.tells_layers and any(layer < self.n_layers for layer, _ in reading.layers):
             raise InputError(
                 f"hf: layers must be the last one for this network, which gives no other hidden states; got {layers}."
@@ -209,16 +209,16 @@ class TransformerEncoder(Encoder):
         return vectors
 
     def read(
-        self, texts: Sequence[str], readings: Sequence[Reading], *, progress: Progress | None = None
+        self, texts: Sequence[str], layer_poolings: Sequence[LayerPooling], *, progress: Progress | None = None
     ) -> list[NDArray[np.float32]]:
         """Read several things off one pass over texts: layers and poolings, without the modules behind them."""
         listed = _check.text_list("read", texts)
-        if not readings:
+        if not layer_poolings:
             raise InputError("read: readings must hold at least one reading; got none.")
-        if (highest := max(reading.highest for reading in readings)) > self.n_layers:
+        if (highest := max(reading.highest for reading in layer_poolings)) > self.n_layers:
             raise InputError(f"read: readings must be of layers up to {self.n_layers}; got layer {highest}.")
-        widths = [reading.width(self.network.dim) for reading in readings]
-        computing = self._computing(tuple(readings))
+        widths = [reading.width(self.network.dim) for reading in layer_poolings]
+        computing = self._computing(tuple(layer_poolings))
 
         def embed(tokens: TokenIds) -> list[NDArray[np.float32]]:
             known, pooled = self._pooled(tokens, computing, progress)
@@ -278,13 +278,15 @@ class TransformerEncoder(Encoder):
     @property
     def _own_computing(self) -> Computing:
         """How `encode` computes."""
-        return self._computing((self.own_reading,))
+        return self._computing((self.own_layer_pooling,))
 
-    def _computing(self, readings: tuple[Reading, ...]) -> Computing:
+    def _computing(self, layer_poolings: tuple[LayerPooling, ...]) -> Computing:
         """How some readings are computed: made once, shared with the encoders of other roles."""
-        prepared, place = self.network.prepared, (self.runtime, readings)
+        prepared, place = self.network.prepared, (self.runtime, layer_poolings)
         if place not in prepared:
-            prepared[place] = computing_of(self.network, readings, self.runtime, key=lambda: self._first.fingerprint)
+            prepared[place] = computing_of(
+                self.network, layer_poolings, self.runtime, key=lambda: self._first.fingerprint
+            )
         computing: Computing = prepared[place]
         return computing
 
@@ -307,7 +309,7 @@ class TransformerEncoder(Encoder):
             pooling_mask = torch.cat(
                 [torch.zeros_like(attention_mask[:, :n_unpooled]), attention_mask[:, n_unpooled:]], dim=1
             )
-        [vectors] = traceable(self.network, [self.own_reading])(input_ids, attention_mask, pooling_mask)
+        [vectors] = traceable(self.network, [self.own_layer_pooling])(input_ids, attention_mask, pooling_mask)
         for head in self.heads:
             vectors = head.apply(vectors)
         return vectors

@@ -14,7 +14,7 @@ from isosent.encoders.st_modules import ModuleFolder, load_heads, read_module_fo
 from isosent.encoders.transformer import PROMPT_OF, UNBOUNDED, WINDOWS, TransformerEncoder
 from isosent.errors import InputError, InputFileError, ModelReferenceError
 from isosent.io.atomic import recover
-from isosent.networks.layer_pooling import SBERT_WK, Reading, canonical_pooling, resolve_layers, written_layers
+from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, canonical_pooling, resolve_layers, written_layers
 from isosent.networks.load import check_devices
 from isosent.networks.network import Network, Permissions, Runtime, load_network
 from isosent.numeric.sbert_wk import sbert_wk_layers
@@ -73,9 +73,9 @@ def _check_layers(modules: ModuleFolder, n_layers: int, options: Mapping[str, st
         _reading({"pooling": modules.pooling, **options}, n_layers)
 
 
-def _reading(options: Mapping[str, str], n_layers: int) -> Reading:
+def _reading(options: Mapping[str, str], n_layers: int) -> LayerPooling:
     try:
-        return Reading.of(options["layers"], options["pooling"], n_layers=n_layers)
+        return LayerPooling.of(options["layers"], options["pooling"], n_layers=n_layers)
     except ModelReferenceError as error:
         raise ModelReferenceError(f"hf: {error}") from None
 

@@ -14,7 +14,7 @@ from isosent.evaluation import rte
 from isosent.evaluation import sts
 from isosent.evaluation import transfer
 from isosent.evaluation.result import EvaluationResult
-from isosent.evaluation.run import TARGET, Job, Run, run_jobs
+from isosent.evaluation.run import TARGET, Job, EvaluationSettings, run_jobs
 from isosent.model import SentenceEncoder
 from isosent.transforms.base import Transform
 
@@ -34,7 +34,7 @@ def evaluate_all(
     kinds: Sequence[str] | None = None,
     transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> EvaluationResult:
     """Score a model on every task below a folder; a text that occurs in several tasks is encoded once.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import EvaluationResult, TaskResult
-from isosent.evaluation.run import Run
+from isosent.evaluation.run import EvaluationSettings
 from isosent.io.json import without_nan
 from isosent.numeric.similarity import pearson
 from isosent.numeric.statistics import (
@@ -166,7 +166,7 @@ def compare_results(
     tasks: Sequence[str] | None = None,
     correlation: str | None = None,
     level: float = LEVEL,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> Comparison:
     """Compare two results item by item, on the tasks that both have.
 
@@ -213,7 +213,7 @@ def compare_results(
         _check.one_of("compare_results", "correlation", correlation, CORRELATIONS)
     if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
         raise InputError(f"compare_results: level must lie between 0 and 1, as 0.95; got {level!r}.")
-    results, run = (first, second), run or Run(n_resamples=N_RESAMPLES)
+    results, run = (first, second), run or EvaluationSettings(n_resamples=N_RESAMPLES)
     shared = shared_tasks(results, names, tasks)
     check_comparable(results, names, shared)
     advance = None if run.progress is None else run.progress(sum(first.tasks[task].n_items for task in shared))
@@ -244,7 +244,7 @@ def _side(name: str, result: EvaluationResult, other: EvaluationResult) -> Side:
 
 
 def _compare(
-    name: str, first: TaskResult, second: TaskResult, correlation: str | None, level: float, run: Run
+    name: str, first: TaskResult, second: TaskResult, correlation: str | None, level: float, run: EvaluationSettings
 ) -> tuple[Difference, NDArray[np.float64]]:
     """The difference on a task before its p-value is corrected, and the resampled differences."""
     statistics = first.items.statistics(first.metric)
@@ -310,7 +310,9 @@ def _averages(
     return averages
 
 
-def _notes(results: Pair, names: Names, found: Mapping[str, Difference], level: float, run: Run) -> Iterator[str]:
+def _notes(
+    results: Pair, names: Names, found: Mapping[str, Difference], level: float, run: EvaluationSettings
+) -> Iterator[str]:
     transductive = [of.fitting["transductive"] for of in results]
     if transductive[0] != transductive[1]:
         yield (

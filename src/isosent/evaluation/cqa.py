@@ -19,7 +19,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import EvaluationResult, Items, Measured
 from isosent.evaluation.rte import FIXED_THRESHOLD
-from isosent.evaluation.run import TARGET, FittedTask, Job, Run, run_jobs
+from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
 from isosent.evaluation.task import Task
 from isosent.io import bounds
 from isosent.io.tables import folders_below, read_lines, split_fields
@@ -223,7 +223,7 @@ def evaluate_cqa(
     text: str = TEXT_PARTS[0],
     transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> EvaluationResult:
     """Rank related questions by their cosine with a new one, on subtask B of SemEval's task 3.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import EvaluationResult, Items, Measured
-from isosent.evaluation.run import TARGET, FittedTask, Job, Run, run_jobs
+from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
 from isosent.evaluation.sts_files import read_paraphrases
 from isosent.evaluation.task import Role, Task
 from isosent.io.tables import folders_below, json_lines, read_lines, split_fields, text_of
@@ -193,7 +193,7 @@ def evaluate_retrieval(
     split: str = "test",
     transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> EvaluationResult:
     """Find documents by the cosine with a query, in folders in the format of BEIR.
 
@@ -250,7 +250,7 @@ def evaluate_paraphrases(
     columns: str | Sequence[str] | None = None,
     transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> EvaluationResult:
     """Find the second text of a pair among all second texts of a file, by the cosine with the first."""
     # Equal first texts are one query, equal second texts one document. A query that has several second texts should

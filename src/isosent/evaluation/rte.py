@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import EvaluationResult, Items, Measured
-from isosent.evaluation.run import TARGET, FittedTask, Job, Run, run_jobs
+from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
 from isosent.evaluation.task import Task
 from isosent.io import bounds
 from isosent.io.tables import folders_below, read_lines, split_fields
@@ -158,7 +158,7 @@ def evaluate_rte(
     *,
     transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> EvaluationResult:
     """Tell entailment by the cosine of premise and hypothesis, on the RTE task of GLUE.
 

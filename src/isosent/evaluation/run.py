@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Encoder, Progress, Tally, tallying
+from isosent.encoders.base import Encoder, EncodingStats, Progress, collecting_stats
 from isosent.encoders.load import encoder_for
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.overlap import count_overlap
@@ -44,12 +44,12 @@ class Encoded:
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(own))} for role, own in texts.items()}
         self.n_texts = sum(map(len, self._rows.values()))
         advance = None if progress is None else progress(self.n_texts)
-        with tallying() as tallied:
+        with collecting_stats() as tallied:
             self._vectors = {
                 role: encoder_for(encoder, role).encode(list(rows), progress=advance)
                 for role, rows in self._rows.items()
             }
-        self.tally = tallied.total
+        self.encoding_stats = tallied.total
         self.elapsed_s = perf_counter() - started
 
     def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
@@ -145,7 +145,7 @@ _PACKAGES = ("isosent", "numpy", "scipy", "scikit-learn", "tokenizers", "torch",
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EvaluationSettings:
     """How any evaluation is run, whatever is evaluated.
 
     Parameters
@@ -187,19 +187,19 @@ def run_jobs(
     *,
     transform: Transform | Literal["auto"] | None,
     fit: str | os.PathLike[str],
-    run: Run | None,
+    run: EvaluationSettings | None,
 ) -> EvaluationResult:
     """Score a model on tasks; texts that occur in several of them are encoded once."""
     if not isinstance(model, SentenceEncoder):
         raise InputTypeError(f"{where}: model must be what isosent.load returns; got {type(model).__name__}.")
-    run = run or Run()
+    run = run or EvaluationSettings()
     _check_names(where, jobs)
     learns = transform is not None or model.encoder.needs_corpus
     corpus = read_texts(fit) if learns and fit != TARGET else None
     started = perf_counter()
     results: dict[str, TaskResult] = {}
-    described, latest, tally, n_texts, encode_s = model, None, Tally(), 0, 0.0
-    with tallying():  # what is encoded to fit is no news
+    described, latest, encoding_stats, n_texts, encode_s = model, None, EncodingStats(), 0, 0.0
+    with collecting_stats():  # what is encoded to fit is no news
         tasks = [job.task for job in jobs]
         ready = fit_tasks(model, tasks, transform=transform, fit=fit, progress=run.progress, corpus=corpus)
         for job in jobs:
@@ -207,12 +207,12 @@ def run_jobs(
             done = next(ready)
             if done.vectors is not latest:
                 latest, newly_s = done.vectors, done.vectors.elapsed_s
-                tally, n_texts = tally + latest.tally, n_texts + latest.n_texts
+                encoding_stats, n_texts = encoding_stats + latest.encoding_stats, n_texts + latest.n_texts
                 encode_s += newly_s
             scored = _score(job, done, root, run)
             results[job.name] = replace(scored, elapsed_s=perf_counter() - before - newly_s)
             described = model if fit == TARGET else done.fitted
-    tally.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
+    encoding_stats.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
     fitting = describe_fitting(transform, fit if learns else None)
     if corpus is not None:
         fitting["overlap"] = count_overlap(corpus, {job.name: job.task for job in jobs})
@@ -224,7 +224,7 @@ def run_jobs(
         seed=run.seed,
         n_resamples=run.n_resamples,
         n_texts=n_texts,
-        n_cut=tally.n_cut,
+        n_cut=encoding_stats.n_cut,
         encode_s=encode_s,
         elapsed_s=perf_counter() - started,
     )
@@ -241,7 +241,7 @@ def _check_names(where: str, jobs: Sequence[Job]) -> None:
         kinds[job.name] = job.kind
 
 
-def _score(job: Job, done: FittedTask, root: str | os.PathLike[str], run: Run) -> TaskResult:
+def _score(job: Job, done: FittedTask, root: str | os.PathLike[str], run: EvaluationSettings) -> TaskResult:
     measured = job.score(done, run.seed)
     zeros = sum(int((~known_rows(done.encode(texts, role))).sum()) for role, texts in job.task.by_role.items())
     n_tokens, n_unknown = done.fitted.encoder.coverage(job.task.texts)

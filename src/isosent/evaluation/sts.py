@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import EvaluationWarning
 from isosent.evaluation.result import EvaluationResult, Items, Measured
-from isosent.evaluation.run import TARGET, FittedTask, Job, Run, run_jobs
+from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
 from isosent.evaluation.sts_files import PairSet, PairTask, STSTask, read_scored_pairs, read_sts
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine, pearson, spearman
@@ -62,7 +62,7 @@ def evaluate_sts(
     sickr: str = "full",
     transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> EvaluationResult:
     """Score a model on the STS sets below a folder.
 
@@ -200,7 +200,7 @@ def evaluate_pairs(
     columns: str | Sequence[str] | None = None,
     transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> EvaluationResult:
     """Score a model on a table of pairs with human scores, as STS is scored.
 

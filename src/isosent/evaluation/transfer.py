@@ -21,7 +21,7 @@ from isosent.evaluation.probes import (
     probe_each_fold,
 )
 from isosent.evaluation.result import EvaluationResult, Items, Measured
-from isosent.evaluation.run import TARGET, FittedTask, Job, Run, run_jobs
+from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
 from isosent.evaluation.transfer_files import DEV, TEST, TRAIN, WHOLE, TransferTask, read_transfer
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pearson, spearman
@@ -40,7 +40,7 @@ def evaluate_transfer(
     tasks: Sequence[str] | None = None,
     transform: Transform | Literal["auto"] | None = None,
     fit: str | os.PathLike[str] = TARGET,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
 ) -> EvaluationResult:
     r"""Score a model on the transfer tasks below a folder.
 

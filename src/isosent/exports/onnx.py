@@ -74,7 +74,7 @@ class _Graph:
         length = self.add("ReduceL2", vectors, self.constant(np.array([1])), keepdims=1)
         return self.add("Div", vectors, self.add("Max", length, self.number(_SMALLEST_LENGTH)))
 
-    def behind(self, vectors: str, linear_map: LinearMap | None, *, normalize: bool) -> str:
+    def postprocessing(self, vectors: str, linear_map: LinearMap | None, *, normalize: bool) -> str:
         """Apply the map, keep zero rows zero, scale to length 1."""
         result = vectors
         if linear_map is not None:
@@ -110,7 +110,7 @@ def static_graph(model: SentenceEncoder, encoder: StaticEncoder, *, queries: boo
     count = graph.add("Max", graph.add("ReduceSum", counted, axis, keepdims=1), graph.number(1))
     mean = graph.add("Div", graph.add("ReduceSum", tokens, axis, keepdims=0), count)
     vectors = graph.unit(mean) if encoder.normalize else mean
-    result = graph.behind(vectors, model.query_map if queries else model.linear_map, normalize=model.normalize)
+    result = graph.postprocessing(vectors, model.query_map if queries else model.linear_map, normalize=model.normalize)
     inputs = dict.fromkeys(("input_ids", "attention_mask"), (types.INT64, ("n_texts", "seq_len")))
     return graph.model(inputs, result, model.dim, "vectors")
 
@@ -118,7 +118,9 @@ def static_graph(model: SentenceEncoder, encoder: StaticEncoder, *, queries: boo
 def vectors_graph(model: SentenceEncoder, *, queries: bool) -> Any:
     """Vectors of the encoder to vectors of the model."""
     types, graph = _extras.require("onnx").TensorProto, _Graph()
-    result = graph.behind("encoded", model.query_map if queries else model.linear_map, normalize=model.normalize)
+    result = graph.postprocessing(
+        "encoded", model.query_map if queries else model.linear_map, normalize=model.normalize
+    )
     inputs = {"encoded": (types.FLOAT, ("n_texts", model.encoder.dim))}
     return graph.model(inputs, result, model.dim, "vectors")
 

@@ -262,7 +262,7 @@ def _transformer_modules(modules: Any, encoder: TransformerEncoder) -> list[Any]
         do_lower_case=folder.lowercase,
     )
     dim = transformer.get_embedding_dimension()
-    names = tuple(THEIR_POOLINGS[name] for name in encoder.own_reading.poolings)
+    names = tuple(THEIR_POOLINGS[name] for name in encoder.own_layer_pooling.poolings)
     pooling = modules.Pooling(dim, pooling_mode=names, include_prompt=folder.pools_prompt)
     mean = [_mean_of_layers(modules, dim, encoder)] if len(encoder.layers) > 1 else []
     return [transformer, *mean, pooling, *(_head(modules, head.module) for head in encoder.heads)]
@@ -270,7 +270,7 @@ def _transformer_modules(modules: Any, encoder: TransformerEncoder) -> list[Any]
 
 def _check_expressible(encoder: TransformerEncoder) -> None:
     """Refuse what the library has no module for, and what its modules do otherwise."""
-    poolings = encoder.own_reading.poolings
+    poolings = encoder.own_layer_pooling.poolings
     if unknown := [name for name in poolings if name not in THEIR_POOLINGS]:
         raise InexpressibleError(
             f"pooling must be among {', '.join(THEIR_POOLINGS)} for sentence-transformers; got {unknown[0]}."
@@ -300,15 +300,15 @@ def _config_of(encoder: TransformerEncoder) -> dict[str, Any]:
     """Leave out the layers above the highest in use."""
     name = encoder.model.config.attribute_map.get("num_hidden_layers", "num_hidden_layers")
     averaged = {"output_hidden_states": True} if len(encoder.layers) > 1 else {}
-    highest = encoder.own_reading.highest
+    highest = encoder.own_layer_pooling.highest
     truncated = {name: highest} if highest < encoder.n_layers else {}
     return averaged | truncated
 
 
 def _mean_of_layers(modules: Any, dim: int, encoder: TransformerEncoder) -> Any:
-    torch, highest = _extras.require("torch"), encoder.own_reading.highest
+    torch, highest = _extras.require("torch"), encoder.own_layer_pooling.highest
     weights = torch.zeros(highest + 1)
-    for layer, weight in encoder.own_reading.layers:
+    for layer, weight in encoder.own_layer_pooling.layers:
         weights[layer] = weight
     return modules.WeightedLayerPooling(
         dim, num_hidden_layers=highest, layer_start=0, layer_weights=torch.nn.Parameter(weights)

@@ -306,7 +306,7 @@ class _PublishedScore(_Fields):
     source: str
 
 
-class _ReadingCell(_Fields):
+class _LayerCell(_Fields):
     model: str
     pooling: str
     layers: Annotated[list[Annotated[int, Meta(ge=0, le=10_000)]], Meta(min_length=1)]
@@ -377,10 +377,10 @@ class GemStudy(_File, kw_only=True):
     results: list[_GemCell]
 
 
-class ReadingStudy(_File, kw_only=True):
+class LayerStudy(_File, kw_only=True):
     """What ``isosent study layers --json`` and ``isosent study pooling --json`` write."""
 
-    results: list[_ReadingCell]
+    results: list[_LayerCell]
 
 
 class DimsStudies(_File, kw_only=True):

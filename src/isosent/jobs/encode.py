@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.encoders.base import WINDOW, Progress, Tally, tallying
+from isosent.encoders.base import WINDOW, EncodingStats, Progress, collecting_stats
 from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.parquet import ColumnsBeside
@@ -34,7 +34,7 @@ class Encoded:
     """What was written."""
 
     dim: int  # dimensions of the vectors
-    tally: Tally  # what was counted over all texts
+    encoding_stats: EncodingStats  # what was counted over all texts
     n_shards: int = 0  # shards they are in; 0 for a single file
 
 
@@ -51,9 +51,9 @@ def encode_file(
     check_vector_file(output, dtype)
     run = _Run(model, source, role, progress)
     dim = run.dim()
-    tally = run.write(Path(output), VectorFile(source.n_texts, dim, dtype, run.space), source.read())
-    run.warn(tally)
-    return Encoded(dim, tally)
+    encoding_stats = run.write(Path(output), VectorFile(source.n_texts, dim, dtype, run.space), source.read())
+    run.warn(encoding_stats)
+    return Encoded(dim, encoding_stats)
 
 
 def encode_folder(
@@ -81,9 +81,9 @@ def encode_folder(
         left = islice(source.read(), index.n_rows_written, None)
         while not index.is_complete:
             index = run.next_shard(folder, index, left)
-    tally = Tally(**index.counts)
-    run.warn(tally)
-    return Encoded(index.dim, tally, index.n_shards)
+    encoding_stats = EncodingStats(**index.counts)
+    run.warn(encoding_stats)
+    return Encoded(index.dim, encoding_stats, index.n_shards)
 
 
 @contextmanager
@@ -156,10 +156,10 @@ class _Run:
         """Dimensions of the vectors; refuses a model that cannot encode before anything is written."""
         return int(self._encode([]).shape[1])
 
-    def warn(self, tally: Tally) -> None:
+    def warn(self, encoding_stats: EncodingStats) -> None:
         """Warn of all texts at once."""
         record = self.model.record
-        tally.warn(record.reference, record.options.get("max_length"), stacklevel=3)
+        encoding_stats.warn(record.reference, record.options.get("max_length"), stacklevel=3)
 
     def next_shard(self, folder: Path, index: ShardIndex, left: Iterator[str]) -> ShardIndex:
         """Write the next shard and the index behind it."""
@@ -167,8 +167,8 @@ class _Run:
         path = folder / index.shard_name(index.n_written)
         try:
             file = VectorFile(n_rows, index.dim, dtype, index.space)
-            tally = self.write(path, file, islice(left, n_rows), index.n_rows_written)
-            index = index.with_next(asdict(Tally(**index.counts) + tally))
+            encoding_stats = self.write(path, file, islice(left, n_rows), index.n_rows_written)
+            index = index.with_next(asdict(EncodingStats(**index.counts) + encoding_stats))
             write_index(folder, index)
         except OutputError as error:
             raise OutputError(
@@ -177,7 +177,7 @@ class _Run:
             ) from error
         return index
 
-    def write(self, path: Path, file: VectorFile, texts: Iterator[str], first_row: int = 0) -> Tally:
+    def write(self, path: Path, file: VectorFile, texts: Iterator[str], first_row: int = 0) -> EncodingStats:
         """Encode texts into a file."""
         blocks = text_blocks(texts, self._block_texts(file.dim))
         beside = None
@@ -185,7 +185,7 @@ class _Run:
             blocks, again = tee(blocks)
             beside = ColumnsBeside.of_texts(again)
         n_zero_rows = 0
-        with tallying() as tallied, writing_vectors(path, file, beside) as write:
+        with collecting_stats() as tallied, writing_vectors(path, file, beside) as write:
             for block in blocks:
                 vectors = self._encode(block)
                 write(narrowed(vectors, file.dtype, first_row))
@@ -193,7 +193,7 @@ class _Run:
                 first_row += len(block)
                 del vectors  # ahead of the next block
             self.source.check_unchanged()
-        return tallied.total + Tally(n_zero_rows=n_zero_rows)
+        return tallied.total + EncodingStats(n_zero_rows=n_zero_rows)
 
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
         vectors: NDArray[np.float32] = getattr(self.model, _METHODS[self.role])(texts, progress=self.progress)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.base import Progress
-from isosent.encoders.precomputed import GIVEN, GivenVectors
+from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, OutputError
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.checksum import read_tensors, tensors_bytes
@@ -286,7 +286,7 @@ def transform_file(
     _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
     if not record.fits:
         raise InputError(f"transform: the model must be a fitted one; {record.reference} is not. Name a model folder.")
-    linear_map = record.behind.linear_map
+    linear_map = record.postprocessing.linear_map
     dim = source.dim if linear_map is None else linear_map.n_components
     space = Space(record.fingerprint, record.name)
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
@@ -296,7 +296,7 @@ def transform_file(
     ) as write:
         for block in source.blocks():
             try:
-                mapped = record.behind.apply(block, queries=queries)
+                mapped = record.postprocessing.apply(block, queries=queries)
             except InputError:
                 source.check_finite(block, row)
                 raise
@@ -317,8 +317,8 @@ def check_in_front(record: ModelRecord, name: str, space: Space | None) -> None:
 
 def encoder_space(record: ModelRecord) -> Space | None:
     """Space of the vectors that go into what follows a model's encoder."""
-    if record.reference == GIVEN:
-        encoder = GivenVectors(record.encoder_dim, record.options)
+    if record.reference == PRECOMPUTED:
+        encoder = PrecomputedVectors(record.encoder_dim, record.options)
         return encoder.space if encoder.options else None
     return Space(record.encoder_fingerprint, record.reference)
 

@@ -20,7 +20,7 @@ _TERM = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LayerPooling:
     """Layers and poolings that make one vector of a text."""
 
     # Layer and weight; 0 is the embedding layer. Weights sum to 1. Each layer is pooled, then the weighted mean of
@@ -29,7 +29,7 @@ class Reading:
     poolings: tuple[str, ...]  # names of `POOLING_NAMES`; several are concatenated
 
     @classmethod
-    def of(cls, layers: str, pooling: str, *, n_layers: int) -> Reading:
+    def of(cls, layers: str, pooling: str, *, n_layers: int) -> LayerPooling:
         """Read layers and poolings as a model reference writes them."""
         resolved = resolve_layers(layers, n_layers)
         total = sum(weight for _, weight in resolved)

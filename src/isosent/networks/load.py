@@ -10,7 +10,7 @@ from dataclasses import replace
 from isosent import _extras
 from isosent.errors import InputError
 from isosent.networks.batching import Backend, Computing, share_of_threads
-from isosent.networks.layer_pooling import Reading
+from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.network import AUTO, COMPILED, ONNX, TORCH, Network, Runtime
 from isosent.networks.onnx_backend import OnnxBackend
 from isosent.networks.torch_backend import CompiledNetwork, Layers, LayerTaps, TorchNetwork, traceable
@@ -20,24 +20,26 @@ _CPU_BUDGET, _GPU_BUDGET = 1024, 32768
 
 
 def computing_of(
-    network: Network, readings: Sequence[Reading], runtime: Runtime, *, key: Callable[[], str]
+    network: Network, layer_poolings: Sequence[LayerPooling], runtime: Runtime, *, key: Callable[[], str]
 ) -> Computing:
     """Make ready what computes some readings of a network."""
     devices = _devices(runtime)
     backend = chosen_backend(runtime)
-    widths = [reading.width(network.dim) for reading in readings]
+    widths = [reading.width(network.dim) for reading in layer_poolings]
     if devices != ["cpu"]:
-        on_gpus = [_on_gpu(network, readings, runtime, device) for device in devices]
+        on_gpus = [_on_gpu(network, layer_poolings, runtime, device) for device in devices]
         return Computing(on_gpus, widths, runtime.batch_tokens or _GPU_BUDGET)
     budget = runtime.batch_tokens or _CPU_BUDGET
     if backend == COMPILED:
-        return Computing([CompiledNetwork(_in_dtype(network, runtime.dtype, "cpu"), readings)], widths, budget)
+        return Computing([CompiledNetwork(_in_dtype(network, runtime.dtype, "cpu"), layer_poolings)], widths, budget)
     n_workers, threads_each = share_of_threads()
     if backend == ONNX:
-        name = hashlib.sha256(f"{key()} {readings}".encode()).hexdigest()
-        on_cpu: Backend = OnnxBackend(traceable(network, readings), name, dtype=runtime.dtype, n_threads=threads_each)
+        name = hashlib.sha256(f"{key()} {layer_poolings}".encode()).hexdigest()
+        on_cpu: Backend = OnnxBackend(
+            traceable(network, layer_poolings), name, dtype=runtime.dtype, n_threads=threads_each
+        )
         return Computing([on_cpu] * n_workers, widths, budget)
-    on_cpu = TorchNetwork(_layers(network, runtime.dtype, "cpu"), readings, device=network.model.device)
+    on_cpu = TorchNetwork(_layers(network, runtime.dtype, "cpu"), layer_poolings, device=network.model.device)
     return Computing([on_cpu] * n_workers, widths, budget, threads_each=threads_each)
 
 
@@ -71,11 +73,11 @@ def _devices(runtime: Runtime) -> list[str]:
     return named
 
 
-def _on_gpu(network: Network, readings: Sequence[Reading], runtime: Runtime, device: str) -> Backend:
+def _on_gpu(network: Network, layer_poolings: Sequence[LayerPooling], runtime: Runtime, device: str) -> Backend:
     if runtime.backend == COMPILED:
-        return CompiledNetwork(_in_dtype(network, runtime.dtype, device), readings)
+        return CompiledNetwork(_in_dtype(network, runtime.dtype, device), layer_poolings)
     layers = _layers(network, runtime.dtype, device)
-    return TorchNetwork(layers, readings, device=_extras.require("torch").device(device))
+    return TorchNetwork(layers, layer_poolings, device=_extras.require("torch").device(device))
 
 
 def _layers(network: Network, dtype: str, device: str) -> Layers:

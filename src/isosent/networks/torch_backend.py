@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.networks.layer_pooling import SBERT_WK, Reading
+from isosent.networks.layer_pooling import SBERT_WK, LayerPooling
 from isosent.networks.network import Network
 from isosent.numeric.pooling import POOLINGS
 from isosent.numeric.sbert_wk import sbert_wk
@@ -262,9 +262,9 @@ class Readout:
     # Only pooled layers are kept, so that memory does not grow with their number; ``sbert_wk`` alone needs the hidden
     # states of its layers side by side.
 
-    def __init__(self, readings: Sequence[Reading], pooling_mask: Any) -> None:
+    def __init__(self, layer_poolings: Sequence[LayerPooling], pooling_mask: Any) -> None:
         self._torch = _extras.require("torch")
-        self._readings = readings
+        self._layer_poolings = layer_poolings
         self._mask = pooling_mask
         self._sums: dict[tuple[int, str], Any] = {}
         self._states: dict[int, Any] = {}
@@ -272,7 +272,7 @@ class Readout:
     def visit(self, layer: int, states: Any) -> None:
         """Take in the hidden states of a layer, of shape (n_texts, seq_len, dim)."""
         pooled: dict[str, Any] = {}
-        for number, reading in enumerate(self._readings):
+        for number, reading in enumerate(self._layer_poolings):
             weight = dict(reading.layers).get(layer)
             if weight is None:
                 continue
@@ -290,18 +290,18 @@ class Readout:
         """Return what was read: a tensor of shape (n_texts, width) for each reading."""
         return [
             self._torch.cat([self._part(number, reading, name) for name in reading.poolings], dim=1)
-            for number, reading in enumerate(self._readings)
+            for number, reading in enumerate(self._layer_poolings)
         ]
 
-    def _part(self, number: int, reading: Reading, name: str) -> Any:
+    def _part(self, number: int, reading: LayerPooling, name: str) -> Any:
         if name != SBERT_WK:
             return self._sums[number, name]
         return sbert_wk([self._states[layer] for layer, _ in sorted(reading.layers)], self._mask)
 
 
-def layers_of(readings: Iterable[Reading]) -> set[int]:
+def layers_of(layer_poolings: Iterable[LayerPooling]) -> set[int]:
     """Layers that some readings need."""
-    return {layer for reading in readings for layer, _ in reading.layers}
+    return {layer for reading in layer_poolings for layer, _ in reading.layers}
 
 
 class Layers(Protocol):
@@ -314,11 +314,11 @@ class Layers(Protocol):
 class TorchNetwork:
     """Computes batches with torch, layer by layer."""
 
-    def __init__(self, layers: Layers, readings: Sequence[Reading], *, device: Any) -> None:
+    def __init__(self, layers: Layers, layer_poolings: Sequence[LayerPooling], *, device: Any) -> None:
         self._torch = _extras.require("torch")
         self._device = device
-        self._readings = readings
-        self._wanted = layers_of(readings)
+        self._layer_poolings = layer_poolings
+        self._wanted = layers_of(layer_poolings)
         self._layers = layers
 
     def __call__(
@@ -329,7 +329,7 @@ class TorchNetwork:
     ) -> list[Any]:
         """Compute a batch."""
         ids, mask, pooled = (on_device(array, self._device) for array in (input_ids, attention_mask, pooling_mask))
-        readout = Readout(self._readings, pooled)
+        readout = Readout(self._layer_poolings, pooled)
         with self._torch.inference_mode():
             self._layers.run(ids, mask, self._wanted, readout.visit)
             return readout.vectors()
@@ -338,10 +338,10 @@ class TorchNetwork:
 class CompiledNetwork:
     """Computes batches with what torch compiles of a network, for any number of texts of any length."""
 
-    def __init__(self, network: Network, readings: Sequence[Reading]) -> None:
+    def __init__(self, network: Network, layer_poolings: Sequence[LayerPooling]) -> None:
         self._torch = _extras.require("torch")
         self._device = network.model.device
-        self._compiled = self._torch.compile(traceable(network, readings), dynamic=True)
+        self._compiled = self._torch.compile(traceable(network, layer_poolings), dynamic=True)
 
     def __call__(
         self,
@@ -362,11 +362,11 @@ def on_device(array: NDArray[np.int64], device: Any) -> Any:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def traceable(network: Network, readings: Sequence[Reading]) -> Any:
+def traceable(network: Network, layer_poolings: Sequence[LayerPooling]) -> Any:
     """Express a network with its readings as one module that torch can trace."""
-    torch, wanted, n_layers = _extras.require("torch"), sorted(layers_of(readings)), network.n_layers
+    torch, wanted, n_layers = _extras.require("torch"), sorted(layers_of(layer_poolings)), network.n_layers
 
-    class NetworkWithReadings(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class NetworkWithPoolings(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.network = network.model
@@ -379,9 +379,9 @@ def traceable(network: Network, readings: Sequence[Reading]) -> Any:
                 output_hidden_states=not only_last,
                 return_dict=True,
             )
-            readout = Readout(readings, pooling_mask)
+            readout = Readout(layer_poolings, pooling_mask)
             for layer in wanted:
                 readout.visit(layer, output.last_hidden_state if layer == n_layers else output.hidden_states[layer])
             return tuple(readout.vectors())
 
-    return NetworkWithReadings().eval()
+    return NetworkWithPoolings().eval()

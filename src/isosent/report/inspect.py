@@ -20,7 +20,7 @@ from isosent.numeric.isotropy import effective_rank, isoscore, mean_cosine_of_su
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import random_cosines, unit_rows
 from isosent.numeric.spectrum import spectrum
-from isosent.postprocessing import NOTHING
+from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.transforms.auto import LEAVE, AutoChoice, choose_from_moments, choose_from_texts
 from isosent.transforms.base import LinearTransform, make_linear
 from isosent.transforms.calibration import FEWEST_PAIRS
@@ -289,7 +289,7 @@ class Effect:
 def drop_words(texts: Sequence[str], *, seed: int) -> list[str]:
     """Copy texts with 30 % of their words left out at random, one word at least kept."""
     rng = np.random.default_rng(seed)
-    copies = []
+    augmentations = []
     for text in texts:
         words = text.split()
         glue = " " if len(words) > 1 else ""
@@ -297,11 +297,11 @@ def drop_words(texts: Sequence[str], *, seed: int) -> list[str]:
         kept = rng.random(len(parts)) >= DROPPED
         if parts and not kept.any():
             kept[rng.integers(len(parts))] = True
-        copies.append(glue.join(part for part, keep in zip(parts, kept, strict=True) if keep))
-    return copies
+        augmentations.append(glue.join(part for part, keep in zip(parts, kept, strict=True) if keep))
+    return augmentations
 
 
-def rank_copies(
+def rank_augmentations(
     first: NDArray[np.floating], second: NDArray[np.floating]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Look for the second copy of each text among those of all texts."""
@@ -548,7 +548,7 @@ def _compared(choice: AutoChoice) -> tuple[str, LinearTransform]:
 def _fit(transform: LinearTransform, moments: Moments) -> Map:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)
-        return NOTHING.fitted(transform, moments).apply
+        return NO_POSTPROCESSING.fitted(transform, moments).apply
 
 
 def _conclude(
@@ -565,8 +565,8 @@ def _conclude(
     if choice is not None:
         label, compared = _compared(choice)
         mapped = _fit(compared, seen.moments)(seen.sample)
-        behind = survey(ArrayBlocks(mapped), seed=seed)
-        stages.append((label, behind, behind.eigenvalues(), behind.cosines(seed=seed)))
+        postprocessing = survey(ArrayBlocks(mapped), seed=seed)
+        stages.append((label, postprocessing, postprocessing.eigenvalues(), postprocessing.cosines(seed=seed)))
     drawn = [stage[3] for stage in stages]
     edges = _edges(np.concatenate(drawn))
     before, *rest = [_stage(*stage, edges) for stage in stages]
@@ -641,9 +641,11 @@ def _effect(
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
-        copies = [model.encode(drop_words([texts[row] for row in held_out], seed=seed + number)) for number in (1, 2)]
-    known = copies[0].any(axis=1) & copies[1].any(axis=1)
-    first, second = (vectors[known] for vectors in copies)
-    before, after = rank_copies(first, second), rank_copies(apply(first), apply(second))
+        augmentations = [
+            model.encode(drop_words([texts[row] for row in held_out], seed=seed + number)) for number in (1, 2)
+        ]
+    known = augmentations[0].any(axis=1) & augmentations[1].any(axis=1)
+    first, second = (vectors[known] for vectors in augmentations)
+    before, after = rank_augmentations(first, second), rank_augmentations(apply(first), apply(second))
     found, ranked = (paired_change(*scores, seed=seed) for scores in zip(before, after, strict=True))
     return Effect(label, int(known.sum()), found, ranked)

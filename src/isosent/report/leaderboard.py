@@ -149,7 +149,7 @@ def _name_of(file: ResultFile, files: Sequence[ResultFile]) -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contest:
+class BestTest:
     """The two best of a column."""
 
     tasks: tuple[str, ...]  # the task, or those of an average
@@ -167,26 +167,28 @@ class Contest:
         return all(len(row.tasks[task].items.values) for row in (self.first, self.second) for task in self.tasks)
 
 
-def are_won(contests: Sequence[Contest], advance: Progress | None) -> list[bool]:
+def are_won(best_tests: Sequence[BestTest], advance: Progress | None) -> list[bool]:
     """Test contests."""
-    p_values: dict[Contest, float] = {}
+    p_values: dict[BestTest, float] = {}
     of_tasks: dict[tuple[Row, Row, str], float] = {}
-    for contest in sorted(contests, key=lambda contest: -len(contest.tasks)):  # an average tests its tasks on the way
-        pair = contest.first, contest.second
-        if contest.is_average or (*pair, contest.tasks[0]) not in of_tasks:
-            names = contest.second.label, contest.first.label
-            found = compare_results(contest.second.result, contest.first.result, names=names, tasks=contest.tasks)
+    for best_test in sorted(
+        best_tests, key=lambda best_test: -len(best_test.tasks)
+    ):  # an average tests its tasks on the way
+        pair = best_test.first, best_test.second
+        if best_test.is_average or (*pair, best_test.tasks[0]) not in of_tasks:
+            names = best_test.second.label, best_test.first.label
+            found = compare_results(best_test.second.result, best_test.first.result, names=names, tasks=best_test.tasks)
             of_tasks |= {(*pair, task): of.p_value for task, of in found.tasks.items()}
-        if contest.is_average:
+        if best_test.is_average:
             (average,) = found.averages.values()
-            p_values[contest] = average.p_value
+            p_values[best_test] = average.p_value
         else:
-            p_values[contest] = of_tasks[*pair, contest.tasks[0]]
+            p_values[best_test] = of_tasks[*pair, best_test.tasks[0]]
         if advance is not None:
             advance(1)
-    single = [contest for contest in contests if not contest.is_average]
-    p_values |= zip(single, holm([p_values[contest] for contest in single]), strict=True)
-    return [p_values[contest] < 1 - LEVEL for contest in contests]
+    single = [best_test for best_test in best_tests if not best_test.is_average]
+    p_values |= zip(single, holm([p_values[best_test] for best_test in single]), strict=True)
+    return [p_values[best_test] < 1 - LEVEL for best_test in best_tests]
 
 
 _DIGITS = 8
@@ -269,14 +271,14 @@ def make_leaderboard(files: Sequence[ResultFile], *, progress: Callable[[int], P
     if len(rows) > 1 and not any(len(column.cells) > 1 for column in columns):
         notes.append("No two models were measured on the same task of the same data: nothing here can be compared.")
     notes += [*_split_tasks(columns), *_seen_texts(rows)]
-    contests = {column: contest for column in columns if (contest := _contest(column, rows))}
-    untested = [column for column, contest in contests.items() if not contest.has_items]
+    best_tests = {column: best_test for column in columns if (best_test := _contest(column, rows))}
+    untested = [column for column, best_test in best_tests.items() if not best_test.has_items]
     if untested:
         names = ", ".join(dict.fromkeys(column.title for column in untested))
         notes.append(f"{names}: written without items, so that the best cannot be told from the second.")
-    tested = [column for column in contests if column not in untested]
-    won = are_won([contests[column] for column in tested], progress(len(tested)) if progress and tested else None)
-    best = {column: contests[column].first.label for column, is_won in zip(tested, won, strict=True) if is_won}
+    tested = [column for column in best_tests if column not in untested]
+    won = are_won([best_tests[column] for column in tested], progress(len(tested)) if progress and tested else None)
+    best = {column: best_tests[column].first.label for column, is_won in zip(tested, won, strict=True) if is_won}
     marked = (replace(column, best=best.get(column)) for column in columns)
     return Leaderboard(tuple(rows), tuple(marked), tuple(notes))
 
@@ -300,11 +302,11 @@ def _seen_texts(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{row.label} was fitted on a corpus that holds {', '.join(seen)}."
 
 
-def _contest(column: Column, rows: Sequence[Row]) -> Contest | None:
+def _contest(column: Column, rows: Sequence[Row]) -> BestTest | None:
     """The two best of a column, where there are two."""
     named = {row.label: row for row in rows}
     first, second, *_ = [*column.ranked, "", ""]
-    return Contest(column.tasks, named[first], named[second]) if second else None
+    return BestTest(column.tasks, named[first], named[second]) if second else None
 
 
 def _task_columns(rows: Sequence[Row]) -> list[Column]:

@@ -13,7 +13,7 @@ from isosent.evaluation.result import FORMAT, EvaluationResult, read_result
 from isosent.io.json import read_json
 from isosent.research.auto import AutoCell
 from isosent.research.dims import DimsStudy
-from isosent.research.study import STUDY_FORMATS, ReadingCell, read_study
+from isosent.research.study import STUDY_FORMATS, LayerCell, read_study
 
 _SHOWN = ("auto", "dims", "layers", "pooling")
 
@@ -32,8 +32,8 @@ class ReportData:
 
     results: tuple[ResultFile, ...] = ()  # results of evaluations
     dims: tuple[DimsStudy, ...] = ()  # studies of dimensions
-    layers: tuple[ReadingCell, ...] = ()  # studies of layers and of poolings
-    pooling: tuple[ReadingCell, ...] = ()  # studies of layers and of poolings
+    layers: tuple[LayerCell, ...] = ()  # studies of layers and of poolings
+    pooling: tuple[LayerCell, ...] = ()  # studies of layers and of poolings
     auto: tuple[AutoCell, ...] = ()  # studies of "auto"
 
 

@@ -42,7 +42,7 @@ from isosent.report.study_figures import (
 )
 from isosent.research.auto import ROWS, AutoCell, judge
 from isosent.research.dims import DimsStudy
-from isosent.research.study import TRANSFORMS, ReadingCell
+from isosent.research.study import TRANSFORMS, LayerCell
 
 _TOP, _BOTTOM, _RIGHT, _GAP = 24, 42, 14, 10
 _LETTER, _MOST_LETTERS = 8.2, 18
@@ -341,7 +341,7 @@ def _dims_table(study: DimsStudy) -> str:
     return table(dims_title(study), names, rows, numbers=range(1, len(names)))
 
 
-def layers_section(cells: Sequence[ReadingCell]) -> str:
+def layers_section(cells: Sequence[LayerCell]) -> str:
     """Return heat maps of pairs of layers, and the best set of every size, for each model; nothing without cells."""
     blocks = []
     for number, (name, own) in enumerate(by_model(cells)):
@@ -356,7 +356,7 @@ def layers_section(cells: Sequence[ReadingCell]) -> str:
     return section("layers", "Layers", lead(about), *blocks) if blocks else ""
 
 
-def pooling_section(cells: Sequence[ReadingCell]) -> str:
+def pooling_section(cells: Sequence[LayerCell]) -> str:
     """Return heat maps of poolings by layers, for each model; nothing without cells."""
     blocks = [
         _block(name, own, _maps(f"pooling-{number}", pooling_maps(own, HOW)))
@@ -365,7 +365,7 @@ def pooling_section(cells: Sequence[ReadingCell]) -> str:
     return section("pooling", "Poolings", lead("The highest cell of each map is framed."), *blocks) if blocks else ""
 
 
-def _block(name: str, cells: Sequence[ReadingCell], figures: Sequence[str]) -> str:
+def _block(name: str, cells: Sequence[LayerCell], figures: Sequence[str]) -> str:
     tasks = ", ".join(dict.fromkeys(cell.task for cell in cells))
     heading = f"{short_reference(name)}: Spearman x100, average over {tasks}"
     return f'<h3>{escape(heading)}</h3><div class="figures">{"".join(figures)}</div>'

@@ -15,7 +15,7 @@ from isosent.pages.figures import HEIGHT, SECOND_AXIS, WIDTH, Axis, Frame
 from isosent.research.dims import DimsStudy, size_of_a_million
 from isosent.research.gem import ABLATION, SENSITIVITY, GemCell
 from isosent.research.layers import best_of_sizes, pair_grid
-from isosent.research.study import TRANSFORMS, ReadingCell, averages, layers_label
+from isosent.research.study import TRANSFORMS, LayerCell, averages, layers_label
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5d5d5d")
 MARGIN = 14
@@ -319,7 +319,7 @@ _DOTS = " ".join(f"circle.c{number} {{ fill: {colour}; stroke: none }}" for numb
 _HEADING = 26
 
 
-def layer_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
+def layer_figure(cells: Sequence[LayerCell], aggregation: str) -> str:
     """Draw a study of layers: a heat map of every pair for each transform, and the best set of every size."""
     parts: list[str] = []
     width, top = 0, MARGIN
@@ -338,7 +338,7 @@ def layer_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
     return study_document(width, top, "Scores of layers and their means", parts, style=HEAT_STYLE + _DOTS)
 
 
-def pooling_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
+def pooling_figure(cells: Sequence[LayerCell], aggregation: str) -> str:
     """Draw a study of poolings: a heat map of poolings by layers for each transform."""
     parts: list[str] = []
     width, top = 0, MARGIN
@@ -351,7 +351,7 @@ def pooling_figure(cells: Sequence[ReadingCell], aggregation: str) -> str:
     return study_document(width, top, "Scores of poolings of layers", parts, style=HEAT_STYLE)
 
 
-def pair_maps(cells: Sequence[ReadingCell], aggregation: str) -> list[HeatMap]:
+def pair_maps(cells: Sequence[LayerCell], aggregation: str) -> list[HeatMap]:
     """Lay out single layers and pairs, x100: a map for each transform, in the same colours."""
     grids = {transform: 100 * pair_grid(cells, transform, aggregation) for transform in TRANSFORMS}
     span = _span(value for grid in grids.values() for value in grid.flat)
@@ -362,7 +362,7 @@ def pair_maps(cells: Sequence[ReadingCell], aggregation: str) -> list[HeatMap]:
     ]
 
 
-def pooling_maps(cells: Sequence[ReadingCell], aggregation: str) -> list[HeatMap]:
+def pooling_maps(cells: Sequence[LayerCell], aggregation: str) -> list[HeatMap]:
     """Lay out poolings by layers, x100: a map for each transform, in the same colours."""
     scores = averages(cells, aggregation)
     rows = list(dict.fromkeys(cell.pooling for cell in cells))
@@ -386,7 +386,7 @@ def title(transform: str) -> str:
     return "as they are" if transform == TRANSFORMS[0] else transform
 
 
-def by_model(cells: Sequence[ReadingCell]) -> list[tuple[str, list[ReadingCell]]]:
+def by_model(cells: Sequence[LayerCell]) -> list[tuple[str, list[LayerCell]]]:
     """Part cells by their models."""
     names = dict.fromkeys(cell.model for cell in cells)
     return [(name, [cell for cell in cells if cell.model == name]) for name in names]
@@ -418,7 +418,7 @@ def _span(values: Iterable[float]) -> tuple[float, float]:
     return min(known), max(known)
 
 
-def best_panel(cells: Sequence[ReadingCell], aggregation: str, corner: tuple[float, float]) -> str:
+def best_panel(cells: Sequence[LayerCell], aggregation: str, corner: tuple[float, float]) -> str:
     """Draw the best set of layers of every size, a line a transform, for one of several figures in one drawing."""
     best = best_of_sizes(cells, aggregation)
     points = {

@@ -22,9 +22,9 @@ from isosent.research.study import (
     NONE,
     TRANSFORMS,
     WHITENING,
+    LayerCell,
     Measured,
     PlacedTask,
-    ReadingCell,
     averages,
     place_tasks,
     plain_transformer,
@@ -66,15 +66,15 @@ def read_layers(
 ) -> LayerVectors:
     """Read every layer of a transformer off one pass over the sentences of STS tasks."""
     encoder, pooling = plain_transformer("study layers", model, name), canonical_pooling(pooling)
-    readings = [encoder.reading(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
+    layer_poolings = [encoder.reading(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
     texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
-    pooled = encoder.read(texts, readings, progress=None if progress is None else progress(len(texts)))
+    pooled = encoder.read(texts, layer_poolings, progress=None if progress is None else progress(len(texts)))
     return LayerVectors(Measured(name, encoder.reference, sickr), pooling, pooled, placed)
 
 
 def study_layers(
     vectors: LayerVectors, *, aggregation: str = "all", progress: Callable[[int], Progress] | None = None
-) -> list[ReadingCell]:
+) -> list[LayerCell]:
     """Score every single layer, every pair and more, as they are, whitened, and as "auto" chooses."""
     # All sets of up to three layers are scored (of up to two for "auto"); from the best of that size on, the best set
     # of each size is extended by one layer after another. Each layer is pooled, then the layers are averaged.
@@ -106,7 +106,7 @@ class _Search:
     """Scores sets of layers on all tasks, and knows the best of those it has seen."""
 
     def __init__(self, vectors: LayerVectors, aggregation: str) -> None:
-        self.cells: list[ReadingCell] = []
+        self.cells: list[LayerCell] = []
         self.tell: Progress | None = None
         self._vectors = vectors
         self._aggregation = aggregation
@@ -132,7 +132,7 @@ class BestSet:
     average: float  # mean over the tasks, in [-1, 1]; NaN where no set of that size has one
 
 
-def best_of_sizes(cells: Iterable[ReadingCell], aggregation: str) -> dict[str, dict[int, BestSet]]:
+def best_of_sizes(cells: Iterable[LayerCell], aggregation: str) -> dict[str, dict[int, BestSet]]:
     """Find the best set of layers of every size among those scored."""
     found: dict[str, dict[int, BestSet]] = {}
     for (_, layers, transform), average in averages(cells, aggregation).items():
@@ -143,7 +143,7 @@ def best_of_sizes(cells: Iterable[ReadingCell], aggregation: str) -> dict[str, d
     return found
 
 
-def pair_grid(cells: Sequence[ReadingCell], transform: str, aggregation: str) -> NDArray[np.float64]:
+def pair_grid(cells: Sequence[LayerCell], transform: str, aggregation: str) -> NDArray[np.float64]:
     """Lay out single layers and pairs as a matrix (figure 1 of the paper)."""
     n_layers = 1 + max(layer for cell in cells for layer in cell.layers)
     grid = np.full((n_layers, n_layers), np.nan)
@@ -165,19 +165,19 @@ def study_pooling(
     sickr: str = "full",
     poolings: Sequence[str] = STUDIED,
     progress: Callable[[int], Progress] | None = None,
-) -> list[ReadingCell]:
+) -> list[LayerCell]:
     """Score every pooling of the last layer, of layers 1 and the last, and of the last two."""
     # The network runs once over the sentences of each task; all readings are taken from that pass.
     encoder = plain_transformer("study pooling", model, name)
     names = dict.fromkeys(canonical_pooling(pooling) for pooling in poolings)
     wanted = [(pooling, layers) for pooling in names for layers in _layer_sets(pooling, encoder.n_layers)]
-    readings = [encoder.reading(",".join(map(str, layers)), pooling) for pooling, layers in wanted]
+    layer_poolings = [encoder.reading(",".join(map(str, layers)), pooling) for pooling, layers in wanted]
     found = read_sts(folder, tasks=tasks, sickr=sickr)
     placed_texts = [place_tasks([task]) for task in found]
     tell = None if progress is None else progress(sum(len(texts) for texts, _ in placed_texts))
     measured, cells = Measured(name, encoder.reference, sickr), []
     for texts, (placed,) in placed_texts:
-        vectors = encoder.read(texts, readings, progress=tell)
+        vectors = encoder.read(texts, layer_poolings, progress=tell)
         done = side_by_side(vectors, partial(score_reading, placed))
         for (pooling, layers), (_, scores) in zip(wanted, done, strict=True):
             cells += measured.cells(pooling, layers, placed.task, scores)

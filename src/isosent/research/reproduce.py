@@ -35,7 +35,7 @@ from isosent.evaluation.published import (
     read_yaml,
 )
 from isosent.evaluation.result import TaskResult
-from isosent.evaluation.run import Job, Run, environment, run_jobs
+from isosent.evaluation.run import EvaluationSettings, Job, environment, run_jobs
 from isosent.evaluation.sts import sts_jobs
 from isosent.evaluation.sts_files import STSTask
 from isosent.io.json import without_nan
@@ -44,7 +44,7 @@ from isosent.model import SentenceEncoder
 from isosent.research.dims import DimsPlan, study_dims
 from isosent.research.gem import SENSITIVITY, GemCell, study_gem
 from isosent.research.layers import best_of_sizes, read_layers, study_layers
-from isosent.research.study import NONE, ReadingCell, layers_label
+from isosent.research.study import NONE, LayerCell, layers_label
 from isosent.transforms.base import Transform, is_flow, make_transform
 
 FORMAT = "isosent reproduction 1"
@@ -170,7 +170,7 @@ class AtHand:
     stand_ins: Mapping[str, tuple[str, ...]]
 
 
-def find_at_hand(data: Path, models: str | os.PathLike[str] | None = None, *, more: Iterable[Paper] = ()) -> AtHand:
+def find_available(data: Path, models: str | os.PathLike[str] | None = None, *, more: Iterable[Paper] = ()) -> AtHand:
     """Find what a data folder holds, and add what a map names."""
     found = dict(_files_below(data))
     if models is None:
@@ -286,18 +286,18 @@ class Plan:
         return [*own, *self.stand_ins]
 
 
-def plan(table: PaperTable, condition: Condition, at_hand: AtHand) -> Plan:
+def plan(table: PaperTable, condition: Condition, available: AtHand) -> Plan:
     """Say how a condition is measured."""
     model = condition.model
     if model is None or table.family is None:
         return Plan(None, condition.needs, ())
     files = [name for name in (condition.fit, *condition.options.values()) if name and _is_file(name)]
-    lacking = [_asked_for(name) for name in files if name not in at_hand.named]
-    where = {name: at_hand.named.get(name, name) for name in files}
+    lacking = [_asked_for(name) for name in files if name not in available.named]
+    where = {name: available.named.get(name, name) for name in files}
     known = known_models().get(model)
     public = known.reference if known and known.reference else None
-    reference = at_hand.named.get(model, public)
-    missing = [] if model in at_hand.named else [_asked_for(model)]
+    reference = available.named.get(model, public)
+    missing = [] if model in available.named else [_asked_for(model)]
     is_study = table.family in ("dims", "layers")
     request = Request(
         table.family,
@@ -310,7 +310,7 @@ def plan(table: PaperTable, condition: Condition, at_hand: AtHand) -> Plan:
         condition.aggregation or table.aggregation if is_study else None,
         condition.study,
     )
-    others = () if lacking or condition.needs else at_hand.stand_ins.get(model, ())
+    others = () if lacking or condition.needs else available.stand_ins.get(model, ())
     return Plan(
         request if reference else None,
         (*missing, *lacking, *condition.needs),
@@ -397,7 +397,7 @@ def transform_of(request: Request, dim: int) -> Transform | None:
     return make_transform(request.transform, dim=dim, settings=dict(request.settings))
 
 
-def evaluate(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
+def evaluate(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
     """Score a model on tasks of one family."""
     jobs = [job for name, job in folder.jobs(request.family, request.sickr).items() if name in tasks]
     fit = request.fit
@@ -418,7 +418,7 @@ def _numbers(task: TaskResult) -> Iterator[tuple[str | None, Number]]:
     yield None, Number(task.score, task.interval, unknown)
 
 
-def measure_speed(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
+def measure_speed(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
     """Count the sentences of the STS benchmark's test part that a model encodes in a second, on the CPU."""
     stsb = folder.jobs(STS, request.sickr).get(STSB)
     if stsb is None or CPU not in tasks:
@@ -442,7 +442,7 @@ _SPEARMAN, _PEARSON = "spearman", "pearson"
 _ALL = "all"
 
 
-def best_widths(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
+def best_widths(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
     """Find the width at which each task has its highest score."""
     held = [task for task in tasks if task in folder.jobs(STS, request.sickr)]
     if not held:
@@ -462,7 +462,7 @@ def best_widths(request: Request, tasks: Sequence[str], folder: Folder, run: Run
     }
 
 
-def best_layers(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
+def best_layers(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
     """Find the layers of each number that are the best on average over the tasks at hand."""
     if not folder.jobs(STS, request.sickr):
         return {}
@@ -477,7 +477,7 @@ def best_layers(request: Request, tasks: Sequence[str], folder: Folder, run: Run
 
 
 @lru_cache(maxsize=16)
-def _layer_cells(request: Request, folder: Folder, run: Run) -> list[ReadingCell]:
+def _layer_cells(request: Request, folder: Folder, run: EvaluationSettings) -> list[LayerCell]:
     vectors = read_layers(
         open_model(request),
         folder.path,
@@ -490,7 +490,7 @@ def _layer_cells(request: Request, folder: Folder, run: Run) -> list[ReadingCell
     return study_layers(vectors, aggregation=request.aggregation or _ALL)
 
 
-def best_settings(request: Request, tasks: Sequence[str], folder: Folder, run: Run) -> Numbers:
+def best_settings(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
     """Find the best value of one setting of GEM, and how far the score moves with it."""
     held = tuple(task for task in tasks if task in folder.jobs(STS, request.sickr))
     if not held:
@@ -506,7 +506,7 @@ def best_settings(request: Request, tasks: Sequence[str], folder: Folder, run: R
 
 
 @lru_cache(maxsize=16)
-def _gem_cells(request: Request, tasks: tuple[str, ...], folder: Folder, run: Run) -> list[GemCell]:
+def _gem_cells(request: Request, tasks: tuple[str, ...], folder: Folder, run: EvaluationSettings) -> list[GemCell]:
     return study_gem(open_model(request), folder.path, name=request.model, tasks=tasks, progress=run.progress)
 
 
@@ -617,7 +617,7 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("[", "\\[").strip()
 
 
-Measure = Callable[[Request, Sequence[str], Folder, Run], Numbers]
+Measure = Callable[[Request, Sequence[str], Folder, EvaluationSettings], Numbers]
 
 _STUDIES: Mapping[str, Measure] = {
     "dims": best_widths,
@@ -633,15 +633,17 @@ def reproduce(
     *,
     models: str | os.PathLike[str] | None = None,
     tables: Sequence[str] | None = None,
-    run: Run | None = None,
+    run: EvaluationSettings | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Reproduction:
     """Measure the conditions of a paper's tables, as far as their models are at hand, beside what was published."""
     # What several conditions have in common is run once.
     folder = Folder(_check.input_folder(data).resolve())
     chosen = _paper(paper)
-    at_hand = find_at_hand(Path(data), models, more=[chosen])
-    planned = [(table, [plan(table, each, at_hand) for each in table.conditions]) for table in _select(chosen, tables)]
+    available = find_available(Path(data), models, more=[chosen])
+    planned = [
+        (table, [plan(table, each, available) for each in table.conditions]) for table in _select(chosen, tables)
+    ]
     wanted: dict[Request, dict[str, None]] = {}
     for table, plans in planned:
         for request in (request for how in plans for request in how.runs):
@@ -649,7 +651,7 @@ def reproduce(
     measured = {}
     for request, tasks in wanted.items():
         measure = _STUDIES.get(request.family, evaluate)
-        measured[request] = measure(request, list(tasks), folder, run or Run())
+        measured[request] = measure(request, list(tasks), folder, run or EvaluationSettings())
         if tell:
             tell(request.command(str(data), list(tasks)))
     outcomes = (

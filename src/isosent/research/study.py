@@ -22,7 +22,7 @@ from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS, aggregate, pair_scores
 from isosent.evaluation.sts_files import STSTask
 from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
-from isosent.io.schemas import AutoStudy, DimsStudies, FlowStudy, GemStudy, ReadingStudy
+from isosent.io.schemas import AutoStudy, DimsStudies, FlowStudy, GemStudy, LayerStudy
 from isosent.model import SentenceEncoder
 from isosent.networks.batching import run_batches
 from isosent.numeric.moments import Moments
@@ -33,7 +33,7 @@ from isosent.research.auto import ROWS, AutoCell
 from isosent.research.dims import DimsStudy
 from isosent.research.flow import FlowCell
 from isosent.research.gem import GemCell
-from isosent.transforms.auto import FEWEST_TEXTS, Candidate, Rows, choose_from_copies, perturb
+from isosent.transforms.auto import FEWEST_TEXTS, Candidate, Rows, choose_from_augmentations, perturb
 from isosent.transforms.base import known_rows
 
 _FORMAT = "isosent study {} 1"
@@ -98,7 +98,7 @@ class PublishedScore:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadingCell:
+class LayerCell:
     """One reading of a model on one task, under one transform."""
 
     model: str  # what the model is called
@@ -129,7 +129,7 @@ class ReadingCell:
         return plain
 
     @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> ReadingCell:
+    def from_json(cls, document: Mapping[str, Any]) -> LayerCell:
         """Make it of what `to_json` returned."""
         read = {
             "layers": tuple(document["layers"]),
@@ -167,10 +167,10 @@ class Measured:
 
     def cells(
         self, pooling: str, layers: tuple[int, ...], task: STSTask, scores: Mapping[str, Score]
-    ) -> list[ReadingCell]:
+    ) -> list[LayerCell]:
         """Make the cells of one reading on one task, one a transform."""
         return [
-            ReadingCell(
+            LayerCell(
                 self.name,
                 pooling,
                 layers,
@@ -210,7 +210,7 @@ def layers_label(layers: Sequence[int]) -> str:
     return "+".join(f"L{layer}" for layer in layers)
 
 
-def averages(cells: Iterable[ReadingCell], aggregation: str) -> dict[tuple[str, tuple[int, ...], str], float]:
+def averages(cells: Iterable[LayerCell], aggregation: str) -> dict[tuple[str, tuple[int, ...], str], float]:
     """Average a study over its tasks."""
     scores: dict[tuple[str, tuple[int, ...], str], list[float]] = {}
     for cell in cells:
@@ -218,7 +218,7 @@ def averages(cells: Iterable[ReadingCell], aggregation: str) -> dict[tuple[str, 
     return {key: float(np.mean(each)) for key, each in scores.items()}
 
 
-def published_average(cells: Sequence[ReadingCell], aggregation: str) -> float:
+def published_average(cells: Sequence[LayerCell], aggregation: str) -> float:
     """Average the published numbers over the tasks of a study."""
     found = [cell.published[aggregation].spearman for cell in cells if aggregation in cell.published]
     return float(np.mean(found)) if found and len(found) == len(cells) else float("nan")
@@ -335,7 +335,7 @@ def score_reading(
         scores[WHITENING] = score(rows.under(whitening) * has_vector) if found.rank else _UNDEFINED
     if AUTO in transforms:
         parts = {name: vectors[places].astype(np.float64) for name, places in placed.sample.items()}
-        chosen = choose_from_copies(parts, moments, found)
+        chosen = choose_from_augmentations(parts, moments, found)
         scores[AUTO] = score(rows.under(chosen) * has_vector, str(chosen))
     return scores
 
@@ -345,7 +345,7 @@ _READERS: Mapping[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
     "dims": (DimsStudies, DimsStudy.from_json),
     "flow": (FlowStudy, FlowCell.from_json),
     "gem": (GemStudy, GemCell.from_json),
-    "layers": (ReadingStudy, ReadingCell.from_json),
-    "pooling": (ReadingStudy, ReadingCell.from_json),
+    "layers": (LayerStudy, LayerCell.from_json),
+    "pooling": (LayerStudy, LayerCell.from_json),
 }
 STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _READERS}

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from isosent.training.examples import Examples
     from isosent.training.objectives import ObjectiveSettings
     from isosent.training.run import train
-    from isosent.training.settings import Ending, TrainingJob, TrainingResult, TrainingSettings
+    from isosent.training.settings import PostFit, TrainingJob, TrainingResult, TrainingSettings
 
 _HOME = {
     "DevSet": "development",
-    "Ending": "settings",
+    "PostFit": "settings",
     "Examples": "examples",
     "ObjectiveSettings": "objectives",
     "TrainingJob": "settings",
@@ -25,9 +25,9 @@ _HOME = {
 }
 __all__ = [
     "DevSet",
-    "Ending",
     "Examples",
     "ObjectiveSettings",
+    "PostFit",
     "TrainingJob",
     "TrainingResult",
     "TrainingSettings",

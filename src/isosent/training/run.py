@@ -34,7 +34,7 @@ from isosent.training.memory import TrainingBatch, estimate_memory, size_of_netw
 from isosent.training.metrics import Metrics, MetricsLog, StepRecorder, TrainingProgress, read_metrics
 from isosent.training.objectives import make_loss
 from isosent.training.saving import check_training_folder, save_trained
-from isosent.training.schemas import Record, Run
+from isosent.training.schemas import EvaluationSettings, Record
 from isosent.training.settings import LEARNING_RATES, Scores, TrainingJob, TrainingResult
 from isosent.training.trainer import Checkpoint, make_arguments, make_trainer, newest_checkpoint, step_of, trainer_class
 from isosent.transforms.base import is_flow
@@ -98,7 +98,7 @@ class RunFolder:
     def resume(self, facts: Mapping[str, Any]) -> Path | None:
         """Find where to go on."""
         try:
-            before = read_json(self.path / _RUN_FILE, Run)
+            before = read_json(self.path / _RUN_FILE, EvaluationSettings)
         except FileNotFoundError:
             raise InputError(
                 f"train: --resume needs a run that was stopped; {self.path} holds none. Leave it out."
@@ -112,7 +112,7 @@ class RunFolder:
     @property
     def run(self) -> str | None:
         """What tells this run from others; None for one that an older version began."""
-        run: str | None = read_json(self.path / _RUN_FILE, Run).get("run")
+        run: str | None = read_json(self.path / _RUN_FILE, EvaluationSettings).get("run")
         return run
 
     def remove(self) -> None:

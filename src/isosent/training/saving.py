@@ -104,10 +104,10 @@ def _write_model(model: SentenceEncoder, folder: Path) -> None:
     for module in modules:
         module["path"] = "/".join(part for part in (ENCODER_FOLDER, module["path"]) if part)
     try:
-        behind = modules_behind(model)
+        postprocessing = modules_behind(model)
     except InexpressibleError as error:
         raise InputError(f"train: {error}") from error
-    modules += [_write_module(module, len(modules) + place, folder) for place, module in enumerate(behind)]
+    modules += [_write_module(module, len(modules) + place, folder) for place, module in enumerate(postprocessing)]
     (folder / _MODULES).write_text(json.dumps(modules, indent=2) + "\n", "utf-8")
     shutil.copy(folder / ENCODER_FOLDER / _CONFIG, folder / _CONFIG)
 

@@ -45,7 +45,7 @@ class Facts(Document, kw_only=True):
     run: str | None = None
 
 
-class Run(Facts, kw_only=True):
+class EvaluationSettings(Facts, kw_only=True):
     """``run.json`` in the folder of a run that goes on."""
 
     format: Literal["isosent-run"] = "isosent-run"

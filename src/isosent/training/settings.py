@@ -133,7 +133,7 @@ class TrainingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class PostFit:
     """What is fitted behind the trained encoder, and saved with it.
 
     Parameters
@@ -187,7 +187,7 @@ class TrainingJob:
     reading: Mapping[str, Any] = field(default_factory=dict)
     development: DevSet | None = None
     tests: Sequence[DevSet] = ()
-    ending: Ending = Ending()
+    ending: PostFit = PostFit()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "output", Path(self.output))

@@ -84,7 +84,7 @@ def mean_odds(odds: Odds, comparisons: tuple[tuple[str, str], ...]) -> float:
 
 
 N_TEXTS = 1000
-COPIES = ("half", "other_half", "content", "frame", "mixture")
+AUGMENTATIONS = ("half", "other_half", "content", "frame", "mixture")
 
 _FEWEST_WORDS = 4  # a half has two words
 _DROPPED = 0.4
@@ -102,12 +102,12 @@ class Sample:
     # For each of `COPIES`, one a text: two halves without a word in common (``half``, ``other_half``), the text
     # without its most frequent words (``content``), without its rarest (``frame``), and half of its words among half
     # of those of another text (``mixture``)
-    copies: Mapping[str, list[str]]
+    augmentations: Mapping[str, list[str]]
 
     @property
     def lists(self) -> dict[str, list[str]]:
         """All of it by name, as the criterion takes its vectors: ``text``, ``neighbour``, and the copies."""
-        return {"text": self.texts, "neighbour": self.neighbours, **self.copies}
+        return {"text": self.texts, "neighbour": self.neighbours, **self.augmentations}
 
 
 def perturb(texts: Sequence[str], *, seed: int = 0) -> Sample:
@@ -122,19 +122,19 @@ def perturb(texts: Sequence[str], *, seed: int = 0) -> Sample:
     pool = [distinct[row] for row in rng.permutation(usable)[:_POOL]]
     drawn = pool[:N_TEXTS]
     words = [text.split() for text in drawn]
-    copies: dict[str, list[str]] = {name: [] for name in COPIES}
+    augmentations: dict[str, list[str]] = {name: [] for name in AUGMENTATIONS}
     for place, line in enumerate(words):
         other = words[place - 1]
         order = rng.permutation(len(line))
         rare_last = np.argsort([-frequency[_key(word)] for word in line], kind="stable")
         n_dropped = max(1, round(_DROPPED * len(line)))
-        copies["half"].append(_kept(line, order[: len(line) // 2]))
-        copies["other_half"].append(_kept(line, order[len(line) // 2 :]))
-        copies["content"].append(_kept(line, rare_last[n_dropped:]))
-        copies["frame"].append(_kept(line, rare_last[: len(line) - n_dropped]))
-        copies["mixture"].append(_mixed(line, other, rng))
+        augmentations["half"].append(_kept(line, order[: len(line) // 2]))
+        augmentations["other_half"].append(_kept(line, order[len(line) // 2 :]))
+        augmentations["content"].append(_kept(line, rare_last[n_dropped:]))
+        augmentations["frame"].append(_kept(line, rare_last[: len(line) - n_dropped]))
+        augmentations["mixture"].append(_mixed(line, other, rng))
     nearest = _nearest([[_key(word) for word in text.split()] for text in pool], len(drawn))
-    return Sample(drawn, [pool[place] for place in nearest], copies)
+    return Sample(drawn, [pool[place] for place in nearest], augmentations)
 
 
 def _key(word: str) -> str:
@@ -292,7 +292,9 @@ def choose_from_texts(
     return AutoChoice(chosen, tuple(scored), reason)
 
 
-def choose_from_copies(parts: Mapping[str, NDArray[np.floating]], moments: Moments, found: Spectrum) -> Candidate:
+def choose_from_augmentations(
+    parts: Mapping[str, NDArray[np.floating]], moments: Moments, found: Spectrum
+) -> Candidate:
     """Choose as `choose_from_texts` does, where the copies are encoded already and only the choice is wanted."""
     parts = _known_in_all(parts) if parts and found.rank else {}
     n_texts = len(parts["text"]) if parts else 0

@@ -85,7 +85,7 @@ _SPLITS_FURTHER = _SPLITS_AT_BLANKS | {"Punctuation", "Digits"}
 _MOST_PIECES, _MOST_BYTES, _GROWTH = 1 << 18, 1 << 24, 4
 
 
-class PieceMemory:
+class TokenCache:
     """Tokenizes each distinct piece of the texts once, and remembers the pieces."""
 
     # At most 262,144 pieces are remembered; the others are tokenized again in every call.
@@ -214,7 +214,7 @@ class SubwordTokenizer:
         self._unknown_token = state["model"].get("unk_id") if unknown is None else self.tokenizer.token_to_id(unknown)
         self.unknown_id = self._unknown_token if skip_unknown else None
         odd = odd_patterns(state)
-        self._tokenize = self._whole_texts if odd is None else PieceMemory(self._whole_texts, odd)
+        self._tokenize = self._whole_texts if odd is None else TokenCache(self._whole_texts, odd)
 
     @property
     def largest_id(self) -> int:

@@ -61,19 +61,19 @@ def _plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> FileRows:
     where = str(stream.place)
     pieces = stream.pieces()
     head = next(pieces, b"").removeprefix(_BYTE_ORDER_MARK)
-    first_line, _, behind = head.partition(b"\n")
+    first_line, _, postprocessing = head.partition(b"\n")
     header = read_header(first_line)
     if header is None:
         return FileRows("text", text_rows(where, chain([head], pieces), None, wanted))
     n_rows, dim = header
     check_dim(f"{where}, line 1", dim)
-    if not continues_in_binary(behind, dim):
-        return FileRows("text with header", text_rows(where, chain([behind], pieces), header, wanted))
+    if not continues_in_binary(postprocessing, dim):
+        return FileRows("text with header", text_rows(where, chain([postprocessing], pieces), header, wanted))
     if n_rows * (4 * dim + 2) > stream.most_bytes:
         raise FileFormatError(
             f"{where} must hold {n_rows} vectors of {dim} floats, as its header says; it ends before."
         )
-    return FileRows("word2vec binary", binary_rows(where, chain([behind], pieces), header, wanted))
+    return FileRows("word2vec binary", binary_rows(where, chain([postprocessing], pieces), header, wanted))
 
 
 def _at_least_one(place: FilePlace, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
