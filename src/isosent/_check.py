@@ -33,6 +33,20 @@ def text_list(where: str, texts: Iterable[str]) -> list[str]:
     return listed
 
 
+def split_options(text: str) -> tuple[str, dict[str, str]]:
+    """Split ``NAME?option=value&option=value``, the one syntax for options of models and transforms."""
+    name, _, query = text.partition("?")
+    options: dict[str, str] = {}
+    for part in query.split("&") if query else ():
+        option, equals, value = part.partition("=")
+        if not (option and equals):
+            raise InputError(f"the options of {text!r} must be written name=value&name=value.")
+        if option in options:
+            raise InputError(f"{text!r} gives the option {option} twice.")
+        options[option] = value
+    return name, options
+
+
 def _are_unicode(texts: list[Any]) -> bool:
     """Whether all are strings that can be written as UTF-8: all at once, for there may be millions."""
     try:

@@ -1,4 +1,5 @@
 import importlib
+import re
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from isosent import (
     chain,
 )
 from isosent.numeric.similarity import cosine_matrix, pairwise_cosine
+from isosent.transforms.base import make_transform
 
 METHODS = ["pca", "zca", "pca_cor", "zca_cor", "cholesky"]
 LINEAR = [
@@ -342,3 +344,24 @@ def test_rows_of_weight_zero_do_not_count(rows):
     expected = Moments.from_rows(rows[100:])
     assert found.weight == expected.weight
     np.testing.assert_allclose(found.scatter, expected.scatter)
+
+
+def test_a_transform_is_written_as_a_model_reference_is():
+    made = make_transform("mean_projection,whitening?method=zca&shrinkage=oas&eps=1e-5", settings={"strength": 0.5})
+    assert made.get_params()["steps"][1][1].get_params() == {
+        "n_components": None,
+        "method": "zca",
+        "strength": 0.5,
+        "shrinkage": "oas",
+        "eps": 1e-5,
+    }
+    assert make_transform("whitening?dims=4").n_components == 4
+    assert make_transform("common_component_removal?by_share=true").by_share is True
+    for text, words in (
+        ("whitening?metod=zca", "no option metod. The nearest is method"),
+        ("mean_centering?eps=1", "It has none"),
+        ("glow_flow?depth", "name=value&name=value"),
+        ("whitening?eps=1&eps=2", "gives the option eps twice"),
+    ):
+        with pytest.raises(InputError, match=re.escape(words)):
+            make_transform(text)

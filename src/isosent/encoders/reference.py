@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from isosent._check import split_options
 from isosent.encoders.options import (
     MODEL,
     OPTIONS,
@@ -103,13 +104,11 @@ class Reference:
 
 def parse_reference(text: str, options: Mapping[str, str] | None = None, *, in_use: bool = False) -> Reference:
     """Parse a model reference."""
-    body, _, query = text.partition("?")
-    written: dict[str, str] = {}
-    if query:
-        for name, value in _split_query(text, query):
-            if name in written:
-                raise _refused(f"{text!r} gives the option {name} twice.")
-            written[name] = unescape(value) if name in PROMPTS else value
+    try:
+        body, written = split_options(text)
+    except InputError as error:
+        raise _refused(str(error)) from None
+    written = {name: unescape(value) if name in PROMPTS else value for name, value in written.items()}
     scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(text, body)
     checked = {
         name: _check_option(text, SCHEMES[scheme], name, value)
@@ -168,13 +167,6 @@ def without_permissions(
             stacklevel=6,  # the caller of `load`
         )
     return text, options
-
-
-def _split_query(text: str, query: str) -> list[tuple[str, str]]:
-    pairs = [part.partition("=") for part in query.split("&")]
-    if not all(name and equals for name, equals, _ in pairs):
-        raise _refused(f"the options of {text!r} must be written name=value&name=value.")
-    return [(name, value) for name, _, value in pairs]
 
 
 def escape(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
@@ -193,9 +194,18 @@ TRANSFORMS = {
 
 
 def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> Transform:
-    """Make an unfitted transform."""
-    kinds = [_kind(name.strip()) for name in names.split(",")]
-    given: list[dict[str, Any]] = [{} for _ in kinds]
+    """Make an unfitted transform of ``NAME[?option=value&...][,NAME...]``; `settings` win over the options."""
+    parsed = [_check.split_options(name.strip()) for name in names.split(",")]
+    kinds = [_kind(name) for name, _ in parsed]
+    given: list[dict[str, Any]] = []
+    for (name, written), kind in zip(parsed, kinds, strict=True):
+        options = {"n_components" if option == "dims" else option: text for option, text in written.items()}
+        for option in options:
+            if option not in kind.settings:
+                nearest = get_close_matches(option, kind.settings, n=1, cutoff=0)
+                advice = f"The nearest is {nearest[0]}." if nearest else "It has none."
+                raise InputError(f"transform: {name} has no option {option}. {advice}")
+        given.append({option: _value(text) for option, text in options.items()})
     for setting, value in (settings or {}).items():
         takers = [position for position, kind in enumerate(kinds) if setting in kind.settings]
         if not takers:
@@ -210,6 +220,18 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
         made._check_settings(dim)
     transform: Transform = made
     return transform
+
+
+def _value(text: str) -> bool | int | float | str:
+    """The number or truth value that a text says, or the text."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
