@@ -88,7 +88,8 @@ def encode(
     encoding_stats = encoded.encoding_stats
     shards = f", shards: {encoded.n_shards}" if sharding else ""
     out.print(
-        f"{output}: {source.n_texts} x {encoded.dim} {store}{shards}; texts without a vector: {encoding_stats.n_zero_rows}"
+        f"{output}: {source.n_texts} x {encoded.dim} {store}{shards}; "
+        f"texts without a vector: {encoding_stats.n_zero_rows}"
     )
     print_unknown((encoding_stats.n_tokens, encoding_stats.n_unknown) if opened.encoder.skips_unknown else (0, 0))
 
