@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 
 RANK_TOLERANCE = 1e-6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
+from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 
 from isosent.errors import InputError

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
-from numba import njit
+from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 
 from isosent import _check

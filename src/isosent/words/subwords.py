@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
+from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
+from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 
 from isosent import _check

@@ -1,0 +1,41 @@
+"""Kernels that numba compiles when they first run: to import numba takes longer than to encode a few texts."""
+
+from collections.abc import Callable
+from functools import update_wrapper
+from threading import Lock
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_lock = Lock()
+
+
+def njit(**options: Any) -> Callable[[Function], Function]:
+    """Compile a function as ``numba.njit`` does, at its first call instead of at import."""
+
+    def defer(function: Function) -> Function:
+        return _Kernel(function, options)  # type: ignore[return-value]
+
+    return defer
+
+
+class _Kernel:
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self._function, self._options, self._dispatcher = function, options, None
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any) -> Any:
+        return (self._dispatcher or self._compiled())(*args)
+
+    @property
+    def _numba_type_(self) -> Any:
+        # numba asks any global for this: so a kernel can call another one
+        return self._compiled()._numba_type_
+
+    def _compiled(self) -> Any:
+        with _lock:  # several threads may run the first call
+            if self._dispatcher is None:
+                import numba
+
+                self._dispatcher = numba.njit(**self._options)(self._function)
+        return self._dispatcher
