@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
+
+from isosent.numeric.compiled import njit
 
 RANK_TOLERANCE = 1e-6
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 
 from isosent.errors import InputError
+from isosent.numeric.compiled import njit
 from isosent.numeric.threads import over_chunks
 
 

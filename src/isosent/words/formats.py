@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
-from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import DuplicateWordWarning, FileFormatError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
+from isosent.numeric.compiled import njit
 from isosent.numeric.threads import n_workers
 from isosent.words.vocabulary import Vocabulary, first_rows, take_words
 

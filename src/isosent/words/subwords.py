@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -17,6 +16,7 @@ from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.io import bounds
 from isosent.io.texts import text_blocks
+from isosent.numeric.compiled import njit
 from isosent.words.tokenizer import TokenFilter, scan_texts
 from isosent.words.tokens import LONGEST_PIECE, UNKNOWN_RULES, TokenIds, keep_where, offsets_of, pieces_of
 from isosent.words.vocabulary import Vocabulary, words_as_bytes

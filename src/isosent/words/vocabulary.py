@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from isosent.numeric.compiled import njit
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError
 from isosent.io.texts import lines_in
+from isosent.numeric.compiled import njit
 
 _BASIS, _PRIME, _HALF = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(32)
 
