@@ -29,6 +29,8 @@ from whitening_fit import conditions
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "parity" / "references"))
 import gem_reference
 
+from isosent.encoders.word_average import Average, PowerMean
+
 DIM = 300
 WORDPUNCT = re.compile(r"\w+|[^\w\s]+")
 
@@ -43,10 +45,10 @@ def word_encoders(texts):
     vectors = (0.3 * np.random.default_rng(0).standard_normal((len(words), DIM))).astype(np.float32)
     tokenizer = WordTokenizer(Vocabulary.from_words(words), punctuation="gem")
     weightings = {
-        "mean": isosent.Average(),
+        "mean": Average(),
         "SIF": isosent.SIF(),
-        "p-mean": isosent.PowerMean(),
-        "p-mean, no z-norm": isosent.PowerMean(z_norm=False),
+        "p-mean": PowerMean(),
+        "p-mean, no z-norm": PowerMean(z_norm=False),
         "GEM": isosent.GEM(),
     }
     options = {"max_length": "none"}
@@ -82,7 +84,7 @@ def word_ways(texts, corpus):
     encoders = word_encoders(texts)
     fitted = {name: isosent.SentenceEncoder(encoder) for name, encoder in encoders.items()}
     fitted = {
-        name: model.fit(corpus, transform=None) if model.encoder.needs_corpus else model
+        name: model.fitted(corpus, transform=None) if model.encoder.needs_corpus else model
         for name, model in fitted.items()
     }
     tokens = encoders["mean"].tokenize(texts)
@@ -92,7 +94,7 @@ def word_ways(texts, corpus):
         ways[f"{name}, word ids in"] = (lambda model=model: model.transform(model.encoder.embed(tokens)), len(texts))
     ways |= kernel_ways(encoders["GEM"], corpus)
     gem = isosent.SentenceEncoder(encoders["GEM"])
-    ways["GEM, fit and encode, plain text in"] = (lambda: gem.fit(texts, transform=None).encode(texts), len(texts))
+    ways["GEM, fit and encode, plain text in"] = (lambda: gem.fitted(texts, transform=None).encode(texts), len(texts))
     few = texts[:500]
     ways["plain GEM: QR and SVD, fit and encode"] = (lambda: plain_gem(encoders["GEM"], few), len(few))
     return ways

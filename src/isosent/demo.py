@@ -71,14 +71,14 @@ def run_demo(folder: str | os.PathLike[str]) -> DemoReport:
     start = time.perf_counter()
     texts, meanings = demo_texts(), np.array([int(row["meaning"]) for row in _sample()])
     encoder = load()
-    model = encoder.fit(
+    model = encoder.fitted(
         texts,
         transform=make_transform("whitening", settings={"n_components": DEMO_COMPONENTS, "strength": DEMO_STRENGTH}),
         source="the sample of the demo",
     )
     model.save(folder)
     full_strength = make_transform("whitening", settings={"n_components": DEMO_COMPONENTS})
-    at_full_strength = encoder.fit(texts, transform=full_strength).encode(texts)
+    at_full_strength = encoder.fitted(texts, transform=full_strength).encode(texts)
     vectors = model.encode(texts)
     reloaded = load(folder).encode(texts)
     _, first_rows, counts = np.unique(meanings, return_index=True, return_counts=True)

@@ -11,7 +11,7 @@ import isosent
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch, wordllama, texts):
     monkeypatch.chdir(tmp_path)
-    wordllama.fit(texts, transform=isosent.Whitening(8)).save("model")
+    wordllama.fitted(texts, transform=isosent.Whitening(8)).save("model")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe" * 500)
     return tmp_path
 
@@ -88,9 +88,9 @@ def small_models(tmp_path_factory, tiny_model, texts):
     folder = tmp_path_factory.mktemp("small")
     (folder / "glove.txt").write_text("man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n")
     words = isosent.load(f"words:{folder / 'glove.txt'}")
-    words.fit(["man dog", "cat", "yak", "dog cat"], transform=isosent.Whitening(2)).save(folder / "words")
+    words.fitted(["man dog", "cat", "yak", "dog cat"], transform=isosent.Whitening(2)).save(folder / "words")
     tiny = isosent.load(f"hf:{tiny_model('bert')}")
-    tiny.fit(texts[:40], transform=isosent.Whitening(4)).save(folder / "tiny")
+    tiny.fitted(texts[:40], transform=isosent.Whitening(4)).save(folder / "tiny")
     return folder
 
 

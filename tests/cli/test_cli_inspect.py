@@ -88,7 +88,7 @@ def test_what_cannot_be_inspected_is_refused_before_any_work(isosent_, here, ref
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, wordllama, texts):
     folder = tmp_path_factory.mktemp("saved") / "model"
-    wordllama.fit(texts, transform=isosent.Whitening(64)).save(folder)
+    wordllama.fitted(texts, transform=isosent.Whitening(64)).save(folder)
     return folder
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import isosent
 from isosent import GEM, SIF, Whitening
+from isosent.evaluation.sts import evaluate_sts
 
 SMALL = ("--weighting", "gem", "--n-candidates", "4", "--n-removed", "2")
 
@@ -27,7 +28,7 @@ def corpus(here):
 
 
 def fitted(texts, weighting, query="", transform=None):
-    return isosent.load(f"words:words.txt{query}", weighting=weighting).fit(texts, transform=transform)
+    return isosent.load(f"words:words.txt{query}", weighting=weighting).fitted(texts, transform=transform)
 
 
 def test_an_encoder_is_fitted_by_flags(isosent_, corpus):
@@ -155,7 +156,7 @@ def test_an_unfitted_encoder_is_evaluated(isosent_, write_stsb, here):
     assert finished.code == 0, finished.err
     result = json.loads((here / "result.json").read_text("utf-8"))
     model = isosent.load("wordllama", weighting=GEM(n_candidates=4, n_removed=2))
-    expected = isosent.evaluate_sts(model, here / "data").tasks["STSB"]
+    expected = evaluate_sts(model, here / "data").tasks["STSB"]
     assert result["tasks"]["STSB"]["scores"] == expected.scores
 
 

@@ -21,20 +21,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
-from isosent import (
-    GEM,
-    SIF,
-    USIF,
-    Calibration,
-    GlowFlow,
-    L2Normalize,
-    PowerMean,
-    SentenceEncoder,
-    Whitening,
-    ZipfianWhitening,
-    chain,
-)
+from isosent import GEM, SIF, USIF, Calibration, GlowFlow, L2Normalize, SentenceEncoder, Whitening, chain
 from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.encoders.word_average import PowerMean, ZipfianWhitening
 from isosent.words.word_vectors import convert_word_vectors
 
 pytestmark = [
@@ -124,19 +113,19 @@ def made(tmp_path_factory, tiny_model):
     @cache
     def fitted(kind):
         if kind in WEIGHTINGS:
-            return isosent.load(static, weighting=WEIGHTINGS[kind]).fit(CORPUS, transform=None)
+            return isosent.load(static, weighting=WEIGHTINGS[kind]).fitted(CORPUS, transform=None)
         bare = isosent.load(static)
         if kind in TRANSFORMS:
-            return bare.fit(CORPUS, transform=TRANSFORMS[kind])
-        whitened = bare.fit(CORPUS, transform=Whitening(32))
+            return bare.fitted(CORPUS, transform=TRANSFORMS[kind])
+        whitened = bare.fitted(CORPUS, transform=Whitening(32))
         match kind:
             case "calibrated":
                 return whitened.with_calibration(Calibration.from_random_pairs(whitened.encode(CORPUS)))
             case "queries":
-                return bare.fit(CORPUS, transform=Whitening(32), queries=CORPUS[:60])
+                return bare.fitted(CORPUS, transform=Whitening(32), queries=CORPUS[:60])
             case "precomputed":
                 encoder = PrecomputedVectors(DIM, {"space": "elsewhere"})
-                return SentenceEncoder(encoder).fit_vectors(bare.encode(CORPUS), transform=Whitening(32))
+                return SentenceEncoder(encoder).fitted_on_vectors(bare.encode(CORPUS), transform=Whitening(32))
         assert kind == "saved"
         whitened.save(folder / "saved")
         return isosent.load(folder / "saved")

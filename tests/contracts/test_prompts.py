@@ -8,6 +8,7 @@ from sentence_transformers import SentenceTransformer, models
 from tiny_models import DIM, TEXTS, bytes_tokenizer, hidden_states, plain_pooling, save_model, token_ids
 
 import isosent
+from isosent.errors import FileFormatError
 from isosent.transforms.auto import choose_from_texts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -107,7 +108,7 @@ def test_a_blank_text_stays_zero_behind_a_prompt(make, include_prompt):
 
 
 def test_a_saved_model_keeps_its_prompts_and_the_mean_of_its_queries(make, tmp_path):
-    model = isosent.load(f"hf:{make()}").fit(TEXTS, transform=isosent.Whitening(3), queries=TEXTS[:4])
+    model = isosent.load(f"hf:{make()}").fitted(TEXTS, transform=isosent.Whitening(3), queries=TEXTS[:4])
     model.save(tmp_path / "model")
     again = isosent.load(tmp_path / "model")
     assert again.encoder.options["query_prompt"] == "find : "
@@ -134,7 +135,7 @@ def test_other_names_of_a_prompt_of_documents_are_understood(make, name):
 def test_damaged_prompts_are_refused(make, content):
     folder = make()
     (folder / "config_sentence_transformers.json").write_text(content)
-    with pytest.raises(isosent.FileFormatError, match=r"config_sentence_transformers\.json"):
+    with pytest.raises(FileFormatError, match=r"config_sentence_transformers\.json"):
         isosent.load(f"hf:{folder}")
 
 
@@ -163,6 +164,6 @@ def test_auto_encodes_as_the_vectors_were_that_it_is_fitted_on(tiny_model, monke
 
     monkeypatch.setattr("isosent.model.choose_from_texts", choose)
     model = isosent.load(f"hf:{tiny_model('bert')}?document_prompt=red : ")
-    model.fit(TEXTS, transform="auto", queries=queries)
+    model.fitted(TEXTS, transform="auto", queries=queries)
     expected = model.encode(TEXTS) if queries is None else model.encode_document(TEXTS)
     np.testing.assert_array_equal(seen[0], expected)

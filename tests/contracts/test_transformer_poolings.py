@@ -21,7 +21,7 @@ from tiny_models import (
 )
 
 import isosent
-from isosent.errors import PaddingWarning
+from isosent.errors import InputError, InputTypeError, ModelReferenceError, PaddingWarning
 from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.torch_backend import LayerTaps, TorchNetwork
 from isosent.numeric.sbert_wk import sbert_wk
@@ -211,11 +211,11 @@ def test_reading_keeps_the_order_and_gives_blank_texts_the_zero_row(tiny_model):
 def test_nothing_to_read_and_nobody_elses_reading(tiny_model):
     encoder = opened(tiny_model("bert")).encoder
     assert [each.shape for each in encoder.read([], [encoder.reading("0", "mean,cls")])] == [(0, 2 * DIM)]
-    with pytest.raises(isosent.InputTypeError, match=r"Pass \[text\]"):
+    with pytest.raises(InputTypeError, match=r"Pass \[text\]"):
         encoder.read("a dog", [encoder.reading("0", "mean")])
-    with pytest.raises(isosent.InputError, match="read: readings must"):
+    with pytest.raises(InputError, match="read: readings must"):
         encoder.read(TEXTS, [])
-    with pytest.raises(isosent.InputError, match="read: readings must be of layers up to 3; got layer 4"):
+    with pytest.raises(InputError, match="read: readings must be of layers up to 3; got layer 4"):
         encoder.read(TEXTS, [LayerPooling.of("0,-1", "mean", n_layers=4)])
 
 
@@ -240,6 +240,6 @@ def test_nothing_to_read_and_nobody_elses_reading(tiny_model):
     ],
 )
 def test_layers_and_poolings_that_are_not_there_are_refused_with_what_is(tiny_model, options, words):
-    with pytest.raises(isosent.ModelReferenceError, match=words) as refused:
+    with pytest.raises(ModelReferenceError, match=words) as refused:
         isosent.load(f"hf:{tiny_model('bert')}?{options}")
     assert len(str(refused.value).splitlines()) == 1

@@ -10,7 +10,7 @@ from tiny_models import CONFIGS, DIM, TEXTS, save_model
 
 import isosent
 from isosent.encoders import transformer
-from isosent.errors import TruncationWarning
+from isosent.errors import FileFormatError, InputError, ModelFolderError, TruncationWarning
 from isosent.loading import read_record
 from isosent.networks.torch_backend import TorchNetwork
 
@@ -123,7 +123,7 @@ def test_without_a_position_table_nothing_is_cut_unless_the_tokenizer_says_so(ti
 
 def test_a_saved_model_opens_again_and_gives_the_same_vectors(bert, tmp_path):
     encoder = isosent.load(f"hf:{bert}?layers=0.3*1,0.7*-1&pooling=cls")
-    model = encoder.fit(TEXTS, transform=isosent.Whitening(3))
+    model = encoder.fitted(TEXTS, transform=isosent.Whitening(3))
     model.save(tmp_path / "model")
     again = isosent.load(tmp_path / "model")
     assert again.encoder.options == model.encoder.options
@@ -140,12 +140,12 @@ def test_how_it_runs_is_no_part_of_a_model(bert, tmp_path):
     assert told.encoder.runtime.batch_tokens == 16
     vectors = plain.encode(TEXTS)
     for name, model in (("plain", plain), ("told", told)):
-        model.fit(TEXTS, transform=isosent.Whitening(3), encoded=vectors).save(tmp_path / name)
+        model.fitted(TEXTS, transform=isosent.Whitening(3), encoded=vectors).save(tmp_path / name)
     assert (tmp_path / "told" / "model.json").read_text() == (tmp_path / "plain" / "model.json").read_text()
 
 
 def test_a_saved_model_is_told_how_to_run(bert, tmp_path):
-    model = isosent.load(f"hf:{bert}").fit(TEXTS, transform=isosent.Whitening(3))
+    model = isosent.load(f"hf:{bert}").fitted(TEXTS, transform=isosent.Whitening(3))
     model.save(tmp_path / "model")
     written = "&".join(f"{name}={value}" for name, value in RUNNING.items())
     for again in (
@@ -205,9 +205,9 @@ def test_one_thread_at_a_time_is_in_the_tokenizer(bert, monkeypatch):
 
 def test_a_model_refuses_other_weights(bert, tmp_path):
     encoder = isosent.load(f"hf:{bert}")
-    encoder.fit(TEXTS, transform=isosent.Whitening(3)).save(tmp_path / "model")
+    encoder.fitted(TEXTS, transform=isosent.Whitening(3)).save(tmp_path / "model")
     save_model(tmp_path / "other", "bert", seed=1)
-    with pytest.raises(isosent.ModelFolderError, match="Vectors of one mean nothing in the other"):
+    with pytest.raises(ModelFolderError, match="Vectors of one mean nothing in the other"):
         isosent.load(f"{tmp_path / 'model'}?encoder=hf:{tmp_path / 'other'}")
     assert isosent.load(f"{tmp_path / 'model'}?encoder=hf:{bert}").dim == 3
 
@@ -222,11 +222,11 @@ def test_a_model_with_other_settings_has_another_fingerprint(bert, tmp_path):
 
 @pytest.mark.parametrize("max_length", ["1", "2", "41", "none"])
 def test_a_maximum_that_the_model_has_no_room_for_is_refused(bert, max_length):
-    with pytest.raises(isosent.InputError, match="max_length must be above 2, its special tokens, and at most 40"):
+    with pytest.raises(InputError, match="max_length must be above 2, its special tokens, and at most 40"):
         isosent.load(f"hf:{bert}?max_length={max_length}")
 
 
 def test_modules_without_a_counterpart_are_refused(bert, tmp_path):
     (tmp_path / "modules.json").write_text(json.dumps([{"path": "", "type": "sentence_transformers.models.CNN"}]))
-    with pytest.raises(isosent.FileFormatError, match="got 'CNN'"):
+    with pytest.raises(FileFormatError, match="got 'CNN'"):
         isosent.load(f"hf:{tmp_path}")

@@ -5,7 +5,7 @@ import pytest
 from tiny_models import TEXTS, hidden_states, plain_pooling, token_ids
 
 import isosent
-from isosent.errors import TruncationWarning
+from isosent.errors import InputError, TruncationWarning
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -82,7 +82,7 @@ def test_windows_are_part_of_the_model(tiny_model, tmp_path):
     assert len({model.fingerprint for model in (cut, windows, narrow)}) == 3
     assert windows.encoder.options["overlap"] == "3"
     assert "overlap" not in cut.encoder.options
-    model = windows.fit(LONG, transform=isosent.Whitening(3))
+    model = windows.fitted(LONG, transform=isosent.Whitening(3))
     model.save(tmp_path / "model")
     again = isosent.load(tmp_path / "model")
     assert again.encoder.options == windows.encoder.options
@@ -106,10 +106,10 @@ def test_windows_are_part_of_the_model(tiny_model, tmp_path):
     ],
 )
 def test_windows_without_room_are_refused(tiny_model, options, words):
-    with pytest.raises(isosent.InputError, match=words):
+    with pytest.raises(InputError, match=words):
         isosent.load(f"hf:{tiny_model('bert')}?{options}")
 
 
 def test_windows_need_a_length(tiny_model):
-    with pytest.raises(isosent.InputError, match=r"long=windows must come with a max_length; it is none\. Name one"):
+    with pytest.raises(InputError, match=r"long=windows must come with a max_length; it is none\. Name one"):
         isosent.load(f"hf:{tiny_model('llama')}?long=windows")

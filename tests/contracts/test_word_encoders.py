@@ -14,7 +14,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
-from isosent import GEM, SIF, USIF, Average, InputError, PowerMean, Whitening, ZipfianWhitening
+from isosent import GEM, SIF, USIF, Whitening
+from isosent.encoders.word_average import Average, PowerMean, ZipfianWhitening
+from isosent.errors import InputError
 
 SMALL = {"n_candidates": 6, "n_removed": 3}
 GEMS = {
@@ -92,7 +94,7 @@ def fitted(bare, corpus):
     @cache
     def fitted(source, name):
         model = bare(source, name)
-        return model.fit(corpus, transform=None) if model.encoder.needs_corpus else model
+        return model.fitted(corpus, transform=None) if model.encoder.needs_corpus else model
 
     return fitted
 
@@ -149,7 +151,7 @@ def test_a_row_belongs_to_its_text_whatever_stands_beside_it(fitted, corpus, sou
 
 @pytest.mark.parametrize("weighting", [GEM(), ZipfianWhitening(SIF())], ids=["gem", "zipfian-sif"])
 def test_a_word_has_the_same_vector_wherever_it_was_first_seen(weighting, texts):
-    model = isosent.load("wordllama", weighting=weighting).fit(texts, transform=None)
+    model = isosent.load("wordllama", weighting=weighting).fitted(texts, transform=None)
     words = sorted(set(" ".join(texts).split()))[:200]
     alone = np.concatenate([model.encoder.encode([word]) for word in words])
     together = anew(model).encoder.encode(words)
@@ -207,7 +209,7 @@ def test_whether_it_needs_a_corpus_is_known_beforehand(bare, source, name):
 
 @pytest.mark.parametrize(("source", "name"), UNFITTED)
 def test_encoding_before_the_fit_is_refused(bare, source, name):
-    words = r"encode: .* with .*weighting=.* must be fitted on texts first; it is not\. Call model\.fit\(texts, transf"
+    words = r"encode: .* with .*weighting=.* must be fitted on texts first.*model\.fitted\(texts"
     with pytest.raises(InputError, match=words):
         bare(source, name).encode(["w1 w2"])
 
@@ -215,7 +217,7 @@ def test_encoding_before_the_fit_is_refused(bare, source, name):
 @pytest.mark.parametrize(("source", "name"), [case for case in CASES if case not in UNFITTED])
 def test_a_fit_of_nothing_leaves_the_model_as_it_is(bare, source, name):
     model = bare(source, name)
-    assert model.fit(["w1 w2"], transform=None) is model
+    assert model.fitted(["w1 w2"], transform=None) is model
 
 
 @every_case
@@ -238,20 +240,20 @@ def test_a_model_that_was_saved_twice_has_the_same_files(saved, source, name, tm
 
 @pytest.mark.parametrize(("source", "name"), UNFITTED)
 def test_two_fits_of_one_corpus_give_one_fingerprint(bare, fitted, corpus, source, name):
-    again = anew(bare(source, name)).fit(corpus, transform=None)
+    again = anew(bare(source, name)).fitted(corpus, transform=None)
     assert again.fingerprint == fitted(source, name).fingerprint
 
 
 @pytest.mark.parametrize(("source", "name"), UNFITTED)
 def test_another_corpus_gives_another_fingerprint(bare, fitted, corpus, source, name):
-    other = bare(source, name).fit(corpus[50:], transform=None)
+    other = bare(source, name).fitted(corpus[50:], transform=None)
     assert other.fingerprint != fitted(source, name).fingerprint
 
 
 @pytest.mark.parametrize(("source", "name"), UNFITTED)
 def test_texts_without_a_known_word_take_no_part_in_the_fit(bare, fitted, corpus, source, name):
     with_odd = [*corpus[:100], "", *corpus[100:], ""]
-    model = bare(source, name).fit(with_odd, transform=None)
+    model = bare(source, name).fitted(with_odd, transform=None)
     assert (model.fits[0].n_texts, model.fits[0].n_zero_rows) == (len(corpus), 2)
     np.testing.assert_allclose(
         model.encode(corpus[:20]), fitted(source, name).encode(corpus[:20]), rtol=1e-4, atol=1e-5
@@ -275,9 +277,9 @@ def test_the_record_of_the_fit_tells_the_weighting(fitted, corpus, source, name)
 )
 def test_a_transform_behind_it_folds_into_one_map(bare, fitted, corpus, name, transform):
     texts = corpus
-    model = bare("words", name).fit(texts, transform=transform)
+    model = bare("words", name).fitted(texts, transform=transform)
     assert [fit.transform for fit in model.fits][:-1] == [fit.transform for fit in fitted("words", name).fits]
-    expected = fitted("words", name).fit(texts, transform=transform)
+    expected = fitted("words", name).fitted(texts, transform=transform)
     np.testing.assert_array_equal(model.encode(texts), expected.encode(texts))
     assert not model.encode(ODD).any()
     if transform != "auto":
@@ -288,7 +290,7 @@ def test_a_transform_behind_it_folds_into_one_map(bare, fitted, corpus, name, tr
 @pytest.mark.parametrize("name", ["sif", "gem", "zipfian-usif"])
 def test_a_transform_behind_it_is_saved_with_it(fitted, corpus, name, tmp_path):
     texts = corpus
-    model = fitted("words", name).fit(texts, transform=Whitening(4))
+    model = fitted("words", name).fitted(texts, transform=Whitening(4))
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(texts), model.encode(texts))
 

@@ -12,6 +12,7 @@ import pytest
 
 import isosent
 from isosent.evaluation.run import EvaluationSettings
+from isosent.evaluation.transfer import evaluate_transfer
 
 pytestmark = pytest.mark.data
 
@@ -24,7 +25,7 @@ TOLERANCE = 0.25
 
 
 def scores(model, *tasks):
-    found = isosent.evaluate_transfer(model, DATA, tasks=tasks, run=FEW).tasks
+    found = evaluate_transfer(model, DATA, tasks=tasks, run=FEW).tasks
     return {
         f"{name} {metric}": 100 * score
         for name, task in found.items()

@@ -24,6 +24,8 @@ from tokenizers.processors import TemplateProcessing
 import isosent
 from isosent.compat.sentence_transformers import SentenceTransformerLike
 from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import InputError, OutputError
+from isosent.evaluation.sts import evaluate_sts
 from isosent.exports import sentence_transformers as sentence_transformers_folder
 from isosent.exports import sentence_transformers as sentence_transformers_modules
 from isosent.exports.targets import export
@@ -105,7 +107,7 @@ def prompted(transformer, tmp_path_factory):
 
 
 def fit(reference, texts, *postprocessing, **how):
-    return isosent.load(reference).fit(
+    return isosent.load(reference).fitted(
         texts, transform=chain(isosent.Whitening(8, strength=0.5), *postprocessing), **how
     )
 
@@ -172,21 +174,21 @@ def test_layers_above_the_highest_in_use_are_left_out(plain, texts, tmp_path):
 
 
 def test_the_mean_of_layers_cannot_stand_before_the_maximum(plain, texts, tmp_path):
-    with pytest.raises(isosent.InputError, match="averages layers before pooling and isosent after it"):
+    with pytest.raises(InputError, match="averages layers before pooling and isosent after it"):
         export(fit(f"hf:{plain}?layers=1,2&pooling=max", texts), "sentence-transformers", tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["p_mean", "sbert_wk"])
 def test_a_pooling_that_the_library_does_not_know_is_refused(plain, tmp_path, name):
     model = isosent.load(f"hf:{plain}?layers=1,2&pooling=mean,{name}")
-    with pytest.raises(isosent.InputError, match=f"pooling must be among mean, cls, .* got {name}. Export to onnx"):
+    with pytest.raises(InputError, match=f"pooling must be among mean, cls, .* got {name}. Export to onnx"):
         export(model, "sentence-transformers", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("target", ["sentence-transformers", "onnx"])
 def test_windows_of_long_texts_are_refused(plain, tmp_path, target):
-    with pytest.raises(isosent.InputError, match="Open its encoder with long=truncate and fit again"):
+    with pytest.raises(InputError, match="Open its encoder with long=truncate and fit again"):
         export(isosent.load(f"hf:{plain}?long=windows"), target, tmp_path / "out")
 
 
@@ -240,7 +242,7 @@ def test_a_tokenizer_without_padding_is_refused(transformer, tmp_path):
     path.write_text(json.dumps(config | {"pad_token": None}), "utf-8")
     with pytest.warns(isosent.IsosentWarning, match="has no padding token"):
         model = isosent.load(f"hf:{tmp_path / 'source'}")
-    with pytest.raises(isosent.InputError, match="sentence-transformers needs a padding token"):
+    with pytest.raises(InputError, match="sentence-transformers needs a padding token"):
         export(model, "sentence-transformers", tmp_path / "out")
 
 
@@ -259,13 +261,13 @@ def test_a_prompt_of_another_role_is_found(prompted, texts, tmp_path, monkeypatc
     model = fit(f"hf:{prompted('pooled')}", texts)
     exchanged = {"query": "found: ", "document": "ask: "}
     monkeypatch.setattr(sentence_transformers_folder, "named_prompts", lambda encoder: exchanged)
-    with pytest.raises(isosent.OutputError, match="the vectors of the sentence-transformers export must be those"):
+    with pytest.raises(OutputError, match="the vectors of the sentence-transformers export must be those"):
         export(model, "sentence-transformers", tmp_path / "out")
 
 
 def test_weights_by_position_behind_an_unpooled_prompt_are_refused(prompted, tmp_path):
     model = isosent.load(f"hf:{prompted('unpooled')}?pooling=weighted_mean")
-    with pytest.raises(isosent.InputError, match="not be weighted_mean where the tokens of a prompt are not pooled"):
+    with pytest.raises(InputError, match="not be weighted_mean where the tokens of a prompt are not pooled"):
         export(model, "sentence-transformers", tmp_path / "out")
 
 
@@ -315,7 +317,7 @@ def test_old_names_for_text_embeddings_inference(plain, texts, tmp_path):
     ],
 )
 def test_what_text_embeddings_inference_would_serve_otherwise_is_refused(plain, texts, tmp_path, options, message):
-    with pytest.raises(isosent.InputError, match=message):
+    with pytest.raises(InputError, match=message):
         export(fit(f"hf:{plain}?{options}", texts), "sentence-transformers", tmp_path / "out", tei=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -324,19 +326,19 @@ def test_text_embeddings_inference_pools_prompts(prompted, texts, tmp_path):
     export(fit(f"hf:{prompted('pooled')}", texts), "sentence-transformers", tmp_path / "out", tei=True)
     config = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
     assert config["prompts"] == {"query": "ask: ", "document": "found: "}
-    with pytest.raises(isosent.InputError, match="the server pools the tokens of prompts; the model does not"):
+    with pytest.raises(InputError, match="the server pools the tokens of prompts; the model does not"):
         export(isosent.load(f"hf:{prompted('unpooled')}"), "sentence-transformers", tmp_path / "other", tei=True)
 
 
 def test_a_static_encoder_becomes_a_static_embedding(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform=chain(isosent.Whitening(32), L2Normalize()))
+    model = wordllama.fitted(texts, transform=chain(isosent.Whitening(32), L2Normalize()))
     export(model, "sentence-transformers", tmp_path / "out")
     assert kinds(tmp_path / "out") == ["StaticEmbedding", "Dense", "Normalize"]
     assert_same(model, tmp_path / "out")
 
 
 def test_a_special_token_written_out_is_dropped_where_the_model_drops_it(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform=isosent.Whitening(32))
+    model = wordllama.fitted(texts, transform=isosent.Whitening(32))
     export(model, "sentence-transformers", tmp_path / "out")
     written = ["the company said <unk> shares rose", "<unk> rose", "rose<unk><unk> and <s>fell</s>"]
     np.testing.assert_allclose(loaded(tmp_path / "out").encode(written), model.encode(written), atol=1e-4)
@@ -368,15 +370,15 @@ def test_a_skipped_unknown_token_is_exact_or_refused(texts, tmp_path, normalize)
         export(model, "sentence-transformers", tmp_path / "out")
         assert kinds(tmp_path / "out") == ["StaticEmbedding", "Normalize", "Dense"]
     else:
-        with pytest.raises(isosent.InputError, match=r"skips unknown tokens, and StaticEmbedding .* counts them"):
+        with pytest.raises(InputError, match=r"skips unknown tokens, and StaticEmbedding .* counts them"):
             export(model, "sentence-transformers", tmp_path / "out")
 
 
 def test_a_model_of_bare_vectors_has_no_texts_to_take(tmp_path):
-    model = SentenceEncoder(PrecomputedVectors(4)).fit_moments(
+    model = SentenceEncoder(PrecomputedVectors(4)).fitted_on_moments(
         Moments.from_rows(np.random.default_rng(0).standard_normal((50, 4))), transform=isosent.Whitening(2)
     )
-    with pytest.raises(isosent.InputError, match="needs an encoder of texts"):
+    with pytest.raises(InputError, match="needs an encoder of texts"):
         export(model, "sentence-transformers", tmp_path / "out")
 
 
@@ -389,15 +391,15 @@ def test_a_wrong_folder_is_not_written(wordllama, texts, tmp_path, monkeypatch):
         return dense
 
     monkeypatch.setattr(sentence_transformers_modules, "_dense", without_bias)
-    model = wordllama.fit(texts, transform=isosent.Whitening(8))
-    with pytest.raises(isosent.OutputError, match="the vectors of the sentence-transformers export must be those"):
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8))
+    with pytest.raises(OutputError, match="the vectors of the sentence-transformers export must be those"):
         export(model, "sentence-transformers", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_stsb, tmp_path):
-    model = wordllama.fit(texts, transform=isosent.Whitening(8), source="/home/somebody/corpus.txt")
-    results = isosent.evaluate_sts(model, write_stsb(tmp_path / "data"))
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8), source="/home/somebody/corpus.txt")
+    results = evaluate_sts(model, write_stsb(tmp_path / "data"))
     export(model, "sentence-transformers", tmp_path / "out", results=results)
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"| STSB | spearman | {100 * results.tasks['STSB'].score:.2f} |" in card
@@ -408,15 +410,15 @@ def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_sts
 
 
 def test_scores_of_another_space_are_refused(wordllama, texts, write_stsb, tmp_path):
-    results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data"))
-    model = wordllama.fit(texts, transform=isosent.Whitening(8))
-    with pytest.raises(isosent.InputError, match=f"{wordllama.fingerprint[:16]}.*{model.fingerprint[:16]}"):
+    results = evaluate_sts(wordllama, write_stsb(tmp_path / "data"))
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8))
+    with pytest.raises(InputError, match=f"{wordllama.fingerprint[:16]}.*{model.fingerprint[:16]}"):
         export(model, "sentence-transformers", tmp_path / "out", results=results)
 
 
 def test_scores_of_a_transform_fitted_for_them_are_refused(wordllama, write_stsb, tmp_path):
-    results = isosent.evaluate_sts(wordllama, write_stsb(tmp_path / "data"), transform=isosent.Whitening(4))
-    with pytest.raises(isosent.InputError, match="measured with a transform fitted behind it"):
+    results = evaluate_sts(wordllama, write_stsb(tmp_path / "data"), transform=isosent.Whitening(4))
+    with pytest.raises(InputError, match="measured with a transform fitted behind it"):
         export(wordllama, "sentence-transformers", tmp_path / "out", results=results)
 
 
@@ -476,7 +478,7 @@ def test_graphs_and_tokenizers_of_every_role(prompted, texts, tmp_path, name, op
 
     model = isosent.load(f"hf:{prompted(name)}?max_length=130&{options}")
     if name == "pooled":
-        model = model.fit(texts, transform=isosent.Whitening(8, strength=0.5), queries=texts[:50])
+        model = model.fitted(texts, transform=isosent.Whitening(8, strength=0.5), queries=texts[:50])
     export(model, "onnx", tmp_path / "out")
     files = json.loads((tmp_path / "out" / "isosent.json").read_text())["files"]
     assert {role: (names["tokenizer"], names["graph"]) for role, names in files.items()} == {
@@ -495,7 +497,7 @@ def test_graphs_and_tokenizers_of_every_role(prompted, texts, tmp_path, name, op
 @pytest.fixture(scope="module")
 def like(wordllama, texts):
     return SentenceTransformerLike(
-        wordllama.fit(texts, transform=isosent.Whitening(16), queries=texts[:50]), prompts={"query": "ask: "}
+        wordllama.fitted(texts, transform=isosent.Whitening(16), queries=texts[:50]), prompts={"query": "ask: "}
     )
 
 
@@ -516,7 +518,7 @@ def test_the_wrapper_puts_prompts_before_texts(like):
     np.testing.assert_array_equal(like.encode_query(["what?"]), asked)
     np.testing.assert_array_equal(like.encode(["what?"], prompt_name="query", queries=True), asked)
     np.testing.assert_array_equal(like.encode_document(["what?"]), like.model.encode(["what?"]))
-    with pytest.raises(isosent.InputError, match=r"got 'passage'\. There are: query, document\."):
+    with pytest.raises(InputError, match=r"got 'passage'\. There are: query, document\."):
         like.encode(["what?"], prompt_name="passage")
 
 
@@ -540,12 +542,12 @@ def test_the_wrapper_puts_one_prompt_before_a_text_as_the_library_does(prompted,
 
 @pytest.mark.parametrize("dim", [0, -3])
 def test_the_wrapper_refuses_to_keep_no_dimension(like, dim):
-    with pytest.raises(isosent.InputError, match=f"truncate_dim must be 1 or more, or None for all; got {dim}"):
+    with pytest.raises(InputError, match=f"truncate_dim must be 1 or more, or None for all; got {dim}"):
         like.encode(["what?"], truncate_dim=dim)
 
 
 def test_the_wrapper_refuses_other_precisions(like):
-    with pytest.raises(isosent.InputError, match="precision must be float32; got 'int8'"):
+    with pytest.raises(InputError, match="precision must be float32; got 'int8'"):
         like.encode(["what?"], precision="int8")
 
 

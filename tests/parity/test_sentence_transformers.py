@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer, models
 
 import isosent
+from isosent.errors import FileFormatError
 
 TEXTS = [
     "A man is riding a horse.",
@@ -123,7 +124,7 @@ def test_a_dense_module_that_does_not_fit_is_refused(minilm, tmp_path):
     modules(minilm, models.Pooling(384), models.Dense(384, 16)).save(str(tmp_path))
     weights = {"linear.weight": torch.zeros(16, 100), "linear.bias": torch.zeros(16)}
     save_file(weights, tmp_path / "2_Dense" / "model.safetensors")
-    with pytest.raises(isosent.FileFormatError, match=r"linear.weight must have shape \(n, 384\)"):
+    with pytest.raises(FileFormatError, match=r"linear.weight must have shape \(n, 384\)"):
         isosent.load(f"hf:{tmp_path}")
 
 
@@ -131,5 +132,5 @@ def test_static_embeddings_are_sent_to_the_right_prefix(tmp_path):
     (tmp_path / "modules.json").write_text(
         json.dumps([{"idx": 0, "path": "", "type": "sentence_transformers.models.StaticEmbedding"}])
     )
-    with pytest.raises(isosent.FileFormatError, match="Write static:DIR for it"):
+    with pytest.raises(FileFormatError, match="Write static:DIR for it"):
         isosent.load(f"hf:{tmp_path}")

@@ -310,7 +310,7 @@ def words_file(made, tmp_path_factory):
 
 def encoded(words_file, options):
     path, texts, *_ = words_file
-    return isosent.load(f"words:{path}?{options}").fit(texts, transform=None).encode(texts)
+    return isosent.load(f"words:{path}?{options}").fitted(texts, transform=None).encode(texts)
 
 
 @pytest.fixture(scope="module")

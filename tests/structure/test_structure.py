@@ -99,7 +99,7 @@ def test_the_face_names_what_it_has():
     for_type_checkers = {
         alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
     }
-    assert sorted(isosent.__all__) == sorted(isosent._HOME)
+    assert sorted(isosent.__all__) == sorted(isosent._MODULE_OF)
     assert for_type_checkers - {"import_module", "version", "TYPE_CHECKING", "Any"} == set(isosent.__all__)
     assert all(getattr(isosent, name).__name__ == name for name in isosent.__all__)
 
@@ -149,7 +149,7 @@ def test_the_main_job_needs_no_torch():
 
 
 def test_a_missing_extra_is_named():
-    load = "try: isosent.load('hf:.')\nexcept isosent.MissingExtraError as error: print(error)"
+    load = "try: isosent.load('hf:.')\nexcept isosent.IsosentError as error: print(error)"
     assert "pip install 'isosent[plm]'" in " ".join(run_python(HIDE_TORCH + load))
 
 

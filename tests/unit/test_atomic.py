@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent import OutputError, Whitening
+from isosent import Whitening
+from isosent.errors import OutputError
 from isosent.io.atomic import Replaceable, _host, exchange, locked, recover, replacing, replacing_folder, sweep
 from isosent.io.vectors import write_vectors
 
@@ -92,7 +93,7 @@ def models(tmp_path):
     encoder = isosent.load(f"words:{glove}")
     vectors = []
     for name, n_components in (("old", 4), ("new", 2)):
-        model = encoder.fit(words, transform=Whitening(n_components))
+        model = encoder.fitted(words, transform=Whitening(n_components))
         model.save(tmp_path / name)
         vectors.append(model.encode(words))
     return tmp_path / "old", tmp_path / "new", *vectors, words

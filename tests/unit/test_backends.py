@@ -9,7 +9,7 @@ import torch
 from tiny_models import TEXTS
 
 import isosent
-from isosent.errors import OutputError
+from isosent.errors import InputError, MissingExtraError, OutputError
 from isosent.exports.check import EXPORT
 from isosent.io import atomic
 from isosent.io.atomic import _host, replacing_folder
@@ -214,7 +214,7 @@ def test_without_a_cache_it_warns_and_goes_on(tmp_path, monkeypatch):
 
 
 def test_what_fails_leaves_nothing_in_the_cache(empty_cache):
-    with pytest.raises(isosent.InputError, match=r"backend onnx: torch must be able to trace .* Take backend=torch\."):
+    with pytest.raises(InputError, match=r"backend onnx: torch must be able to trace .* Take backend=torch\."):
         OnnxBackend(Largest(untraceable=True), "key")
     assert list(empty_cache.iterdir()) == []
 
@@ -224,12 +224,12 @@ def test_a_missing_package_is_named(package, empty_cache, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(isosent.MissingExtraError, match=rf"{package} is not installed.*isosent\[onnx\]"):
+    with pytest.raises(MissingExtraError, match=rf"{package} is not installed.*isosent\[onnx\]"):
         OnnxBackend(Largest(), "key")
 
 
 def test_a_number_type_that_is_not_there_is_refused():
-    with pytest.raises(isosent.InputError, match="dtype must be one of float32, int8; got float16"):
+    with pytest.raises(InputError, match="dtype must be one of float32, int8; got float16"):
         OnnxBackend(Largest(), "key", dtype="float16")
 
 

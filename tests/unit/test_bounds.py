@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import isosent
-from isosent import FileFormatError, read_texts
+from isosent import read_texts
+from isosent.errors import FileFormatError
 from isosent.evaluation.cqa import read_cqa
 from isosent.evaluation.sts_files import read_scored_pairs
 from isosent.io import bounds
@@ -298,7 +299,7 @@ def peak_mib(tmp_path, code):
 REFUSED = """
 try:
     {0}
-except isosent.FileFormatError as error:
+except isosent.IsosentError as error:
     assert "line 1: longer than" in str(error), error
 else:
     raise AssertionError("it was read")

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import percentileofscore
 from sklearn.isotonic import IsotonicRegression
 
-from isosent import InputError
+from isosent.errors import InputError
 from isosent.numeric.similarity import random_cosines
 from isosent.transforms.calibration import Calibration
 

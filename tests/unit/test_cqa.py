@@ -103,7 +103,7 @@ def test_the_text_of_a_question_can_be_chosen(dev, texts):
 def test_scores_are_those_counted_by_hand(wordllama, tmp_path, dev, test, transform):
     result = evaluate_cqa(wordllama, tmp_path, transform=transform)
     for task in read_cqa(tmp_path):
-        model = wordllama if transform is None else wordllama.fit(task.target_texts, transform=transform)
+        model = wordllama if transform is None else wordllama.fitted(task.target_texts, transform=transform)
         found = result.tasks[task.name]
         assert {name: found.scores[name] for name in ("map", "mrr", "accuracy")} == pytest.approx(
             by_hand(model, task.questions)

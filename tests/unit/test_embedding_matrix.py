@@ -9,8 +9,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from isosent import FileFormatError, InputFileError
-from isosent.errors import InputError
+from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.words.cache import model_folder, read_embedding_matrix
 
 SMALL = {

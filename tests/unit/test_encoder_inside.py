@@ -12,8 +12,8 @@ from sentence_transformers.sentence_transformer import modules
 from untrusted import change_json
 
 import isosent
-from isosent import FileFormatError, ModelFolderError
 from isosent.encoders.bundled import relative_reference, whole_reference
+from isosent.errors import FileFormatError, ModelFolderError
 from isosent.persistence import holds_its_encoder, model_files
 
 PROBES = ["the man is riding a horse", "a dog"]

@@ -125,7 +125,7 @@ def test_a_number_too_large_for_float16_names_its_text(tmp_path):
 
 
 def test_queries_are_encoded_as_queries(source, wordllama, listed, tmp_path, texts):
-    model = wordllama.fit(texts[:300], transform=Whitening(8), queries=texts[300:400])
+    model = wordllama.fitted(texts[:300], transform=Whitening(8), queries=texts[300:400])
     encode_file(model, source, tmp_path / "q.npy", role="query")
     np.testing.assert_allclose(np.load(tmp_path / "q.npy"), model.encode_query(listed), atol=1e-5)
     assert np.abs(model.encode_query(listed) - model.encode(listed)).max() > 1e-3

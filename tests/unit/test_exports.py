@@ -17,6 +17,7 @@ from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import FileFormatError, InputError, InputFileError, MissingExtraError, OutputError
 from isosent.exports import faiss as faiss_export
 from isosent.exports import numpy as numpy_export
 from isosent.exports import onnx as onnx_folder
@@ -53,7 +54,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def fitted(wordllama, texts):
-    return wordllama.fit(texts, transform=isosent.Whitening(16))
+    return wordllama.fitted(texts, transform=isosent.Whitening(16))
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def words(tmp_path):
     def words(query="", *texts):
         (tmp_path / "glove.txt").write_text(GLOVE, "utf-8")
         model = isosent.load(f"words:{tmp_path / 'glove.txt'}{query}")
-        return model.fit(texts or ["man dog", "cat", "yak", "man 3", "t dog"], transform=isosent.Whitening(2))
+        return model.fitted(texts or ["man dog", "cat", "yak", "man 3", "t dog"], transform=isosent.Whitening(2))
 
     return words
 
@@ -146,7 +147,7 @@ def test_a_graph_takes_the_vectors_of_a_model_without_texts(normalize, tmp_path)
 
     rows = np.random.default_rng(0).standard_normal((50, 6)) + 1
     steps = [isosent.Whitening(3), *([L2Normalize()] if normalize else [])]
-    model = SentenceEncoder(PrecomputedVectors(6)).fit_moments(Moments.from_rows(rows), transform=chain(*steps))
+    model = SentenceEncoder(PrecomputedVectors(6)).fitted_on_moments(Moments.from_rows(rows), transform=chain(*steps))
     export(model, "onnx", tmp_path / "out")
     vectors = np.vstack([rows[:5], np.zeros((1, 6))]).astype(np.float32)
     found = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx").run(None, {"encoded": vectors})[0]
@@ -164,7 +165,7 @@ def test_a_graph_carries_the_fingerprint(fitted, tmp_path):
 
 
 def test_queries_get_a_graph_of_their_own(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform=isosent.Whitening(8), queries=texts[:100])
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8), queries=texts[:100])
     export(model, "onnx", tmp_path / "out")
     files = json.loads((tmp_path / "out" / "isosent.json").read_text())["files"]
     assert files["query"] == {"tokenizer": "tokenizer.json", "graph": "query_model.onnx"}
@@ -197,25 +198,25 @@ def test_an_index_takes_bare_vectors_and_gives_cosines_behind_the_map(fitted, te
 def test_an_index_opens_with_the_model_it_was_made_from_only(fitted, wordllama, texts, tmp_path):
     export(fitted, "faiss", tmp_path / "a.faiss")
     assert faiss_export.read_index(tmp_path / "a.faiss", fitted).d == 256
-    other = wordllama.fit(texts, transform=isosent.Whitening(8))
-    with pytest.raises(isosent.InputError, match=f"{fitted.fingerprint[:16]}.*{other.fingerprint[:16]}"):
+    other = wordllama.fitted(texts, transform=isosent.Whitening(8))
+    with pytest.raises(InputError, match=f"{fitted.fingerprint[:16]}.*{other.fingerprint[:16]}"):
         faiss_export.read_index(tmp_path / "a.faiss", other)
 
 
 def test_an_index_that_faiss_does_not_know_is_refused(fitted, tmp_path):
-    with pytest.raises(isosent.InputError, match="--index must be a factory string of FAISS; got 'Flatt'"):
+    with pytest.raises(InputError, match="--index must be a factory string of FAISS; got 'Flatt'"):
         export(fitted, "faiss", tmp_path / "a.faiss", index="Flatt")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_index_has_one_map(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform=isosent.Whitening(8), queries=texts[:100])
-    with pytest.raises(isosent.InputError, match=r"has one map .* this model has two"):
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8), queries=texts[:100])
+    with pytest.raises(InputError, match=r"has one map .* this model has two"):
         export(model, "faiss", tmp_path / "a.faiss")
 
 
 def test_five_lines_read_the_arrays(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform=chain(isosent.Whitening(8), L2Normalize()))
+    model = wordllama.fitted(texts, transform=chain(isosent.Whitening(8), L2Normalize()))
     export(model, "numpy", tmp_path / "map.safetensors")
     reader = re.search(r"```python\n(from safetensors import safe_open.*?)```", DOCS.read_text("utf-8"), re.DOTALL)[1]
     names = {"vectors": model.encoder.encode(texts[:9]), "path": str(tmp_path / "map.safetensors")}
@@ -225,7 +226,7 @@ def test_five_lines_read_the_arrays(wordllama, texts, tmp_path):
 
 
 def test_the_arrays_carry_the_fingerprint_and_the_bias_of_queries(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform=isosent.Whitening(8), queries=texts[:100])
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8), queries=texts[:100])
     export(model, "numpy", tmp_path / "map.safetensors")
     with safe_open(tmp_path / "map.safetensors", "numpy") as file:
         assert file.metadata()["isosent.fingerprint"] == model.fingerprint
@@ -235,7 +236,7 @@ def test_the_arrays_carry_the_fingerprint_and_the_bias_of_queries(wordllama, tex
 @pytest.mark.parametrize("target", ["faiss", "numpy"])
 def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_path):
     with pytest.raises(
-        isosent.InputError, match=f"{target} holds the map behind the encoder, not the encoder; this model has none"
+        InputError, match=f"{target} holds the map behind the encoder, not the encoder; this model has none"
     ):
         export(wordllama, target, tmp_path / "out")
 
@@ -249,7 +250,7 @@ def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_p
     ],
 )
 def test_options_of_other_targets_are_refused(fitted, target, options, message, tmp_path):
-    with pytest.raises(isosent.InputError, match=message):
+    with pytest.raises(InputError, match=message):
         export(fitted, target, tmp_path / "out", **options)
 
 
@@ -258,7 +259,7 @@ def test_options_of_other_targets_are_refused(fitted, target, options, message, 
 )
 def test_a_missing_package_is_named(fitted, target, package, extra, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(isosent.MissingExtraError, match=re.escape(f"pip install 'isosent[{extra}]'")):
+    with pytest.raises(MissingExtraError, match=re.escape(f"pip install 'isosent[{extra}]'")):
         export(fitted, target, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -278,7 +279,7 @@ def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, 
             self, vectors, wrong(linear_map), normalize=normalize
         ),
     )
-    with pytest.raises(isosent.OutputError, match=r"must be those of the model; .* the lowest cosine is"):
+    with pytest.raises(OutputError, match=r"must be those of the model; .* the lowest cosine is"):
         export(fitted, "onnx", tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -287,14 +288,14 @@ def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, 
 def test_a_wrong_index_is_not_written(fitted, tmp_path, monkeypatch):
     right = faiss_export.to_vector_transform
     monkeypatch.setattr(faiss_export, "to_vector_transform", lambda linear_map: right(wrong(linear_map)))
-    with pytest.raises(isosent.OutputError, match="the vectors of the faiss export must be those of the model"):
+    with pytest.raises(OutputError, match="the vectors of the faiss export must be those of the model"):
         export(fitted, "faiss", tmp_path / "a.faiss")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_arrays_are_not_written(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr(numpy_export, "required_map", lambda target, model: wrong(model.linear_map))
-    with pytest.raises(isosent.OutputError, match="the vectors of the numpy export must be those of the model"):
+    with pytest.raises(OutputError, match="the vectors of the numpy export must be those of the model"):
         export(fitted, "numpy", tmp_path / "map.safetensors")
     assert list(tmp_path.iterdir()) == []
 
@@ -302,7 +303,7 @@ def test_wrong_arrays_are_not_written(fitted, tmp_path, monkeypatch):
 def test_a_folder_with_other_things_is_not_replaced(fitted, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("years of work")
-    with pytest.raises(isosent.OutputError, match="must be a new or empty folder or an older export"):
+    with pytest.raises(OutputError, match="must be a new or empty folder or an older export"):
         export(fitted, "onnx", tmp_path / "out")
     assert (tmp_path / "out" / "thesis.txt").read_text() == "years of work"
 
@@ -321,15 +322,15 @@ def test_an_export_that_somebody_added_files_to_is_not_replaced(fitted, tmp_path
     export(fitted, "onnx", tmp_path / "out")
     (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
     (tmp_path / "out" / name).write_text("years of work")
-    with pytest.raises(isosent.OutputError, match="older export"):
+    with pytest.raises(OutputError, match="older export"):
         export(fitted, "onnx", tmp_path / "out")
     assert (tmp_path / "out" / name).read_text() == "years of work"
 
 
 def test_an_export_without_its_modules_is_not_taken_for_the_bare_encoder(wordllama, texts, tmp_path):
-    export(wordllama.fit(texts, transform=isosent.Whitening(8)), "sentence-transformers", tmp_path / "out")
+    export(wordllama.fitted(texts, transform=isosent.Whitening(8)), "sentence-transformers", tmp_path / "out")
     (tmp_path / "out" / "modules.json").unlink()
-    with pytest.raises(isosent.InputError, match=r"modules\.json is missing"):
+    with pytest.raises(InputError, match=r"modules\.json is missing"):
         isosent.load(f"static:{tmp_path / 'out'}")
 
 
@@ -360,7 +361,7 @@ def test_a_lost_limit_is_found(texts, tmp_path, monkeypatch):
     model = isosent.load(f"static:{tmp_path}")
     export(model, "onnx", tmp_path / "out")
     monkeypatch.setattr(tokenizer_files, "_limit", lambda tokenizer, max_length: tokenizer.no_truncation())
-    with pytest.raises(isosent.OutputError, match="the vectors of the onnx export must be those of the model"):
+    with pytest.raises(OutputError, match="the vectors of the onnx export must be those of the model"):
         export(model, "onnx", tmp_path / "other")
 
 
@@ -433,7 +434,7 @@ def test_only_an_older_export_is_replaced(fitted, target, tmp_path):
     save_file({"vectors": np.eye(3)}, tmp_path / "vectors.safetensors", space_of(fitted).metadata)
     for name in ("thesis", "vectors.safetensors"):
         before = (tmp_path / name).read_bytes()
-        with pytest.raises(isosent.OutputError, match=f"must be a new file,? or an older {target} export"):
+        with pytest.raises(OutputError, match=f"must be a new file,? or an older {target} export"):
             export(fitted, target, tmp_path / name)
         assert (tmp_path / name).read_bytes() == before
 
@@ -441,20 +442,20 @@ def test_only_an_older_export_is_replaced(fitted, target, tmp_path):
 @pytest.mark.parametrize("content", [b"\xff\xfe" * 500, b"{" * 500, b"[" * 100_000, b"[1]", b'{"model": {}}'])
 def test_other_content_of_a_note_is_refused_in_one_sentence(content, tmp_path):
     (tmp_path / "isosent.json").write_bytes(content)
-    with pytest.raises(isosent.InputFileError, match=r"isosent\.json.*(something else|not JSON|Expected)") as caught:
+    with pytest.raises(InputFileError, match=r"isosent\.json.*(something else|not JSON|Expected)") as caught:
         read_space(tmp_path)
     assert len(str(caught.value)) < 200 + len(str(tmp_path))
 
 
 def test_a_missing_note_is_named(tmp_path):
-    with pytest.raises(isosent.InputFileError, match="must be the note of an export"):
+    with pytest.raises(InputFileError, match="must be the note of an export"):
         read_space(tmp_path)
 
 
 def test_two_spaces_are_refused_by_name():
     ours, theirs = Space("a" * 64, "wordllama"), Space("b" * 64, "words:glove.txt")
     with pytest.raises(
-        isosent.InputError,
+        InputError,
         match=r"the index holds .* words:glove.txt \(b{16}\); the model belongs to wordllama \(a{16}\)",
     ):
         same_space("the model", ours, "the index", theirs)
@@ -537,7 +538,7 @@ def test_a_damaged_index_is_refused(fitted, tmp_path):
     content = (tmp_path / "a.faiss").read_bytes()
     for place in (0, len(content) // 2, len(content) - 1):
         (tmp_path / "a.faiss").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        with pytest.raises(isosent.FileFormatError, match=r"a\.faiss"):
+        with pytest.raises(FileFormatError, match=r"a\.faiss"):
             faiss_export.read_index(tmp_path / "a.faiss", fitted)
 
 
@@ -549,7 +550,7 @@ def test_an_index_from_before_checksums_opens_and_a_damaged_one_ends_in_a_senten
     note.write_text(json.dumps(document))
     assert faiss_export.read_index(tmp_path / "a.faiss", fitted).d == 256
     (tmp_path / "a.faiss").write_bytes((tmp_path / "a.faiss").read_bytes()[:100])
-    with pytest.raises(isosent.FileFormatError, match=r"a\.faiss is no index of FAISS, or damaged"):
+    with pytest.raises(FileFormatError, match=r"a\.faiss is no index of FAISS, or damaged"):
         faiss_export.read_index(tmp_path / "a.faiss", fitted)
 
 
@@ -561,12 +562,12 @@ def test_a_changed_byte_of_an_exported_folder_is_noticed(words, target, tmp_path
         content = path.read_bytes()
         path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
         if path.name != "README.md":  # which people edit
-            with pytest.raises(isosent.FileFormatError, match=re.escape(path.name)):
+            with pytest.raises(FileFormatError, match=re.escape(path.name)):
                 verify_export(tmp_path / "out")
         path.write_bytes(content)
         verify_export(tmp_path / "out")
     path.unlink()
-    with pytest.raises(isosent.FileFormatError, match=re.escape(path.name)):
+    with pytest.raises(FileFormatError, match=re.escape(path.name)):
         read_space(tmp_path / "out")
 
 

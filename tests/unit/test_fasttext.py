@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isosent import FileFormatError
+from isosent.errors import FileFormatError
 from isosent.words.word_vectors import read_word_vectors
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isosent import InputError
+from isosent.errors import InputError
 from isosent.numeric.word_averages import sif_weights, usif_weights
 
 shares = st.lists(st.floats(0, 1, allow_subnormal=False), min_size=2, max_size=40).filter(lambda p: max(p) > 1e-9)

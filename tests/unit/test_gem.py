@@ -4,7 +4,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from isosent import InputError
+from isosent.errors import InputError
 from isosent.numeric.gem import GemSettings, PrincipalVectors, coarse_vectors, gem_vectors
 from isosent.numeric.moments import Moments
 

@@ -5,7 +5,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from isosent import InputError
+from isosent.errors import InputError
 from isosent.numeric.glow import Glow, bits_per_dimension
 from isosent.transforms.flow import GlowFlow
 from isosent.transforms.flow_training import MIXINGS, GlowGraph, GlowPlan

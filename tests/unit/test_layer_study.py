@@ -8,7 +8,7 @@ from tiny_models import WORDS, save_model
 import isosent
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError, ModelReferenceError
-from isosent.evaluation.sts import AGGREGATIONS
+from isosent.evaluation.sts import AGGREGATIONS, evaluate_sts
 from isosent.evaluation.sts_files import YEAR_SUBSETS, STSTask, read_sts
 from isosent.report.study_figures import HeatMap, layer_figure, pooling_figure
 from isosent.research.layers import LayerVectors, best_of_sizes, pair_grid, read_layers, study_layers, study_pooling
@@ -79,7 +79,7 @@ def pooled(reference, data):
 def evaluated(reference, data, layers, pooling, transform):
     model = isosent.load(f"{reference}?layers={layers}&pooling={pooling}&normalize=false")
     made = {NONE: None, WHITENING: isosent.Whitening(), AUTO: "auto"}[transform]
-    return isosent.evaluate_sts(model, data, transform=made).tasks
+    return evaluate_sts(model, data, transform=made).tasks
 
 
 def aggregations(scores):
@@ -187,7 +187,7 @@ def test_equal_vectors_are_undefined(reference, data):
 def test_other_models_are_refused(study, asked, reference, data, texts, tmp_path):
     with pytest.raises(InputError, match=f"{asked}: model must be a transformer, such as hf:FOLDER; got words"):
         study(isosent.load("wordllama"), data, name="words")
-    fitted = isosent.load(reference).fit(texts, transform=isosent.MeanCentering())
+    fitted = isosent.load(reference).fitted(texts, transform=isosent.MeanCentering())
     with pytest.raises(InputError, match=f"{asked}: model must have nothing fitted behind it"):
         study(fitted, data, name="fitted")
     save_model(tmp_path / "shallow", "bert", changes={"num_hidden_layers": 1})

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from isosent import InputError, LinearMap
+from isosent import LinearMap
+from isosent.errors import InputError
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from safetensors.numpy import load_file
 from tampering import replace_part
 
 import isosent
-from isosent import InputError, L2Normalize, MeanCentering, Whitening, chain
+from isosent import L2Normalize, MeanCentering, Whitening, chain
+from isosent.errors import InputError
 from isosent.numeric.moments import Moments
 from isosent.transforms.calibration import Calibration
 
@@ -22,13 +23,13 @@ def documents(texts):
 
 
 def test_queries_and_documents_each_lose_their_own_mean(wordllama, documents, queries):
-    model = wordllama.fit(documents, transform=Whitening(32), queries=queries)
+    model = wordllama.fitted(documents, transform=Whitening(32), queries=queries)
     for vectors in (model.encode_document(documents), model.encode_query(queries)):
         np.testing.assert_allclose(vectors.mean(axis=0), 0, atol=1e-5)
 
 
 def test_queries_and_documents_share_the_rotation(wordllama, documents, queries):
-    model = wordllama.fit(documents, transform=Whitening(32), queries=queries)
+    model = wordllama.fitted(documents, transform=Whitening(32), queries=queries)
     np.testing.assert_array_equal(model.query_map.weight, model.linear_map.weight)
     both = [model.encode_document(documents), model.encode_query(queries)]
     np.testing.assert_allclose(np.cov(np.vstack(both).T, ddof=0), np.eye(32), atol=1e-4)
@@ -40,28 +41,28 @@ def test_a_query_is_nearer_to_its_document_with_a_mean_of_its_own(wordllama, tex
     def nearness(model):
         return model.similarity(model.encode_query(queries), model.encode_document(texts)).diagonal().mean()
 
-    one_mean = wordllama.fit(texts, transform=MeanCentering())
-    two_means = wordllama.fit(texts, transform=MeanCentering(), queries=queries)
+    one_mean = wordllama.fitted(texts, transform=MeanCentering())
+    two_means = wordllama.fitted(texts, transform=MeanCentering(), queries=queries)
     assert nearness(two_means) > nearness(one_mean) + 0.05
 
 
 def test_without_queries_both_are_encoded_alike(wordllama, texts):
-    model = wordllama.fit(texts, transform=Whitening(8))
+    model = wordllama.fitted(texts, transform=Whitening(8))
     np.testing.assert_array_equal(model.encode_query(texts[:5]), model.encode_document(texts[:5]))
 
 
 def test_a_second_fit_keeps_the_two_means_apart(wordllama, documents, queries):
-    first = wordllama.fit(documents, transform=MeanCentering(), queries=queries)
-    second = first.fit(documents, transform=Whitening(16))
+    first = wordllama.fitted(documents, transform=MeanCentering(), queries=queries)
+    second = first.fitted(documents, transform=Whitening(16))
     np.testing.assert_allclose(second.encode_query(queries).mean(axis=0), 0, atol=1e-4)
-    again = second.fit(documents, transform=MeanCentering(), queries=queries[:50])
+    again = second.fitted(documents, transform=MeanCentering(), queries=queries[:50])
     np.testing.assert_allclose(again.encode_query(queries[:50]).mean(axis=0), 0, atol=1e-4)
 
 
 @pytest.mark.parametrize("with_queries", [False, True])
 def test_a_saved_model_gives_the_same_vectors(wordllama, documents, queries, tmp_path, with_queries):
     transform = chain(Whitening(16), L2Normalize())
-    model = wordllama.fit(documents, transform=transform, queries=queries if with_queries else None)
+    model = wordllama.fitted(documents, transform=transform, queries=queries if with_queries else None)
     model = model.with_calibration(Calibration.from_random_pairs(model.encode(documents)))
     model.save(tmp_path / "model")
     loaded = isosent.load(tmp_path / "model")
@@ -74,34 +75,34 @@ def test_a_saved_model_gives_the_same_vectors(wordllama, documents, queries, tmp
 
 
 def test_the_fingerprint_tells_spaces_apart(wordllama, documents, queries):
-    plain = wordllama.fit(documents, transform=Whitening(16))
-    unit = wordllama.fit(documents, transform=chain(Whitening(16), L2Normalize()))
-    two_means = wordllama.fit(documents, transform=Whitening(16), queries=queries)
+    plain = wordllama.fitted(documents, transform=Whitening(16))
+    unit = wordllama.fitted(documents, transform=chain(Whitening(16), L2Normalize()))
+    two_means = wordllama.fitted(documents, transform=Whitening(16), queries=queries)
     assert len({wordllama.fingerprint, plain.fingerprint, unit.fingerprint, two_means.fingerprint}) == 4
 
 
 def test_a_model_that_normalises_gives_unit_vectors_and_zero_rows(wordllama, texts):
-    model = wordllama.fit(texts, transform=chain(Whitening(16), L2Normalize()))
+    model = wordllama.fitted(texts, transform=chain(Whitening(16), L2Normalize()))
     np.testing.assert_allclose(np.linalg.norm(model.encode(["A dog runs.", ""]), axis=1), [1, 0], atol=1e-6)
 
 
 def test_nothing_is_fitted_behind_unit_lengths(wordllama, texts):
-    model = wordllama.fit(texts, transform=chain(Whitening(16), L2Normalize()))
+    model = wordllama.fitted(texts, transform=chain(Whitening(16), L2Normalize()))
     with pytest.raises(InputError, match="must not end with scaling to length 1"):
-        model.fit(texts, transform=Whitening())
+        model.fitted(texts, transform=Whitening())
 
 
 def test_a_fit_on_moments_is_a_fit_on_texts(wordllama, texts):
     moments = Moments.from_rows(wordllama.encode(texts))
-    found = wordllama.fit_moments(moments, transform=Whitening(8))
-    expected = wordllama.fit(texts, transform=Whitening(8))
+    found = wordllama.fitted_on_moments(moments, transform=Whitening(8))
+    expected = wordllama.fitted(texts, transform=Whitening(8))
     np.testing.assert_allclose(found.encode(texts), expected.encode(texts), atol=1e-6)
 
 
 def test_a_fit_behind_a_fit_is_a_fit_on_its_vectors(wordllama, texts):
-    first = wordllama.fit(texts, transform=Whitening(16, strength=0.5))
+    first = wordllama.fitted(texts, transform=Whitening(16, strength=0.5))
     vectors = first.encode(texts).astype(np.float64)
-    found = first.fit(texts, transform=Whitening(8)).encode(texts)
+    found = first.fitted(texts, transform=Whitening(8)).encode(texts)
     np.testing.assert_allclose(found, Whitening(8).fit_transform(vectors), atol=2e-4)
 
 
@@ -119,8 +120,8 @@ def test_similarity_without_a_calibration_says_how_to_make_one(wordllama):
 
 
 def test_a_change_of_the_query_mean_in_the_folder_is_seen(wordllama, documents, queries, tmp_path):
-    wordllama.fit(documents, transform=MeanCentering(), queries=queries).save(tmp_path / "model")
-    wordllama.fit(documents, transform=MeanCentering()).save(tmp_path / "other")
+    wordllama.fitted(documents, transform=MeanCentering(), queries=queries).save(tmp_path / "model")
+    wordllama.fitted(documents, transform=MeanCentering()).save(tmp_path / "other")
     (map_of_other,) = (tmp_path / "other").glob("*.safetensors")
     replace_part(tmp_path / "model", "linear_map", load_file(map_of_other))
     with pytest.raises(InputError, match="a file was altered"):
@@ -128,29 +129,31 @@ def test_a_change_of_the_query_mean_in_the_folder_is_seen(wordllama, documents, 
 
 
 def test_ledoit_wolf_takes_queries(wordllama, documents, queries):
-    model = wordllama.fit(documents, transform=Whitening(16, shrinkage="ledoit_wolf"), queries=queries)
+    model = wordllama.fitted(documents, transform=Whitening(16, shrinkage="ledoit_wolf"), queries=queries)
     np.testing.assert_allclose(model.encode_query(queries).mean(axis=0), 0, atol=1e-5)
 
 
 def test_ledoit_wolf_behind_a_map_is_refused_before_anything_is_encoded(wordllama, texts, monkeypatch):
-    model = wordllama.fit(texts, transform=MeanCentering())
+    model = wordllama.fitted(texts, transform=MeanCentering())
     monkeypatch.setattr(type(model.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
     with pytest.raises(InputError, match="must stand directly behind the encoder"):
-        model.fit(texts, transform=Whitening(shrinkage="ledoit_wolf"))
+        model.fitted(texts, transform=Whitening(shrinkage="ledoit_wolf"))
 
 
 def test_moments_of_no_vector_are_refused(wordllama, texts):
     nothing = Moments.empty(256)
     for transform in (Whitening(), "auto"):
         with pytest.raises(InputError, match="at least one vector that is not zero"):
-            wordllama.fit_moments(nothing, transform=transform)
+            wordllama.fitted_on_moments(nothing, transform=transform)
     with pytest.raises(InputError, match="at least one vector that is not zero"):
-        wordllama.fit_moments(Moments.from_rows(wordllama.encode(texts)), transform=Whitening(), query_moments=nothing)
+        wordllama.fitted_on_moments(
+            Moments.from_rows(wordllama.encode(texts)), transform=Whitening(), query_moments=nothing
+        )
 
 
 def test_vectors_of_another_number_than_the_texts_are_refused(wordllama, texts):
     with pytest.raises(InputError, match="encoded must have 480 rows"):
-        wordllama.fit(texts, transform=Whitening(), encoded=wordllama.encode(texts[:9]))
+        wordllama.fitted(texts, transform=Whitening(), encoded=wordllama.encode(texts[:9]))
 
 
 def test_a_bare_model_refuses_what_is_not_finite(wordllama):
@@ -159,7 +162,7 @@ def test_a_bare_model_refuses_what_is_not_finite(wordllama):
 
 
 def test_a_folder_written_before_unit_lengths_were_noted_opens(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform=Whitening(4))
+    model = wordllama.fitted(texts, transform=Whitening(4))
     model.save(tmp_path / "model")
     document = json.loads((tmp_path / "model" / "model.json").read_text())
     del document["normalize"], document["calibration"], document["fits"][0]["choice"], document["checksum"]
@@ -170,4 +173,4 @@ def test_a_folder_written_before_unit_lengths_were_noted_opens(wordllama, texts,
 def test_queries_are_not_left_alone_without_a_word(wordllama, documents, queries):
     moments, query_moments = (Moments.from_rows(wordllama.encode(lines)) for lines in (documents, queries))
     with pytest.warns(isosent.IsosentWarning, match="left alone, those of queries too"):
-        wordllama.fit_moments(moments, transform="auto", query_moments=query_moments)
+        wordllama.fitted_on_moments(moments, transform="auto", query_moments=query_moments)

@@ -9,7 +9,8 @@ from safetensors.numpy import load_file
 from tampering import replace_part, rewrite
 
 import isosent
-from isosent import InputError, ModelFolderError, OutputError, Whitening
+from isosent import Whitening
+from isosent.errors import InputError, ModelFolderError, OutputError
 from isosent.loading import read_record
 
 
@@ -29,7 +30,7 @@ def words():
 
 @pytest.fixture
 def saved(glove, words, tmp_path):
-    model = isosent.load(f"words:{glove}").fit(words, transform=Whitening(3), source="words")
+    model = isosent.load(f"words:{glove}").fitted(words, transform=Whitening(3), source="words")
     model.save(tmp_path / "model")
     return tmp_path / "model"
 
@@ -49,13 +50,13 @@ def files(folder):
 
 
 def test_a_loaded_model_gives_bit_identical_vectors(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform=Whitening(64, strength=0.5))
+    model = wordllama.fitted(texts, transform=Whitening(64, strength=0.5))
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(texts), model.encode(texts))
 
 
 def test_a_loaded_model_has_the_fingerprint_and_width_it_was_saved_with(glove, words, tmp_path):
-    model = isosent.load(f"words:{glove}").fit(words, transform=Whitening(3))
+    model = isosent.load(f"words:{glove}").fitted(words, transform=Whitening(3))
     model.save(tmp_path / "model")
     loaded = isosent.load(tmp_path / "model")
     assert (loaded.fingerprint, loaded.dim) == (model.fingerprint, 3)
@@ -78,14 +79,14 @@ def test_a_bare_encoder_can_be_saved(glove, words, tmp_path):
 
 
 def test_options_in_force_are_saved_so_that_they_need_not_be_repeated(glove, words, tmp_path):
-    model = isosent.load(f"words:{glove}?tokenizer=whitespace").fit(words, transform=Whitening(2))
+    model = isosent.load(f"words:{glove}?tokenizer=whitespace").fitted(words, transform=Whitening(2))
     model.save(tmp_path / "model")
     assert isosent.load(tmp_path / "model").encoder.options["tokenizer"] == "whitespace"
 
 
 def test_a_model_saved_with_a_relative_reference_opens_from_elsewhere(glove, words, tmp_path, monkeypatch):
     monkeypatch.chdir(glove.parent)
-    isosent.load("words:glove.txt").fit(words, transform=Whitening(2)).save("model")
+    isosent.load("words:glove.txt").fitted(words, transform=Whitening(2)).save("model")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert isosent.load(tmp_path / "model").dim == 2
@@ -96,7 +97,7 @@ def test_a_model_opens_again_whatever_the_folder_of_its_encoder_is_called(glove,
     (tmp_path / folder).mkdir()
     glove.rename(tmp_path / folder / "glove.txt")
     monkeypatch.chdir(tmp_path / folder)
-    isosent.load("words:glove.txt").fit(words, transform=Whitening(2)).save("model")
+    isosent.load("words:glove.txt").fitted(words, transform=Whitening(2)).save("model")
     assert isosent.load("./model").dim == 2
 
 
@@ -109,33 +110,33 @@ def test_the_fit_is_recorded(saved):
 
 def test_texts_without_a_vector_are_left_out_of_the_fit_and_counted(glove, words):
     model = isosent.load(f"words:{glove}")
-    with_empty = model.fit(["", *words, "unknown"], transform=Whitening(3))
+    with_empty = model.fitted(["", *words, "unknown"], transform=Whitening(3))
     assert (with_empty.fits[0].n_texts, with_empty.fits[0].n_zero_rows) == (40, 2)
-    np.testing.assert_array_equal(with_empty.encode(words), model.fit(words, transform=Whitening(3)).encode(words))
+    np.testing.assert_array_equal(with_empty.encode(words), model.fitted(words, transform=Whitening(3)).encode(words))
 
 
 def test_a_transform_is_copied_and_not_changed_by_the_fit(glove, words):
     transform = Whitening(3)
-    isosent.load(f"words:{glove}").fit(words, transform=transform)
+    isosent.load(f"words:{glove}").fitted(words, transform=transform)
     assert not hasattr(transform, "_fitted")
 
 
 def test_a_fit_leaves_the_model_it_started_from_as_it_was(glove, words):
     model = isosent.load(f"words:{glove}")
     before = model.encode(words)
-    model.fit(words, transform=Whitening(3))
+    model.fitted(words, transform=Whitening(3))
     assert (model.fits, model.linear_map) == ((), None)
     np.testing.assert_array_equal(model.encode(words), before)
 
 
 def test_texts_of_unknown_words_only_cannot_be_fitted(glove):
     with pytest.raises(InputError, match=r"fit: texts must hold words that the encoder knows; got 2 texts without any"):
-        isosent.load(f"words:{glove}").fit(["unknown", ""], transform=Whitening(3))
+        isosent.load(f"words:{glove}").fitted(["unknown", ""], transform=Whitening(3))
 
 
 def test_zero_texts_cannot_be_fitted(glove):
     with pytest.raises(InputError, match=r"fit: texts must hold at least one text; got zero texts|got 0 texts"):
-        isosent.load(f"words:{glove}").fit([], transform=Whitening(3))
+        isosent.load(f"words:{glove}").fitted([], transform=Whitening(3))
 
 
 def test_zero_rows_stay_zero_behind_a_map(saved):
@@ -156,8 +157,8 @@ def test_the_map_is_applied_to_the_vectors_of_the_encoder(saved, glove, words):
 
 
 def test_a_second_fit_folds_into_one_map(glove, words, tmp_path):
-    first = isosent.load(f"words:{glove}").fit(words, transform=Whitening(3, strength=0.5), source="first")
-    second = first.fit(words[:20], transform=Whitening(2), source="second")
+    first = isosent.load(f"words:{glove}").fitted(words, transform=Whitening(3, strength=0.5), source="first")
+    second = first.fitted(words[:20], transform=Whitening(2), source="second")
     second.save(tmp_path / "model")
     assert len(files(tmp_path / "model")) == 2
     loaded = isosent.load(tmp_path / "model")
@@ -168,7 +169,7 @@ def test_a_second_fit_folds_into_one_map(glove, words, tmp_path):
 
 
 def test_a_second_fit_keeps_zero_rows_zero(saved, words):
-    again = isosent.load(saved).fit(["", *words], transform=Whitening(2))
+    again = isosent.load(saved).fitted(["", *words], transform=Whitening(2))
     assert again.fits[1].n_zero_rows == 1
     assert not again.encode([""]).any()
 
@@ -179,7 +180,7 @@ def test_a_saved_model_is_two_files(saved):
 
 def test_saving_over_an_older_model_replaces_it_and_leaves_exactly_two_files(saved, glove, words):
     older = map_file(saved).name
-    newer = isosent.load(f"words:{glove}").fit(words, transform=Whitening(2))
+    newer = isosent.load(f"words:{glove}").fitted(words, transform=Whitening(2))
     newer.save(saved)
     assert files(saved) == [map_file(saved).name, "model.json"]
     assert map_file(saved).name != older
@@ -216,7 +217,7 @@ def test_a_map_of_the_user_is_no_leftover(wordllama, tmp_path):
 
 
 def test_saves_at_the_same_time_leave_a_model(wordllama, texts, tmp_path):
-    models = [wordllama.fit(texts, transform=Whitening(k)) for k in (3, 4, 5, 6)]
+    models = [wordllama.fitted(texts, transform=Whitening(k)) for k in (3, 4, 5, 6)]
 
     def save_often(model):
         for _ in range(20):
@@ -229,13 +230,13 @@ def test_saves_at_the_same_time_leave_a_model(wordllama, texts, tmp_path):
 
 
 def test_settings_of_numpy_types_are_saved(wordllama, texts, tmp_path):
-    wordllama.fit(texts, transform=Whitening(np.int64(8), strength=np.float32(0.5))).save(tmp_path / "model")
+    wordllama.fitted(texts, transform=Whitening(np.int64(8), strength=np.float32(0.5))).save(tmp_path / "model")
     assert isosent.load(tmp_path / "model").fits[0].parameters == Whitening(8, strength=0.5).get_params()
 
 
 def test_a_wordllama_model_opens_wherever_one_stands(wordllama, texts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    wordllama.fit(texts, transform=Whitening(8)).save("wordllama")
+    wordllama.fitted(texts, transform=Whitening(8)).save("wordllama")
     assert isosent.load("./wordllama").dim == 8
 
 
@@ -331,7 +332,7 @@ def test_a_map_with_one_wrong_byte_is_refused(saved):
 
 
 def test_a_map_of_another_model_is_refused(saved, glove, words, tmp_path):
-    isosent.load(f"words:{glove}").fit(words, transform=Whitening(2)).save(tmp_path / "other")
+    isosent.load(f"words:{glove}").fitted(words, transform=Whitening(2)).save(tmp_path / "other")
     replace_part(saved, "linear_map", load_file(map_file(tmp_path / "other")))
     refuses(saved, r"the map is not the one this model was saved with; a file was altered")
 
@@ -387,7 +388,7 @@ def test_an_encoder_with_a_nul_in_its_name_is_refused(saved):
 
 def test_a_model_with_a_damaged_map_can_be_replaced(saved, glove, words):
     map_file(saved).write_bytes(b"damaged")
-    isosent.load(f"words:{glove}").fit(words, transform=Whitening(2)).save(saved)
+    isosent.load(f"words:{glove}").fitted(words, transform=Whitening(2)).save(saved)
     assert isosent.load(saved).dim == 2
     assert len(files(saved)) == 2
 
@@ -457,7 +458,7 @@ def test_options_of_a_moved_encoder_are_those_of_the_folder(saved, glove):
 
 @pytest.mark.parametrize("name", ["with? mark", "100%25", "a, b"])
 def test_a_path_is_a_folder_whatever_characters_it_has(wordllama, texts, tmp_path, name):
-    model = wordllama.fit(texts, transform=isosent.Whitening(4))
+    model = wordllama.fitted(texts, transform=isosent.Whitening(4))
     model.save(tmp_path / name)
     assert isosent.load(tmp_path / name).fingerprint == model.fingerprint
 

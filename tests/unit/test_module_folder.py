@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from untrusted import change_json
 
 import isosent
-from isosent import FileFormatError
+from isosent.errors import FileFormatError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -3,7 +3,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from isosent import InputError, Moments
+from isosent import Moments
+from isosent.errors import InputError
 from isosent.numeric import moments as moments_module
 
 

@@ -11,7 +11,7 @@ from tiny_models import DIM, TEXTS, write_json
 from untrusted import change_json, save_model_of_own_code
 
 import isosent
-from isosent import FileFormatError, InputError, InputFileError, ModelReferenceError
+from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

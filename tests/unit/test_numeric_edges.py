@@ -11,8 +11,6 @@ from isosent import (
     Calibration,
     CommonComponentRemoval,
     GlowFlow,
-    InputError,
-    InputTypeError,
     L2Normalize,
     LinearMap,
     MeanCentering,
@@ -27,7 +25,7 @@ from isosent import (
     load,
 )
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import RankWarning
+from isosent.errors import InputError, InputTypeError, RankWarning
 
 DIM = 6
 METHODS = ("pca", "zca", "pca_cor", "zca_cor", "cholesky")
@@ -77,7 +75,7 @@ def rows():
 
 
 def model_behind(rows, transform):
-    return SentenceEncoder(PrecomputedVectors(rows.shape[1])).fit_vectors(rows, transform=clone(transform))
+    return SentenceEncoder(PrecomputedVectors(rows.shape[1])).fitted_on_vectors(rows, transform=clone(transform))
 
 
 def outcome(transform, rows):
@@ -112,7 +110,7 @@ def takers():
         if name not in ("glow_flow", "all_but_the_top", "common_component_removal"):
             yield f"{name}.transform", clone(transform).fit(GOOD).transform
     whitening, bare = Whitening().fit(GOOD), SentenceEncoder(PrecomputedVectors(2))
-    model = bare.fit_vectors(GOOD, transform=Whitening())
+    model = bare.fitted_on_vectors(GOOD, transform=Whitening())
     yield "partial_fit", Whitening().partial_fit
     yield "inverse_transform", whitening.inverse_transform
     yield "LinearMap.apply", whitening.linear_map_.apply
@@ -121,7 +119,7 @@ def takers():
     yield "sample_weight", lambda weights: Whitening().fit(GOOD[:40], sample_weight=weights)
     yield "model.transform", model.transform
     yield "bare.transform", bare.transform
-    yield "fit_vectors", lambda vectors: bare.fit_vectors(vectors, transform=Whitening())
+    yield "fit_vectors", lambda vectors: bare.fitted_on_vectors(vectors, transform=Whitening())
     yield "similarity", lambda vectors: model.similarity(vectors, vectors)
     yield "from_random_pairs", Calibration.from_random_pairs
     yield "from_null", Calibration.from_null
@@ -260,7 +258,7 @@ def test_word_vectors_of_extreme_size_are_encoded(tmp_path, rows, size):
     (tmp_path / "words.txt").write_text("".join(lines))
     texts = [f"w{i} w{i + 1}" for i in range(0, 198, 2)] + [""]
     bare = load(f"words:{tmp_path / 'words.txt'}")
-    model = bare.fit(texts, transform=Whitening())
+    model = bare.fitted(texts, transform=Whitening())
     vectors = model.encode(texts)
     assert np.isfinite(vectors).all()
     assert not vectors[-1].any()

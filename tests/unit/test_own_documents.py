@@ -147,7 +147,7 @@ def test_the_manifest(tmp_path):
 @pytest.mark.parametrize("target", ["onnx", "faiss"])
 def test_notes_of_exports(tmp_path, target):
     (tmp_path / "glove.txt").write_text("a 1 2\nb 3 1\nc 5 7\n")
-    model = isosent.load(f"words:{tmp_path / 'glove.txt'}").fit(["a b", "b c", "c"], transform=isosent.Whitening(1))
+    model = isosent.load(f"words:{tmp_path / 'glove.txt'}").fitted(["a b", "b c", "c"], transform=isosent.Whitening(1))
     export(model, target, tmp_path / "out")
     note = tmp_path / "out" / "isosent.json" if target == "onnx" else tmp_path / "out.isosent.json"
     assert refused_share(note, lambda _: (read_space(tmp_path / "out"), verify_export(tmp_path / "out"))) > 0.3

@@ -93,7 +93,7 @@ def test_scores_are_correlations_of_the_cosine(wordllama, tmp_path, table, trans
     result = evaluate_pairs(wordllama, write(table, tmp_path / "own.csv"), transform=transform)
     model = wordllama
     if transform is not None:
-        model = wordllama.fit([*table.sentence1, *table.sentence2], transform=transform)
+        model = wordllama.fitted([*table.sentence1, *table.sentence2], transform=transform)
     first, second = (model.encode(column.tolist()).astype(np.float64) for column in (table.sentence1, table.sentence2))
     cosines = (first * second).sum(axis=1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
     task = result.tasks["own"]

@@ -15,8 +15,7 @@ from tiny_models import TEXTS, save_labse, write_json
 from untrusted import change_json, save_model_of_own_code, save_pickle_that_runs
 
 import isosent
-from isosent import FileFormatError, InputError, ModelFolderError
-from isosent.errors import PermissionIgnoredWarning
+from isosent.errors import FileFormatError, InputError, ModelFolderError, PermissionIgnoredWarning
 from isosent.evaluation.run import EvaluationSettings
 from isosent.exports.sentence_transformers import export_sentence_transformers
 from isosent.loading import read_record

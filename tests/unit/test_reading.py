@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from isosent import ModelReferenceError
+from isosent.errors import ModelReferenceError
 from isosent.networks.layer_pooling import (
     POOLING_NAMES,
     LayerPooling,

@@ -2,8 +2,9 @@ import re
 
 import pytest
 
-from isosent import ModelReferenceError, load
+from isosent import load
 from isosent.encoders.reference import GRAMMAR, OPTIONS, SCHEMES, Reference, escape, parse_reference, unescape
+from isosent.errors import ModelReferenceError
 
 
 def refuses(text, words, options=None):

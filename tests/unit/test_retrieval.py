@@ -55,7 +55,7 @@ def test_scores_are_those_of_trec_eval(wordllama, folder, judged, transform):
     found = evaluate_retrieval(wordllama, folder, transform=transform).tasks["Forum"]
     model = wordllama
     if transform is not None:
-        model = wordllama.fit(list(read_beir(folder)[0].documents), transform=transform)
+        model = wordllama.fitted(list(read_beir(folder)[0].documents), transform=transform)
     run = dict(zip(judged, run_of(model, folder), strict=True))
     names = {"map", "recip_rank", "ndcg_cut.10", "recall.1,5,10,100"}
     each = pytrec_eval.RelevanceEvaluator(judged, names).evaluate(run).values()

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent import GEM, SIF, Average, PowerMean, ZipfianWhitening
+from isosent import GEM, SIF
 from isosent.encoders.static import RowTable, StaticEncoder
+from isosent.encoders.word_average import Average, PowerMean, ZipfianWhitening
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
 from isosent.words.frequencies import Frequencies
@@ -163,7 +164,7 @@ def test_a_converted_file_of_smaller_numbers_is_near_the_original(tmp_path, vect
     (tmp_path / "w.txt").write_text("".join(lines))
     convert_word_vectors([tmp_path / "w.txt"], tmp_path / "w.safetensors", dtype=dtype)
     before, after = (
-        isosent.load(f"words:{tmp_path / name}", weighting=SIF()).fit(TEXTS, transform=None)
+        isosent.load(f"words:{tmp_path / name}", weighting=SIF()).fitted(TEXTS, transform=None)
         for name in ("w.txt", "w.safetensors")
     )
     assert after.fingerprint != before.fingerprint

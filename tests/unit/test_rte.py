@@ -143,7 +143,7 @@ def test_accuracies_are_those_counted_by_hand(wordllama, data, pairs, transform)
     result = evaluate_rte(wordllama, data, transform=transform).tasks["RTE"]
     model = wordllama
     if transform is not None:
-        model = wordllama.fit(read_rte(data).target_texts, transform=transform)
+        model = wordllama.fitted(read_rte(data).target_texts, transform=transform)
     fixed, tuned = result.details["fixed"], result.details["tuned"]
     for of in (fixed, tuned):
         assert of["train_accuracy"] == pytest.approx(hand_accuracy(model, *pairs["train"], of["threshold"]))
@@ -160,7 +160,7 @@ def test_accuracies_are_those_counted_by_hand(wordllama, data, pairs, transform)
 def test_a_file_to_fit_on(wordllama, data, pairs, texts, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     result = evaluate_rte(wordllama, data, transform=isosent.Whitening(8), fit=tmp_path / "texts.txt")
-    model = wordllama.fit(texts, transform=isosent.Whitening(8))
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8))
     assert result.tasks["RTE"].score == pytest.approx(hand_accuracy(model, *pairs["dev"], 0.5))
     assert result.model["fits"][0]["source"] == "texts.txt"
 
@@ -168,7 +168,7 @@ def test_a_file_to_fit_on(wordllama, data, pairs, texts, tmp_path):
 def test_an_encoder_that_needs_a_corpus_is_fitted_on_the_target(data, pairs):
     model = isosent.load("wordllama?weighting=sif&frequencies=corpus")
     result = evaluate_rte(model, data)
-    fitted = model.fit(read_rte(data).target_texts, transform=None)
+    fitted = model.fitted(read_rte(data).target_texts, transform=None)
     assert result.tasks["RTE"].score == pytest.approx(hand_accuracy(fitted, *pairs["dev"], 0.5))
     assert result.fitting["fit"] == "target"
 

@@ -156,7 +156,7 @@ def test_search_is_fitted_on_its_documents(wordllama, texts):
     task = Search(tuple(texts[:3]), tuple(texts[3:60]))
     run(wordllama, job_of(task, scorer), transform=isosent.Whitening(8))
     assert scorer.done.fitted.fits[-1].n_texts == 57
-    fitted = wordllama.fit(task.documents, transform=isosent.Whitening(8))
+    fitted = wordllama.fitted(task.documents, transform=isosent.Whitening(8))
     assert scorer.done.encode(task.queries, "query") == pytest.approx(fitted.encode(task.queries), abs=1e-6)
 
 
@@ -167,7 +167,7 @@ def test_each_task_is_fitted_on_its_own_target(wordllama, texts):
         wordllama, *(job_of(task, scorer, str(row)) for row, task in enumerate(tasks)), transform=isosent.Whitening(8)
     )
     for (done, _), task in zip(scorer.seen, tasks, strict=True):
-        fitted = wordllama.fit(task.target_texts, transform=isosent.Whitening(8))
+        fitted = wordllama.fitted(task.target_texts, transform=isosent.Whitening(8))
         assert done.encode(task.texts) == pytest.approx(fitted.encode(task.texts), abs=1e-6)
     assert result.fitting["transform"] == "whitening"
     assert result.fitting["parameters"]["n_components"] == 8
@@ -187,7 +187,7 @@ def test_every_task_is_scored_by_one_fit_on_a_file(wordllama, texts, tmp_path):
         transform=isosent.Whitening(8),
         fit=tmp_path / "corpus.txt",
     )
-    fitted = wordllama.fit(corpus, transform=isosent.Whitening(8))
+    fitted = wordllama.fitted(corpus, transform=isosent.Whitening(8))
     for (done, _), task in zip(scorer.seen, tasks, strict=True):
         assert done.encode(task.texts) == pytest.approx(fitted.encode(task.texts), abs=1e-6)
     assert result.fitting["fit"].endswith("corpus.txt")
@@ -211,7 +211,7 @@ def test_an_encoder_that_needs_a_corpus_is_fitted_on_the_same(texts, tmp_path, o
     jobs = [job_of(task, scorer, str(row)) for row, task in enumerate(tasks)]
     result = run(model, *jobs, fit=tmp_path / "corpus.txt" if on_file else TARGET)
     for (done, _), task in zip(scorer.seen, tasks, strict=True):
-        fitted = model.fit(texts[100:200] if on_file else task.target_texts, transform=None)
+        fitted = model.fitted(texts[100:200] if on_file else task.target_texts, transform=None)
         assert done.encode(task.texts) == pytest.approx(fitted.encode(task.texts), abs=1e-6)
     assert result.fitting["transductive"] is not on_file
 
@@ -275,5 +275,5 @@ def test_what_cannot_be_fitted_on_is_refused(wordllama, texts, tmp_path):
 
 def test_two_tasks_of_one_name_are_refused(wordllama, texts):
     one, other = (job_of(Search(tuple(texts[:3]), tuple(texts[1:6])), Scorer()) for _ in range(2))
-    with pytest.raises(isosent.InputError, match="tasks must have names of their own"):
+    with pytest.raises(InputError, match="tasks must have names of their own"):
         run_jobs("evaluate", wordllama, [one, other], ".", transform=None, fit="target", run=None)

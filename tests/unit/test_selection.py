@@ -5,7 +5,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import isosent
-from isosent import InputTypeError, Moments, Whitening
+from isosent import Moments, Whitening
+from isosent.errors import InputError
 from isosent.numeric.spectrum import mean_share, spectral_strength, spectrum
 from isosent.transforms.auto import (
     candidates,
@@ -152,7 +153,7 @@ def test_candidates_are_no_wider_than_the_rank():
 
 
 def test_a_model_keeps_what_auto_weighed(wordllama, texts, tmp_path):
-    model = wordllama.fit(texts, transform="auto")
+    model = wordllama.fitted(texts, transform="auto")
     model.save(tmp_path / "model")
     (fit,) = isosent.load(tmp_path / "model").fits
     assert fit.choice == json.loads(json.dumps(model.fits[0].choice))
@@ -162,7 +163,7 @@ def test_a_model_keeps_what_auto_weighed(wordllama, texts, tmp_path):
 
 def test_a_model_that_is_left_alone_gives_the_vectors_of_its_encoder(wordllama, texts, tmp_path):
     moments = Moments.from_rows(wordllama.encode(texts))
-    model = wordllama.fit_moments(moments, transform="auto")
+    model = wordllama.fitted_on_moments(moments, transform="auto")
     assert model.fits[0].transform == "none"
     np.testing.assert_array_equal(model.encode(texts[:9]), wordllama.encode(texts[:9]))
     model.save(tmp_path / "model")
@@ -170,5 +171,5 @@ def test_a_model_that_is_left_alone_gives_the_vectors_of_its_encoder(wordllama, 
 
 
 def test_another_word_than_auto_is_refused(wordllama, texts):
-    with pytest.raises(InputTypeError, match="or \"auto\"; got 'automatic'"):
-        wordllama.fit(texts, transform="automatic")
+    with pytest.raises(InputError, match="'automatic'"):
+        wordllama.fitted(texts, transform="automatic")

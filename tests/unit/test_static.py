@@ -12,10 +12,10 @@ from sentence_transformers.models import Normalize, StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import isosent
-from isosent import FileFormatError, InputError, InputFileError, InputTypeError, Whitening
+from isosent import Whitening
 from isosent.encoders.reference import escape
 from isosent.encoders.static import StaticEncoder
-from isosent.errors import TruncationWarning
+from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, TruncationWarning
 from isosent.words.tokenizer import WordTokenizer
 from isosent.words.vocabulary import Vocabulary
 
@@ -153,7 +153,7 @@ def test_a_model_behind_an_encoder_in_a_folder_of_an_odd_name_is_saved_and_opene
 ):
     (tmp_path / name).mkdir()
     moved = (words_file if kind == "words" else save_static()).rename(tmp_path / name / "moved")
-    model = isosent.load(f"{kind}:{escape(str(moved))}").fit(["the", "man", "the man"], transform=Whitening(1))
+    model = isosent.load(f"{kind}:{escape(str(moved))}").fitted(["the", "man", "the man"], transform=Whitening(1))
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(["man"]), model.encode(["man"]))
 

@@ -251,7 +251,7 @@ def test_moments_that_are_not_finite_are_refused(vectors_in, tmp_path):
 @pytest.fixture
 def model():
     """Whitening to three dimensions, fitted in memory on vectors without a name."""
-    return SentenceEncoder(PrecomputedVectors(DIM)).fit_moments(
+    return SentenceEncoder(PrecomputedVectors(DIM)).fitted_on_moments(
         isosent.Moments.from_rows(KNOWN), transform=Whitening(n_components=3)
     )
 
@@ -279,7 +279,7 @@ def test_float64_is_calculated_in_float64(tmp_path, model):
 
 def test_vectors_of_another_space_are_refused_naming_both(vectors_in, tmp_path):
     encoder = PrecomputedVectors.of_space(DIM, SPACE)
-    model = SentenceEncoder(encoder).fit_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening())
+    model = SentenceEncoder(encoder).fitted_on_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening())
     transform_file(vectors_in(space=SPACE), model.record, tmp_path / "o.npy")
     transform_file(vectors_in(), model.record, tmp_path / "o.npy")
     words = r"v\.npy holds vectors of the space another encoder \(cdcd.*the model belongs to one encoder \(abab"
@@ -289,7 +289,7 @@ def test_vectors_of_another_space_are_refused_naming_both(vectors_in, tmp_path):
 
 def test_vectors_that_went_through_the_model_are_refused(vectors_in, tmp_path):
     encoder = PrecomputedVectors.of_space(DIM, SPACE)
-    model = SentenceEncoder(encoder).fit_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening())
+    model = SentenceEncoder(encoder).fitted_on_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening())
     transform_file(vectors_in(), model.record, tmp_path / "o.npy")
     with pytest.raises(
         InputError, match=r"o\.npy must hold vectors from in front of the model; these went through it already"
@@ -298,7 +298,7 @@ def test_vectors_that_went_through_the_model_are_refused(vectors_in, tmp_path):
 
 
 def test_vectors_of_the_encoder_of_a_text_model_go_through_it(tmp_path, wordllama, texts):
-    model = wordllama.fit(texts, transform=Whitening(8))
+    model = wordllama.fitted(texts, transform=Whitening(8))
     encoded = wordllama.encode(texts[:20])
     write_vectors(tmp_path / "v.npy", encoded, texts[:20], Space(wordllama.fingerprint, "wordllama"))
     transform_file(open_vectors(tmp_path / "v.npy"), model.record, tmp_path / "o.npy")
@@ -377,7 +377,7 @@ def test_a_name_for_vectors_of_a_known_other_space_is_refused():
     [PrecomputedVectors(DIM), PrecomputedVectors(DIM, {"space": "s"}), PrecomputedVectors.of_space(DIM, SPACE)],
 )
 def test_a_model_of_vectors_is_saved_and_loaded(tmp_path, encoder):
-    model = SentenceEncoder(encoder).fit_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening(3))
+    model = SentenceEncoder(encoder).fitted_on_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening(3))
     model.save(tmp_path / "model")
     loaded = isosent.load(tmp_path / "model")
     assert loaded.fingerprint == model.fingerprint
@@ -387,14 +387,14 @@ def test_a_model_of_vectors_is_saved_and_loaded(tmp_path, encoder):
 def test_a_model_of_vectors_takes_the_encoder_that_made_them(tmp_path, wordllama, texts):
     space = Space(wordllama.fingerprint, "wordllama")
     moments = isosent.Moments.from_rows(wordllama.encode(texts))
-    fitted = SentenceEncoder(PrecomputedVectors.of_space(wordllama.dim, space)).fit_moments(
+    fitted = SentenceEncoder(PrecomputedVectors.of_space(wordllama.dim, space)).fitted_on_moments(
         moments, transform=Whitening(8)
     )
     fitted.save(tmp_path / "model")
     model = isosent.load(tmp_path / "model", options={"encoder": "wordllama"})
     assert model.fingerprint == fitted.fingerprint
     np.testing.assert_allclose(
-        model.encode(texts), wordllama.fit(texts, transform=Whitening(8)).encode(texts), atol=1e-4
+        model.encode(texts), wordllama.fitted(texts, transform=Whitening(8)).encode(texts), atol=1e-4
     )
 
 

@@ -7,9 +7,10 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 import isosent
-from isosent import FileFormatError, InputError, InputFileError, InputTypeError, Whitening, evaluate_sts
-from isosent.errors import EvaluationWarning
+from isosent import Whitening
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError, InputTypeError
 from isosent.evaluation.run import EvaluationSettings
+from isosent.evaluation.sts import evaluate_sts
 from isosent.evaluation.sts_files import TASKS, YEAR_SUBSETS, read_sts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
@@ -430,7 +431,7 @@ def test_a_transform_is_fitted_on_all_sentences_of_each_task(wordllama, tmp_path
     write_year("STS13", tmp_path / "13")
     result = evaluate_sts(wordllama, tmp_path, transform=Whitening(5))
     for task in read_sts(tmp_path):
-        fitted = wordllama.fit(task.target_texts, transform=Whitening(5))
+        fitted = wordllama.fitted(task.target_texts, transform=Whitening(5))
         first, second = (
             [text for subset in task.subsets for text in getattr(subset, side)] for side in ("first", "second")
         )
@@ -446,14 +447,14 @@ def test_a_transform_is_fitted_on_the_texts_of_a_file(wordllama, texts, tmp_path
     (tmp_path / "texts.txt").write_text("\n".join(texts), "utf-8")
     folder = write_stsb(tmp_path / "sts")
     result = evaluate_sts(wordllama, folder, transform=Whitening(5), fit=tmp_path / "texts.txt")
-    saved_first = evaluate_sts(wordllama.fit(texts, transform=Whitening(5)), folder)
+    saved_first = evaluate_sts(wordllama.fitted(texts, transform=Whitening(5)), folder)
     assert result.tasks["STSB"].scores == saved_first.tasks["STSB"].scores
     assert not result.fitting["transductive"]
     assert result.fitting["fit"] == str(tmp_path / "texts.txt")
 
 
 def test_a_fitted_model_is_scored_with_its_map(wordllama, texts, tmp_path, write_stsb):
-    model = wordllama.fit(texts, transform=Whitening(5))
+    model = wordllama.fitted(texts, transform=Whitening(5))
     result = evaluate_sts(model, write_stsb(tmp_path))
     (subset,) = read_sts(tmp_path)[0].subsets
     expected = spearmanr(cosines(model, subset.first, subset.second), subset.scores)[0]

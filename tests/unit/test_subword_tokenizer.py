@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from isosent import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError
 from isosent.words.subwords import SubwordTokenizer, TokenLookup, odd_patterns
 from isosent.words.tokenizer import TokenFilter
 from isosent.words.vocabulary import Vocabulary

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from isosent import FileFormatError, InputError, InputFileError, read_texts
+from isosent import read_texts
+from isosent.errors import FileFormatError, InputError, InputFileError
 
 
 @pytest.fixture

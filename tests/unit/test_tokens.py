@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from isosent import InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError
 from isosent.words.tokenizer import CallableTokenizer, TokenFilter, WordTokenizer, read_stop_words
 from isosent.words.tokens import TokenIds
 from isosent.words.vocabulary import Vocabulary

@@ -13,8 +13,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import isosent
-from isosent import InputError, ModelReferenceError, Whitening
+from isosent import Whitening
 from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import InputError, ModelReferenceError
 from isosent.model import SentenceEncoder
 from isosent.training.base_models import open_base
 from isosent.training.saving import save_trained
@@ -120,7 +121,7 @@ def test_layers_can_be_averaged_with_shares_that_stay(transformer, texts):
 
 
 def test_the_map_of_a_saved_transformer_is_a_module_to_train(transformer, texts, tmp_path):
-    model = isosent.load(f"hf:{transformer}").fit(texts, transform=chain(Whitening(4), L2Normalize()))
+    model = isosent.load(f"hf:{transformer}").fitted(texts, transform=chain(Whitening(4), L2Normalize()))
     model.save(tmp_path / "model")
     base = open_base(tmp_path / "model")
     assert kinds(base) == ["Transformer", "Pooling", "Dense", "Normalize"]
@@ -138,7 +139,7 @@ def test_wordllama_is_a_table_of_token_vectors(wordllama, texts):
 
 @pytest.mark.parametrize("postprocessing", [(), (L2Normalize(),)])
 def test_the_map_of_a_saved_static_model_is_folded_into_its_vectors(glove, tmp_path, postprocessing):
-    model = isosent.load(f"words:{glove}").fit(WORDS, transform=chain(Whitening(3), *postprocessing))
+    model = isosent.load(f"words:{glove}").fitted(WORDS, transform=chain(Whitening(3), *postprocessing))
     model.save(tmp_path / "model")
     base = open_base(str(tmp_path / "model"))
     assert kinds(base) == ["StaticEmbedding", *(["Normalize"] if postprocessing else [])]
@@ -147,7 +148,7 @@ def test_the_map_of_a_saved_static_model_is_folded_into_its_vectors(glove, tmp_p
 
 
 def test_weights_of_words_that_are_known_come_along(glove, tmp_path):
-    model = isosent.load(f"words:{glove}?weighting=sif").fit(WORDS, transform=None)
+    model = isosent.load(f"words:{glove}?weighting=sif").fitted(WORDS, transform=None)
     model.save(tmp_path / "model")
     assert_same(open_base(tmp_path / "model"), model, WORDS)
 
@@ -200,13 +201,13 @@ def test_skipped_unknown_tokens_are_refused_where_they_would_count(tmp_path):
 
 def test_a_map_behind_scaling_is_refused(tmp_path):
     model = isosent.load(f"static:{model2vec(tmp_path / 'static', normalize=True)}")
-    model.fit(WORDS[:7], transform=Whitening(2)).save(tmp_path / "model")
+    model.fitted(WORDS[:7], transform=Whitening(2)).save(tmp_path / "model")
     with pytest.raises(InputError, match="must not scale to length 1 ahead of the map behind it"):
         open_base(tmp_path / "model")
 
 
 def test_a_mean_of_queries_is_refused(transformer, texts, tmp_path):
-    model = isosent.load(f"hf:{transformer}").fit(texts[:40], transform=Whitening(4), queries=texts[40:60])
+    model = isosent.load(f"hf:{transformer}").fitted(texts[:40], transform=Whitening(4), queries=texts[40:60])
     model.save(tmp_path / "model")
     with pytest.raises(InputError, match="must have one map for all texts; it has another mean for queries"):
         open_base(tmp_path / "model")
@@ -214,7 +215,7 @@ def test_a_mean_of_queries_is_refused(transformer, texts, tmp_path):
 
 def test_a_model_of_bare_vectors_is_refused(tmp_path):
     vectors = np.random.default_rng(0).normal(size=(40, 4)).astype("float32")
-    SentenceEncoder(PrecomputedVectors(4)).fit_vectors(vectors, transform=Whitening(2)).save(tmp_path / "model")
+    SentenceEncoder(PrecomputedVectors(4)).fitted_on_vectors(vectors, transform=Whitening(2)).save(tmp_path / "model")
     with pytest.raises(InputError, match=r"train: .* this model was fitted on bare vectors\.$"):
         open_base(tmp_path / "model")
 

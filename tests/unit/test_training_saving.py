@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 
 import isosent
-from isosent import InputError, OutputError, Whitening
+from isosent import Whitening
+from isosent.errors import InputError, OutputError
 from isosent.training.base_models import open_base
 from isosent.training.saving import check_training_folder, save_trained
 from isosent.transforms.chain import L2Normalize, chain

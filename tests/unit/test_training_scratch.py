@@ -6,7 +6,8 @@ import unicodedata
 
 import pytest
 
-from isosent import InputError, IsosentWarning, ModelReferenceError
+from isosent import IsosentWarning
+from isosent.errors import InputError, ModelReferenceError
 from isosent.training.base_models import SPECIAL_TOKENS, ScratchSettings, train_wordpiece, write_scratch
 
 KOREAN = ["한국어 문장을 나눕니다.", "고양이가 나무 위에 앉아 있다.", "문장 두 개를 비교한다."] * 3

@@ -140,7 +140,7 @@ def test_a_transform_is_fitted_on_all_texts_of_the_task(wordllama, mrpc):
     whitening = isosent.Whitening(8)
     task = evaluate_transfer(wordllama, mrpc, transform=whitening, run=QUICK).tasks["MRPC"]
     (job,) = transfer_jobs(mrpc)
-    fitted = wordllama.fit(list(job.task.texts), transform=whitening)
+    fitted = wordllama.fitted(list(job.task.texts), transform=whitening)
     rows = features(fitted, zip(*job.task.parts["train"].sides, strict=True))
     assert task.dim == 8
     assert task.details["C"][0] == pytest.approx(task.details["C_times_variance"][0] / rows.var(axis=0).sum(), rel=1e-3)

@@ -13,7 +13,6 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from isosent import (
     AllButTheTop,
     CommonComponentRemoval,
-    InputError,
     L2Normalize,
     MeanCentering,
     MeanProjection,
@@ -24,6 +23,7 @@ from isosent import (
     Whitening,
     chain,
 )
+from isosent.errors import InputError
 from isosent.numeric.similarity import cosine_matrix, pairwise_cosine
 from isosent.transforms.base import make_transform
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isosent import InputError
+from isosent.errors import InputError
 from isosent.words.vocabulary import Vocabulary, first_rows, take_words, words_as_bytes
 
 words_without_surrogates = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

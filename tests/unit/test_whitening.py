@@ -6,8 +6,8 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
-from isosent import InputError, Whitening
-from isosent.errors import RankWarning
+from isosent import Whitening
+from isosent.errors import InputError, RankWarning
 from isosent.numeric import moments as accumulation
 
 

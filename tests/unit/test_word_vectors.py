@@ -6,8 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from isosent import FileFormatError, InputFileError
-from isosent.errors import DuplicateWordWarning, InputError, UndecodableWordWarning
+from isosent.errors import DuplicateWordWarning, FileFormatError, InputError, InputFileError, UndecodableWordWarning
 from isosent.words import formats as byte_stream
 from isosent.words.word_vectors import read_word_vectors
 

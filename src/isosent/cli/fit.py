@@ -34,7 +34,6 @@ from isosent.numeric.similarity import pairwise_cosine
 from isosent.persistence import check_model_folder
 from isosent.report.inspect import Inspection, inspect_texts, inspect_vectors
 from isosent.report.inspect_page import html_page, inspection_tables
-from isosent.transforms.base import is_flow
 from isosent.transforms.calibration import Calibration
 
 Inputs = Annotated[
@@ -110,16 +109,13 @@ def fit(
         )
     chosen = transform.make(before.dim) if is_wanted and transform.names != NO_TRANSFORM else None
     with progress_bar("encoding") as bar:
-        if learns:
-            before = before.fit(listed, transform=None, source=source, progress=bar(len(listed)))
-        after = before
+        before = after = before.fitted(listed, None, source=source, progress=bar(len(listed)) if learns else None)
         if chosen is not None:
-            of_texts = before.encoder if listed_queries is None else before.encoder.for_documents()
-            encoded = of_texts.encode(listed, progress=bar(len(listed)))
-            if is_flow(chosen) and listed_queries is None:
-                after = before.fit_vectors(encoded, transform=chosen, source=source, report=print_likelihood)
-            else:
-                after = before.fit(listed, transform=chosen, queries=listed_queries, encoded=encoded, source=source)
+            encoder = before.encoder if listed_queries is None else before.encoder.for_documents()
+            encoded = encoder.encode(listed, progress=bar(len(listed)))
+            after = before.fitted(
+                listed, chosen, queries=listed_queries, encoded=encoded, source=source, report=print_likelihood
+            )
     after.save(output)
     if chosen is not None and after.fits[-1].choice:
         out.print(choice_table(after.fits[-1].choice))

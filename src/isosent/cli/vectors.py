@@ -185,7 +185,7 @@ def _fit_flow(task: VectorFit, files: _Files, before: SentenceEncoder, chosen: F
         )
     vectors = np.concatenate([block for source in files.sources for block in source.blocks()])
     names = ", ".join(str(source.path) for source in files.sources)
-    return before.fit_vectors(vectors, transform=chosen, source=names, report=print_likelihood)
+    return before.fitted_on_vectors(vectors, transform=chosen, source=names, report=print_likelihood)
 
 
 def _fit_moments(
@@ -200,7 +200,7 @@ def _fit_moments(
         raise InputError("--checkpoint goes with vectors; moments are read at once. Leave it out.")
     measured = files.measured(radial=radial, checkpoint=task.checkpoint)
     query_moments = queries.measured(radial=radial).moments if queries else None
-    return before.fit_moments(
+    return before.fitted_on_moments(
         measured.moments,
         transform=chosen,
         query_moments=query_moments,

@@ -186,7 +186,7 @@ class Encoder(ABC):
         if self.needs_corpus:
             raise InputError(
                 f"{where}: {self.reference} with {', '.join(f'{k}={v}' for k, v in self.settings().items())} must be "
-                "fitted on texts first; it is not. Call model.fit(texts, transform=None), on the command line "
+                "fitted on texts first; it is not. Call model.fitted(texts), on the command line "
                 "isosent fit TEXTS -m REFERENCE -o FOLDER."
             )
 

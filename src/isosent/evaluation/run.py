@@ -87,16 +87,16 @@ def fit_tasks(
     whole = model
     if learns and not on_target:
         texts, source = read_texts(fit) if corpus is None else corpus, Path(fit).name
-        model = whole = model.fit(texts, transform=None, source=source)
+        model = whole = model.fitted(texts, transform=None, source=source)
         if transform is not None:
-            whole = model.fit(texts, transform=transform, source=source)
+            whole = model.fitted(texts, transform=transform, source=source)
     encoded = encode_tasks(model, tasks, with_targets=learns and on_target, progress=progress)
     for task, (bare, vectors) in zip(tasks, encoded, strict=True):
         fitted = bare if on_target else whole
         if transform is not None and on_target:
             targets = task.target_texts
             encoded_targets = vectors(targets, task.target_role)
-            fitted = bare.fit(targets, transform=transform, encoded=encoded_targets, source=TARGET)
+            fitted = bare.fitted(targets, transform=transform, encoded=encoded_targets, source=TARGET)
         yield FittedTask(bare, fitted, vectors, fitted.fits[-1].choice if learns else None)
 
 
@@ -110,7 +110,7 @@ def encode_tasks(
     """Encode every distinct sentence of some tasks once; of each task alone, where the encoder is fitted on it."""
     if model.encoder.needs_corpus:
         for task in tasks:
-            fitted = model.fit(task.target_texts, transform=None, source=TARGET)
+            fitted = model.fitted(task.target_texts, transform=None, source=TARGET)
             yield fitted, Encoded(fitted.encoder, _texts_by_role([task], with_targets), progress)
         return
     encoded = Encoded(model.encoder, _texts_by_role(tasks, with_targets), progress)

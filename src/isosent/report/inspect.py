@@ -483,7 +483,7 @@ def inspect_texts(
     """
     texts = _check.some_texts("inspect_texts", texts)
     if model.encoder.needs_corpus:
-        model = model.fit(texts, transform=None)
+        model = model.fitted(texts, transform=None)
     encoded = model.encode(texts, progress=None if progress is None else progress(len(texts)))
     n_duplicates = len(texts) - len(set(texts))
     seen = survey(ArrayBlocks(encoded), seed=seed, n_duplicate_texts=n_duplicates)

@@ -78,10 +78,10 @@ def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Looku
     @cache
     def score(candidate: Candidate) -> float:
         transform = candidate.transform()
-        fitted = model if transform is None else model.fit_moments(moments, transform=transform)
+        fitted = model if transform is None else model.fitted_on_moments(moments, transform=transform)
         return score_task(task, fitted, encoded).spearman["all"]
 
-    automatic = model.fit(targets, transform="auto", encoded=vectors, source=TARGET)
+    automatic = model.fitted(targets, transform="auto", encoded=vectors, source=TARGET)
     choice: Mapping[str, Any] = automatic.fits[-1].choice or {}
     by_auto = [Candidate(seen["name"], seen["strength"], seen["n_components"]) for seen in choice["candidates"]]
     widest = max(candidate.n_components or 0 for candidate in by_auto) if len(by_auto) > 2 else None
@@ -94,7 +94,7 @@ def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Looku
     scores = {row: score(candidate) for row, candidate in rows.items()}
     weighed = {str(candidate): score(candidate) for candidate in (*by_auto, *rows.values())}
     best = max(weighed, key=weighed.__getitem__)
-    without_texts = model.fit_moments(moments, transform="auto")
+    without_texts = model.fitted_on_moments(moments, transform="auto")
     for row, fitted in ((SPECTRUM, without_texts), (AUTO_ROW, automatic)):
         scores[row] = score_task(task, fitted, encoded).spearman["all"]
     scores[BEST] = weighed[best]

@@ -99,7 +99,7 @@ def study_flow(
     for task, (_, encoded) in zip(found, encode_tasks(model, found, with_targets=True, progress=progress), strict=True):
         texts = task.target_texts
         vectors = encoded(texts)
-        chosen = model.fit(texts, transform=AUTO, encoded=vectors, source=TARGET)
+        chosen = model.fitted(texts, transform=AUTO, encoded=vectors, source=TARGET)
         rows = {RAW: _Fits([model]), f"{AUTO}({TARGET})": _Fits([chosen])}
         rows |= {f"{row}({TARGET})": fits for row, fits in _fit_all(model, vectors, plan).items()}
         cells += [fits.cell(row, name, task, encoded) for row, fits in (rows | on_nli).items()]
@@ -112,6 +112,6 @@ def _fit_all(model: SentenceEncoder, vectors: NDArray[np.float32], plan: FlowPla
     found = {}
     for row, own in transforms.items():
         started = perf_counter()
-        models = [model.fit_vectors(vectors, transform=transform) for transform in own]
+        models = [model.fitted_on_vectors(vectors, transform=transform) for transform in own]
         found[row] = _Fits(models, (perf_counter() - started) / len(own))
     return found

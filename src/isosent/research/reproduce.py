@@ -428,7 +428,7 @@ def measure_speed(request: Request, tasks: Sequence[str], folder: Folder, run: E
     model = open_model(request, **({"devices": "cpu"} if is_network else {}))
     texts = list(stsb.task.texts)
     if model.encoder.needs_corpus:
-        model = model.fit(texts, transform=None, source=TARGET)
+        model = model.fitted(texts, transform=None, source=TARGET)
     model.encode(texts[:_WARM_UP])
     n_encoded, elapsed_s, started = 0, 0.0, perf_counter()
     while elapsed_s < _LONG_ENOUGH_S:

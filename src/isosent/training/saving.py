@@ -70,7 +70,7 @@ def save_trained(
     with replacing_folder(folder, _TRAINED) as temporary, quiet_library():
         try:
             encoder = _write_encoder(model, temporary / ENCODER_FOLDER)
-            fitted = encoder if transform is None else encoder.fit(fit_texts, transform=transform, source=source)
+            fitted = encoder if transform is None else encoder.fitted(fit_texts, transform=transform, source=source)
             _write_model(fitted, temporary)
             _write_extra(extra_files or {}, temporary)
         except SafetensorError as error:

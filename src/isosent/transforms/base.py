@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,6 +56,7 @@ class RowEstimator:
 
 
 AUTO: Final = "auto"
+NO_TRANSFORM: Final = "none"
 
 
 class LinearTransform(Protocol):
@@ -232,6 +233,25 @@ def _value(text: str) -> bool | int | float | str:
         except ValueError:
             continue
     return text
+
+
+def resolve_transform(
+    transform: object, settings: Mapping[str, Any] | None = None, *, dim: int | None = None
+) -> Transform | Literal["auto"] | None:
+    """Make the transform that a user named, or passed as an object; None for "none" and None."""
+    if isinstance(transform, str) and transform not in (AUTO, NO_TRANSFORM):
+        return make_transform(transform, dim=dim, settings=settings)
+    if settings:
+        advice = (
+            " For a width of your own, name it: whitening with n_components=K and strength='auto'."
+            if transform == AUTO
+            else ""
+        )
+        raise InputError(f"fit: {', '.join(settings)} cannot be set for transform={transform!r}.{advice}")
+    if transform is None or transform == NO_TRANSFORM:
+        return None
+    check_transform(transform)
+    return cast("Transform | Literal['auto']", transform)
 
 
 def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
