@@ -118,7 +118,7 @@ def test_texts_without_a_vector_are_left_out_of_the_fit_and_counted(glove, words
 def test_a_transform_is_copied_and_not_changed_by_the_fit(glove, words):
     transform = Whitening(3)
     isosent.load(f"words:{glove}").fitted(words, transform=transform)
-    assert not hasattr(transform, "_fitted")
+    assert not hasattr(transform, "_fit")
 
 
 def test_a_fit_leaves_the_model_it_started_from_as_it_was(glove, words):

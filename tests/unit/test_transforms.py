@@ -353,6 +353,7 @@ def test_a_transform_is_written_as_a_model_reference_is():
         "method": "zca",
         "strength": 0.5,
         "shrinkage": "oas",
+        "center": True,
         "eps": 1e-5,
     }
     assert make_transform("whitening?dims=4").n_components == 4

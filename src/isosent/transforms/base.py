@@ -1,4 +1,4 @@
-"""Transforms by name; a module is imported when its transform is asked for, because scikit-learn takes its time."""
+"""What a transform is, and transforms by name. scikit-learn is imported with the first transform that is made."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_array, validate_data
 
 from isosent import _check
 from isosent.errors import InputError, InputTypeError
@@ -23,44 +21,12 @@ from isosent.numeric.moments import Moments
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
-
-def as_rows(where: str, X: ArrayLike, *, at_least: int) -> NDArray[Any]:
-    """Return whatever scikit-learn takes as rows, a data frame for one, as an array; values are not looked at."""
-    _check.not_masked(where, "X", X)
-    try:
-        array: NDArray[Any] = check_array(
-            X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=at_least, input_name="X"
-        )
-    except TypeError as error:
-        raise InputTypeError(f"{where}: {error}") from None
-    except ValueError as error:
-        raise InputError(f"{where}: {error}") from None
-    return _check.matrix(where, "X", array)
-
-
-class RowEstimator:
-    """What scikit-learn is told of every transform: its columns are compared, float32 and float64 are kept."""
-
-    def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
-        """Let scikit-learn compare number and names of the columns with those of the fit, or note them."""
-        try:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{type(self).__name__}: {error}") from None
-
-    def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn which dtypes are kept."""
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-
 AUTO: Final = "auto"
 NO_TRANSFORM: Final = "none"
 
 
 class LinearTransform(Protocol):
-    """The contract of every linear transform: fitted without labels, from vectors or from their moments alone."""
+    """A transform that becomes one linear map: fitted without labels, from vectors or from their moments alone."""
 
     @property
     def linear_map_(self) -> LinearMap:
@@ -69,7 +35,7 @@ class LinearTransform(Protocol):
 
     @property
     def normalize_(self) -> bool:
-        """Whether rows are scaled to length 1 behind the map."""
+        """Whether rows are scaled to length 1 after the map."""
         ...
 
     @property
@@ -82,20 +48,20 @@ class LinearTransform(Protocol):
         ...
 
     def _check_settings(self, dim: int) -> None:
-        """Refuse settings that are out of range for vectors of so many dimensions."""
+        """Refuse settings that are out of range for vectors of `dim` dimensions."""
         ...
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings, by name."""
+        """Return the settings by name."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FitProgress:
-    """How likely a flow finds vectors that it is not fitted on, on the way."""
+    """Progress of a flow's fit, and the likelihood of the rows that are held out."""
 
-    n_rows: int  # rows fitted on so far, each epoch counted
-    n_total: int  # rows to fit on
+    n_rows: int  # rows trained on so far, each epoch counted
+    n_total: int  # rows to train on
     held_out_bits: float  # negative log-likelihood of the held-out rows, in bits per dimension
 
 
@@ -103,7 +69,7 @@ Report = Callable[[FitProgress], None]
 
 
 class FlowTransform(Protocol):
-    """The contract of a transform that is not linear: fitted on the vectors themselves."""
+    """A transform that is not linear: fitted on the vectors themselves."""
 
     glow_: Glow
     history_: tuple[FitProgress, ...]
@@ -117,7 +83,7 @@ class FlowTransform(Protocol):
         ...
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings, by name."""
+        """Return the settings by name."""
         ...
 
 
@@ -129,110 +95,93 @@ def is_flow(transform: object) -> TypeIs[FlowTransform]:
     return hasattr(transform, "log_likelihood")
 
 
-def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Tell the vectors of texts from the zero rows that stand for "no vector"."""
-    known = np.asarray(vectors[:, 0] != 0)
-    doubtful = np.flatnonzero(~known)  # few: a whole pass over the vectors would cost as much as mapping them
-    known[doubtful] = vectors[doubtful].any(axis=1)
-    return known
-
-
 def check_transform(transform: object) -> None:
-    """Refuse what is neither a transform nor "auto"."""
-    is_transform = hasattr(transform, "fit_moments") or is_flow(transform)
-    if not is_transform and not (isinstance(transform, str) and transform == AUTO):
+    """Refuse anything but a transform or "auto"."""
+    if not (
+        hasattr(transform, "fit_moments") or is_flow(transform) or (isinstance(transform, str) and transform == AUTO)
+    ):
         raise InputTypeError(f'fit: transform must be an object such as Whitening(128), or "auto"; got {transform!r}.')
 
 
 def transform_name(transform: object) -> str:
-    """Name of a transform in snake case, as the command line writes it."""
+    """Name of a transform in snake case, as on the command line."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(transform).__name__).lower()
 
 
 def settings_of(transform: Transform) -> dict[str, Any]:
-    """The settings of a transform as plain values that JSON can hold."""
+    """Settings of a transform as JSON values."""
     settings = transform.get_params(deep=False)
     if "steps" in settings:
         return {"steps": [{"transform": transform_name(step)} | settings_of(step) for _, step in settings["steps"]]}
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class TransformKind:
-    """Where a transform lives and what can be set."""
+def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """True where a text has a vector, shape (n_texts,); a zero row stands for "no vector"."""
+    known = np.asarray(vectors[:, 0] != 0)
+    doubtful = np.flatnonzero(~known)  # few; to look at every number would cost as much as mapping the vectors
+    known[doubtful] = vectors[doubtful].any(axis=1)
+    return known
 
-    module: str  # where it lives
-    class_name: str  # where it lives
-    settings: tuple[str, ...]  # names of its settings
-    summary: str  # what it does
+
+class TransformKind(NamedTuple):
+    """Where the class of a transform is defined, the names of its settings, and what it does."""
+
+    module: str
+    class_name: str
+    settings: tuple[str, ...]
+    summary: str
 
 
 _WHITENING = "isosent.transforms.whitening"
-_COMPONENTS = "isosent.transforms.linear"
-_FLOW = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
-_SHAPES = ("n_components", "method", "strength", "shrinkage", "eps")
+_LINEAR = "isosent.transforms.linear"
+_CHAIN = "isosent.transforms.chain"
+_FLOW = "isosent.transforms.flow"
+_WHITENING_SETTINGS = ("n_components", "method", "strength", "shrinkage", "eps")
+_FLOW_SETTINGS = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
 TRANSFORMS = {
-    "whitening": TransformKind(_WHITENING, "Whitening", _SHAPES, "centre, rotate, even out variances"),
+    "whitening": TransformKind(_WHITENING, "Whitening", _WHITENING_SETTINGS, "centre, rotate, even out the variances"),
     "principal_components": TransformKind(_WHITENING, "PrincipalComponents", ("n_components",), "centre and rotate"),
-    "mean_centering": TransformKind(_COMPONENTS, "MeanCentering", (), "subtract the mean"),
-    "mean_projection": TransformKind(_COMPONENTS, "MeanProjection", (), "remove the component along the mean"),
+    "mean_centering": TransformKind(_LINEAR, "MeanCentering", (), "subtract the mean"),
+    "mean_projection": TransformKind(_LINEAR, "MeanProjection", (), "remove the component along the mean"),
     "all_but_the_top": TransformKind(
-        _COMPONENTS, "AllButTheTop", ("n_components",), "subtract the mean, remove the top components"
+        _LINEAR, "AllButTheTop", ("n_components",), "subtract the mean, remove the top components"
     ),
     "common_component_removal": TransformKind(
-        _COMPONENTS,
-        "CommonComponentRemoval",
-        ("n_components", "by_share"),
-        "remove the top components, uncentred (SIF)",
+        _LINEAR, "CommonComponentRemoval", ("n_components", "by_share"), "remove the top components, uncentred (SIF)"
     ),
-    "standardize": TransformKind(_COMPONENTS, "Standardize", (), "centre and scale each dimension"),
-    "truncate": TransformKind(_COMPONENTS, "Truncate", ("n_components",), "keep the first dimensions"),
+    "standardize": TransformKind(_LINEAR, "Standardize", (), "centre and scale each dimension"),
+    "truncate": TransformKind(_LINEAR, "Truncate", ("n_components",), "keep the first dimensions"),
     "glow_flow": TransformKind(
-        "isosent.transforms.flow", "GlowFlow", _FLOW, "learn an invertible map to a Gaussian (BERT-flow); alone"
+        _FLOW, "GlowFlow", _FLOW_SETTINGS, "learn an invertible map to a Gaussian (BERT-flow); cannot be combined"
     ),
-    "l2_normalize": TransformKind("isosent.transforms.chain", "L2Normalize", (), "scale to length 1; the last one"),
+    "l2_normalize": TransformKind(_CHAIN, "L2Normalize", (), "scale to length 1; only as the last step"),
 }
 
 
 def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> Transform:
-    """Make an unfitted transform of ``NAME[?option=value&...][,NAME...]``; `settings` win over the options."""
-    parsed = [_check.split_options(name.strip()) for name in names.split(",")]
-    kinds = [_kind(name) for name, _ in parsed]
-    given: list[dict[str, Any]] = []
-    for (name, written), kind in zip(parsed, kinds, strict=True):
-        options = {"n_components" if option == "dims" else option: text for option, text in written.items()}
-        for option in options:
-            if option not in kind.settings:
-                nearest = get_close_matches(option, kind.settings, n=1, cutoff=0)
-                advice = f"The nearest is {nearest[0]}." if nearest else "It has none."
-                raise InputError(f"transform: {name} has no option {option}. {advice}")
-        given.append({option: _value(text) for option, text in options.items()})
+    """Make an unfitted transform of ``NAME[?option=value&...][,NAME...]``; `settings` take precedence over options."""
+    kinds: list[TransformKind] = []
+    settings_of_steps: list[dict[str, Any]] = []
+    for step in names.split(","):
+        name, options = _check.split_options(step.strip())
+        kinds.append(_kind(name))
+        settings_of_steps.append(_option_values(name, options))
     for setting, value in (settings or {}).items():
-        takers = [position for position, kind in enumerate(kinds) if setting in kind.settings]
+        takers = [step for step, kind in enumerate(kinds) if setting in kind.settings]
         if not takers:
-            raise InputError(f"{names} has no setting {setting}; leave it out or choose another transform.")
-        given[takers[-1]][setting] = value
+            raise InputError(f"{names} has no setting {setting}. Remove it, or choose another transform.")
+        settings_of_steps[takers[-1]][setting] = value
     steps = [
-        getattr(import_module(kind.module), kind.class_name)(**own) for kind, own in zip(kinds, given, strict=True)
+        getattr(import_module(kind.module), kind.class_name)(**step_settings)
+        for kind, step_settings in zip(kinds, settings_of_steps, strict=True)
     ]
-    is_plain = len(steps) == 1 and kinds[0].class_name != "L2Normalize"
-    made = steps[0] if is_plain else import_module("isosent.transforms.chain").chain(*steps)
+    is_single = len(steps) == 1 and kinds[0].class_name != "L2Normalize"
+    transform = steps[0] if is_single else import_module(_CHAIN).chain(*steps)
     if dim is not None:
-        made._check_settings(dim)
-    transform: Transform = made
-    return transform
-
-
-def _value(text: str) -> bool | int | float | str:
-    """The number or truth value that a text says, or the text."""
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+        transform._check_settings(dim)
+    made: Transform = transform
+    return made
 
 
 def resolve_transform(
@@ -255,14 +204,35 @@ def resolve_transform(
 
 
 def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
-    """Make an unfitted linear transform: as `make_transform`, but a flow is refused, too."""
+    """Make an unfitted linear transform; a flow is refused."""
     transform = make_transform(names, dim=dim, settings=settings)
     if is_flow(transform):
-        raise InputError(f"fit: the transform must be linear here; {names} is not.")
+        raise InputError(f"fit: {names} is not linear. A linear transform is needed here.")
     return transform
 
 
 def _kind(name: str) -> TransformKind:
     if name not in TRANSFORMS:
-        raise InputError(f"fit: transform must be auto, alone, or among {', '.join(TRANSFORMS)}; got {name!r}.")
+        raise InputError(f"fit: transform must be auto, or one or more of {', '.join(TRANSFORMS)}; got {name!r}.")
     return TRANSFORMS[name]
+
+
+def _option_values(name: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Typed settings from the options of one transform; ``dims`` is short for ``n_components``."""
+    settings = {"n_components" if option == "dims" else option: _value(text) for option, text in options.items()}
+    for setting in settings.keys() - set(TRANSFORMS[name].settings):
+        nearest = get_close_matches(setting, TRANSFORMS[name].settings, n=1, cutoff=0)
+        advice = f"The nearest is {nearest[0]}." if nearest else "It has none."
+        raise InputError(f"transform: {name} has no option {setting}. {advice}")
+    return settings
+
+
+def _value(text: str) -> bool | int | float | str:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -6,26 +6,27 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.glow import Glow
-from isosent.transforms.base import Report, RowEstimator, as_rows
-from isosent.transforms.flow_training import MIXINGS, GlowPlan, train
+from isosent.transforms.base import Report
+from isosent.transforms.estimator import RowEstimator
+from isosent.transforms.flow_training import MIXINGS, train
 
 FEWEST_ROWS = 64
 _NAME = "GlowFlow"
 
 
-class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
     r"""The normalizing flow of BERT-flow (Li et al. 2020).
 
-    Glow on vectors: each step normalises every dimension, mixes the dimensions, and adds to one half of them what a
-    small network makes of the other half. Behind each level but the last, half of the dimensions leave. The flow is
-    fitted to make the vectors likely under a standard Gaussian behind it. It is not linear, so it folds with no map:
-    in a model it stands behind a map, and ahead of nothing but scaling to length 1.
+    Glow on vectors: each step normalises every dimension, mixes the dimensions, and adds to one half of them the output
+    of a small network over the other half. After each level but the last, half of the dimensions go to the result
+    unchanged. The flow is fitted so that the result is likely under a standard Gaussian. It is not linear and cannot be
+    folded into a map: in a model it can follow a map, and only scaling to length 1 can follow it.
 
     Parameters
     ----------
@@ -36,35 +37,36 @@ class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     width : int, default 32
         Units in each of the two hidden layers of a coupling network.
     mixing : {"permutation", "reversal", "matrix"}, default "permutation"
-        What mixes the dimensions in each step: a random order (Li et al. 2020), their reversed order (their published
-        code), or a matrix that is learnt and starts as a random rotation: the 1x1 convolution of Glow.
+        How each step mixes the dimensions: a random order (Li et al. 2020), the reversed order (their published code),
+        or a learnt matrix that starts as a random rotation (the 1x1 convolution of Glow).
     learning_rate : float, default 1e-3
-        Of Adam.
+        Learning rate of Adam.
     n_epochs : int, default 1
-        How often each row is trained on.
+        How often each row is used for training.
     batch_size : int, default 64
-        Rows of a training step; the published code takes 32 pairs.
+        Rows per training step; the published code uses 32 pairs.
     held_out : float, default 0.05
-        Share of the rows that are not trained on, in (0, 0.5], to see the likelihood of what was not seen.
+        Share of the rows that are not used for training but to measure the likelihood of unseen rows, in (0, 0.5].
     seed : int, default 0
-        Decides which rows are held out, the order of the others, and the start of the networks.
+        Seed for the choice of the held-out rows, the order of the others, and the initial networks.
 
     Attributes
     ----------
     glow_ : Glow
         The fitted flow, in numpy.
     history_ : tuple of FitProgress
-        Bits per dimension of the held-out rows: before the first step, some times on the way, at the end.
+        Bits per dimension of the held-out rows before the first step, a few times on the way, and at the end.
     n_features_in_ : int
-        Dimensions that go in, and that come out.
+        Dimensions of the rows and of the result.
 
     Notes
     -----
-    Torch, of the extra ``plm`` or ``train``, is needed to fit, and for nothing after that. The fit is computed in
-    float32 on the CPU; the same seed gives the same numbers on the same machine and libraries. Activation
-    normalisation starts on the first 4,096 of the shuffled rows; a constant dimension keeps its scale. The coupling
-    networks end in zeros, so that the fit starts from vectors with standardised dimensions. The density of a constant
-    dimension is unbounded: it makes likelihoods incomparable, and does no other harm.
+    The loss is :math:`-\log p(x) = -\log N(f(x); 0, I) - \log |\det \partial f / \partial x|` (Li et al. 2020,
+    equation 4). Fitting needs torch (extras ``plm`` and ``train``); nothing else does. The fit is computed in float32
+    on the CPU; the same seed gives the same numbers on the same machine with the same libraries. Activation
+    normalisation is initialised on the first 4,096 of the shuffled rows; a constant dimension keeps its scale. The
+    coupling networks end in zeros, so the fit starts from vectors with standardised dimensions. The density along a
+    constant dimension is unbounded: likelihoods of such vectors cannot be compared; nothing else suffers.
 
     References
     ----------
@@ -109,11 +111,11 @@ class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Parameters
         ----------
         X : array_like of shape (n_rows, dim), any real dtype
-            One vector a row, at least 64 of them, with at least ``2 ** n_levels`` dimensions.
+            One vector per row, at least 64 of them, with at least ``2 ** n_levels`` dimensions.
         y : object, optional
             Ignored; no labels are needed.
         report : callable, optional
-            Told a `FitProgress` before the first step, some times on the way, and at the end.
+            Called with a `FitProgress` before the first step, a few times on the way, and at the end.
 
         Returns
         -------
@@ -128,7 +130,7 @@ class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         MissingExtraError
             If torch is not installed.
         """
-        rows = as_rows(_NAME, X, at_least=1)
+        rows = self._rows(X, min_rows=1)
         self._check_settings(rows.shape[1])
         _check.finite_rows(_NAME, "X", rows)
         if len(rows) < FEWEST_ROWS:
@@ -139,15 +141,15 @@ class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             single = rows.astype(np.float32, order="C")
         if not np.isfinite(single).all():
             raise InputError(
-                f"{_NAME}: X must hold numbers within float32, in which the fit is computed; some are not."
+                f"{_NAME}: X must hold numbers within float32, in which the fit is computed; some are larger."
             )
-        flow, history = train(single, GlowPlan(**self.get_params(deep=False)), report)
+        flow, history = train(single, report=report, **self.get_params(deep=False))
         self._check_features(X, reset=True)
         self.glow_, self.history_ = flow, history
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Take vectors to the Gaussian.
+        """Map vectors to the Gaussian.
 
         Parameters
         ----------
@@ -162,19 +164,19 @@ class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Raises
         ------
         InputError
-            If a row holds NaN or infinity (the message names the row), or the width is another one.
+            If a row holds NaN or infinity (the message names the row), or the width differs.
         NotFittedError
             If nothing was fitted.
         """
-        return self._fitted().forward(self._rows(X))
+        return self._glow().forward(self._checked(X))
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Take transformed vectors back.
+        """Map transformed vectors back.
 
         Parameters
         ----------
         X : array_like of shape (n_rows, dim), any real dtype
-            What `transform` returned, or draws of a standard Gaussian.
+            Results of `transform`, or draws from a standard Gaussian.
 
         Returns
         -------
@@ -184,11 +186,11 @@ class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Raises
         ------
         InputError
-            If a row holds NaN or infinity, or the width is another one.
+            If a row holds NaN or infinity, or the width differs.
         NotFittedError
             If nothing was fitted.
         """
-        return self._fitted().inverse(as_rows(_NAME, X, at_least=0))
+        return self._glow().inverse(self._rows(X))
 
     def log_likelihood(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithm of the density of each row under the flow.
@@ -201,27 +203,27 @@ class GlowFlow(RowEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Returns
         -------
         ndarray of shape (n_rows,), float64
-            In nats; `isosent.numeric.glow.bits_per_dimension` gives what `history_` holds.
+            In nats. Divided by ``-dim * log(2)`` it is in bits per dimension, as in `history_`.
 
         Raises
         ------
         InputError
-            If a row holds NaN or infinity, or the width is another one.
+            If a row holds NaN or infinity, or the width differs.
         NotFittedError
             If nothing was fitted.
         """
-        return self._fitted().log_likelihood(self._rows(X))
+        return self._glow().log_likelihood(self._checked(X))
 
     @property
     def _n_features_out(self) -> int:
-        return self._fitted().dim
+        return self._glow().dim
 
-    def _fitted(self) -> Glow:
+    def _glow(self) -> Glow:
         check_is_fitted(self, "glow_")
         return self.glow_
 
-    def _rows(self, X: ArrayLike) -> NDArray[np.floating]:
-        rows = as_rows(_NAME, X, at_least=0)
+    def _checked(self, X: ArrayLike) -> NDArray[np.floating]:
+        rows: NDArray[np.floating] = self._rows(X)
         self._check_features(X, reset=False)
         return rows
 

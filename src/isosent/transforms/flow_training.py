@@ -1,10 +1,8 @@
-"""Maximum likelihood for the flow of BERT-flow: the graph that torch differentiates, and the loop."""
+"""Maximum likelihood for BERT-flow: the training loop, and the graph that torch differentiates."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,28 +20,137 @@ if TYPE_CHECKING:
 MIXINGS = ("permutation", "reversal", "matrix")
 _START_ROWS = _BLOCK_ROWS = 4096
 _SMALLEST_SPREAD = 1e-6
-_LOG_SCALE_RATE = 3.0
+_LOG_SCALE_RATE = 3.0  # scales learn as much faster than all else, as in Glow
 _WEIGHT_SPREAD = 0.05
 _N_REPORTS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class GlowPlan:
-    """Settings of a fit; see `GlowFlow`, which checks them."""
+def train(
+    rows: NDArray[np.float32],
+    *,
+    n_levels: int,
+    depth: int,
+    width: int,
+    mixing: str,
+    learning_rate: float,
+    n_epochs: int,
+    batch_size: int,
+    held_out: float,
+    seed: int,
+    report: Report | None = None,
+) -> tuple[Glow, tuple[FitProgress, ...]]:
+    """Fit a flow to finite rows of shape (n_rows, dim), and return it with all progress reports; see `GlowFlow`."""
+    torch = _extras.require("torch")
+    random = np.random.default_rng(seed)
+    order, n_held = random.permutation(len(rows)), math.ceil(held_out * len(rows))
+    kept = order[n_held:]
+    tensor = torch.from_numpy(rows)
+    held = tensor[order[:n_held]]
+    graph = GlowGraph(tensor[kept[:_START_ROWS]], n_levels=n_levels, depth=depth, width=width, mixing=mixing, seed=seed)
+    optimizer = torch.optim.Adam(graph.parameters, learning_rate)
+    n_total, n_seen, history = len(kept) * n_epochs, 0, []
 
-    n_levels: int
-    depth: int
-    width: int
-    mixing: str
-    learning_rate: float
-    n_epochs: int
-    batch_size: int
-    held_out: float
-    seed: int
+    def check_finite(bits: float) -> None:
+        if not math.isfinite(bits):
+            raise InputError(
+                f"GlowFlow: the loss must stay finite; got {bits} after {n_seen:,} of {n_total:,} rows. "
+                f"Lower learning_rate, now {learning_rate:g}."
+            )
+
+    def measure() -> None:
+        bits = graph.mean_bits(held)
+        check_finite(bits)
+        history.append(FitProgress(n_seen, n_total, bits))
+        if report:
+            report(history[-1])
+
+    measure()
+    for _ in range(n_epochs):
+        # every epoch in another order, in steps of nearly equal size
+        for batch in np.array_split(random.permutation(kept), math.ceil(len(kept) / batch_size)):
+            loss = graph.bits(tensor[torch.from_numpy(batch)])
+            check_finite(loss.item())
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            n_before, n_seen = n_seen, n_seen + len(batch)
+            if n_before * _N_REPORTS // n_total < n_seen * _N_REPORTS // n_total:
+                measure()
+    return graph.state(), tuple(history)
+
+
+class GlowGraph:
+    """The flow as torch differentiates it, its activation normalisations initialised on rows."""
+
+    def __init__(self, rows: Tensor, *, n_levels: int, depth: int, width: int, mixing: str, seed: int) -> None:
+        torch = _extras.require("torch")
+        generator = torch.Generator().manual_seed(seed)
+        self.dim = rows.shape[1]
+        self._levels: list[list[_Step]] = []
+        with torch.no_grad():
+            for _ in range(n_levels):
+                steps = []
+                for _ in range(depth):
+                    steps.append(_Step(rows, width, _mixing(mixing, rows, generator), generator))
+                    rows = steps[-1](rows)
+                rows = rows[:, : kept_dim(rows.shape[1])]
+                self._levels.append(steps)
+        for tensor in self.parameters:
+            tensor.requires_grad_()
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """All that is trained."""
+        return [tensor for level in self._levels for step in level for tensor in step.parameters]
+
+    @property
+    def log_determinant(self) -> Tensor:
+        """Logarithm of the Jacobian's determinant, in nats."""
+        torch = _extras.require("torch")
+        total: Tensor = torch.stack([step.log_determinant for level in self._levels for step in level]).sum()
+        return total
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Map rows to the Gaussian."""
+        torch, leaving = _extras.require("torch"), []
+        for number, level in enumerate(self._levels, start=1):
+            for step in level:
+                rows = step(rows)
+            if number < len(self._levels):
+                kept = kept_dim(rows.shape[1])
+                leaving.append(rows[:, kept:])
+                rows = rows[:, :kept]
+        both: Tensor = torch.cat([*leaving, rows], 1)
+        return both
+
+    def bits(self, rows: Tensor) -> Tensor:
+        """Mean negative log-likelihood of rows, in bits per dimension: the loss."""
+        norm = self(rows).square().sum(1).mean()
+        nats = 0.5 * (norm + self.dim * math.log(2 * math.pi)) - self.log_determinant
+        return nats / (self.dim * math.log(2))
+
+    def mean_bits(self, rows: Tensor) -> float:
+        """The same as a number, without gradient, block by block."""
+        with _extras.require("torch").no_grad():
+            blocks: tuple[Tensor, ...] = rows.split(_BLOCK_ROWS)  # type: ignore[no-untyped-call]
+            return sum(self.bits(block).item() * len(block) for block in blocks) / len(rows)
+
+    def state(self) -> Glow:
+        """Return the flow in numpy."""
+        with _extras.require("torch").no_grad():
+            return Glow(tuple(tuple(step.folded() for step in level) for level in self._levels))
+
+
+def _mixing(kind: str, rows: Tensor, generator: Generator) -> _Order | _Matrix:
+    torch, dim = _extras.require("torch"), rows.shape[1]
+    if kind == "matrix":
+        noise = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
+        return _Matrix(torch.linalg.qr(noise)[0].to(rows.dtype))
+    return _Order(torch.arange(dim).flip(0) if kind == "reversal" else torch.randperm(dim, generator=generator))
 
 
 class _Norm:
-    """Activation normalisation, which starts with zero mean and unit variance on the rows it is started on."""
+    """Activation normalisation; at first, the rows given here get zero mean and unit variance."""
 
     def __init__(self, rows: Tensor) -> None:
         mean, spread = rows.double().mean(0), rows.double().std(0, correction=0)
@@ -64,7 +171,7 @@ class _Norm:
 
 
 class _Layer:
-    """A linear layer and what stands behind it: ``(x W + shift) * exp(log_scale)``."""
+    """A linear layer and its normalisation: ``(x W + shift) * exp(log_scale)``."""
 
     def __init__(self, weight: Tensor, norm: _Norm) -> None:
         self.weight, self.norm = weight, norm
@@ -98,7 +205,7 @@ class _Order:
 
 
 class _Matrix:
-    """A matrix Q L U: a random rotation, which stays, and two triangles, learnt, that start as the identity."""
+    """A matrix Q L U: a fixed random rotation, and two learnt triangles that start as the identity."""
 
     def __init__(self, rotation: Tensor) -> None:
         self._rotation = rotation
@@ -122,7 +229,7 @@ class _Matrix:
 
 
 class _Step:
-    """One step, started on rows."""
+    """One step, initialised on rows."""
 
     def __init__(self, rows: Tensor, width: int, mixing: _Order | _Matrix, generator: Generator) -> None:
         self.norm, self.mixing = _Norm(rows), mixing
@@ -157,148 +264,6 @@ class _Step:
         return GlowStep(_numbers(self.norm.shift), _numbers(self.norm.log_scale), self.mixing.folded(), network)
 
 
-class GlowGraph:
-    """The flow as torch differentiates it, its activation normalisations started on rows."""
-
-    def __init__(self, rows: Tensor, plan: GlowPlan) -> None:
-        torch = _extras.require("torch")
-        generator = torch.Generator().manual_seed(plan.seed)
-        self.dim = rows.shape[1]
-        self._levels: list[list[_Step]] = []
-        with torch.no_grad():
-            for _ in range(plan.n_levels):
-                steps = []
-                for _ in range(plan.depth):
-                    steps.append(_Step(rows, plan.width, _mixing(plan.mixing, rows, generator), generator))
-                    rows = steps[-1](rows)
-                rows = rows[:, : kept_dim(rows.shape[1])]
-                self._levels.append(steps)
-        for tensor in self.parameters:
-            tensor.requires_grad_()
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        """All that is trained."""
-        return [tensor for level in self._levels for step in level for tensor in step.parameters]
-
-    @property
-    def log_determinant(self) -> Tensor:
-        """Logarithm of the Jacobian's determinant, in nats."""
-        torch = _extras.require("torch")
-        total: Tensor = torch.stack([step.log_determinant for level in self._levels for step in level]).sum()
-        return total
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """Take rows to the Gaussian."""
-        torch, leaving = _extras.require("torch"), []
-        for number, level in enumerate(self._levels, start=1):
-            for step in level:
-                rows = step(rows)
-            if number < len(self._levels):
-                kept = kept_dim(rows.shape[1])
-                leaving.append(rows[:, kept:])
-                rows = rows[:, :kept]
-        both: Tensor = torch.cat([*leaving, rows], 1)
-        return both
-
-    def bits(self, rows: Tensor) -> Tensor:
-        """Mean negative log-likelihood of rows, in bits per dimension: the loss."""
-        norm = self(rows).square().sum(1).mean()
-        nats = 0.5 * (norm + self.dim * math.log(2 * math.pi)) - self.log_determinant
-        return nats / (self.dim * math.log(2))
-
-    def mean_bits(self, rows: Tensor) -> float:
-        """The same as a number, without gradient, block by block."""
-        with _extras.require("torch").no_grad():
-            blocks: tuple[Tensor, ...] = rows.split(_BLOCK_ROWS)  # type: ignore[no-untyped-call]
-            return sum(self.bits(block).item() * len(block) for block in blocks) / len(rows)
-
-    def state(self) -> Glow:
-        """Return the flow as numbers."""
-        with _extras.require("torch").no_grad():
-            return Glow(tuple(tuple(step.folded() for step in level) for level in self._levels))
-
-
 def _numbers(tensor: Tensor) -> NDArray[Any]:
     array: NDArray[Any] = tensor.detach().numpy().copy()
     return array
-
-
-def _mixing(kind: str, rows: Tensor, generator: Generator) -> _Order | _Matrix:
-    torch, dim = _extras.require("torch"), rows.shape[1]
-    if kind == "matrix":
-        noise = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
-        return _Matrix(torch.linalg.qr(noise)[0].to(rows.dtype))
-    return _Order(torch.arange(dim).flip(0) if kind == "reversal" else torch.randperm(dim, generator=generator))
-
-
-def train(
-    rows: NDArray[np.float32], plan: GlowPlan, report: Report | None = None
-) -> tuple[Glow, tuple[FitProgress, ...]]:
-    """Fit a flow.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, dim), float32
-        Finite vectors, at least two of them different.
-    plan : GlowPlan
-        Settings.
-    report : callable, optional
-        Told the likelihood of the held-out rows before the first step, some times on the way, and at the end.
-
-    Returns
-    -------
-    flow : Glow
-        The fitted flow, float32.
-    history : tuple of FitProgress
-        What was reported.
-
-    Raises
-    ------
-    InputError
-        If the loss becomes NaN or infinite.
-    MissingExtraError
-        If torch is not installed.
-    """
-    torch = _extras.require("torch")
-    random = np.random.default_rng(plan.seed)
-    order, n_held = random.permutation(len(rows)), math.ceil(plan.held_out * len(rows))
-    kept = order[n_held:]
-    tensor = torch.from_numpy(rows)
-    held = tensor[order[:n_held]]
-    graph = GlowGraph(tensor[kept[:_START_ROWS]], plan)
-    optimizer = torch.optim.Adam(graph.parameters, plan.learning_rate)
-    n_total, n_seen, history = len(kept) * plan.n_epochs, 0, []
-
-    def look() -> None:
-        bits = graph.mean_bits(held)
-        _check_loss(bits, n_seen, n_total, plan)
-        history.append(FitProgress(n_seen, n_total, bits))
-        if report:
-            report(history[-1])
-
-    look()
-    for batch in _batches(kept, plan, random):
-        loss = graph.bits(tensor[torch.from_numpy(batch)])
-        _check_loss(loss.item(), n_seen, n_total, plan)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        n_before, n_seen = n_seen, n_seen + len(batch)
-        if n_before * _N_REPORTS // n_total < n_seen * _N_REPORTS // n_total:
-            look()
-    return graph.state(), tuple(history)
-
-
-def _check_loss(bits: float, n_seen: int, n_total: int, plan: GlowPlan) -> None:
-    if not math.isfinite(bits):
-        raise InputError(
-            f"GlowFlow: the loss must stay finite; got {bits} after {n_seen:,} of {n_total:,} rows. "
-            f"Lower learning_rate, now {plan.learning_rate:g}."
-        )
-
-
-def _batches(rows: NDArray[np.int64], plan: GlowPlan, random: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows of each step, every epoch in another order; the steps of an epoch are of nearly equal size."""
-    for _ in range(plan.n_epochs):
-        yield from np.array_split(random.permutation(rows), math.ceil(len(rows) / plan.batch_size))

@@ -1,4 +1,4 @@
-"""Transforms that subtract, project away, scale or cut, and rotate nothing."""
+"""Transforms that subtract, project, scale or cut, without a rotation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import inverse_deviations, spectrum
-from isosent.transforms.moment_transform import InvertibleTransform, MomentTransform, Solution, check_size
+from isosent.transforms.estimator import InvertibleTransform, MomentTransform, Solution
 
 
 class MeanCentering(InvertibleTransform):
@@ -33,8 +33,8 @@ class MeanProjection(MomentTransform):
 
     Notes
     -----
-    Nothing is subtracted, so that lengths keep their meaning; "removal by projection" of arXiv 2511.11041. Vectors
-    with a mean of zero stay as they are.
+    Nothing is subtracted, so vectors keep the rest of their length ("removal by projection" in arXiv 2511.11041).
+    Vectors with a mean of zero stay as they are.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class MeanProjection(MomentTransform):
         mean = np.ldexp(moments.mean, -np.frexp(np.abs(moments.mean).max())[1])  # of a size that can be squared
         length = np.linalg.norm(mean)
         direction = mean / length if length else mean
-        return Solution(without_directions(direction[:, None]))
+        return Solution(_projection(direction[:, None]))
 
 
 class AllButTheTop(MomentTransform):
@@ -57,7 +57,7 @@ class AllButTheTop(MomentTransform):
     Parameters
     ----------
     n_components : int or "auto", default "auto"
-        Components removed, below the dimensions; "auto" is dim / 100, at least 1, the rule of thumb of the paper.
+        Components to remove, fewer than the dimensions. "auto" is dim / 100, at least 1, as the paper recommends.
 
     Notes
     -----
@@ -78,8 +78,8 @@ class AllButTheTop(MomentTransform):
         self.n_components = n_components
 
     def _solve(self, moments: Moments) -> Solution:
+        self._check_size(moments)
         n_removed = max(1, round(moments.dim / 100)) if self.n_components == "auto" else int(self.n_components)
-        check_size(self._name, moments)
         return Solution(_without_strongest(moments.covariance, moments, n_removed, offset=moments.mean))
 
     def _check_settings(self, dim: int) -> None:
@@ -87,14 +87,15 @@ class AllButTheTop(MomentTransform):
 
 
 class CommonComponentRemoval(MomentTransform):
-    r"""Remove the strongest directions of the vectors as they are, without centring (Arora et al. 2017, SIF).
+    r"""Remove the strongest directions of the vectors, without centring (Arora et al. 2017, SIF).
 
     Parameters
     ----------
     n_components : int, default 1
-        Directions removed, below the dimensions.
+        Directions to remove, fewer than the dimensions.
     by_share : bool, default False
-        Whether a direction is removed only by its share of the second moment of all that are removed (Ethayarajh 2018).
+        Whether each direction is removed only in part: by its share of the second moment of all those removed
+        (Ethayarajh 2018).
 
     Notes
     -----
@@ -117,7 +118,7 @@ class CommonComponentRemoval(MomentTransform):
         self.by_share = by_share
 
     def _solve(self, moments: Moments) -> Solution:
-        check_size(self._name, moments)
+        self._check_size(moments)
         return Solution(_without_strongest(moments.second_moment, moments, self.n_components, by_share=self.by_share))
 
     def _check_settings(self, dim: int) -> None:
@@ -140,18 +141,18 @@ class Standardize(InvertibleTransform):
     """
 
     def _solve(self, moments: Moments) -> Solution:
-        check_size(self._name, moments)
+        self._check_size(moments)
         scale = inverse_deviations(moments.covariance.diagonal(), moments.rounding_variance)
         return Solution(LinearMap(np.diag(scale), -moments.mean * scale), moments.mean)
 
 
 class Truncate(MomentTransform):
-    """Keep the first dimensions: what Matryoshka-trained encoders are made for, and a baseline for all others.
+    """Keep the first dimensions, as Matryoshka-trained encoders intend. Also a baseline for all other reductions.
 
     Parameters
     ----------
     n_components : int or None, default None
-        Dimensions kept; None for all.
+        Dimensions to keep; None keeps all.
 
     Notes
     -----
@@ -175,16 +176,6 @@ class Truncate(MomentTransform):
         _check.component_count(self._name, self.n_components, dim)
 
 
-def without_directions(
-    directions: NDArray[np.float64],
-    offset: NDArray[np.float64] | None = None,
-    shares: NDArray[np.float64] | float = 1.0,
-) -> LinearMap:
-    """Projection onto what is orthogonal to some directions."""
-    weight = np.eye(len(directions)) - (directions * shares) @ directions.T
-    return LinearMap(weight, np.zeros(len(directions)) if offset is None else -offset @ weight)
-
-
 def _without_strongest(
     matrix: NDArray[np.float64],
     moments: Moments,
@@ -193,11 +184,21 @@ def _without_strongest(
     offset: NDArray[np.float64] | None = None,
     by_share: bool = False,
 ) -> LinearMap:
-    """Projection away from the strongest eigenvectors, those of noise left alone."""
-    found = spectrum(matrix, noise=moments.rounding_variance)
-    kept = slice(min(n_removed, found.rank))
-    shares = found.values[kept] / found.values[kept].sum() if by_share else 1.0
-    return without_directions(found.vectors[:, kept], offset, shares)
+    """Projection away from the strongest eigenvectors; directions that hold only noise stay."""
+    eigen = spectrum(matrix, noise=moments.rounding_variance)
+    removed = slice(min(n_removed, eigen.rank))
+    shares = eigen.values[removed] / eigen.values[removed].sum() if by_share else 1.0
+    return _projection(eigen.vectors[:, removed], offset, shares)
+
+
+def _projection(
+    directions: NDArray[np.float64],
+    offset: NDArray[np.float64] | None = None,
+    shares: NDArray[np.float64] | float = 1.0,
+) -> LinearMap:
+    """Map that subtracts `offset` and then removes orthonormal directions, (dim, n), each by its share."""
+    weight = np.eye(len(directions)) - (directions * shares) @ directions.T
+    return LinearMap(weight, np.zeros(len(directions)) if offset is None else -offset @ weight)
 
 
 def _check_removed(where: str, value: object, dim: int) -> None:

@@ -1,10 +1,8 @@
-"""Whitening (Su et al. 2021, section 3) and its relatives."""
+"""Whitening (Su et al. 2021, section 3) and principal components."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,126 +19,32 @@ from isosent.numeric.spectrum import (
     width_of_share,
     width_within_spread,
 )
-from isosent.transforms.moment_transform import InvertibleTransform, Solution, check_size
+from isosent.transforms.base import AUTO
+from isosent.transforms.estimator import InvertibleTransform, Solution
 
 METHODS = ("pca", "zca", "pca_cor", "zca_cor", "cholesky")
-AUTO = "auto"
 AUTO_LOSS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class WhiteningSettings:
-    """The settings of a whitening, checked."""
-
-    n_components: int | float | str | None = None  # axes kept; a float is a share of the variance
-    method: str = "pca"  # one of `METHODS`
-    strength: float | str = 1.0  # exponent of the variances
-    shrinkage: float | str | None = None  # pull towards a multiple of the identity
-    center: bool = True  # whether the mean is subtracted
-    eps: float = 0.0  # added to the variances before they are evened out
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WhiteningSolution(Solution):
-    """A whitening map and the figures it was made of."""
-
-    spectrum: Spectrum = field(kw_only=True)  # eigenpairs of the matrix that was decomposed
-    n_axes: int = field(kw_only=True)  # axes kept
-    strength: float = field(kw_only=True)  # strength in force
-    shrinkage: float = field(kw_only=True)  # shrinkage in force
-
-
-def solve_whitening(name: str, moments: Moments, settings: WhiteningSettings) -> WhiteningSolution:
-    """Solve for the map of a whitening."""
-    # Every method is one map :math:`S\, U_k (\Lambda_k + \varepsilon)^{-\gamma/2} Q` with :math:`U \Lambda U^\top`
-    # the eigenpairs of the covariance, or of the correlation for the ``_cor`` methods, S the inverse standard
-    # deviations there and the identity elsewhere, and Q a matrix of orthonormal rows: the identity for PCA,
-    # :math:`U_k^\top` for ZCA, and for Cholesky the one that makes the map lower triangular.
-    check_size(name, moments)
-    strength = spectral_strength(moments) if isinstance(settings.strength, str) else float(settings.strength)
-    if not settings.center:
-        moments = moments.about_zero()
-    shrinkage, covariance = _shrinkage(moments, settings.shrinkage), moments.covariance
-    if shrinkage:
-        level = np.trace(covariance) / moments.dim
-        covariance = (1 - shrinkage) * covariance + shrinkage * level * np.eye(moments.dim)
-    scale, noise = np.ones(moments.dim), moments.rounding_variance
-    if settings.method.endswith("_cor"):
-        scale = inverse_deviations(covariance.diagonal(), noise)
-        covariance, noise = covariance * np.outer(scale, scale), noise * scale**2
-    found = spectrum(covariance, noise=noise)
-    if found.rank == 0:
-        raise InputError(
-            f"{name}: the rows must vary; got rank 0, as with n_samples = 1 or rows that are all equal. "
-            "Fit on more texts."
-        )
-    n_axes = _n_axes(name, moments, found, settings.n_components, strength)
-    axes, roots = found.vectors[:, :n_axes], (found.values[:n_axes] + settings.eps) ** (strength / 2)
-    weight = _turned(settings.method, scale[:, None] * axes / roots, axes)
-    return WhiteningSolution(
-        LinearMap(weight, -moments.mean @ weight),
-        moments.mean,
-        spectrum=found,
-        n_axes=n_axes,
-        strength=strength,
-        shrinkage=shrinkage,
-    )
-
-
-def _shrinkage(moments: Moments, wanted: float | str | None) -> float:
-    return SHRINKAGES[wanted](moments) if isinstance(wanted, str) else float(wanted or 0.0)
-
-
-def _turned(method: str, weight: NDArray[np.float64], axes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The map of PCA times the matrix of orthonormal rows that tells the methods apart."""
-    if method.startswith("zca"):
-        return weight @ axes.T
-    if method == "cholesky":
-        _, upper = np.linalg.qr(weight.T)
-        lower: NDArray[np.float64] = (upper * np.where(upper.diagonal() < 0, -1.0, 1.0)[:, None]).T
-        return lower
-    return weight
-
-
-def _n_axes(name: str, moments: Moments, found: Spectrum, wanted: int | float | str | None, strength: float) -> int:
-    """Axes kept: those asked for, as far as the rank reaches."""
-    values = found.values[: found.rank]
-    if isinstance(wanted, str):
-        return width_within_spread(values ** (1 - strength), AUTO_LOSS)
-    if isinstance(wanted, (float, np.floating)):
-        return width_of_share(values, float(wanted))
-    asked = moments.dim if wanted is None else int(wanted)
-    if found.rank < asked:
-        rows = moments.weight
-        warnings.warn(
-            f"{name}: components kept: {found.rank} instead of {asked}, because the {rows:g} rows vary along "
-            f"{found.rank} of their {moments.dim} axes and the rest is rounding noise."
-            f"{' Fit on more texts for more.' if rows <= asked else ''}",
-            RankWarning,
-            stacklevel=2,
-        )
-    return min(asked, found.rank)
-
-
 class Whitening(InvertibleTransform):
-    r"""Centre vectors, rotate them to their principal axes, and even out the variance along these.
+    r"""Centre vectors, rotate them to their principal axes, and even out the variances along these axes.
 
     Parameters
     ----------
     n_components : int, float, "auto" or None, default None
-        Axes kept, those of largest variance: a number; a float in (0, 1], the share of variance that they must hold;
-        "auto", as few as keep unrelated vectors apart (see Notes); None, all.
+        Axes to keep, those of the largest variance: a number; a float in (0, 1], the share of the variance that they
+        must hold; "auto", as few as still keep unrelated vectors apart (see Notes); None, all.
     method : {"pca", "zca", "pca_cor", "zca_cor", "cholesky"}, default "pca"
-        Which of the whitening maps; all give the same cosines as long as every axis is kept, the ``_cor`` ones, which
-        standardise each dimension first, at strength 1 only. ZCA turns back to the axes of the input, so that its
-        vectors keep all their dimensions whatever `n_components` says.
+        Which whitening map. If every axis is kept, all give the same cosines; the ``_cor`` methods, which standardise
+        each dimension first, do so only at strength 1. ZCA rotates back to the axes of the input, so its vectors keep
+        all their dimensions whatever `n_components` is.
     strength : float or "auto", default 1.0
-        How far the variances are evened out, in [0, 1]: 1 is whitening, every variance 1; 0 only centres and rotates,
-        which is PCA; "auto" follows the spectrum, see `spectral_strength`.
+        How far the variances are evened out, in [0, 1]: at 1 every variance becomes 1; 0 only centres and rotates,
+        which is PCA; "auto" is 0.5 if the mean holds more than 20% of the squared length of the vectors, else 0.
     shrinkage : float, "ledoit_wolf", "oas" or None, default None
-        Pull of the covariance towards a multiple of the identity, in [0, 1], or the estimator that says how far.
+        Shrinks the covariance towards a multiple of the identity: by how much, in [0, 1], or the estimator of it.
     center : bool, default True
-        Whether the mean is subtracted; if not, variances are about zero.
+        Whether the mean is subtracted. If not, variances are taken about zero.
     eps : float, default 0.0
         Added to the variances before they are evened out (Soft-ZCA), in the unit of a variance, >= 0.
 
@@ -157,13 +61,13 @@ class Whitening(InvertibleTransform):
     explained_variance_ratio_ : ndarray of shape (n_axes,), float64
         The same as shares of the total variance.
     rank_ : int
-        Axes with more than noise along them.
+        Number of axes whose variance is more than rounding noise.
     strength_, shrinkage_ : float
-        Those in force.
+        Values used.
     n_components_ : int
-        Dimensions that come out.
+        Dimensions of the result.
     n_features_in_ : int
-        Dimensions that go in.
+        Dimensions of the rows.
 
     Warns
     -----
@@ -174,17 +78,16 @@ class Whitening(InvertibleTransform):
     -----
     :math:`y = (x - \mu) U_k \Lambda_k^{-\gamma/2}` with the covariance (divided by N)
     :math:`\Sigma = U \Lambda U^\top`, eigenvalues descending, and :math:`\gamma` the strength; Su et al. 2021,
-    equations 2-9 and algorithm 1, where :math:`\gamma = 1`; the other methods after Kessy et al. 2018, table 1, see
-    `solve_whitening`. The moments and eigenpairs are float64; the map is applied in float32, or in float64 to float64
-    vectors. Eigenvalues that are rounding noise are left out (see `spectrum`), where the published recipe returns
-    infinities.
+    equations 2-9 and algorithm 1, where :math:`\gamma = 1`. The other methods follow Kessy et al. 2018, table 1.
+    Moments and eigenpairs are float64; the map is applied in float32, or in float64 to float64 vectors. Eigenvalues
+    that are rounding noise are left out, where the published recipe returns infinities: those of at most
+    :math:`\mathrm{dim} \cdot \varepsilon \cdot \lambda_1`, or of at most what the rounding of the rows can add.
 
     ``n_components="auto"`` keeps the fewest axes over which the cosines of unrelated vectors spread at most 1/0.95
-    times as much as over all axes (see `width_within_spread`). At strength 1 no axis matters less than another, and
-    nine in ten are kept.
+    times as much as over all axes. At strength 1 no axis matters less than another, and nine in ten are kept.
 
     Whitening helps raw word vectors and raw transformers. It often hurts encoders that were trained to spread their
-    vectors (sentence-transformers models): measure before shipping.
+    vectors (sentence-transformers models): measure before you ship.
 
     References
     ----------
@@ -220,11 +123,18 @@ class Whitening(InvertibleTransform):
         self.center = center
         self.eps = eps
 
-    def _solve(self, moments: Moments) -> WhiteningSolution:
-        settings = WhiteningSettings(
-            self.n_components, self.method, self.strength, self.shrinkage, self.center, float(self.eps)
+    def _solve(self, moments: Moments) -> Solution:
+        self._check_size(moments)
+        return _solve(
+            self._name,
+            moments,
+            n_components=self.n_components,
+            method=self.method,
+            strength=spectral_strength(moments) if isinstance(self.strength, str) else float(self.strength),
+            shrinkage=self.shrinkage,
+            center=self.center,
+            eps=float(self.eps),
         )
-        return solve_whitening(self._name, moments, settings)
 
     def _check_settings(self, dim: int) -> None:
         _check.one_of(self._name, "method", self.method, METHODS)
@@ -251,32 +161,34 @@ class Whitening(InvertibleTransform):
     @property
     def explained_variance_(self) -> NDArray[np.float64]:
         """Variance along each kept axis before evening out."""
-        return self._solution.spectrum.values[: self._solution.n_axes]
+        return self._spectrum.values[: self._fit.solution.n_axes]
 
     @property
     def explained_variance_ratio_(self) -> NDArray[np.float64]:
         """Share of the total variance along each kept axis."""
-        total: np.float64 = self._solution.spectrum.values.sum()
+        total: np.float64 = self._spectrum.values.sum()
         return self.explained_variance_ / total
 
     @property
     def rank_(self) -> int:
-        """Axes with more than noise along them."""
-        return self._solution.spectrum.rank
+        """Number of axes whose variance is more than rounding noise."""
+        return self._spectrum.rank
 
     @property
     def strength_(self) -> float:
-        """Strength in force."""
-        return self._solution.strength
+        """Strength used."""
+        return self._fit.solution.strength
 
     @property
     def shrinkage_(self) -> float:
-        """Shrinkage in force."""
-        return self._solution.shrinkage
+        """Shrinkage used."""
+        return self._fit.solution.shrinkage
 
     @property
-    def _solution(self) -> WhiteningSolution:
-        return cast("WhiteningSolution", self._fitted.solution)
+    def _spectrum(self) -> Spectrum:
+        eigen = self._fit.solution.spectrum
+        assert eigen is not None  # every solution of a whitening has one
+        return eigen
 
 
 class PrincipalComponents(InvertibleTransform):
@@ -285,7 +197,7 @@ class PrincipalComponents(InvertibleTransform):
     Parameters
     ----------
     n_components : int, float, "auto" or None, default None
-        Axes kept, as for `Whitening`.
+        Axes to keep, as for `Whitening`.
 
     Notes
     -----
@@ -304,9 +216,74 @@ class PrincipalComponents(InvertibleTransform):
     def __init__(self, n_components: int | float | str | None = None) -> None:
         self.n_components = n_components
 
-    def _solve(self, moments: Moments) -> WhiteningSolution:
-        return solve_whitening(self._name, moments, WhiteningSettings(self.n_components, strength=0.0))
+    def _solve(self, moments: Moments) -> Solution:
+        self._check_size(moments)
+        return _solve(self._name, moments, n_components=self.n_components, strength=0.0)
 
     def _check_settings(self, dim: int) -> None:
         if self.n_components != AUTO:
             _check.component_count_or_share(self._name, self.n_components, dim)
+
+
+def _solve(
+    name: str,
+    moments: Moments,
+    *,
+    n_components: int | float | str | None,
+    strength: float,
+    method: str = "pca",
+    shrinkage: float | str | None = None,
+    center: bool = True,
+    eps: float = 0.0,
+) -> Solution:
+    # Every method is one map S U_k (Λ_k + ε)^(-strength/2) Q. U Λ Uᵀ are the eigenpairs of the covariance, or of the
+    # correlation for the "_cor" methods; S is the inverse standard deviations there and the identity elsewhere. The
+    # rows of Q are orthonormal: the identity for PCA, U_kᵀ for ZCA, and for Cholesky the one that makes the map lower
+    # triangular (Kessy et al. 2018, table 1).
+    if not center:
+        moments = moments.about_zero()
+    covariance, scale, noise = moments.covariance, np.ones(moments.dim), moments.rounding_variance
+    shrinkage = SHRINKAGES[shrinkage](moments) if isinstance(shrinkage, str) else float(shrinkage or 0.0)
+    if shrinkage:
+        level = np.trace(covariance) / moments.dim
+        covariance = (1 - shrinkage) * covariance + shrinkage * level * np.eye(moments.dim)
+    if method.endswith("_cor"):
+        scale = inverse_deviations(covariance.diagonal(), noise)
+        covariance, noise = covariance * np.outer(scale, scale), noise * scale**2
+    eigen = spectrum(covariance, noise=noise)
+    if eigen.rank == 0:
+        raise InputError(
+            f"{name}: the rows must vary; got rank 0, as with n_samples = 1 or rows that are all equal. "
+            "Fit on more texts."
+        )
+    n_axes = _n_axes(name, moments, eigen, n_components, strength)
+    axes = eigen.vectors[:, :n_axes]
+    weight = scale[:, None] * axes / (eigen.values[:n_axes] + eps) ** (strength / 2)
+    if method.startswith("zca"):
+        weight = weight @ axes.T
+    elif method == "cholesky":
+        upper = np.linalg.qr(weight.T).R
+        weight = (upper * np.where(upper.diagonal() < 0, -1.0, 1.0)[:, None]).T
+    return Solution(LinearMap(weight, -moments.mean @ weight), moments.mean, eigen, n_axes, strength, shrinkage)
+
+
+def _n_axes(
+    name: str, moments: Moments, eigen: Spectrum, n_components: int | float | str | None, strength: float
+) -> int:
+    """Axes to keep: those asked for, but not more than the rank."""
+    values = eigen.values[: eigen.rank]
+    if isinstance(n_components, str):
+        return width_within_spread(values ** (1 - strength), AUTO_LOSS)
+    if isinstance(n_components, (float, np.floating)):
+        return width_of_share(values, float(n_components))
+    wanted = moments.dim if n_components is None else int(n_components)
+    if eigen.rank < wanted:
+        rows = moments.weight
+        warnings.warn(
+            f"{name}: components kept: {eigen.rank} instead of {wanted}, because the {rows:g} rows vary along "
+            f"{eigen.rank} of their {moments.dim} axes and the rest is rounding noise."
+            f"{' Fit on more texts to keep more.' if rows <= wanted else ''}",
+            RankWarning,
+            stacklevel=2,
+        )
+    return min(wanted, eigen.rank)

@@ -1,0 +1,339 @@
+"""scikit-learn's side of the transforms: checks of rows and columns, and the base class of the linear ones."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from isosent import _check
+from isosent.errors import InputError, InputTypeError
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import unit_rows
+from isosent.numeric.spectrum import Spectrum
+
+_SMALLEST, _LARGEST = 1e-70, 1e70  # squares of variances must stay within float64
+
+
+class RowEstimator(TransformerMixin, BaseEstimator):
+    """Base of all transforms: rows and columns are checked as scikit-learn does, float32 and float64 are kept."""
+
+    @property
+    def _name(self) -> str:
+        return type(self).__name__
+
+    def _rows(self, X: ArrayLike, *, min_rows: int = 0) -> NDArray[Any]:
+        """Return anything scikit-learn takes as rows, such as a data frame, as an array; values are not checked."""
+        _check.not_masked(self._name, "X", X)
+        try:
+            rows = check_array(X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=min_rows, input_name="X")
+        except TypeError as error:
+            raise InputTypeError(f"{self._name}: {error}") from None
+        except ValueError as error:
+            raise InputError(f"{self._name}: {error}") from None
+        return _check.matrix(self._name, "X", rows)
+
+    def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
+        """Compare number and names of the columns with those of the fit, or store them (`reset`)."""
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{self._name}: {error}") from None
+
+    def __sklearn_tags__(self) -> Tags:
+        """Tell scikit-learn which dtypes are kept."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Solution:
+    """The map that follows from moments and settings; a whitening adds how it was computed."""
+
+    linear_map: LinearMap
+    offset: NDArray[np.float64] | None = None  # what is subtracted first, (dim,)
+    spectrum: Spectrum | None = None  # of the matrix that was decomposed
+    n_axes: int = 0  # axes kept
+    strength: float = 0.0  # value used where "auto" was asked for
+    shrinkage: float = 0.0  # value used where an estimator was asked for
+
+
+class _Fit:
+    """Moments and the settings at that time; the map that follows is computed when first needed.
+
+    So a stream of `partial_fit` calls decomposes one covariance, and a later `set_params` changes nothing.
+    """
+
+    def __init__(self, moments: Moments, settings: MomentTransform) -> None:
+        self.moments, self.settings = moments, settings
+
+    @cached_property
+    def solution(self) -> Solution:
+        return self.settings._solve(self.moments)
+
+    @cached_property
+    def inverse_map(self) -> LinearMap:
+        weight, offset = self.solution.linear_map.weight, self.solution.offset
+        inverse = np.linalg.pinv(weight, rcond=np.finfo(np.float64).eps * max(weight.shape))
+        return LinearMap(inverse.astype(np.float64), np.zeros(len(weight)) if offset is None else offset)
+
+
+class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
+    """Base of the linear transforms: a scikit-learn estimator that is fitted from the moments of rows.
+
+    A subclass says how moments become a map (`_solve`) and which settings it accepts (`_check_settings`).
+
+    Attributes
+    ----------
+    moments_ : Moments
+        Weight, mean and scatter of all rows seen; everything else follows from it and the settings.
+    linear_map_ : LinearMap
+        The fitted map.
+    n_components_ : int
+        Dimensions of the result.
+    n_features_in_ : int
+        Dimensions of the rows.
+    """
+
+    @property
+    def normalize_(self) -> bool:
+        """Whether rows are scaled to length 1 after the map."""
+        return False
+
+    @property
+    def uses_radial_moments(self) -> bool:
+        """Whether the fit needs more than weight, mean and scatter."""
+        return False
+
+    @abstractmethod
+    def _solve(self, moments: Moments) -> Solution:
+        """Turn the moments of at least one row into a map."""
+
+    def _check_settings(self, dim: int) -> None:
+        """Refuse settings that are out of range for vectors of `dim` dimensions."""
+
+    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit on vectors. Forgets all vectors seen before.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, dim), any real dtype
+            One vector per row.
+        y : object, optional
+            Ignored; no labels are needed.
+        sample_weight : array_like of shape (n_rows,), optional
+            Weight of each row, >= 0.
+
+        Returns
+        -------
+        MomentTransform
+            This object.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity (the message names the row), the rows do not suffice (for example, all are
+            equal), or a setting is out of range.
+        """
+        fit = _Fit(self._moments_of(X, sample_weight), clone(self))
+        _ = fit.solution  # errors and warnings belong to this call
+        self._check_features(X, reset=True)
+        self._fit = fit
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Add vectors to those seen before. The result is that of one `fit` on all of them.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, dim), any real dtype
+            More vectors, one per row.
+        y : object, optional
+            Ignored.
+        sample_weight : array_like of shape (n_rows,), optional
+            Weight of each row, >= 0.
+
+        Returns
+        -------
+        MomentTransform
+            This object. The map is computed when it is first used.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity, the width differs from before, or a setting is out of range.
+        """
+        is_first = not hasattr(self, "_fit")
+        if not is_first:
+            self._check_features(X, reset=False)
+        moments = self._moments_of(X, sample_weight)
+        if is_first:
+            self._check_features(X, reset=True)
+        self._refit(moments if is_first else self.moments_ + moments)
+        return self
+
+    def fit_moments(self, moments: Moments) -> Self:
+        """Fit on the moments of vectors, as if `fit` had seen the vectors.
+
+        Parameters
+        ----------
+        moments : Moments
+            Moments of at least one row.
+
+        Returns
+        -------
+        MomentTransform
+            This object.
+
+        Raises
+        ------
+        InputError
+            If there are no rows, the rows do not suffice, or a setting is out of range.
+        """
+        self._check_settings(moments.dim)
+        if moments.weight == 0:
+            raise InputError(f"{self._name}: moments must be those of at least one row; got none.")
+        fit = _Fit(moments, clone(self))
+        _ = fit.solution
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.n_features_in_ = moments.dim
+        self._fit = fit
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add all vectors that another transform of this class has seen.
+
+        Parameters
+        ----------
+        other : MomentTransform
+            A fitted transform of the same dimensions.
+
+        Returns
+        -------
+        MomentTransform
+            This object.
+
+        Raises
+        ------
+        InputError
+            If the dimensions differ.
+        NotFittedError
+            If either has not been fitted.
+        """
+        check_is_fitted(self)
+        check_is_fitted(other)
+        self._check_settings(self.moments_.dim)
+        self._refit(self.moments_ + other.moments_)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Transform vectors.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, dim), any real dtype
+            Vectors of the space that was fitted.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_components)
+            float64 for float64 vectors, float32 for everything else.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity (the message names the row).
+        NotFittedError
+            If nothing was fitted.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X)
+        self._check_features(X, reset=False)
+        mapped = self.linear_map_.apply(rows)
+        return unit_rows(mapped) if self.normalize_ else mapped
+
+    @property
+    def moments_(self) -> Moments:
+        """Weight, mean and scatter of all rows seen."""
+        return self._fit.moments
+
+    @property
+    def linear_map_(self) -> LinearMap:
+        """The fitted map."""
+        return self._fit.solution.linear_map
+
+    @property
+    def n_components_(self) -> int:
+        """Dimensions of the result."""
+        return self.linear_map_.n_components
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Tell scikit-learn whether anything was fitted."""
+        return hasattr(self, "_fit")
+
+    def _moments_of(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Moments:
+        """Check rows and settings, and take the moments."""
+        rows = self._rows(X, min_rows=1)
+        self._check_settings(rows.shape[1])
+        moments = Moments.from_rows(rows, sample_weight, radial=self.uses_radial_moments)
+        if moments.weight == 0:
+            raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")
+        return moments
+
+    def _refit(self, moments: Moments) -> None:
+        if self.uses_radial_moments and moments.radial is None:
+            raise InputError(
+                f"{self._name}: Ledoit-Wolf shrinkage must see all rows itself; some were seen without it. Fit again."
+            )
+        self._fit = _Fit(moments, clone(self))
+
+    def _check_size(self, moments: Moments) -> None:
+        """Refuse moments of numbers so large or so small that the squares of their variances leave float64."""
+        variance = max(0.0, float(moments.scatter.diagonal().max())) / moments.weight
+        size = max(float(np.abs(moments.mean).max()), variance**0.5)
+        if size and not _SMALLEST < size < _LARGEST:
+            raise InputError(
+                f"{self._name}: the numbers of the rows must be between {_SMALLEST:g} and {_LARGEST:g} in size; "
+                f"got {size:.3g}. Multiply all rows by one number."
+            )
+
+
+class InvertibleTransform(MomentTransform):
+    """Base of the transforms that can be undone."""
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Map transformed vectors back. Axes that were left out get their mean.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, n_components), any real dtype
+            Transformed vectors.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, dim)
+            float64 for float64 vectors, float32 for everything else.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity, or the width differs.
+        NotFittedError
+            If nothing was fitted.
+        """
+        check_is_fitted(self)
+        return self._fit.inverse_map.apply(self._rows(X))
