@@ -14,8 +14,8 @@ from threadpoolctl import threadpool_limits
 
 import isosent
 from isosent.evaluation.probes import N_FOLDS, stratified_folds
-from isosent.evaluation.run import run_jobs
-from isosent.evaluation.transfer import STRENGTHS, transfer_jobs
+from isosent.evaluation.run import run_tasks
+from isosent.evaluation.transfer import STRENGTHS, transfer_tasks
 from isosent.numeric.logistic import logistic_path
 from whitening_fit import SEED, THREADS, conditions
 
@@ -31,8 +31,8 @@ def seconds(function):
 
 def tasks_lines(reference, data, names):
     model = isosent.load(reference)
-    read_s, jobs = seconds(lambda: transfer_jobs(data, tasks=names))
-    result = run_jobs("bench", model, jobs, data, transform=None, fit="target", run=None)
+    read_s, jobs = seconds(lambda: transfer_tasks(data, names))
+    result = run_tasks(model, jobs, data)
     for name, task in result.tasks.items():
         yield {"task": name, "n_items": task.n_items, "seconds": task.elapsed_s, **task.scores}
     yield {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from isosent.errors import IsosentError, IsosentWarning
     from isosent.evaluation.compare import compare_results
     from isosent.evaluation.result import EvaluationResult, read_result
+    from isosent.evaluation.run import evaluate
     from isosent.io.texts import read_texts
     from isosent.loading import load
     from isosent.model import SentenceEncoder
@@ -42,6 +43,7 @@ _NAMES = {
     "errors": "IsosentError IsosentWarning",
     "evaluation.compare": "compare_results",
     "evaluation.result": "EvaluationResult read_result",
+    "evaluation.run": "evaluate",
     "io.texts": "read_texts",
     "loading": "load",
     "model": "SentenceEncoder",
@@ -80,6 +82,7 @@ __all__ = [
     "chain",
     "compare_results",
     "demo_texts",
+    "evaluate",
     "inspect_texts",
     "inspect_vectors",
     "load",

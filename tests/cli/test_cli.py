@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import isosent
+from isosent import evaluate
 from isosent.encoders.reference import GRAMMAR
 from isosent.evaluation.result import read_result
-from isosent.evaluation.sts import evaluate_sts
 from isosent.evaluation.sts_files import YEAR_SUBSETS
 
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
@@ -189,7 +189,7 @@ def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write
     write_stsb(here / "sts")
     finished = isosent_("evaluate", "sts", "--data", "sts")
     assert (finished.code, finished.err) == (0, "")
-    score = evaluate_sts(isosent.load(), here / "sts").tasks["STSB"].scores["spearman"]
+    score = evaluate(isosent.load(), here / "sts").tasks["STSB"].scores["spearman"]
     (row,) = [line for line in finished.out.splitlines() if "spearman all" in line]
     assert f"{100 * score:.2f}" in row
     told = strip_lines(finished.out)
@@ -249,7 +249,7 @@ def test_evaluate_sts_writes_all_numbers_as_json(isosent_, here, write_stsb, wri
     finished = isosent_("evaluate", "sts", "--data", "sts", "--json", "r.json", *settings)
     assert finished.code == 0, finished.err
     transform = isosent.Whitening(5, strength=0.5)
-    expected = evaluate_sts(isosent.load(), here / "sts", transform=transform)
+    expected = evaluate(isosent.load(), here / "sts", transform=transform)
     written = read_result(here / "r.json")
     assert {name: task.scores for name, task in written.tasks.items()} == {
         name: task.scores for name, task in expected.tasks.items()

@@ -3,7 +3,7 @@ import json
 import pytest
 
 import isosent
-from isosent.evaluation.sts import evaluate_sts
+from isosent import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +19,8 @@ def written(tmp_path_factory, wordllama, sts_lines):
             for row, (line, score) in enumerate(zip(sentences, scores, strict=True))
         ]
         (data / f"sts-{part}.csv").write_text("".join(rows), "utf-8")
-    plain = evaluate_sts(wordllama, data)
-    white = evaluate_sts(wordllama, data, transform=isosent.Whitening(8))
+    plain = evaluate(wordllama, data)
+    white = evaluate(wordllama, data, transform=isosent.Whitening(8))
     (folder / "plain.json").write_text(plain.to_text(), "utf-8")
     (folder / "white.json").write_text(white.to_text(), "utf-8")
     (folder / "bare.json").write_text(json.dumps(plain.to_json(items=False)), "utf-8")

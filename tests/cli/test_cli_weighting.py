@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent import GEM, SIF, Whitening
-from isosent.evaluation.sts import evaluate_sts
+from isosent import GEM, SIF, Whitening, evaluate
 
 SMALL = ("--weighting", "gem", "--n-candidates", "4", "--n-removed", "2")
 
@@ -156,7 +155,7 @@ def test_an_unfitted_encoder_is_evaluated(isosent_, write_stsb, here):
     assert finished.code == 0, finished.err
     result = json.loads((here / "result.json").read_text("utf-8"))
     model = isosent.load("wordllama", weighting=GEM(n_candidates=4, n_removed=2))
-    expected = evaluate_sts(model, here / "data").tasks["STSB"]
+    expected = evaluate(model, here / "data").tasks["STSB"]
     assert result["tasks"]["STSB"]["scores"] == expected.scores
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import isosent
-from isosent.evaluation.sts import evaluate_sts
+from isosent import evaluate
 
 pytestmark = [pytest.mark.data, pytest.mark.slow]
 
@@ -25,7 +25,7 @@ def scores(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stsb")
     shutil.copy(DATA / "stsbenchmark" / "sts-test.csv", folder)
     return {
-        how: evaluate_sts(isosent.load(f"hf:{MINILM}?{how}"), folder).tasks["STSB"].scores
+        how: evaluate(isosent.load(f"hf:{MINILM}?{how}"), folder).tasks["STSB"].scores
         for how in ("backend=torch", "backend=onnx", "backend=onnx&dtype=int8")
     }
 

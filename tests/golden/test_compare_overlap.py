@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 import isosent
+from isosent import evaluate
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.overlap import count_overlap
-from isosent.evaluation.run import EvaluationSettings
-from isosent.evaluation.sts import evaluate_sts
 from isosent.evaluation.sts_files import read_sts
 
 pytestmark = pytest.mark.data
@@ -20,10 +19,10 @@ if DATA is None:
 
 
 def test_whitening_wordllama_helps_on_one_set_and_cannot_be_told_on_another(wordllama):
-    few, tasks = EvaluationSettings(n_resamples=500), ["STS13", "STSB"]
-    plain = evaluate_sts(wordllama, DATA, tasks=tasks, run=few)
-    white = evaluate_sts(wordllama, DATA, tasks=tasks, transform=isosent.Whitening(), run=few)
-    found = compare_results(plain, white, run=few).tasks
+    few, tasks = 500, ["STS13", "STSB"]
+    plain = evaluate(wordllama, DATA, tasks=tasks, n_resamples=few)
+    white = evaluate(wordllama, DATA, tasks=tasks, transform=isosent.Whitening(), n_resamples=few)
+    found = compare_results(plain, white, n_resamples=few).tasks
     assert {name: of.verdict for name, of in found.items()} == {"STS13": "better", "STSB": "cannot tell"}
     # of 2,000 draws: 4.42 points, 3.32 to 5.65; -0.97 points, -2.19 to 0.21
     assert 100 * found["STS13"].difference == pytest.approx(4.42, abs=0.02)
@@ -34,6 +33,6 @@ def test_the_benchmark_shares_sentences_between_train_and_test():
     """STS-B was drawn from STS12 to STS17 pair by pair, so that sentences of its test part stand in train, too."""
     lines = (DATA / "stsbenchmark" / "sts-train.csv").read_text("utf-8").split("\n")
     train = [text for line in lines if line for text in line.split("\t")[5:7]]
-    found = count_overlap(train, {"STSB": read_sts(DATA, tasks=["STSB"])[0]})["STSB"]
+    found = count_overlap(train, {"STSB": read_sts(DATA, tasks=["STSB"])[0].scored_items})["STSB"]
     counts = {"n_texts": 2552, "n_exact": 257, "n_same": 257, "n_near": 270, "n_items": 1379, "n_items_same": 62}
     assert found == counts

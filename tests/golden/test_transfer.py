@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import isosent
-from isosent.evaluation.run import EvaluationSettings
-from isosent.evaluation.transfer import evaluate_transfer
+from isosent import evaluate
 
 pytestmark = pytest.mark.data
 
@@ -20,12 +19,12 @@ DATA = Path(os.environ["ISOSENT_DATA"]) if "ISOSENT_DATA" in os.environ else Non
 if DATA is None:
     pytest.skip("ISOSENT_DATA does not say where the research sets lie", allow_module_level=True)
 GLOVE = f"words:{DATA / 'vectors' / 'glove.840B.300d.subset' / 'glove.840B.300d.subset.txt'}"
-FEW = EvaluationSettings(n_resamples=20)
+FEW = 20
 TOLERANCE = 0.25
 
 
 def scores(model, *tasks):
-    found = evaluate_transfer(model, DATA, tasks=tasks, run=FEW).tasks
+    found = evaluate(model, DATA, tasks=[f"transfer:{name}" for name in tasks], n_resamples=FEW).tasks
     return {
         f"{name} {metric}": 100 * score
         for name, task in found.items()

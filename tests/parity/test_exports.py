@@ -22,10 +22,10 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 import isosent
+from isosent import evaluate
 from isosent.compat.sentence_transformers import SentenceTransformerLike
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, OutputError
-from isosent.evaluation.sts import evaluate_sts
 from isosent.exports import sentence_transformers as sentence_transformers_folder
 from isosent.exports import sentence_transformers as sentence_transformers_modules
 from isosent.exports.targets import export
@@ -399,7 +399,7 @@ def test_a_wrong_folder_is_not_written(wordllama, texts, tmp_path, monkeypatch):
 
 def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_stsb, tmp_path):
     model = wordllama.fitted(texts, transform=isosent.Whitening(8), source="/home/somebody/corpus.txt")
-    results = evaluate_sts(model, write_stsb(tmp_path / "data"))
+    results = evaluate(model, write_stsb(tmp_path / "data"))
     export(model, "sentence-transformers", tmp_path / "out", results=results)
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"| STSB | spearman | {100 * results.tasks['STSB'].score:.2f} |" in card
@@ -410,14 +410,14 @@ def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_sts
 
 
 def test_scores_of_another_space_are_refused(wordllama, texts, write_stsb, tmp_path):
-    results = evaluate_sts(wordllama, write_stsb(tmp_path / "data"))
+    results = evaluate(wordllama, write_stsb(tmp_path / "data"))
     model = wordllama.fitted(texts, transform=isosent.Whitening(8))
     with pytest.raises(InputError, match=f"{wordllama.fingerprint[:16]}.*{model.fingerprint[:16]}"):
         export(model, "sentence-transformers", tmp_path / "out", results=results)
 
 
 def test_scores_of_a_transform_fitted_for_them_are_refused(wordllama, write_stsb, tmp_path):
-    results = evaluate_sts(wordllama, write_stsb(tmp_path / "data"), transform=isosent.Whitening(4))
+    results = evaluate(wordllama, write_stsb(tmp_path / "data"), transform=isosent.Whitening(4))
     with pytest.raises(InputError, match="measured with a transform fitted behind it"):
         export(wordllama, "sentence-transformers", tmp_path / "out", results=results)
 

@@ -19,8 +19,8 @@ from mteb.abstasks.task_metadata import TaskMetadata  # noqa: E402
 from mteb.models import EncoderProtocol  # noqa: E402
 from tiny_models import TEXTS, WORDS  # noqa: E402
 
+from isosent import evaluate  # noqa: E402
 from isosent.compat.mteb import MTEBEncoder  # noqa: E402
-from isosent.evaluation.sts import evaluate_sts  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("no_network", "one_thread")
 
@@ -129,7 +129,7 @@ def test_sts_by_the_runner_is_sts_by_this_package(models, write_stsb, tmp_path):
     write_stsb(tmp_path, n_pairs=40)
     lines = [line.split("\t") for line in (tmp_path / "sts-test.csv").read_text("utf-8").splitlines()]
     theirs = scores(models["a map"], similarity([line[5:7] for line in lines], [float(line[4]) for line in lines]))
-    ours = evaluate_sts(models["a map"], tmp_path).tasks["STSB"].scores
+    ours = evaluate(models["a map"], tmp_path).tasks["STSB"].scores
     assert theirs["cosine_spearman"] == pytest.approx(ours["spearman"], abs=1e-6)
     assert theirs["cosine_pearson"] == pytest.approx(ours["pearson"], abs=1e-6)
 
@@ -141,7 +141,7 @@ def test_the_sts_benchmark_by_the_runner_is_that_by_this_package(wordllama):
     folder = Path(os.environ["ISOSENT_DATA"]) / "stsbenchmark"
     lines = [line.split("\t") for line in (folder / "sts-test.csv").read_text("utf-8").removesuffix("\n").split("\n")]
     theirs = scores(wordllama, similarity([line[5:7] for line in lines], [float(line[4]) for line in lines]))
-    ours = evaluate_sts(wordllama, folder).tasks["STSB"].scores
+    ours = evaluate(wordllama, folder).tasks["STSB"].scores
     assert theirs["cosine_spearman"] == pytest.approx(ours["spearman"], abs=1e-6)
     assert theirs["cosine_pearson"] == pytest.approx(ours["pearson"], abs=1e-6)
 

@@ -7,12 +7,11 @@ import pytest
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import EvaluationResult, Items, TaskResult
-from isosent.evaluation.run import EvaluationSettings
 from isosent.numeric.similarity import pearson, spearman
 
 N_PAIRS = 200
 GOLD = np.random.default_rng(0).integers(0, 11, size=N_PAIRS) / 2
-FEW = EvaluationSettings(n_resamples=200)
+FEW = 200
 
 
 def task_of(kind, metric, scores, items, **more):
@@ -42,11 +41,11 @@ def result_of(tasks, *, transductive=False, seed=0, isosent="0.1.0"):
 
 def test_a_clear_difference_is_told_from_both_ends():
     clear, dim = result_of({"STSB": correlated(0.5)}), result_of({"STSB": correlated(3, seed=2)})
-    found = compare_results(dim, clear, run=FEW).tasks["STSB"]
+    found = compare_results(dim, clear, n_resamples=FEW).tasks["STSB"]
     assert found.verdict == "better"
     assert found.difference == found.second - found.first > 0
     assert 0 < found.interval[0] < found.difference < found.interval[1]
-    back = compare_results(clear, dim, run=FEW).tasks["STSB"]
+    back = compare_results(clear, dim, n_resamples=FEW).tasks["STSB"]
     assert back.verdict == "worse"
     assert back.difference == -found.difference
     assert back.interval == pytest.approx((-found.interval[1], -found.interval[0]))
@@ -54,7 +53,7 @@ def test_a_clear_difference_is_told_from_both_ends():
 
 def test_chance_cannot_be_told():
     first, second = (result_of({"STSB": correlated(2, seed)}) for seed in (3, 4))
-    found = compare_results(first, second, run=FEW).tasks["STSB"]
+    found = compare_results(first, second, n_resamples=FEW).tasks["STSB"]
     assert found.interval[0] < 0 < found.interval[1]
     assert found.p_value > 0.05
     assert found.verdict == "cannot tell"
@@ -62,7 +61,7 @@ def test_chance_cannot_be_told():
 
 def test_a_result_against_itself():
     result = result_of({"STSB": correlated(2), "MR": averaged([1, 0, 1])})
-    for found in compare_results(result, result, run=FEW).tasks.values():
+    for found in compare_results(result, result, n_resamples=FEW).tasks.values():
         assert (found.difference, found.interval, found.p_value, found.verdict) == (0, (0, 0), 1, "the same")
 
 
@@ -74,7 +73,7 @@ def test_each_metric_has_its_test():
         "MR": averaged(queries > 0.4),
         "CQA": averaged(queries, metric="map", kind="cqa"),
     }
-    found = compare_results(result_of(tasks), result_of(tasks), run=FEW).tasks
+    found = compare_results(result_of(tasks), result_of(tasks), n_resamples=FEW).tasks
     tests = {name: of.test for name, of in found.items()}
     assert tests == {
         "STSB": "paired bootstrap",
@@ -87,7 +86,7 @@ def test_each_metric_has_its_test():
 
 def test_another_correlation_can_be_asked_for_and_leaves_other_tasks_alone():
     tasks = {"STSB": correlated(2), "MR": averaged([1, 0, 1])}
-    found = compare_results(result_of(tasks), result_of(tasks), correlation="pearson", run=FEW).tasks
+    found = compare_results(result_of(tasks), result_of(tasks), correlation="pearson", n_resamples=FEW).tasks
     assert (found["STSB"].metric, found["STSB"].test) == ("pearson", "Williams")
     assert found["STSB"].first == tasks["STSB"].scores["pearson"]
     assert found["MR"].metric == "accuracy"
@@ -96,18 +95,18 @@ def test_another_correlation_can_be_asked_for_and_leaves_other_tasks_alone():
 def test_verdicts_count_all_tasks():
     first = {f"MR{number}": averaged([0] * 6 + [1] * 20) for number in range(4)}
     second = {**first, "MR0": averaged([1] * 26)}
-    found = compare_results(result_of(first), result_of(second), run=FEW).tasks["MR0"]
+    found = compare_results(result_of(first), result_of(second), n_resamples=FEW).tasks["MR0"]
     assert found.p_value == pytest.approx(2 / 2**6)
     assert found.p_corrected == pytest.approx(4 * found.p_value)
     assert found.verdict == "cannot tell"
-    alone = compare_results(result_of(first), result_of(second), tasks=["MR0"], run=FEW).tasks["MR0"]
+    alone = compare_results(result_of(first), result_of(second), tasks=["MR0"], n_resamples=FEW).tasks["MR0"]
     assert alone.verdict == "better"
 
 
 def test_the_average_has_an_interval_narrower_than_its_tasks():
     first = result_of({f"STS1{number}": correlated(2, number) for number in range(2, 6)})
     second = result_of({f"STS1{number}": correlated(1.5, number + 10) for number in range(2, 6)})
-    compared = compare_results(first, second, run=FEW)
+    compared = compare_results(first, second, n_resamples=FEW)
     average = compared.averages["sts, spearman"]
     assert average.difference == pytest.approx(np.mean([of.difference for of in compared.tasks.values()]))
     assert average.first == pytest.approx(first.average_of("sts", "spearman"))
@@ -124,7 +123,7 @@ def test_only_like_scores_are_averaged():
         "SICK-R": correlated(2, metric="pearson", kind="transfer"),
         "RTE": averaged([1, 0], kind="rte"),
     }
-    compared = compare_results(result_of(tasks), result_of(tasks), run=FEW)
+    compared = compare_results(result_of(tasks), result_of(tasks), n_resamples=FEW)
     assert list(compared.averages) == ["transfer, accuracy"]
     assert compared.averages["transfer, accuracy"].n_items == 6
 
@@ -133,7 +132,7 @@ def test_an_undefined_score_leaves_only_its_task_and_the_average_undefined():
     flat = replace(correlated(2), scores={"spearman": float("nan")}, items=Items(np.ones(N_PAIRS), GOLD))
     first = result_of({"STSB": correlated(2), "STS12": correlated(2)})
     second = result_of({"STSB": correlated(0.1), "STS12": flat})
-    compared = compare_results(first, second, run=FEW)
+    compared = compare_results(first, second, n_resamples=FEW)
     assert compared.tasks["STSB"].verdict == "better"
     assert compared.tasks["STSB"].p_corrected == compared.tasks["STSB"].p_value  # one test only
     for undefined in (compared.tasks["STS12"], compared.averages["sts, spearman"]):
@@ -146,7 +145,7 @@ def test_an_undefined_score_leaves_only_its_task_and_the_average_undefined():
 def test_tasks_that_only_one_has_are_listed():
     first = result_of({"STSB": correlated(2), "STS12": correlated(2)})
     second = result_of({"RTE": averaged([1, 0]), "STSB": correlated(2)})
-    compared = compare_results(first, second, run=FEW)
+    compared = compare_results(first, second, n_resamples=FEW)
     assert list(compared.tasks) == ["STSB"]
     assert (compared.first.only, compared.second.only) == (("STS12",), ("RTE",))
 
@@ -154,7 +153,7 @@ def test_tasks_that_only_one_has_are_listed():
 def test_the_seed_makes_the_draws():
     first, second = (result_of({"STSB": correlated(2, seed)}) for seed in (3, 4))
     intervals = [
-        compare_results(first, second, run=EvaluationSettings(seed, 200)).tasks["STSB"].interval for seed in (0, 0, 1)
+        compare_results(first, second, seed=seed, n_resamples=200).tasks["STSB"].interval for seed in (0, 0, 1)
     ]
     assert intervals[0] == intervals[1] != intervals[2]
 
@@ -162,7 +161,7 @@ def test_the_seed_makes_the_draws():
 def test_a_wider_level_gives_a_wider_interval():
     first, second = (result_of({"STSB": correlated(2, seed)}) for seed in (3, 4))
     (low, high), (lower, higher) = (
-        compare_results(first, second, level=level, run=FEW).tasks["STSB"].interval for level in (0.9, 0.99)
+        compare_results(first, second, level=level, n_resamples=FEW).tasks["STSB"].interval for level in (0.9, 0.99)
     )
     assert lower < low < high < higher
 
@@ -175,7 +174,7 @@ def test_progress_counts_the_items():
         return told.append
 
     result = result_of({"STSB": correlated(2), "MR": averaged([1, 0, 1])})
-    compare_results(result, result, run=EvaluationSettings(n_resamples=10, progress=progress))
+    compare_results(result, result, n_resamples=10, progress=progress)
     assert totals == [sum(told)] == [N_PAIRS + 3]
 
 
@@ -197,11 +196,11 @@ def test_results_that_were_not_measured_alike_are_refused(change, words):
     first = result_of({"STSB": correlated(2), "MR": averaged([1, 0])})
     second = result_of({"STSB": replace(correlated(2), **change), "MR": averaged([1, 0])})
     with pytest.raises(InputError) as caught:
-        compare_results(first, second, names=("A.json", "B.json"), run=FEW)
+        compare_results(first, second, names=("A.json", "B.json"), n_resamples=FEW)
     assert words in str(caught.value)
     assert "A.json and B.json must be of the same data by the same protocol" in str(caught.value)
     assert "name the other tasks" in str(caught.value)
-    assert list(compare_results(first, second, tasks=["MR"], run=FEW).tasks) == ["MR"]
+    assert list(compare_results(first, second, tasks=["MR"], n_resamples=FEW).tasks) == ["MR"]
 
 
 def test_all_that_differs_is_said_at_once():
@@ -209,30 +208,30 @@ def test_all_that_differs_is_said_at_once():
     other = replace(correlated(2), protocol={"similarity": "dot"}, n_items=7)
     second = result_of({"STSB": other, "MR": averaged([1, 0], data={})})
     with pytest.raises(InputError, match=r"STSB: n_items .*, protocol similarity .*; MR: files differ"):
-        compare_results(first, second, run=FEW)
+        compare_results(first, second, n_resamples=FEW)
 
 
 def test_files_are_known_by_their_content():
     elsewhere = replace(correlated(2), data={"sts/a.txt": "0a", "sts/b.txt": "0b"})
-    compare_results(result_of({"STSB": correlated(2)}), result_of({"STSB": elsewhere}), run=FEW)
+    compare_results(result_of({"STSB": correlated(2)}), result_of({"STSB": elsewhere}), n_resamples=FEW)
 
 
 def test_lists_and_tuples_of_a_protocol_are_the_same():
     first, second = (correlated(2, protocol={"missing_subsets": missing}) for missing in (["FNWN"], ("FNWN",)))
-    compare_results(result_of({"STSB": first}), result_of({"STSB": second}), run=FEW)
+    compare_results(result_of({"STSB": first}), result_of({"STSB": second}), n_resamples=FEW)
 
 
 def test_results_without_items_are_refused_saying_how_to_get_them():
     bare = replace(correlated(2), items=Items(np.zeros(0)))
     with pytest.raises(InputError, match=r"B\.json must hold .* item by item; .* scores of STSB.*--json OUT"):
         compare_results(
-            result_of({"STSB": correlated(2)}), result_of({"STSB": bare}), names=("A.json", "B.json"), run=FEW
+            result_of({"STSB": correlated(2)}), result_of({"STSB": bare}), names=("A.json", "B.json"), n_resamples=FEW
         )
 
 
 def test_results_without_a_common_task_are_refused():
     with pytest.raises(InputError, match="a task in common; the first has STSB; the second has MR"):
-        compare_results(result_of({"STSB": correlated(2)}), result_of({"MR": averaged([1, 0])}), run=FEW)
+        compare_results(result_of({"STSB": correlated(2)}), result_of({"MR": averaged([1, 0])}), n_resamples=FEW)
 
 
 def test_an_unknown_task_is_refused_with_the_nearest_name():
@@ -256,17 +255,17 @@ def test_what_is_no_setting_is_refused():
 def test_notes_say_what_weakens_a_verdict():
     plain = result_of({"STSB": correlated(2)})
     other = result_of({"STSB": correlated(2)}, transductive=True, seed=7, isosent="0.2.0")
-    notes = " ".join(compare_results(plain, other, names=("A", "B"), run=EvaluationSettings(n_resamples=30)).notes)
+    notes = " ".join(compare_results(plain, other, names=("A", "B"), n_resamples=30).notes)
     assert "B was fitted on the texts of each task (without labels), A was not" in notes
     assert "A was made with seed 0, B with seed 7" in notes
     assert "A was made with isosent 0.1.0, B with isosent 0.2.0" in notes
     assert "30 draws are too few" in notes
-    assert compare_results(plain, plain, run=FEW).notes == ()
+    assert compare_results(plain, plain, n_resamples=FEW).notes == ()
 
 
 def test_a_comparison_is_plain_values():
     result = result_of({"STSB": correlated(2)})
-    document = json.loads(json.dumps(compare_results(result, result, run=FEW).to_json(), allow_nan=False))
+    document = json.loads(json.dumps(compare_results(result, result, n_resamples=FEW).to_json(), allow_nan=False))
     assert document["first"]["model"] == {"reference": "wordllama"}
     assert document["tasks"]["STSB"]["verdict"] == "the same"
     assert document["level"] == 0.95

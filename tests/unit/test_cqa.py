@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.cqa import GEM_OPTIONS, evaluate_cqa, read_cqa
+from isosent.evaluation.cqa import GEM_OPTIONS, read_cqa
 
 DEV = "SemEval2016-Task3-CQA-QL-dev.xml"
 TEST_INPUT = "SemEval2016-Task3-CQA-QL-test-input.xml"
@@ -101,7 +102,7 @@ def test_the_text_of_a_question_can_be_chosen(dev, texts):
 
 @pytest.mark.parametrize("transform", [None, isosent.Whitening(8)])
 def test_scores_are_those_counted_by_hand(wordllama, tmp_path, dev, test, transform):
-    result = evaluate_cqa(wordllama, tmp_path, transform=transform)
+    result = evaluate(wordllama, tmp_path, "cqa", transform=transform)
     for task in read_cqa(tmp_path):
         model = wordllama if transform is None else wordllama.fitted(task.target_texts, transform=transform)
         found = result.tasks[task.name]
@@ -114,7 +115,7 @@ def test_scores_are_those_counted_by_hand(wordllama, tmp_path, dev, test, transf
 
 
 def test_anchors_tell_what_no_model_scores(wordllama, dev):
-    (task,) = evaluate_cqa(wordllama, dev).tasks.values()
+    (task,) = evaluate(wordllama, dev, "cqa").tasks.values()
     assert task.scores["accuracy_majority"] == pytest.approx(0.5)
     assert task.details["n_without_relevant"] == 1
     assert (task.details["n_candidates"], task.details["n_relevant"]) == (20, 10)
@@ -126,7 +127,7 @@ def test_anchors_tell_what_no_model_scores(wordllama, dev):
 
 def test_equal_candidates_are_ranked_as_by_the_search_engine(wordllama, tmp_path, texts):
     (tmp_path / DEV).write_text(xml([texts[0]] * 99, label_of), "utf-8")
-    task = evaluate_cqa(wordllama, tmp_path, text="subject").tasks["CQA-2016-dev"]
+    task = evaluate(wordllama, tmp_path, "cqa", text="subject").tasks["CQA-2016-dev"]
     assert {name: task.scores[name] for name in ("map", "mrr")} == task.details["search_engine"]
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent import evaluate
 from isosent.encoders.base import Encoder
 from isosent.errors import InputError, RankWarning
-from isosent.evaluation.sts import AGGREGATIONS, evaluate_sts
+from isosent.evaluation.sts import AGGREGATIONS
 from isosent.model import SentenceEncoder
 from isosent.report.study_figures import dims_figure
 from isosent.research.dims import (
@@ -86,10 +87,10 @@ def made(curves, dim=None, untransformed=0.5, search=()):
 def test_a_cell_is_the_score_of_the_narrow_transform(wordllama, stsb, transform, narrow):
     study = study_dims(wordllama, stsb, name="w", plan=DimsPlan(transform, WIDTHS, n_docs=0))
     for cell in study.cells:
-        scores = evaluate_sts(wordllama, stsb, transform=narrow(cell.k)).tasks[cell.task]
+        scores = evaluate(wordllama, stsb, transform=narrow(cell.k)).tasks[cell.task]
         assert cell.spearman["all"] == pytest.approx(scores.scores["spearman"], abs=1e-4)
         assert (cell.n_components, cell.n_pairs) == (scores.dim, scores.n_items)
-    plain = evaluate_sts(wordllama, stsb).tasks["STSB"]
+    plain = evaluate(wordllama, stsb).tasks["STSB"]
     assert [(cell.k, cell.spearman) for cell in study.untransformed] == [(256, aggregations(plain))]
 
 
@@ -100,7 +101,7 @@ def aggregations(task):
 def test_the_three_aggregations_are_kept(wordllama, data):
     plan = DimsPlan(isosent.Truncate(), [4], n_docs=0)
     study = study_dims(wordllama, data, name="w", plan=plan)
-    scores = evaluate_sts(wordllama, data, transform=isosent.Truncate(4)).tasks["STS13"]
+    scores = evaluate(wordllama, data, transform=isosent.Truncate(4)).tasks["STS13"]
     assert study.cells[0].spearman == pytest.approx(aggregations(scores), abs=1e-9)
 
 
@@ -108,10 +109,10 @@ def test_a_file_to_fit_on(wordllama, stsb, tmp_path, texts):
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     fit = tmp_path / "texts.txt"
     study = study_dims(wordllama, stsb, name="w", plan=DimsPlan(widths=[16], fit=fit, n_docs=0))
-    scores = evaluate_sts(wordllama, stsb, transform=isosent.Whitening(16), fit=fit).tasks["STSB"]
+    scores = evaluate(wordllama, stsb, transform=isosent.Whitening(16), fit_on=fit).tasks["STSB"]
     assert study.cells[0].spearman == pytest.approx(aggregations(scores), abs=1e-9)
     assert study.protocol["fit"] == str(fit)
-    assert study.untransformed[0].spearman == aggregations(evaluate_sts(wordllama, stsb).tasks["STSB"])
+    assert study.untransformed[0].spearman == aggregations(evaluate(wordllama, stsb).tasks["STSB"])
 
 
 def test_sentences_are_encoded_once_and_decomposed_once(monkeypatch, stsb):

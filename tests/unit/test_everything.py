@@ -3,10 +3,9 @@
 import pytest
 
 import isosent
+from isosent import evaluate
 from isosent.errors import EvaluationWarning, InputError, TaskNotFoundError
-from isosent.evaluation.all_tasks import evaluate_all, jobs_of_kinds
-from isosent.evaluation.rte import evaluate_rte
-from isosent.evaluation.sts import evaluate_sts
+from isosent.evaluation.run import read_tasks
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def data(tmp_path, write_stsb, texts):
 
 def test_every_task_that_is_found_is_scored_and_what_is_not_is_said(wordllama, data):
     with pytest.warns(EvaluationWarning, match="left out: .* must hold questions of SemEval's task 3"):
-        result = evaluate_all(wordllama, data)
+        result = evaluate(wordllama, data, "all")
     assert {name: task.kind for name, task in result.tasks.items()} == {
         "STSB": "sts",
         "CR": "transfer",
@@ -46,24 +45,24 @@ def test_every_task_that_is_found_is_scored_and_what_is_not_is_said(wordllama, d
 
 def test_scores_are_those_of_the_kinds_alone(wordllama, data):
     whitening = isosent.Whitening(8)
-    result = evaluate_all(wordllama, data, kinds=["rte", "sts"], transform=whitening)
+    result = evaluate(wordllama, data, tasks=["rte", "sts"], transform=whitening)
     assert list(result.tasks) == ["RTE", "STSB"]
-    for alone in (evaluate_sts, evaluate_rte):
-        for name, task in alone(wordllama, data, transform=whitening).tasks.items():
+    for kind in ("sts", "rte"):
+        for name, task in evaluate(wordllama, data, kind, transform=whitening).tasks.items():
             assert result.tasks[name].scores == pytest.approx(task.scores, abs=1e-9)
 
 
 def test_a_kind_that_was_asked_for_must_be_there(data):
     with pytest.raises(TaskNotFoundError, match="must hold questions of SemEval's task 3"):
-        jobs_of_kinds(data, ["sts", "cqa"])
+        read_tasks(data, ["sts", "cqa"])
 
 
 def test_an_unknown_kind_is_refused(data):
-    with pytest.raises(InputError, match="kinds must be among sts, transfer, cqa, rte, retrieval; got stss"):
-        jobs_of_kinds(data, ["stss"])
+    with pytest.raises(InputError, match=r"tasks must be among all, sts.*got 'stss'.*nearest is sts"):
+        read_tasks(data, ["stss"])
 
 
 def test_a_folder_without_any_task_is_refused_with_what_it_may_hold(tmp_path):
     with pytest.raises(TaskNotFoundError) as caught:
-        jobs_of_kinds(tmp_path)
+        read_tasks(tmp_path)
     assert all(name in str(caught.value) for name in ("STS files", "transfer task", "task 3", "RTE", "corpus.jsonl"))

@@ -7,9 +7,9 @@ import pytest
 from gem_reference import coarse_vector, gem_vector, principal_vectors
 
 import isosent
+from isosent import evaluate
 from isosent.encoders.word_average import GEM
 from isosent.errors import InputError
-from isosent.evaluation.sts import evaluate_sts
 from isosent.evaluation.sts_files import read_sts
 from isosent.report.study_figures import gem_figure
 from isosent.research.gem import GemCell, conditions, study_gem, write_gem_csv
@@ -79,8 +79,8 @@ def test_a_cell_is_what_the_paper_computes(cells, data, vectors, study, conditio
     assert cell.pearson == pytest.approx(pearson_of_the_reference(data, vectors, **settings), abs=1e-5)
 
 
-def test_the_scores_are_those_of_evaluate_sts(cells, data, reference):
-    scores = evaluate_sts(isosent.load(f"{reference}&{BASE}"), data).tasks["STSB"]
+def test_the_scores_are_those_of_evaluate(cells, data, reference):
+    scores = evaluate(isosent.load(f"{reference}&{BASE}"), data).tasks["STSB"]
     assert cells[0].spearman == pytest.approx(scores.scores["spearman"], abs=1e-12)
     assert cells[0].n_zero_rows == scores.n_zero_rows
 

@@ -6,9 +6,10 @@ import pytest
 from tiny_models import WORDS, save_model
 
 import isosent
+from isosent import evaluate
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError, ModelReferenceError
-from isosent.evaluation.sts import AGGREGATIONS, evaluate_sts
+from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import YEAR_SUBSETS, STSTask, read_sts
 from isosent.report.study_figures import HeatMap, layer_figure, pooling_figure
 from isosent.research.layers import LayerVectors, best_of_sizes, pair_grid, read_layers, study_layers, study_pooling
@@ -79,7 +80,7 @@ def pooled(reference, data):
 def evaluated(reference, data, layers, pooling, transform):
     model = isosent.load(f"{reference}?layers={layers}&pooling={pooling}&normalize=false")
     made = {NONE: None, WHITENING: isosent.Whitening(), AUTO: "auto"}[transform]
-    return evaluate_sts(model, data, transform=made).tasks
+    return evaluate(model, data, transform=made).tasks
 
 
 def aggregations(scores):

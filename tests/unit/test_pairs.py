@@ -6,8 +6,8 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 import isosent
+from isosent import evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError
-from isosent.evaluation.sts import evaluate_pairs
 from isosent.evaluation.sts_files import read_paraphrases, read_scored_pairs
 
 
@@ -90,7 +90,7 @@ def test_rows_without_a_score_are_dropped_and_counted(tmp_path, table):
 
 @pytest.mark.parametrize("transform", [None, isosent.Whitening(8)])
 def test_scores_are_correlations_of_the_cosine(wordllama, tmp_path, table, transform):
-    result = evaluate_pairs(wordllama, write(table, tmp_path / "own.csv"), transform=transform)
+    result = evaluate(wordllama, write(table, tmp_path / "own.csv"), "pairs", transform=transform)
     model = wordllama
     if transform is not None:
         model = wordllama.fitted([*table.sentence1, *table.sentence2], transform=transform)
@@ -113,7 +113,7 @@ def test_scores_are_correlations_of_the_cosine(wordllama, tmp_path, table, trans
 def test_cosines_that_are_all_the_same_are_undefined_and_said_so(wordllama, tmp_path):
     (tmp_path / "same.csv").write_text("s1,s2,score\na car,a car,1\na sea,a sea,2\n")
     with pytest.warns(EvaluationWarning, match="same: every cosine is the same; its correlation is undefined"):
-        result = evaluate_pairs(wordllama, tmp_path / "same.csv")
+        result = evaluate(wordllama, tmp_path / "same.csv", "pairs")
     assert np.isnan(result.tasks["same"].score)
 
 

@@ -5,9 +5,9 @@ from functools import cache
 import pytest
 
 import isosent
+from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
 from isosent.evaluation.run import EvaluationSettings
-from isosent.evaluation.sts import evaluate_sts
 from isosent.research.dims import width_grid
 from isosent.research.gem import study_gem
 from isosent.research.layers import best_of_sizes, read_layers, study_layers
@@ -88,7 +88,7 @@ def row(label):
 
 def stsb(**how):
     model = isosent.load("wordllama")
-    return evaluate_sts(model, "data", run=EvaluationSettings(n_resamples=2), **how).tasks["STSB"].scores["spearman"]
+    return evaluate(model, "data", n_resamples=2, **how).tasks["STSB"].scores["spearman"]
 
 
 def test_what_is_at_hand_is_measured():
@@ -121,7 +121,7 @@ def test_a_transform_can_be_fitted_on_the_evaluated_pairs_alone(here):
     assert "--fit SENTENCES" in alone.command
     lines = (here / "data" / "sts-test.csv").read_text().splitlines()
     (here / "test.txt").write_text("".join(f"{text}\n" for line in lines for text in line.split("\t")[5:7]))
-    expected = stsb(transform=isosent.PrincipalComponents(3), fit="test.txt")
+    expected = stsb(transform=isosent.PrincipalComponents(3), fit_on="test.txt")
     assert alone.cells["STSB"].measured.value == pytest.approx(expected, abs=1e-9)
     assert expected != stsb(transform=isosent.PrincipalComponents(3))
 

@@ -7,7 +7,6 @@ import pytest
 from isosent.errors import FileFormatError, InputFileError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import FORMAT, EvaluationResult, Items, TaskResult, read_result
-from isosent.evaluation.run import EvaluationSettings
 
 NAN = float("nan")
 
@@ -139,7 +138,7 @@ def test_a_file_without_items_is_read_without_them(result, tmp_path):
 
 
 def test_a_file_compares_with_the_result_it_was_written_from(result, path):
-    found = compare_results(result, read_result(path), run=EvaluationSettings(n_resamples=20)).tasks
+    found = compare_results(result, read_result(path), n_resamples=20).tasks
     assert found["STSB"].difference == 0
     assert found["STSB"].interval == pytest.approx((0, 0), abs=1e-6)
 

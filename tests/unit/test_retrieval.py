@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.retrieval import evaluate_paraphrases, evaluate_retrieval, read_beir
+from isosent.evaluation.retrieval import read_beir
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -52,7 +53,7 @@ def run_of(model, folder, skipped=()):
 @pytest.mark.parametrize("transform", [None, isosent.Whitening(8)])
 def test_scores_are_those_of_trec_eval(wordllama, folder, judged, transform):
     pytrec_eval = pytest.importorskip("pytrec_eval")
-    found = evaluate_retrieval(wordllama, folder, transform=transform).tasks["Forum"]
+    found = evaluate(wordllama, folder, "retrieval", transform=transform).tasks["Forum"]
     model = wordllama
     if transform is not None:
         model = wordllama.fitted(list(read_beir(folder)[0].documents), transform=transform)
@@ -88,7 +89,7 @@ def test_queries_and_documents_are_encoded_by_their_roles(folder, wordllama, mon
     seen = []
     monkeypatch.setattr(type(wordllama.encoder), "for_queries", lambda self: seen.append("query") or self)
     monkeypatch.setattr(type(wordllama.encoder), "for_documents", lambda self: seen.append("document") or self)
-    evaluate_retrieval(wordllama, folder)
+    evaluate(wordllama, folder, "retrieval")
     assert sorted(seen) == ["document", "query"]
 
 
@@ -99,13 +100,13 @@ def test_a_query_does_not_find_itself_unless_it_should(tmp_path, wordllama):
     write_lines(home / "corpus.jsonl", rows)
     write_lines(home / "queries.jsonl", rows[:2])
     (home / "qrels" / "test.tsv").write_text(f"{HEADER}a\tb\t1\nb\tb\t1\n")
-    task = evaluate_retrieval(wordllama, home).tasks["Same"]
+    task = evaluate(wordllama, home, "retrieval").tasks["Same"]
     assert task.items.values.tolist() == [1, 1]
     assert read_beir(home)[0].own.tolist() == [2, -1]
 
 
 def test_folders_are_found_below_and_called_by_their_names(folder, wordllama):
-    assert list(evaluate_retrieval(wordllama, folder.parent).tasks) == ["Forum"]
+    assert list(evaluate(wordllama, folder.parent, "retrieval").tasks) == ["Forum"]
     (folder.parent / "deep" / "Forum").mkdir(parents=True)
     for name in ("corpus.jsonl", "queries.jsonl"):
         (folder.parent / "deep" / "Forum" / name).write_bytes((folder / name).read_bytes())
@@ -174,7 +175,7 @@ def test_a_first_text_finds_its_second(wordllama, tmp_path, texts):
     first, second = texts[:30], [f"{text} again" for text in texts[:30]]
     rows = "".join(f"{one}\t{other}\n" for one, other in zip(first, second, strict=True))
     (tmp_path / "same.tsv").write_text(f"text1\ttext2\n{rows}", "utf-8")
-    task = evaluate_paraphrases(wordllama, tmp_path / "same.tsv").tasks["same"]
+    task = evaluate(wordllama, tmp_path / "same.tsv", "retrieval").tasks["same"]
     asked, found = (wordllama.encode(texts).astype(np.float64) for texts in (first, second))
     cosines = asked @ found.T / np.outer(np.linalg.norm(asked, axis=1), np.linalg.norm(found, axis=1))
     ranks = [1 + int((row > row[place]).sum()) for place, row in enumerate(cosines)]
@@ -194,7 +195,7 @@ def test_equal_texts_are_one_query_and_one_document(wordllama, tmp_path):
         ("sea", "a red car"),
     ]
     (tmp_path / "pairs.csv").write_text("s1,s2\n" + "".join(f"{one},{other}\n" for one, other in pairs))
-    task = evaluate_paraphrases(wordllama, tmp_path / "pairs.csv").tasks["pairs"]
+    task = evaluate(wordllama, tmp_path / "pairs.csv", "retrieval").tasks["pairs"]
     assert (task.n_items, task.details["n_documents"], task.details["n_relevant"]) == (3, 3, 4)
     assert task.items.values[0] == 1  # the query itself, which is a second text of others, is passed over
 
@@ -202,4 +203,4 @@ def test_equal_texts_are_one_query_and_one_document(wordllama, tmp_path):
 def test_a_file_without_pairs_is_refused(tmp_path, wordllama):
     (tmp_path / "pairs.csv").write_text("s1,s2\n")
     with pytest.raises(FileFormatError, match="must hold at least one pair; got none"):
-        evaluate_paraphrases(wordllama, tmp_path / "pairs.csv")
+        evaluate(wordllama, tmp_path / "pairs.csv", "retrieval")

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.rte import best_threshold, evaluate_rte, read_rte
+from isosent.evaluation.rte import best_threshold, read_rte
 from isosent.evaluation.tables import rte_table
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
@@ -140,7 +141,7 @@ def test_no_threshold_is_better_than_the_best():
 
 @pytest.mark.parametrize("transform", [None, isosent.Whitening(16)])
 def test_accuracies_are_those_counted_by_hand(wordllama, data, pairs, transform):
-    result = evaluate_rte(wordllama, data, transform=transform).tasks["RTE"]
+    result = evaluate(wordllama, data, "rte", transform=transform).tasks["RTE"]
     model = wordllama
     if transform is not None:
         model = wordllama.fitted(read_rte(data).target_texts, transform=transform)
@@ -159,7 +160,7 @@ def test_accuracies_are_those_counted_by_hand(wordllama, data, pairs, transform)
 
 def test_a_file_to_fit_on(wordllama, data, pairs, texts, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(texts))
-    result = evaluate_rte(wordllama, data, transform=isosent.Whitening(8), fit=tmp_path / "texts.txt")
+    result = evaluate(wordllama, data, "rte", transform=isosent.Whitening(8), fit_on=tmp_path / "texts.txt")
     model = wordllama.fitted(texts, transform=isosent.Whitening(8))
     assert result.tasks["RTE"].score == pytest.approx(hand_accuracy(model, *pairs["dev"], 0.5))
     assert result.model["fits"][0]["source"] == "texts.txt"
@@ -167,7 +168,7 @@ def test_a_file_to_fit_on(wordllama, data, pairs, texts, tmp_path):
 
 def test_an_encoder_that_needs_a_corpus_is_fitted_on_the_target(data, pairs):
     model = isosent.load("wordllama?weighting=sif&frequencies=corpus")
-    result = evaluate_rte(model, data)
+    result = evaluate(model, data, "rte")
     fitted = model.fitted(read_rte(data).target_texts, transform=None)
     assert result.tasks["RTE"].score == pytest.approx(hand_accuracy(fitted, *pairs["dev"], 0.5))
     assert result.fitting["fit"] == "target"
@@ -176,12 +177,12 @@ def test_an_encoder_that_needs_a_corpus_is_fitted_on_the_target(data, pairs):
 def test_sentences_without_a_vector_are_counted(wordllama, data):
     with (data / "glue" / "RTE" / "dev.tsv").open("a") as file:
         file.write("15\t\tsomething\tnot_entailment\n")
-    result = evaluate_rte(wordllama, data).tasks["RTE"]
+    result = evaluate(wordllama, data, "rte").tasks["RTE"]
     assert (result.n_zero_rows, result.n_items) == (1, 16)
 
 
 def test_the_table_says_what_was_done(wordllama, data):
-    result = evaluate_rte(wordllama, data, transform=isosent.Whitening(8))
+    result = evaluate(wordllama, data, "rte", transform=isosent.Whitening(8))
     table = rte_table(result)
     assert [column.header for column in table.columns][1] == "accuracy on dev, x100"
     assert f"{100 * result.tasks['RTE'].score:.2f}" in list(table.columns[1].cells)

@@ -1,6 +1,5 @@
 import hashlib
 import platform
-from dataclasses import dataclass
 from importlib.metadata import version
 
 import numpy as np
@@ -8,40 +7,11 @@ import pytest
 
 import isosent
 from isosent.errors import InputError, InputTypeError
+from isosent.evaluation import run as run_module
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.run import TARGET, EvaluationSettings, Job, checksums, environment, run_jobs
+from isosent.evaluation.run import TARGET, checksums, environment, run_tasks
 from isosent.evaluation.task import Task
 from isosent.numeric.statistics import bootstrap_interval
-
-FEW = EvaluationSettings(n_resamples=20)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plain(Task):
-    texts: tuple[str, ...]
-    target_texts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Search(Task):
-    queries: tuple[str, ...]
-    documents: tuple[str, ...]
-
-    @property
-    def texts(self):
-        return self.queries + self.documents
-
-    @property
-    def target_texts(self):
-        return self.documents
-
-    @property
-    def by_role(self):
-        return {"query": self.queries, "document": self.documents}
-
-    @property
-    def target_role(self):
-        return "document"
 
 
 class Scorer:
@@ -49,24 +19,39 @@ class Scorer:
 
     def __init__(self, items=None):
         self.items = items or Items(np.arange(10.0))
-        self.seen = []
+        self.calls = []
 
-    def __call__(self, done, seed):
-        self.seen.append((done, seed))
+    def __call__(self, encode, seed):
+        self.calls.append((encode, seed))
         scores = {"accuracy": 0.5, "spearman": 0.4, "pearson": 0.3}
         return Measured("accuracy" if self.items.gold is None else "spearman", scores, self.items, {"said": 1})
 
     @property
-    def done(self):
-        return self.seen[-1][0]
+    def encode(self):
+        return self.calls[-1][0]
 
 
-def job_of(task, scorer, name="T", protocol=None, files=()):
-    return Job(name, "kind", task, scorer, protocol or {}, files)
+def task_of(texts, targets=(), scorer=None, name="T", protocol=None, files=()):
+    items = [(text,) for text in texts]
+    return Task(name, "kind", {"text": texts}, targets, items, scorer or Scorer(), protocol or {}, files)
 
 
-def run(model, *jobs, root=".", transform=None, fit=TARGET, run=FEW):
-    return run_jobs("here", model, jobs, root, transform=transform, fit=fit, run=run)
+def search_of(queries, documents, scorer=None):
+    texts = {"query": queries, "document": documents}
+    items = [(text,) for text in (*queries, *documents)]
+    return Task("T", "kind", texts, documents, items, scorer or Scorer(), {}, (), "document")
+
+
+def run(model, *tasks, root=".", transform=None, fit_on=TARGET, n_resamples=20, **settings):
+    return run_tasks(model, tasks, root, transforms=[transform], fit_on=fit_on, n_resamples=n_resamples, **settings)
+
+
+@pytest.fixture
+def corpus(texts, tmp_path):
+    """A file of a hundred texts."""
+    path = tmp_path / "corpus.txt"
+    path.write_text("".join(f"{text}\n" for text in texts[100:200]), "utf-8")
+    return path
 
 
 def sha256(content):
@@ -98,10 +83,9 @@ def test_the_environment_names_versions_and_the_machine():
     assert found["n_cpus"] >= 1
 
 
-def test_a_result_holds_what_the_job_said(wordllama, tmp_path, texts):
+def test_a_result_holds_what_the_task_said(wordllama, tmp_path, texts):
     (tmp_path / "a.txt").write_bytes(b"one")
-    scorer = Scorer()
-    job = job_of(Plain(tuple(texts[:5])), scorer, "MR", {"similarity": "cosine"}, [tmp_path / "a.txt"])
+    job = task_of(texts[:5], name="MR", protocol={"similarity": "cosine"}, files=[tmp_path / "a.txt"])
     result = run(wordllama, job, root=tmp_path)
     task = result.tasks["MR"]
     assert (task.kind, task.metric, task.score, task.details) == ("kind", "accuracy", 0.5, {"said": 1})
@@ -122,19 +106,20 @@ def test_a_text_of_several_tasks_is_encoded_once(wordllama, texts):
         return advanced.append
 
     scorer = Scorer()
-    first, second = Plain((*texts[:6], texts[0])), Plain(tuple(texts[4:9]))
-    jobs = job_of(first, scorer, "one"), job_of(second, scorer, "two")
-    result = run(wordllama, *jobs, run=EvaluationSettings(n_resamples=20, progress=progress))
+    first, second = (*texts[:6], texts[0]), texts[4:9]
+    result = run(
+        wordllama, task_of(first, scorer=scorer, name="1"), task_of(second, scorer=scorer, name="2"), progress=progress
+    )
     assert totals == [9] == [sum(advanced)]
     assert result.n_texts == 9
-    for (done, _), task in zip(scorer.seen, (first, second), strict=True):
-        assert np.array_equal(done.encode(task.texts), wordllama.encode(task.texts))
+    for (encode, _), each in zip(scorer.calls, (first, second), strict=True):
+        assert np.array_equal(encode(each), wordllama.encode(each))
 
 
 def test_texts_to_fit_on_are_encoded_where_something_is_fitted(wordllama, texts):
-    task = Plain(tuple(texts[:4]), tuple(texts[2:40]))
-    assert run(wordllama, job_of(task, Scorer())).n_texts == 4
-    assert run(wordllama, job_of(task, Scorer()), transform=isosent.Whitening(8)).n_texts == 40
+    task = task_of(texts[:4], texts[2:40])
+    assert run(wordllama, task).n_texts == 4
+    assert run(wordllama, task, transform=isosent.Whitening(8)).n_texts == 40
 
 
 def test_a_text_is_encoded_in_each_of_its_roles(wordllama, texts, monkeypatch):
@@ -144,31 +129,27 @@ def test_a_text_is_encoded_in_each_of_its_roles(wordllama, texts, monkeypatch):
 
     monkeypatch.setattr(type(wordllama.encoder), "for_queries", lambda self: Queries())
     scorer = Scorer()
-    task = Search(tuple(texts[:3]), tuple(texts[1:6]))
-    run(wordllama, job_of(task, scorer))
-    assert scorer.done.vectors.n_texts == 8
-    assert (scorer.done.encode(task.queries, "query") == 1).all()
-    assert np.array_equal(scorer.done.encode(task.documents, "document"), wordllama.encode(task.documents))
+    result = run(wordllama, search_of(texts[:3], texts[1:6], scorer))
+    assert result.n_texts == 8
+    assert (scorer.encode(texts[:3], "query") == 1).all()
+    assert np.array_equal(scorer.encode(texts[1:6], "document"), wordllama.encode(texts[1:6]))
 
 
 def test_search_is_fitted_on_its_documents(wordllama, texts):
     scorer = Scorer()
-    task = Search(tuple(texts[:3]), tuple(texts[3:60]))
-    run(wordllama, job_of(task, scorer), transform=isosent.Whitening(8))
-    assert scorer.done.fitted.fits[-1].n_texts == 57
-    fitted = wordllama.fitted(task.documents, transform=isosent.Whitening(8))
-    assert scorer.done.encode(task.queries, "query") == pytest.approx(fitted.encode(task.queries), abs=1e-6)
+    run(wordllama, search_of(texts[:3], texts[3:60], scorer), transform=isosent.Whitening(8))
+    fitted = wordllama.fitted(texts[3:60], transform=isosent.Whitening(8))
+    assert scorer.encode(texts[:3], "query") == pytest.approx(fitted.encode(texts[:3]), abs=1e-6)
 
 
 def test_each_task_is_fitted_on_its_own_target(wordllama, texts):
     scorer = Scorer()
-    tasks = [Plain(tuple(texts[:4]), tuple(texts[start : start + 50])) for start in (0, 50)]
-    result = run(
-        wordllama, *(job_of(task, scorer, str(row)) for row, task in enumerate(tasks)), transform=isosent.Whitening(8)
-    )
-    for (done, _), task in zip(scorer.seen, tasks, strict=True):
-        fitted = wordllama.fitted(task.target_texts, transform=isosent.Whitening(8))
-        assert done.encode(task.texts) == pytest.approx(fitted.encode(task.texts), abs=1e-6)
+    starts = (0, 50)
+    tasks = [task_of(texts[:4], texts[start : start + 50], scorer, str(start)) for start in starts]
+    result = run(wordllama, *tasks, transform=isosent.Whitening(8))
+    for (encode, _), start in zip(scorer.calls, starts, strict=True):
+        fitted = wordllama.fitted(texts[start : start + 50], transform=isosent.Whitening(8))
+        assert encode(texts[:4]) == pytest.approx(fitted.encode(texts[:4]), abs=1e-6)
     assert result.fitting["transform"] == "whitening"
     assert result.fitting["parameters"]["n_components"] == 8
     assert (result.fitting["fit"], result.fitting["transductive"]) == (TARGET, True)
@@ -176,49 +157,62 @@ def test_each_task_is_fitted_on_its_own_target(wordllama, texts):
     assert {task.dim for task in result.tasks.values()} == {8}
 
 
-def test_every_task_is_scored_by_one_fit_on_a_file(wordllama, texts, tmp_path):
-    corpus = texts[100:200]
-    (tmp_path / "corpus.txt").write_text("".join(f"{text}\n" for text in corpus), "utf-8")
+def test_every_task_is_scored_by_one_fit_on_a_file(wordllama, texts, corpus):
     scorer = Scorer()
-    tasks = [Plain(tuple(texts[start : start + 4]), tuple(texts[:80])) for start in (0, 50)]
-    result = run(
-        wordllama,
-        *(job_of(task, scorer, str(row)) for row, task in enumerate(tasks)),
-        transform=isosent.Whitening(8),
-        fit=tmp_path / "corpus.txt",
-    )
-    fitted = wordllama.fitted(corpus, transform=isosent.Whitening(8))
-    for (done, _), task in zip(scorer.seen, tasks, strict=True):
-        assert done.encode(task.texts) == pytest.approx(fitted.encode(task.texts), abs=1e-6)
+    tasks = [task_of(texts[start : start + 4], texts[:80], scorer, str(start)) for start in (0, 50)]
+    result = run(wordllama, *tasks, transform=isosent.Whitening(8), fit_on=corpus)
+    fitted = wordllama.fitted(texts[100:200], transform=isosent.Whitening(8))
+    for (encode, _), start in zip(scorer.calls, (0, 50), strict=True):
+        assert encode(texts[start : start + 4]) == pytest.approx(fitted.encode(texts[start : start + 4]), abs=1e-6)
     assert result.fitting["fit"].endswith("corpus.txt")
     assert not result.fitting["transductive"]
+    assert set(result.fitting["overlap"]) == {"0", "50"}
     (fit,) = result.model["fits"]
     assert (fit["source"], fit["n_texts"]) == ("corpus.txt", 100)
 
 
 def test_nothing_is_fitted_without_a_transform(wordllama, texts):
-    result = run(wordllama, job_of(Plain(tuple(texts[:4]), tuple(texts[:80])), Scorer()))
-    expected = {"transform": None, "parameters": {}, "fit": None, "transductive": False}
-    assert expected.items() <= result.fitting.items()
+    result = run(wordllama, task_of(texts[:4], texts[:80]))
+    assert result.fitting == {"transform": None, "parameters": {}, "fit": None, "transductive": False}
 
 
 @pytest.mark.parametrize("on_file", [False, True])
-def test_an_encoder_that_needs_a_corpus_is_fitted_on_the_same(texts, tmp_path, on_file):
-    (tmp_path / "corpus.txt").write_text("".join(f"{text}\n" for text in texts[100:200]), "utf-8")
+def test_an_encoder_that_needs_a_corpus_is_fitted_on_the_same(texts, corpus, on_file):
     model = isosent.load("wordllama?weighting=sif")
     scorer = Scorer()
-    tasks = [Plain(tuple(texts[:4]), tuple(texts[start : start + 50])) for start in (0, 50)]
-    jobs = [job_of(task, scorer, str(row)) for row, task in enumerate(tasks)]
-    result = run(model, *jobs, fit=tmp_path / "corpus.txt" if on_file else TARGET)
-    for (done, _), task in zip(scorer.seen, tasks, strict=True):
+    tasks = [task_of(texts[:4], texts[start : start + 50], scorer, str(start)) for start in (0, 50)]
+    result = run(model, *tasks, fit_on=corpus if on_file else TARGET)
+    for (encode, _), task in zip(scorer.calls, tasks, strict=True):
         fitted = model.fitted(texts[100:200] if on_file else task.target_texts, transform=None)
-        assert done.encode(task.texts) == pytest.approx(fitted.encode(task.texts), abs=1e-6)
+        assert encode(texts[:4]) == pytest.approx(fitted.encode(texts[:4]), abs=1e-6)
     assert result.fitting["transductive"] is not on_file
 
 
+@pytest.mark.parametrize("reference", ["wordllama", "wordllama?weighting=sif"])
+@pytest.mark.parametrize("on_file", [False, True])
+def test_several_transforms_score_as_each_does_alone(write_stsb, tmp_path, corpus, reference, on_file, monkeypatch):
+    model, folder = isosent.load(reference), write_stsb(tmp_path)
+    fit_on = corpus if on_file else TARGET
+    transforms = [None, "standardize", isosent.Whitening(8), "auto"]
+    alone = [
+        isosent.evaluate(model, folder, transform=each, fit_on=fit_on if each else TARGET) for each in transforms[1:]
+    ]
+    counted = []
+    original = run_module.TextVectors.__init__
+    monkeypatch.setattr(
+        run_module.TextVectors, "__init__", lambda self, *args: (counted.append(1), original(self, *args))[1]
+    )
+    together = isosent.evaluate(model, folder, transform=transforms, fit_on=fit_on)
+    assert len(counted) == 1
+    assert together.fitting["transform"] is None
+    for one, other in zip(together.variants, alone, strict=True):
+        assert one.tasks["STSB"].scores == other.tasks["STSB"].scores
+        assert one.fitting == other.fitting
+        assert [fit["transform"] for fit in one.model["fits"]] == [fit["transform"] for fit in other.model["fits"]]
+
+
 def test_texts_without_a_vector_are_counted_as_often_as_they_occur(wordllama, texts):
-    result = run(wordllama, job_of(Plain(("", texts[0], "")), Scorer()))
-    assert result.tasks["T"].n_zero_rows == 2
+    assert run(wordllama, task_of(["", texts[0], ""])).tasks["T"].n_zero_rows == 2
 
 
 def test_the_seed_reaches_the_scorer_and_the_intervals(wordllama, texts):
@@ -226,8 +220,8 @@ def test_the_seed_reaches_the_scorer_and_the_intervals(wordllama, texts):
     intervals = []
     for seed in (0, 5):
         scorer = Scorer(items)
-        result = run(wordllama, job_of(Plain(tuple(texts[:3])), scorer), run=EvaluationSettings(seed, 50))
-        assert [seed for _, seed in scorer.seen] == [result.seed] == [seed]
+        result = run(wordllama, task_of(texts[:3], scorer=scorer), seed=seed, n_resamples=50)
+        assert [seed for _, seed in scorer.calls] == [result.seed] == [seed]
         assert result.n_resamples == 50
         intervals.append(result.tasks["T"].interval)
         assert intervals[-1] == bootstrap_interval("mean", items.values, n_resamples=50, seed=seed)
@@ -237,43 +231,47 @@ def test_the_seed_reaches_the_scorer_and_the_intervals(wordllama, texts):
 def test_human_scores_give_intervals_of_both_correlations(wordllama, texts):
     random = np.random.default_rng(0)
     items = Items(random.random(30), random.random(30))
-    task = run(wordllama, job_of(Plain(tuple(texts[:3])), Scorer(items))).tasks["T"]
+    task = run(wordllama, task_of(texts[:3], scorer=Scorer(items))).tasks["T"]
     for metric in ("spearman", "pearson"):
         assert task.intervals[metric] == bootstrap_interval(metric, items.values, items.gold, n_resamples=20)
     assert list(task.intervals) == ["spearman", "pearson"]
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("settings", "words"),
     [
-        ({"seed": -1}, "Run: seed must be a whole number >= 0; got -1"),
-        ({"seed": 1.5}, "Run: seed must be a whole number >= 0; got 1.5"),
-        ({"n_resamples": 0}, "Run: n_resamples must be a whole number >= 1; got 0"),
-        ({"n_resamples": True}, "Run: n_resamples must be a whole number >= 1; got True"),
+        ({"seed": -1}, "seed must be a whole number >= 0; got -1"),
+        ({"seed": 1.5}, "seed must be a whole number >= 0; got 1.5"),
+        ({"n_resamples": 0}, "n_resamples must be a whole number >= 1; got 0"),
+        ({"n_resamples": True}, "n_resamples must be a whole number >= 1; got True"),
+        ({"transform": []}, "empty list"),
+        ({"transform": "whitning"}, "whitning"),
+        ({"fit_on": "nowhere.txt"}, "nothing to fit on nowhere.txt"),
+        ({"fit_on": "nowhere.txt", "transform": "whitening"}, "nowhere.txt must exist"),
+        ({"columns": "a,b,c"}, "columns"),
+        ({"tasks": []}, "at least one task; got none"),
+        ({"tasks": [1]}, "tasks must be names; got [1]"),
+        ({"tasks": "STS-C"}, "got 'STS-C'. The nearest is"),
+        ({"tasks": "transfer:STSB"}, "nearest is STSB-supervised"),
+        ({"sickr": "dev"}, "sickr must be one of full, test; got 'dev'"),
     ],
 )
-def test_what_is_no_way_to_run_is_refused(how, words):
-    with pytest.raises(InputError) as caught:
-        EvaluationSettings(**how)
+def test_settings_without_meaning_are_refused(wordllama, write_stsb, tmp_path, settings, words):
+    with pytest.raises((InputError, InputTypeError)) as caught:
+        isosent.evaluate(wordllama, write_stsb(tmp_path), **settings)
     assert words in str(caught.value)
 
 
-def test_what_is_no_model_is_refused_by_the_caller_s_name(texts):
-    with pytest.raises(InputTypeError, match=r"^here: model must be what isosent\.load returns; got str\."):
-        run("wordllama", job_of(Plain(tuple(texts[:3])), Scorer()))
-
-
-def test_what_cannot_be_fitted_on_is_refused(wordllama, texts, tmp_path):
-    with pytest.raises(InputError, match=r"nowhere\.txt must exist"):
-        run(
-            wordllama,
-            job_of(Plain(tuple(texts[:3])), Scorer()),
-            transform=isosent.Whitening(),
-            fit=tmp_path / "nowhere.txt",
-        )
+def test_what_is_no_model_is_refused(tmp_path):
+    with pytest.raises(InputTypeError, match=r"model must be what isosent\.load returns; got str\."):
+        isosent.evaluate("wordllama", tmp_path)
 
 
 def test_two_tasks_of_one_name_are_refused(wordllama, texts):
-    one, other = (job_of(Search(tuple(texts[:3]), tuple(texts[1:6])), Scorer()) for _ in range(2))
-    with pytest.raises(InputError, match="tasks must have names of their own"):
-        run_jobs("evaluate", wordllama, [one, other], ".", transform=None, fit="target", run=None)
+    with pytest.raises(InputError, match="two tasks are called T"):
+        run(wordllama, task_of(texts[:3]), task_of(texts[:3]))
+
+
+@pytest.mark.parametrize("tasks", ["STS-B", "stsb", ["sts:STSB"], "STSB, sts", ["STSB", "STSB"]])
+def test_a_set_has_several_names(wordllama, write_stsb, tmp_path, tasks):
+    assert list(isosent.evaluate(wordllama, write_stsb(tmp_path), tasks, n_resamples=2).tasks) == ["STSB"]

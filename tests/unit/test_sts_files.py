@@ -7,10 +7,8 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 import isosent
-from isosent import Whitening
+from isosent import Whitening, evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError, InputTypeError
-from isosent.evaluation.run import EvaluationSettings
-from isosent.evaluation.sts import evaluate_sts
 from isosent.evaluation.sts_files import TASKS, YEAR_SUBSETS, read_sts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
@@ -313,12 +311,10 @@ def test_no_tasks_at_all_are_refused(all_tasks):
 
 
 @pytest.mark.parametrize("written", ["STSB", "STS12,STSB", ""])
-def test_tasks_given_as_one_string_are_refused(all_tasks, wordllama, written):
+def test_tasks_given_as_one_string_are_refused(all_tasks, written):
     words = rf"tasks must be a sequence of names; got one string\. Pass \['{written}'\]\."
     with pytest.raises(InputTypeError, match=words):
         read_sts(all_tasks, tasks=written)
-    with pytest.raises(InputTypeError, match=words):
-        evaluate_sts(wordllama, all_tasks, tasks=written)
 
 
 def test_the_same_task_in_two_folders_is_refused(tmp_path, write_stsb):
@@ -349,7 +345,7 @@ def cosines(model, first, second):
 
 def test_aggregations_are_those_of_scipy(wordllama, tmp_path, write_year):
     folder = write_year("STS14", tmp_path)
-    result = evaluate_sts(wordllama, folder).tasks["STS14"]
+    result = evaluate(wordllama, folder).tasks["STS14"]
     (task,) = read_sts(folder)
     scores = [subset.scores for subset in task.subsets]
     ours = [cosines(wordllama, subset.first, subset.second) for subset in task.subsets]
@@ -369,14 +365,14 @@ def test_aggregations_are_those_of_scipy(wordllama, tmp_path, write_year):
 
 
 def test_the_average_is_the_unweighted_mean_over_tasks(wordllama, all_tasks):
-    result = evaluate_sts(wordllama, all_tasks)
+    result = evaluate(wordllama, all_tasks)
     assert len(result.tasks) == 7
     for name in ("spearman", "spearman_wmean", "pearson_mean"):
         assert result.average(name) == pytest.approx(np.mean([task.scores[name] for task in result.tasks.values()]))
 
 
 def test_the_result_as_json_has_its_keys(wordllama, tmp_path, write_stsb):
-    result = json.loads(json.dumps(evaluate_sts(wordllama, write_stsb(tmp_path)).to_json(), allow_nan=False))
+    result = json.loads(json.dumps(evaluate(wordllama, write_stsb(tmp_path)).to_json(), allow_nan=False))
     assert set(result["model"]) == set(wordllama.record.facts())
     assert result["fitting"] == {"transform": None, "parameters": {}, "fit": None, "transductive": False}
     assert result["environment"]["versions"]["isosent"] == version("isosent")
@@ -394,7 +390,7 @@ def test_sentences_without_a_vector_are_counted_and_their_cosine_is_0(tmp_path, 
     folder = write_year("STS13", tmp_path / "sts")
     for name in YEAR_SUBSETS["STS13"]:
         write_subset(folder, name, ["man\tdog", "zebra\tcat", "man\tcat", "zebra\tyak"], ["4", "1", "2", "3"])
-    result = evaluate_sts(model, folder).tasks["STS13"]
+    result = evaluate(model, folder).tasks["STS13"]
     assert result.n_zero_rows == 9
     expected = spearmanr([0.8, 0, 1 / np.sqrt(50), 0], [4, 1, 2, 3])[0]
     assert result.details["subsets"]["FNWN"]["spearman"] == pytest.approx(expected)
@@ -410,7 +406,7 @@ def test_an_undefined_correlation_is_none_and_warned_of(tmp_path, write_year):
     with pytest.warns(
         EvaluationWarning, match=r"STS13: every cosine of OnWN is the same; its correlation is undefined"
     ):
-        result = evaluate_sts(model, folder)
+        result = evaluate(model, folder)
     task = json.loads(json.dumps(result.to_json(), allow_nan=False))["tasks"]["STS13"]
     subsets = task["details"]["subsets"]
     assert (subsets["OnWN"]["spearman"], subsets["OnWN"]["pearson"]) == (None, None)
@@ -422,14 +418,14 @@ def test_an_undefined_correlation_is_none_and_warned_of(tmp_path, write_year):
 def test_missing_subsets_are_in_the_protocol(wordllama, tmp_path, write_year):
     write_year("STS13", tmp_path, subsets=["FNWN", "OnWN"])
     with pytest.warns(EvaluationWarning, match="lacks headlines"):
-        result = evaluate_sts(wordllama, tmp_path)
+        result = evaluate(wordllama, tmp_path)
     assert result.tasks["STS13"].protocol["missing_subsets"] == ["headlines"]
 
 
 def test_a_transform_is_fitted_on_all_sentences_of_each_task(wordllama, tmp_path, write_stsb, write_year):
     write_stsb(tmp_path / "b")
     write_year("STS13", tmp_path / "13")
-    result = evaluate_sts(wordllama, tmp_path, transform=Whitening(5))
+    result = evaluate(wordllama, tmp_path, transform=Whitening(5))
     for task in read_sts(tmp_path):
         fitted = wordllama.fitted(task.target_texts, transform=Whitening(5))
         first, second = (
@@ -446,8 +442,8 @@ def test_a_transform_is_fitted_on_all_sentences_of_each_task(wordllama, tmp_path
 def test_a_transform_is_fitted_on_the_texts_of_a_file(wordllama, texts, tmp_path, write_stsb):
     (tmp_path / "texts.txt").write_text("\n".join(texts), "utf-8")
     folder = write_stsb(tmp_path / "sts")
-    result = evaluate_sts(wordllama, folder, transform=Whitening(5), fit=tmp_path / "texts.txt")
-    saved_first = evaluate_sts(wordllama.fitted(texts, transform=Whitening(5)), folder)
+    result = evaluate(wordllama, folder, transform=Whitening(5), fit_on=tmp_path / "texts.txt")
+    saved_first = evaluate(wordllama.fitted(texts, transform=Whitening(5)), folder)
     assert result.tasks["STSB"].scores == saved_first.tasks["STSB"].scores
     assert not result.fitting["transductive"]
     assert result.fitting["fit"] == str(tmp_path / "texts.txt")
@@ -455,7 +451,7 @@ def test_a_transform_is_fitted_on_the_texts_of_a_file(wordllama, texts, tmp_path
 
 def test_a_fitted_model_is_scored_with_its_map(wordllama, texts, tmp_path, write_stsb):
     model = wordllama.fitted(texts, transform=Whitening(5))
-    result = evaluate_sts(model, write_stsb(tmp_path))
+    result = evaluate(model, write_stsb(tmp_path))
     (subset,) = read_sts(tmp_path)[0].subsets
     expected = spearmanr(cosines(model, subset.first, subset.second), subset.scores)[0]
     assert result.tasks["STSB"].scores["spearman"] == pytest.approx(expected, abs=1e-9)
@@ -463,7 +459,7 @@ def test_a_fitted_model_is_scored_with_its_map(wordllama, texts, tmp_path, write
 
 
 def test_the_pairs_of_sick_are_in_the_protocol(wordllama, tmp_path, write_sick):
-    result = evaluate_sts(wordllama, write_sick(tmp_path), sickr="test")
+    result = evaluate(wordllama, write_sick(tmp_path), sickr="test")
     assert (result.tasks["SICKR"].protocol["sickr"], result.tasks["SICKR"].n_items) == ("test", 7)
 
 
@@ -475,7 +471,7 @@ def test_every_distinct_sentence_is_encoded_once(wordllama, tmp_path, write_stsb
         return done.append
 
     folder = write_stsb(tmp_path)
-    evaluate_sts(wordllama, folder, run=EvaluationSettings(progress=progress))
+    evaluate(wordllama, folder, progress=progress)
     (subset,) = read_sts(folder)[0].subsets
     n_distinct = len({*subset.first, *subset.second})
     assert (totals, sum(done)) == ([n_distinct], n_distinct)

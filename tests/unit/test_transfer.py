@@ -9,16 +9,17 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import isosent
+from isosent import evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, TaskNotFoundError
 from isosent.evaluation.probes import probe_each_fold
 from isosent.evaluation.result import read_result
-from isosent.evaluation.run import EvaluationSettings
-from isosent.evaluation.transfer import STRENGTHS, STRENGTHS_ON_TRAIN, evaluate_transfer, transfer_jobs
+from isosent.evaluation.transfer import STRENGTHS, STRENGTHS_ON_TRAIN
+from isosent.evaluation.transfer_files import read_transfer
 
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 SICK = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
 JUDGMENTS = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
-QUICK = EvaluationSettings(n_resamples=20)
+QUICK = 20
 
 
 @pytest.fixture
@@ -63,17 +64,17 @@ def features(model, pairs):
 
 
 def test_every_fold_is_predicted_by_the_others(wordllama, cr):
-    task = evaluate_transfer(wordllama, cr, run=QUICK).tasks["CR"]
-    (job,) = transfer_jobs(cr)
-    labels = job.task.parts["whole"].labels
-    predicted, _, _ = probe_each_fold(wordllama.encode(list(job.task.texts)), labels, strengths=STRENGTHS, seed=0)
+    task = evaluate(wordllama, cr, "transfer", n_resamples=QUICK).tasks["CR"]
+    (task_set,) = read_transfer(cr)
+    labels = task_set.parts["whole"].labels
+    predicted, _, _ = probe_each_fold(wordllama.encode(list(task_set.texts)), labels, strengths=STRENGTHS, seed=0)
     assert task.metric == "accuracy"
     assert np.array_equal(task.items.values, predicted == labels)
     assert task.score == np.mean(predicted == labels)
 
 
 def test_what_is_known_of_a_task_of_folds(wordllama, cr):
-    result = evaluate_transfer(wordllama, cr, run=QUICK)
+    result = evaluate(wordllama, cr, "transfer", n_resamples=QUICK)
     task = result.tasks["CR"]
     details = task.details
     n_long = details["class_counts"]["whole"]["positive"]
@@ -97,9 +98,9 @@ def test_what_is_known_of_a_task_of_folds(wordllama, cr):
 
 
 def test_pairs_have_difference_and_product_as_features(wordllama, mrpc):
-    task = evaluate_transfer(wordllama, mrpc, run=QUICK).tasks["MRPC"]
-    (job,) = transfer_jobs(mrpc)
-    train, test = (job.task.parts[part] for part in ("train", "test"))
+    task = evaluate(wordllama, mrpc, "transfer", n_resamples=QUICK).tasks["MRPC"]
+    (task_set,) = read_transfer(mrpc)
+    train, test = (task_set.parts[part] for part in ("train", "test"))
     rows = features(wordllama, zip(*train.sides, strict=True))
     at = STRENGTHS_ON_TRAIN.index(task.details["C_times_variance"][0])
     model = plain(rows, STRENGTHS_ON_TRAIN)[at]
@@ -118,7 +119,7 @@ def test_pairs_have_difference_and_product_as_features(wordllama, mrpc):
 
 
 def test_scores_of_pairs(wordllama, sick):
-    result = evaluate_transfer(wordllama, sick, tasks=["SICK-R"], run=QUICK)
+    result = evaluate(wordllama, sick, tasks="transfer:SICK-R", n_resamples=QUICK)
     task = result.tasks["SICK-R"]
     predicted, gold = task.items.values, task.items.gold
     assert gold[:3] == pytest.approx([5, 4.2, 3.4])
@@ -133,22 +134,22 @@ def test_scores_of_pairs(wordllama, sick):
 
 
 def test_one_folder_gives_both_tasks_of_sick(wordllama, sick):
-    assert list(evaluate_transfer(wordllama, sick, run=QUICK).tasks) == ["SICK-R", "SICK-E"]
+    assert list(evaluate(wordllama, sick, "transfer", n_resamples=QUICK).tasks) == ["SICK-R", "SICK-E"]
 
 
 def test_a_transform_is_fitted_on_all_texts_of_the_task(wordllama, mrpc):
     whitening = isosent.Whitening(8)
-    task = evaluate_transfer(wordllama, mrpc, transform=whitening, run=QUICK).tasks["MRPC"]
-    (job,) = transfer_jobs(mrpc)
-    fitted = wordllama.fitted(list(job.task.texts), transform=whitening)
-    rows = features(fitted, zip(*job.task.parts["train"].sides, strict=True))
+    task = evaluate(wordllama, mrpc, "transfer", transform=whitening, n_resamples=QUICK).tasks["MRPC"]
+    (task_set,) = read_transfer(mrpc)
+    fitted = wordllama.fitted(list(task_set.texts), transform=whitening)
+    rows = features(fitted, zip(*task_set.parts["train"].sides, strict=True))
     assert task.dim == 8
     assert task.details["C"][0] == pytest.approx(task.details["C_times_variance"][0] / rows.var(axis=0).sum(), rel=1e-3)
 
 
 def test_the_seed_deals_the_folds(wordllama, cr):
     folds = [
-        evaluate_transfer(wordllama, cr, run=EvaluationSettings(seed, 20)).tasks["CR"].details["folds"]
+        evaluate(wordllama, cr, "transfer", seed=seed, n_resamples=20).tasks["CR"].details["folds"]
         for seed in (0, 0, 1)
     ]
     assert folds[0] == folds[1]
@@ -156,7 +157,7 @@ def test_the_seed_deals_the_folds(wordllama, cr):
 
 
 def test_a_result_is_read_as_it_was_written(wordllama, sick, tmp_path):
-    result = evaluate_transfer(wordllama, sick, run=QUICK)
+    result = evaluate(wordllama, sick, "transfer", n_resamples=QUICK)
     (tmp_path / "result.json").write_text(result.to_text(), "utf-8")
     again = read_result(tmp_path / "result.json")
     assert json.dumps(again.to_json()) == json.dumps(result.to_json())
@@ -170,7 +171,7 @@ def test_texts_without_a_vector_leave_a_correlation_undefined(wordllama, sick):
     with pytest.warns(
         EvaluationWarning, match="SICK-R: every predicted score is the same; its correlation is undefined"
     ):
-        task = evaluate_transfer(wordllama, sick, tasks=["SICK-R"], run=QUICK).tasks["SICK-R"]
+        task = evaluate(wordllama, sick, tasks="transfer:SICK-R", n_resamples=QUICK).tasks["SICK-R"]
     assert np.isnan([task.scores["pearson"], task.scores["spearman"], task.details["dev"]]).all()
     assert task.scores["mse"] == pytest.approx(np.var(task.items.gold), abs=0.1)
     assert task.n_zero_rows == 360
@@ -179,18 +180,18 @@ def test_texts_without_a_vector_leave_a_correlation_undefined(wordllama, sick):
 def test_a_class_that_is_too_small_for_folds(wordllama, cr, texts):
     (cr / "custrev.pos").write_text("".join(f"{text}\n" for text in texts[:11]), "utf-8")
     with pytest.raises(FileFormatError, match=r"CR: every class must have at least 12 items .* holds 11 of positive"):
-        evaluate_transfer(wordllama, cr)
+        evaluate(wordllama, cr, "transfer")
 
 
 def test_a_class_that_does_not_occur_needs_no_folds(wordllama, tmp_path, texts):
     for name, n_texts in (("train_5500.label", 45), ("TREC_10.label", 9)):
         lines = [f"{('NUM:x', 'LOC:city', 'HUM:ind')[row % 3]} {text}\n" for row, text in enumerate(texts[:n_texts])]
         (tmp_path / name).write_text("".join(lines), "utf-8")
-    task = evaluate_transfer(wordllama, tmp_path, run=QUICK).tasks["TREC"]
+    task = evaluate(wordllama, tmp_path, "transfer", n_resamples=QUICK).tasks["TREC"]
     assert task.details["class_counts"]["train"]["ABBR"] == 0
     assert task.n_items == 9
 
 
 def test_a_folder_without_tasks(wordllama, tmp_path):
     with pytest.raises(TaskNotFoundError, match="must hold all files of a transfer task in one folder"):
-        evaluate_transfer(wordllama, tmp_path)
+        evaluate(wordllama, tmp_path, "transfer")

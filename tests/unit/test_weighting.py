@@ -16,7 +16,7 @@ from tampering import replace_part, rewrite
 from tokenizers import Tokenizer
 
 import isosent
-from isosent import GEM, SIF, USIF, Whitening
+from isosent import GEM, SIF, USIF, Whitening, evaluate
 from isosent.encoders.options import OPTIONS
 from isosent.encoders.reference import WEIGHTING_OPTIONS, options_of, parse_reference, weighting_of
 from isosent.encoders.word_average import Average, PowerMean
@@ -30,7 +30,6 @@ from isosent.errors import (
     RankWarning,
     UnknownWordsWarning,
 )
-from isosent.evaluation.sts import evaluate_sts
 from isosent.exports.targets import export
 from isosent.persistence import write_model
 from isosent.research.auto import study_auto
@@ -825,11 +824,11 @@ def sts(write_stsb, write_year, tmp_path):
 @pytest.mark.parametrize("transform", [None, Whitening(8), "auto"], ids=["none", "whitening", "auto"])
 def test_an_unfitted_model_is_fitted_on_each_task(sts, transform):
     model = isosent.load("wordllama", weighting=GEM(n_candidates=8, n_removed=4))
-    result = evaluate_sts(model, sts, transform=transform)
+    result = evaluate(model, sts, transform=transform)
     assert set(result.tasks) == {"STS12", "STSB"}
     assert result.fitting["fit"] == "target"
     for name, task in result.tasks.items():
-        alone = evaluate_sts(model, sts, tasks=[name], transform=transform).tasks[name]
+        alone = evaluate(model, sts, tasks=[name], transform=transform).tasks[name]
         assert alone.scores == task.scores
     assert np.isfinite([task.score for task in result.tasks.values()]).all()
 
@@ -837,8 +836,8 @@ def test_an_unfitted_model_is_fitted_on_each_task(sts, transform):
 def test_an_unfitted_model_is_fitted_on_a_file(sts, texts, tmp_path):
     (tmp_path / "corpus.txt").write_text("".join(f"{text}\n" for text in texts), "utf-8")
     model = isosent.load("wordllama", weighting=SIF())
-    result = evaluate_sts(model, sts, fit=tmp_path / "corpus.txt")
-    expected = evaluate_sts(model.fitted(texts, transform=None), sts)
+    result = evaluate(model, sts, fit_on=tmp_path / "corpus.txt")
+    expected = evaluate(model.fitted(texts, transform=None), sts)
     assert result.tasks["STSB"].scores == expected.tasks["STSB"].scores
     assert result.fitting["fit"].endswith("corpus.txt")
 
@@ -847,7 +846,7 @@ def test_an_unfitted_model_is_fitted_on_a_file(sts, texts, tmp_path):
 def test_a_study_of_auto_fits_an_encoder_on_each_task(sts):
     model = isosent.load("wordllama", weighting=SIF())
     cells = study_auto(model, sts, name="sif")
-    plain = evaluate_sts(model, sts)
+    plain = evaluate(model, sts)
     assert [cell.task for cell in cells] == ["STS12", "STSB"]
     for cell in cells:
         assert cell.scores["as they are"] == plain.tasks[cell.task].score

@@ -28,19 +28,15 @@ from isosent.cli.printing import err, out, progress_bar
 from isosent.datasets import LOCK_NAME, DataSet, GotFile, Manifest, Mirror, get_data, read_manifest
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputError
-from isosent.evaluation.all_tasks import KINDS, evaluate_all, jobs_of_kinds
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
-from isosent.evaluation.cqa import TEXT_PARTS, evaluate_cqa
+from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS, count_overlap
 from isosent.evaluation.result import read_result
-from isosent.evaluation.retrieval import evaluate_paraphrases, evaluate_retrieval
-from isosent.evaluation.rte import evaluate_rte
-from isosent.evaluation.run import EvaluationSettings, Job
-from isosent.evaluation.sts import evaluate_pairs, evaluate_sts
+from isosent.evaluation.run import KINDS, evaluate, read_tasks
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.evaluation.sts_files import TASKS as STS_TASKS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, subset_table, task_table, x100
-from isosent.evaluation.transfer import evaluate_transfer
+from isosent.evaluation.task import Task
 from isosent.evaluation.transfer_files import TRANSFER_TASKS
 from isosent.io.atomic import check_destination
 from isosent.io.texts import TextSource, open_texts, text_blocks
@@ -59,6 +55,11 @@ Columns = Annotated[
     str | None,
     typer.Option(metavar="NAMES", help="Columns of --pairs, with commas between. [default: those of the usual names]"),
 ]
+
+
+def _of_kind(kind: str, tasks: str | None) -> list[str]:
+    names = split_names(tasks)
+    return [kind] if names is None else [f"{kind}:{name}" for name in names]
 
 
 @app.command()
@@ -91,11 +92,11 @@ def sts(
     source, is_file = one_source(data, pairs)
     if is_file:
         refuse_flags("--data", tasks=tasks, subsets=subsets or None, sickr=None if sickr == SICKR_PARTS[0] else sickr)
-        evaluating.show(partial(evaluate_pairs, file=source, columns=columns), task_table, reads=source)
+        evaluating.show(partial(evaluate, data=source, tasks="pairs", columns=columns), task_table, reads=source)
         return
     refuse_flags("--pairs", columns=columns)
     tables = (subset_table, sts_table) if subsets else (sts_table,)
-    evaluating.show(partial(evaluate_sts, folder=source, tasks=split_names(tasks), sickr=sickr), *tables)
+    evaluating.show(partial(evaluate, data=source, tasks=_of_kind("sts", tasks), sickr=sickr), *tables)
 
 
 @app.command()
@@ -112,7 +113,7 @@ def transfer(
 
     Logistic regression, its strength chosen within the training part.
     """
-    evaluating.show(partial(evaluate_transfer, folder=data, tasks=split_names(tasks)), task_table)
+    evaluating.show(partial(evaluate, data=data, tasks=_of_kind("transfer", tasks)), task_table)
 
 
 @app.command()
@@ -128,7 +129,7 @@ def cqa(
 
     Beside it: the order of the search engine, and that of chance.
     """
-    evaluating.show(partial(evaluate_cqa, folder=data, text=text), task_table)
+    evaluating.show(partial(evaluate, data=data, tasks="cqa", text=text), task_table)
 
 
 @app.command()
@@ -153,10 +154,10 @@ def retrieval(
     source, is_file = one_source(data, pairs)
     if is_file:
         refuse_flags("--data", qrels=qrels)
-        evaluating.show(partial(evaluate_paraphrases, file=source, columns=columns), task_table, reads=source)
+        evaluating.show(partial(evaluate, data=source, tasks="retrieval", columns=columns), task_table, reads=source)
     else:
         refuse_flags("--pairs", columns=columns)
-        evaluating.show(partial(evaluate_retrieval, folder=source, split=qrels or "test"), task_table)
+        evaluating.show(partial(evaluate, data=source, tasks="retrieval", split=qrels or "test"), task_table)
 
 
 @app.command()
@@ -167,7 +168,7 @@ def rte(evaluating: Evaluating, data: Data) -> None:
     Accuracy where a cosine above 0.5 counts as entailment (WhiteningBERT), where one above the threshold best on train
     does, and of always naming the more frequent label.
     """
-    evaluating.show(partial(evaluate_rte, folder=data), rte_table)
+    evaluating.show(partial(evaluate, data=data, tasks="rte"), rte_table)
 
 
 @app.command("all")
@@ -180,7 +181,7 @@ def everything(
     ] = None,
 ) -> None:
     """Evaluate on every task below a folder, each with its defaults; a text in several tasks is encoded once."""
-    evaluating.show(partial(evaluate_all, folder=data, kinds=split_names(kinds)), task_table)
+    evaluating.show(partial(evaluate, data=data, tasks=split_names(kinds) or "all"), task_table)
 
 
 _SMALLEST_P = 0.0001
@@ -223,7 +224,9 @@ def compare(
             tasks=split_names(tasks),
             correlation=correlation,
             level=level,
-            run=EvaluationSettings(seed=seed, n_resamples=resamples, progress=bar),
+            seed=seed,
+            n_resamples=resamples,
+            progress=bar,
         )
     written = json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
     if write_output(json_output, written):
@@ -342,8 +345,8 @@ def overlap(
     check_output(json_output, reads=(corpus,))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvaluationWarning)  # of kinds and subsets that are not there
-        jobs = jobs_of_kinds(data)
-    found = {job.name: job.task for job in _chosen(jobs, split_names(tasks))}
+        available = read_tasks(data)
+    found = {task.name: task.items for task in _chosen(available, split_names(tasks))}
     with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
         counts = count_overlap(_texts(source, bar(source.n_texts)), found)
     written = json.dumps({"corpus": source.name, "n_texts": source.n_texts, "tasks": counts}, indent=2) + "\n"
@@ -388,7 +391,7 @@ def _share(n: int, of: int) -> str:
     return f"{n:,} ({n / of:.1%})" if n else "0"
 
 
-def _chosen(jobs: list[Job], names: list[str] | None) -> list[Job]:
+def _chosen(jobs: list[Task], names: list[str] | None) -> list[Task]:
     if names is None:
         return jobs
     found = [job.name for job in jobs]

@@ -15,7 +15,7 @@ from isosent.encoders.options import OPTIONS, RUNTIME_OPTIONS
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
-from isosent.evaluation.run import TARGET, EvaluationSettings
+from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.io.atomic import check_destination, replacing
@@ -431,8 +431,14 @@ class Evaluating:
             raise InputError("--fit must come with a transform to fit. Add --transform whitening.")
         made = None if self.transform is None else self.transform.make(model.dim)
         with progress_bar("encoding") as bar:
-            run = EvaluationSettings(seed=self.seed, n_resamples=self.resamples, progress=bar)
-            result = evaluate(model, transform=made, fit=self.fit or TARGET, run=run)
+            result = evaluate(
+                model,
+                transform=made,
+                fit_on=self.fit or TARGET,
+                seed=self.seed,
+                n_resamples=self.resamples,
+                progress=bar,
+            )
         if self.json_output is None or not write_output(self.json_output, result.to_text()):
             for table in tables:
                 out.print(table(result))
@@ -498,7 +504,7 @@ _FLAGS = [
     flag(
         "seed",
         Annotated[int, typer.Option(min=0, help="Of all random numbers.", rich_help_panel=_PANEL_evaluation_options)],
-        EvaluationSettings().seed,
+        0,
     ),
     flag(
         "resamples",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -13,9 +13,9 @@ import scipy
 from numpy.typing import NDArray
 
 from isosent import _check
+from isosent.encoders.base import Progress
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import EvaluationResult, TaskResult
-from isosent.evaluation.run import EvaluationSettings
 from isosent.io.json import without_nan
 from isosent.numeric.similarity import pearson
 from isosent.numeric.statistics import (
@@ -166,7 +166,9 @@ def compare_results(
     tasks: Sequence[str] | None = None,
     correlation: str | None = None,
     level: float = LEVEL,
-    run: EvaluationSettings | None = None,
+    seed: int = 0,
+    n_resamples: int = N_RESAMPLES,
+    progress: Callable[[int], Progress] | None = None,
 ) -> Comparison:
     """Compare two results item by item, on the tasks that both have.
 
@@ -182,8 +184,12 @@ def compare_results(
         What tasks with human scores are compared by; what each is judged by where left out.
     level : float, default 0.95
         Of the intervals, in (0, 1); a verdict needs a p-value below one minus it.
-    run : Run, optional
-        Seed, draws (2,000 where left out), progress over the items.
+    seed : int, default 0
+        Seed of all random numbers.
+    n_resamples : int, default 2000
+        Draws of the bootstrap.
+    progress : callable, optional
+        Called with the number of items to compare; returns what is called with the number of items finished.
 
     Returns
     -------
@@ -213,13 +219,17 @@ def compare_results(
         _check.one_of("compare_results", "correlation", correlation, CORRELATIONS)
     if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
         raise InputError(f"compare_results: level must lie between 0 and 1, as 0.95; got {level!r}.")
-    results, run = (first, second), run or EvaluationSettings(n_resamples=N_RESAMPLES)
+    _check.whole_number("compare_results", "seed", seed, 0)
+    _check.whole_number("compare_results", "n_resamples", n_resamples, 1)
+    results = first, second
     shared = shared_tasks(results, names, tasks)
     check_comparable(results, names, shared)
-    advance = None if run.progress is None else run.progress(sum(first.tasks[task].n_items for task in shared))
+    advance = None if progress is None else progress(sum(first.tasks[task].n_items for task in shared))
     found, draws = {}, {}
     for task in shared:
-        found[task], draws[task] = _compare(task, first.tasks[task], second.tasks[task], correlation, level, run)
+        found[task], draws[task] = _compare(
+            task, first.tasks[task], second.tasks[task], correlation, level, seed, n_resamples
+        )
         if advance is not None:
             advance(found[task].n_items)
     corrected = holm([of.p_value for of in found.values()])
@@ -232,10 +242,10 @@ def compare_results(
         second=_side(names[1], second, first),
         tasks=found,
         averages=_averages({task: first.tasks[task].kind for task in shared}, found, draws, level),
-        notes=tuple(_notes(results, names, found, level, run)),
+        notes=tuple(_notes(results, names, found, level, n_resamples)),
         level=level,
-        n_resamples=run.n_resamples,
-        seed=run.seed,
+        n_resamples=n_resamples,
+        seed=seed,
     )
 
 
@@ -244,14 +254,14 @@ def _side(name: str, result: EvaluationResult, other: EvaluationResult) -> Side:
 
 
 def _compare(
-    name: str, first: TaskResult, second: TaskResult, correlation: str | None, level: float, run: EvaluationSettings
+    name: str, first: TaskResult, second: TaskResult, correlation: str | None, level: float, seed: int, n_resamples: int
 ) -> tuple[Difference, NDArray[np.float64]]:
     """The difference on a task before its p-value is corrected, and the resampled differences."""
     statistics = first.items.statistics(first.metric)
     metric = correlation if correlation in statistics else first.metric
     a, b, gold = first.items.values, second.items.values, first.items.gold
-    own_seed = run.seed + zlib.crc32(name.encode())  # tasks are drawn apart, or their average would vary too much
-    draws = bootstrap_differences(statistics[metric], a, b, gold, n_resamples=run.n_resamples, seed=own_seed)
+    own_seed = seed + zlib.crc32(name.encode())  # tasks are drawn apart, or their average would vary too much
+    draws = bootstrap_differences(statistics[metric], a, b, gold, n_resamples=n_resamples, seed=own_seed)
     test, p_value, p_on_ranks = BOOTSTRAP, bootstrap_p_value(draws), float("nan")
     if statistics[metric] == "spearman" and gold is not None:
         p_on_ranks = _williams(*map(scipy.stats.rankdata, (a, b, gold)))
@@ -311,7 +321,7 @@ def _averages(
 
 
 def _notes(
-    results: Pair, names: Names, found: Mapping[str, Difference], level: float, run: EvaluationSettings
+    results: Pair, names: Names, found: Mapping[str, Difference], level: float, n_resamples: int
 ) -> Iterator[str]:
     transductive = [of.fitting["transductive"] for of in results]
     if transductive[0] != transductive[1]:
@@ -328,5 +338,5 @@ def _notes(
     if undefined := [task for task, of in found.items() if np.isnan(of.p_value)]:
         yield f"undefined, so that nothing can be told: {', '.join(undefined)}."
     by_bootstrap = any(of.test == BOOTSTRAP for of in found.values())
-    if by_bootstrap and 2 * len(found) / (run.n_resamples + 1) >= 1 - level:
-        yield f"{run.n_resamples} draws are too few to tell anything by the bootstrap on {len(found)} tasks. Draw more."
+    if by_bootstrap and 2 * len(found) / (n_resamples + 1) >= 1 - level:
+        yield f"{n_resamples} draws are too few to tell anything by the bootstrap on {len(found)} tasks. Draw more."

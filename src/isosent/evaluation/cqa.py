@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.parsers.expat import ErrorString
 
@@ -17,14 +17,12 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.result import EvaluationResult, Items, Measured
+from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.rte import FIXED_THRESHOLD
-from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
-from isosent.evaluation.task import Task
+from isosent.evaluation.task import Encode, Task
 from isosent.io import bounds
 from isosent.io.tables import folders_below, read_lines, split_fields
 from isosent.io.texts import decode_utf8
-from isosent.model import SentenceEncoder
 from isosent.numeric.ranking import (
     Ranks,
     average_precision,
@@ -33,7 +31,6 @@ from isosent.numeric.ranking import (
     reciprocal_rank,
 )
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import Transform
 
 TEXT_PARTS = ("subject+body", "subject", "body")
 
@@ -53,7 +50,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CQATask(Task):
+class CQATask:
     """A part of subtask B of one year."""
 
     name: str  # such as CQA-2016-dev
@@ -216,61 +213,8 @@ GEM_OPTIONS: Mapping[str, str] = {"weighting": "gem", "window": "6", "n_removed"
 """Options of `isosent.load` for GEM as its paper (Yang, Zhu & Chen 2019) sets it for this task."""
 
 
-def evaluate_cqa(
-    model: SentenceEncoder,
-    folder: str | os.PathLike[str],
-    *,
-    text: str = TEXT_PARTS[0],
-    transform: Transform | Literal["auto"] | None = None,
-    fit: str | os.PathLike[str] = TARGET,
-    run: EvaluationSettings | None = None,
-) -> EvaluationResult:
-    """Rank related questions by their cosine with a new one, on subtask B of SemEval's task 3.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model; ``isosent.load(reference, options=GEM_OPTIONS)`` is GEM as its paper sets it for this task.
-    folder : path-like
-        Where the original files lie, see `read_cqa`.
-    text : {"subject+body", "subject", "body"}, default "subject+body"
-        What the text of a question is.
-    transform : Transform or "auto", optional
-        Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
-    fit : path-like or "target", default "target"
-        What the transform, and an encoder that needs a corpus, is fitted on: all questions of the part under
-        evaluation, without its labels, or the texts of a file.
-    run : Run, optional
-        Seed, bootstrap, progress.
-
-    Returns
-    -------
-    EvaluationResult
-        For each part that is found, ``map``; ``mrr``; ``accuracy`` of calling a candidate relevant where its cosine
-        lies above 0.5, and ``accuracy_majority`` of always naming the more frequent label. Under ``details`` what the
-        order of the search engine, a random order (in expectation) and the best order would score.
-
-    Raises
-    ------
-    InputError
-        If the files are not there or malformed.
-
-    Notes
-    -----
-    A candidate is relevant if it is labelled PerfectMatch or Relevant. Candidates of equal cosine are ranked as by the
-    search engine. ``map`` and ``mrr`` are means over all new questions; one without a relevant candidate counts as 0,
-    as for the scorer of the task. ``accuracy`` says as much about where a model's cosines lie as about what they tell
-    apart.
-
-    References
-    ----------
-    Nakov et al. 2016, *SemEval-2016 Task 3: Community Question Answering*.
-    """
-    return run_jobs("evaluate_cqa", model, cqa_jobs(folder, text=text), folder, transform=transform, fit=fit, run=run)
-
-
-def cqa_jobs(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> list[Job]:
-    """Read the parts of subtask B and say how they are scored; parameters as for `evaluate_cqa`."""
+def cqa_tasks(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> list[Task]:
+    """Read the development and test parts of subtask B."""
     protocol = {
         "similarity": "cosine",
         "text": text,
@@ -278,13 +222,22 @@ def cqa_jobs(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> li
         "threshold": FIXED_THRESHOLD,
     }
     return [
-        Job(task.name, KIND, task, partial(_measure, task), protocol, task.files)
-        for task in read_cqa(folder, text=text)
+        Task(
+            name=part.name,
+            kind=KIND,
+            texts={"text": part.texts},
+            target_texts=part.texts,
+            items=[(each,) for each in part.texts],
+            score=partial(_measure, part),
+            protocol=protocol,
+            files=part.files,
+        )
+        for part in read_cqa(folder, text=text)
     ]
 
 
-def _measure(task: CQATask, done: FittedTask, seed: int) -> Measured:
-    cosines = [_cosines(question, done) for question in task.questions]
+def _measure(task: CQATask, encode: Encode, seed: int) -> Measured:
+    cosines = [_cosines(question, encode) for question in task.questions]
     relevant = [question.relevant for question in task.questions]
     found = [ranks_by_score(scores)[labels] for scores, labels in zip(cosines, relevant, strict=True)]
     precisions, all_relevant = _precisions(found), np.concatenate(relevant)
@@ -325,6 +278,6 @@ def _mean_reciprocal_rank(found: Sequence[Ranks]) -> float:
     return float(np.mean([reciprocal_rank(ranks) for ranks in found]))
 
 
-def _cosines(question: Question, done: FittedTask) -> NDArray[np.float64]:
-    candidates = done.encode(question.candidates)
-    return pairwise_cosine(np.broadcast_to(done.encode([question.text]), candidates.shape), candidates)
+def _cosines(question: Question, encode: Encode) -> NDArray[np.float64]:
+    candidates = encode(question.candidates)
+    return pairwise_cosine(np.broadcast_to(encode([question.text]), candidates.shape), candidates)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import ceil
-
-from isosent.evaluation.task import Task
 
 NEAR_WORDS = 8
 NEAR_SHARE = 0.8
@@ -18,19 +16,20 @@ _ABSENT, _NEAR, _SAME, _EXACT = range(4)
 Gram = tuple[str, str, str]
 
 
-def count_overlap(corpus_texts: Iterable[str], tasks: Mapping[str, Task]) -> dict[str, dict[str, int]]:
+def count_overlap(
+    corpus_texts: Iterable[str], tasks: Mapping[str, Sequence[tuple[str, ...]]]
+) -> dict[str, dict[str, int]]:
     """Count the texts that are scored in a task and occur in a corpus, too."""
     # Texts are the same if their `plain_form` is. A text of at least eight words nearly occurs in one of the corpus
     # that holds at least 80 % of its distinct word trigrams: a longer text around it, or one that was edited a
     # little. Shorter texts, and those of scripts without spaces, are not looked for nearly.
     # Only the texts of the tasks are kept in memory. To find the near ones, a text is listed under as many of its
     # rarest trigrams as it can lack, and one more: any text of the corpus that holds 80 % of them holds one of these.
-    by_task = {name: task.scored_items for name, task in tasks.items()}
-    found = _Found(text for items in by_task.values() for item in items for text in item)
+    found = _Found(text for items in tasks.values() for item in items for text in item)
     for text in corpus_texts:
         found.meet(text)
     counts = {}
-    for name, items in by_task.items():
+    for name, items in tasks.items():
         distinct = {text for item in items for text in item}
         closeness = [found.closeness(text) for text in distinct]
         counts[name] = {

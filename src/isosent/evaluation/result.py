@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,7 @@ class EvaluationResult:
     n_cut: int
     encode_s: float
     elapsed_s: float
+    variants: tuple[EvaluationResult, ...] = ()
 
     def average(self, metric: str) -> float:
         """Unweighted mean of a metric over the tasks that have it; NaN where one is undefined or none has it."""
@@ -145,20 +147,25 @@ class EvaluationResult:
         dict
             The same nesting; an undefined score is None.
         """
-        document = {"format": FORMAT, **{name: getattr(self, name) for name in self.__slots__ if name != "tasks"}}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("tasks", "variants")}
+        document = {"format": FORMAT, **fields}
         document["tasks"] = {name: _task_json(task) for name, task in self.tasks.items()}
         if items:
             document["items"] = {name: task.items.to_json() for name, task in self.tasks.items()}
+        if self.variants:
+            document["variants"] = [variant.to_json(items=items) for variant in self.variants]
         plain: dict[str, Any] = without_nan(document)
         return plain
 
     def to_text(self) -> str:
         """Return what a result file holds: JSON, items on one line each, that ends with its own checksum."""
         document = self.to_json()
-        items = document.pop("items")
+        items, variants = document.pop("items"), document.pop("variants", [])
         head = json.dumps(document, indent=2, ensure_ascii=False).removesuffix("\n}")
         lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(of)}" for name, of in items.items())
-        return sealed(f'{head},\n  "items": {{\n{lines}\n  }},\n  "checksum": "{UNSEALED}"\n}}\n'.encode()).decode()
+        further = f',\n  "variants": {json.dumps(variants, ensure_ascii=False)}' if variants else ""
+        text = f'{head},\n  "items": {{\n{lines}\n  }}{further},\n  "checksum": "{UNSEALED}"\n}}\n'
+        return sealed(text.encode()).decode()
 
 
 def _task_json(task: TaskResult) -> dict[str, Any]:
@@ -198,6 +205,11 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
             f"{document.get('format')!r}."
         )
     check_schema(document, str(path), Result)
+    variants = tuple(_result_of_json(variant, path) for variant in document.pop("variants", []))
+    return replace(_result_of_json(document, path), variants=variants)
+
+
+def _result_of_json(document: dict[str, Any], path: Path) -> EvaluationResult:
     items = document.pop("items", {})
     tasks = {name: _task_of_json(task, items.get(name)) for name, task in document.pop("tasks").items()}
     facts = {name: value for name, value in document.items() if name not in ("format", "checksum")}

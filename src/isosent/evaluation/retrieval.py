@@ -8,28 +8,25 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.result import EvaluationResult, Items, Measured
-from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
+from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sts_files import read_paraphrases
-from isosent.evaluation.task import Role, Task
+from isosent.evaluation.task import Encode, Role, Task
 from isosent.io.tables import folders_below, json_lines, read_lines, split_fields, text_of
-from isosent.model import SentenceEncoder
 from isosent.numeric.ranking import Ranks, average_precision, cosine_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
-from isosent.transforms.base import Transform
 
 _CORPUS, _QUERIES, _QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 _HEADER = ["query-id", "corpus-id", "score"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RetrievalTask(Task):
+class RetrievalTask:
     """Documents to be found by queries."""
 
     name: str  # name of the task
@@ -186,81 +183,16 @@ OF_PAIRS: Mapping[str, Metric] = {
 }
 
 
-def evaluate_retrieval(
-    model: SentenceEncoder,
-    folder: str | os.PathLike[str],
-    *,
-    split: str = "test",
-    transform: Transform | Literal["auto"] | None = None,
-    fit: str | os.PathLike[str] = TARGET,
-    run: EvaluationSettings | None = None,
-) -> EvaluationResult:
-    """Find documents by the cosine with a query, in folders in the format of BEIR.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model; queries and documents are encoded by their roles.
-    folder : path-like
-        A folder in the format of BEIR, or one with such folders below it, see `read_beir`.
-    split : str, default "test"
-        Which queries: those of ``qrels/SPLIT.tsv``.
-    transform : Transform or "auto", optional
-        Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
-    fit : path-like or "target", default "target"
-        What the transform, and an encoder that needs a corpus, is fitted on: the documents of the task under
-        evaluation, or the texts of a file.
-    run : Run, optional
-        Seed, bootstrap, progress.
-
-    Returns
-    -------
-    EvaluationResult
-        For each folder, by its name, ``ndcg@10``, ``mrr@10``, ``map``, and ``recall`` at 1, 5, 10 and 100.
-
-    Raises
-    ------
-    InputError
-        If the files are not there or malformed.
-
-    Notes
-    -----
-    Every query is compared with every document, see `isosent.numeric.ranking.cosine_ranks`; ``map`` is that of the
-    whole ranking. The metrics are those of trec_eval: means over the queries of the qrels, linear gain, 0 for a query
-    without a relevant document; ``mrr@10`` cuts its ``recip_rank`` at rank 10. Unjudged documents count as irrelevant.
-
-    References
-    ----------
-    Thakur et al. 2021, *BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models*.
-    """
-    jobs = retrieval_jobs(folder, split=split)
-    return run_jobs("evaluate_retrieval", model, jobs, folder, transform=transform, fit=fit, run=run)
-
-
-def retrieval_jobs(folder: str | os.PathLike[str], *, split: str = "test") -> list[Job]:
-    """Read folders in the format of BEIR and say how they are scored; parameters as for `evaluate_retrieval`."""
+def retrieval_tasks(folder: str | os.PathLike[str], *, split: str = "test") -> list[Task]:
+    """Read folders in the format of BEIR."""
     protocol = {"similarity": "cosine", "split": split, "gain": "linear", "own_document": "left out"}
-    return [_job(task, OF_QRELS, protocol) for task in read_beir(folder, split=split)]
+    return [_task(task, OF_QRELS, protocol) for task in read_beir(folder, split=split)]
 
 
-def evaluate_paraphrases(
-    model: SentenceEncoder,
-    file: str | os.PathLike[str],
-    *,
-    columns: str | Sequence[str] | None = None,
-    transform: Transform | Literal["auto"] | None = None,
-    fit: str | os.PathLike[str] = TARGET,
-    run: EvaluationSettings | None = None,
-) -> EvaluationResult:
-    """Find the second text of a pair among all second texts of a file, by the cosine with the first."""
+def paraphrase_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> Task:
+    """Read pairs of texts that mean the same: the second text of each is to be found among all second texts."""
     # Equal first texts are one query, equal second texts one document. A query that has several second texts should
     # find each. A second text that equals the query does not count for it, unless it is its own second text.
-    jobs = paraphrase_jobs(file, columns=columns)
-    return run_jobs("evaluate_paraphrases", model, jobs, file, transform=transform, fit=fit, run=run)
-
-
-def paraphrase_jobs(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> list[Job]:
-    """Read pairs and say how they are scored; parameters as for `evaluate_paraphrases`."""
     pairs = read_paraphrases(file, columns=columns)
     first, second = (
         {text: row for row, text in enumerate(dict.fromkeys(texts))} for texts in (pairs.first, pairs.second)
@@ -277,17 +209,26 @@ def paraphrase_jobs(file: str | os.PathLike[str], *, columns: str | Sequence[str
         n_left_out=0,
         files=pairs.files,
     )
-    return [
-        _job(task, OF_PAIRS, {"similarity": "cosine", "own_document": "left out", "columns": ",".join(pairs.columns)})
-    ]
+    protocol = {"similarity": "cosine", "own_document": "left out", "columns": ",".join(pairs.columns)}
+    return _task(task, OF_PAIRS, protocol)
 
 
-def _job(task: RetrievalTask, metrics: Mapping[str, Metric], protocol: Mapping[str, Any]) -> Job:
-    return Job(task.name, KIND, task, partial(_measure, task, metrics), protocol, task.files)
+def _task(each: RetrievalTask, metrics: Mapping[str, Metric], protocol: Mapping[str, Any]) -> Task:
+    return Task(
+        name=each.name,
+        kind=KIND,
+        texts=each.by_role,
+        target_texts=each.documents,
+        items=[(text,) for text in each.texts],
+        score=partial(_measure, each, metrics),
+        protocol=protocol,
+        files=each.files,
+        target_role="document",
+    )
 
 
-def _measure(task: RetrievalTask, metrics: Mapping[str, Metric], done: FittedTask, seed: int) -> Measured:
-    queries, documents = (done.encode(texts, role) for role, texts in task.by_role.items())
+def _measure(task: RetrievalTask, metrics: Mapping[str, Metric], encode: Encode, seed: int) -> Measured:
+    queries, documents = (encode(texts, role) for role, texts in task.by_role.items())
     ranks = cosine_ranks(queries, documents, task.relevant, left_out=task.own)
     begins = np.searchsorted(task.relevant[:, 0], np.arange(1, len(task.queries)))
     by_query = list(zip(np.split(ranks, begins), np.split(task.gains, begins), strict=True))

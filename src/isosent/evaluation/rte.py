@@ -7,21 +7,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.result import EvaluationResult, Items, Measured
-from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
-from isosent.evaluation.task import Task
+from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.task import Encode, Task
 from isosent.io import bounds
 from isosent.io.tables import folders_below, read_lines, split_fields
-from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine
-from isosent.transforms.base import Transform
 
 ENTAILMENT, NOT_ENTAILMENT = "entailment", "not_entailment"
 _TRAIN, _DEV, _TEST = "train.tsv", "dev.tsv", "test.tsv"
@@ -44,7 +40,7 @@ class EntailmentPairs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RTETask(Task):
+class RTETask:
     """The RTE task."""
 
     train: EntailmentPairs  # the labelled pairs: 2,490 to find a threshold on, 277 to be evaluated
@@ -152,63 +148,25 @@ def best_threshold(cosines: NDArray[np.float64], entailed: NDArray[np.bool_]) ->
     return float(thresholds[np.argmax(right)])
 
 
-def evaluate_rte(
-    model: SentenceEncoder,
-    folder: str | os.PathLike[str],
-    *,
-    transform: Transform | Literal["auto"] | None = None,
-    fit: str | os.PathLike[str] = TARGET,
-    run: EvaluationSettings | None = None,
-) -> EvaluationResult:
-    """Tell entailment by the cosine of premise and hypothesis, on the RTE task of GLUE.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    folder : path-like
-        Where the original files lie, see `read_rte`.
-    transform : Transform or "auto", optional
-        Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
-    fit : path-like or "target", default "target"
-        What the transform, and an encoder that needs a corpus, is fitted on: all sentences of train, dev and test,
-        without labels, or the texts of a file.
-    run : Run, optional
-        Seed, bootstrap, progress.
-
-    Returns
-    -------
-    EvaluationResult
-        ``accuracy`` on dev at 0.5, ``accuracy_tuned`` at the threshold that is best on train, ``accuracy_majority`` of
-        always naming the more frequent label; the thresholds under ``details``.
-
-    Raises
-    ------
-    InputError
-        If the files are not there or malformed.
-
-    Notes
-    -----
-    A pair is an entailment where its cosine lies strictly above the threshold. The threshold 0.5 is that of Huang et
-    al. 2021; it says as much about where a model's cosines lie as about what they tell apart, which the threshold found
-    on train does not.
-
-    References
-    ----------
-    Huang et al. 2021, *WhiteningBERT: An Easy Unsupervised Sentence Embedding Approach*, arXiv 2104.01767, appendix.
-    """
-    return run_jobs("evaluate_rte", model, rte_jobs(folder), folder, transform=transform, fit=fit, run=run)
+def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
+    """Read RTE."""
+    rte = read_rte(folder)
+    return [
+        Task(
+            name="RTE",
+            kind=KIND,
+            texts={"text": rte.texts},
+            target_texts=rte.target_texts,
+            items=rte.scored_items,
+            score=partial(_measure, rte),
+            protocol={"similarity": "cosine", "threshold": FIXED_THRESHOLD},
+            files=rte.files,
+        )
+    ]
 
 
-def rte_jobs(folder: str | os.PathLike[str]) -> list[Job]:
-    """Read RTE and say how it is scored; parameters as for `evaluate_rte`."""
-    task = read_rte(folder)
-    protocol = {"similarity": "cosine", "threshold": FIXED_THRESHOLD}
-    return [Job("RTE", KIND, task, partial(_measure, task), protocol, task.files)]
-
-
-def _measure(task: RTETask, done: FittedTask, seed: int) -> Measured:
-    train, dev = (_cosines(pairs, done) for pairs in (task.train, task.dev))
+def _measure(task: RTETask, encode: Encode, seed: int) -> Measured:
+    train, dev = (_cosines(pairs, encode) for pairs in (task.train, task.dev))
 
     def accuracies(threshold: float) -> ThresholdResult:
         of_train, of_dev = (
@@ -236,5 +194,5 @@ def _measure(task: RTETask, done: FittedTask, seed: int) -> Measured:
     )
 
 
-def _cosines(pairs: EntailmentPairs, done: FittedTask) -> NDArray[np.float64]:
-    return pairwise_cosine(done.encode(pairs.first), done.encode(pairs.second))
+def _cosines(pairs: EntailmentPairs, encode: Encode) -> NDArray[np.float64]:
+    return pairwise_cosine(encode(pairs.first), encode(pairs.second))

@@ -1,13 +1,15 @@
-"""One run of any tasks: encode, fit, score, and write down under which circumstances."""
+"""Evaluation: read tasks, encode their texts once, fit, score, and record under which circumstances."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
@@ -19,258 +21,479 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Encoder, EncodingStats, Progress, collecting_stats
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError
+from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
 from isosent.evaluation.overlap import count_overlap
-from isosent.evaluation.result import EvaluationResult, Measured, TaskResult
+from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.retrieval import paraphrase_task, retrieval_tasks
+from isosent.evaluation.rte import rte_tasks
+from isosent.evaluation.sts import pairs_task, sts_tasks
+from isosent.evaluation.sts_files import SICKR_PARTS, TASKS
 from isosent.evaluation.task import Role, Task
+from isosent.evaluation.transfer import transfer_tasks
+from isosent.evaluation.transfer_files import TRANSFER_TASKS
 from isosent.io.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
-from isosent.transforms.base import Transform, known_rows, settings_of, transform_name
+from isosent.transforms.base import AUTO, Transform, known_rows, make_transform, settings_of, transform_name
 
 TARGET = "target"
+KINDS = ("sts", "transfer", "cqa", "rte", "retrieval")
+PAIRS = "pairs"
 
 
-class Encoded:
-    """Vectors of texts, each text encoded once in each of its roles."""
+def evaluate(
+    model: SentenceEncoder,
+    data: str | os.PathLike[str],
+    tasks: str | Sequence[str] = "sts",
+    *,
+    transform: Transform | str | Sequence[Transform | str | None] | None = None,
+    fit_on: str | os.PathLike[str] = TARGET,
+    sickr: str = SICKR_PARTS[0],
+    text: str = TEXT_PARTS[0],
+    split: str = "test",
+    columns: str | Sequence[str] | None = None,
+    seed: int = 0,
+    n_resamples: int = N_RESAMPLES,
+    progress: Callable[[int], Progress] | None = None,
+) -> EvaluationResult:
+    r"""Score a model on tasks with human judgements.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+    data : path-like
+        A folder that holds the original files of the tasks, anywhere below it; or a table (.csv, .tsv, .jsonl, .json,
+        .parquet) of pairs of texts.
+    tasks : str or sequence of str, default "sts"
+        Kinds of tasks, single sets, or both; names in a string are separated by commas. Case and dashes do not matter.
+
+        - "sts": STS12 to STS16, STS-B and SICK-R. With a table: pairs with a human score, as "pairs".
+        - "transfer": a classifier on frozen vectors, as in SentEval (MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC,
+          SICK-E, and the supervised STSB-supervised and transfer:SICK-R).
+        - "retrieval": folders in the format of BEIR. With a table: find the second text of each pair among all.
+        - "cqa": questions of a forum ranked against a new one (SemEval task 3, subtask B).
+        - "rte": entailment told by the cosine (GLUE).
+        - "all": every kind that has files in the folder.
+
+        A set is named by its name, such as "STS12", "STS-B" or "MR". "KIND:NAME" names a set of one kind:
+        "transfer:SICK-R", or "retrieval:scifact" for the folder ``scifact``.
+    transform : str, Transform, None, or a list of these, optional
+        Fitted after the model before scoring, such as ``Whitening(n_components=128)``, "whitening" or "auto"; None or
+        "none" scores the model as it is. With a list, texts are encoded once, and each transform is scored.
+    fit_on : path-like or "target", default "target"
+        What the transform, and an encoder that needs a corpus, is fitted on: all texts of the task under evaluation,
+        without labels (of retrieval, the documents), or the texts of a file.
+    sickr : {"full", "test"}, default "full"
+        All 9,927 pairs of SICK-R, or the 4,927 of its test set. For the STS task only.
+    text : {"subject+body", "subject", "body"}, default "subject+body"
+        What is encoded of a question. For "cqa" only.
+    split : str, default "test"
+        Which queries: those of ``qrels/SPLIT.tsv``. For "retrieval" only.
+    columns : str or sequence of str, optional
+        Columns of a table: of the two texts and the score, such as ``"sentence1,sentence2,labels.label"``; for
+        "retrieval" of the two texts. Detected by their usual names by default.
+    seed : int, default 0
+        Seed of all random numbers.
+    n_resamples : int, default 1000
+        Draws of the bootstrap.
+    progress : callable, optional
+        Called with the number of texts to encode; returns what is called with the number of texts finished.
+
+    Returns
+    -------
+    EvaluationResult
+        Scores of every task, with 95% intervals. With a list of transforms, the result of the first; those of the
+        others are its ``variants``.
+
+        - STS: ``spearman`` and ``pearson`` over all pairs of a task; their mean over subsets as ``spearman_mean`` and
+          weighted by pairs as ``spearman_wmean``, likewise for Pearson; every subset under ``details["subsets"]``.
+        - transfer: ``accuracy``, and ``f1`` of MRPC; for SICK-R and STSB-supervised ``pearson``, ``spearman``, ``mse``.
+        - retrieval: ``ndcg@10``, ``mrr@10``, ``map``, and ``recall`` at 1, 5, 10 and 100; for pairs ``mrr`` and recall.
+        - cqa: ``map``, ``mrr``, ``accuracy`` at a cosine of 0.5, ``accuracy_majority``.
+        - rte: ``accuracy`` on dev at a cosine of 0.5, ``accuracy_tuned`` at the threshold that is best on train, and
+          ``accuracy_majority``.
+
+    Raises
+    ------
+    InputError
+        If a task is unknown, lies in several folders, or a setting does not fit.
+    TaskNotFoundError
+        If no files of a task that was asked for are found.
+    FileFormatError
+        If a file is malformed.
+
+    Warns
+    -----
+    EvaluationWarning
+        If files of a task are incomplete, or a correlation is undefined because all values are the same.
+
+    Notes
+    -----
+    Cosines and correlations are float64. Under "target" a transform sees the sentences of train, dev and test (Su et
+    al. 2021), each as often as it occurs.
+
+    *Transfer* follows SentEval (Conneau and Kiela 2018) but for two things. The features of a pair are :math:`|u - v|`
+    and :math:`u v`. The penalty :math:`C` of the logistic regression is chosen among SentEval's values, divided by the
+    total variance of the features, so that the score does not depend on the unit of the vectors. Scores are predicted
+    by maximum likelihood with a penalty, over 0 to 5 for STS-B, where SentEval uses least squares with early stopping.
+
+    *Retrieval* compares every query with every document. Metrics are those of trec_eval, with linear gain. *cqa*
+    counts a question without a relevant candidate as 0. The threshold 0.5 of *rte* and *cqa* is that of Huang et al.
+    (2021); accuracy at a fixed threshold says as much about where the cosines of a model lie as about what they
+    separate.
+
+    Examples
+    --------
+    >>> import isosent
+    >>> model = isosent.load("wordllama")
+    >>> result = isosent.evaluate(model, "data", "sts", transform=[None, "whitening"])  # doctest: +SKIP
+    >>> print(result.to_csv())  # doctest: +SKIP
+    """
+    transforms = transforms_of(transform, model)
+    if fit_on != TARGET and transforms == [None] and not model.encoder.needs_corpus:
+        raise InputError(f"evaluate: nothing to fit on {fit_on}. Name a transform, such as transform='whitening'.")
+    chosen = read_tasks(data, tasks, sickr=sickr, text=text, split=split, columns=columns)
+    return run_tasks(
+        model,
+        chosen,
+        data,
+        transforms=transforms,
+        fit_on=fit_on,
+        seed=seed,
+        n_resamples=n_resamples,
+        progress=progress,
+    )
+
+
+def transforms_of(
+    transform: Transform | str | Sequence[Transform | str | None] | None, model: SentenceEncoder
+) -> list[Transform | Literal["auto"] | None]:
+    """List the transforms to evaluate; names become unfitted transforms."""
+    if not isinstance(model, SentenceEncoder):
+        raise InputTypeError(f"evaluate: model must be what isosent.load returns; got {type(model).__name__}.")
+    listed: list[Transform | str | None] = (
+        list(transform) if isinstance(transform, Sequence) and not isinstance(transform, str) else [transform]
+    )
+    if not listed:
+        raise InputError("evaluate: transform must name at least one transform; got an empty list. Use None for none.")
+    transforms: list[Transform | Literal["auto"] | None] = []
+    for one in listed:
+        if one is None or one == "none":
+            transforms.append(None)
+        elif isinstance(one, str):
+            transforms.append("auto" if one == AUTO else make_transform(one, dim=model.dim))
+        else:
+            transforms.append(one)
+    return transforms
+
+
+def read_tasks(
+    data: str | os.PathLike[str],
+    tasks: str | Sequence[str] = "all",
+    *,
+    sickr: str = SICKR_PARTS[0],
+    text: str = TEXT_PARTS[0],
+    split: str = "test",
+    columns: str | Sequence[str] | None = None,
+) -> list[Task]:
+    """Read tasks from a folder, or one from a table; arguments, errors and warnings as for `evaluate`."""
+    wanted = _by_kind(tasks.split(",") if isinstance(tasks, str) else tasks)
+    if Path(data).is_file() or PAIRS in wanted:
+        return [_task_of_table(data, list(wanted), columns)]
+    if columns is not None:
+        raise InputError(f"evaluate: columns are those of a table of pairs; {data} is a folder. Leave columns out.")
+    readers: dict[str, Callable[[Sequence[str] | None], list[Task]]] = {
+        "sts": lambda names: sts_tasks(data, names, sickr=sickr),
+        "transfer": lambda names: transfer_tasks(data, names),
+        "cqa": lambda names: _named(cqa_tasks(data, text=text), names),
+        "rte": lambda names: rte_tasks(data),
+        "retrieval": lambda names: _named(retrieval_tasks(data, split=split), names),
+    }
+    read: list[Task] = []
+    missing: list[TaskNotFoundError] = []
+    for kind, names in wanted.items() if wanted else dict.fromkeys(KINDS).items():
+        try:
+            read += readers[kind](names)
+        except TaskNotFoundError as error:
+            if wanted:
+                raise
+            missing.append(error)
+    if not read:
+        raise TaskNotFoundError(" ".join(map(str, missing)))
+    for reason in missing:
+        warnings.warn(f"left out: {reason}", EvaluationWarning, stacklevel=3)
+    return read
+
+
+def _by_kind(tasks: Sequence[str]) -> dict[str, list[str] | None]:
+    """Sort names of kinds and sets by kind; None stands for all sets of a kind, and no kind at all for all kinds."""
+    names = [name.strip() for name in tasks if isinstance(name, str)]
+    if len(names) != len(tasks):
+        raise InputTypeError(f"tasks must be names; got {list(tasks)!r}.")
+    if not any(names):
+        raise InputError("tasks must name at least one task; got none. Use 'all' for all tasks of a folder.")
+    if "all" in map(str.lower, names):
+        return {}
+    # SICK-R is a set of both STS and transfer: as in the literature, the name alone is that of STS
+    kind_of = {_key(name): "transfer" for name in TRANSFER_TASKS} | {_key(name): "sts" for name in TASKS}
+    wanted: dict[str, list[str] | None] = {}
+    for name in names:
+        kind, _, set_name = name.rpartition(":")
+        if name.lower() in (*KINDS, PAIRS):
+            wanted[name.lower()] = None
+            continue
+        kind = kind.lower() or ("cqa" if name.upper().startswith("CQA-") else kind_of.get(_key(name), ""))
+        if kind not in KINDS:
+            known = ("all", *KINDS, PAIRS, *TASKS, *TRANSFER_TASKS)
+            nearest = get_close_matches(_key(name), map(_key, known), 1, 0)[0]
+            raise InputError(
+                f"tasks must be among {', '.join(known)}, or KIND:NAME; got {name!r}. The nearest is "
+                f"{next(other for other in known if _key(other) == nearest)}."
+            )
+        if (sets := wanted.setdefault(kind, [])) is not None and set_name not in sets:
+            sets.append(set_name)
+    return wanted
+
+
+def _key(name: str) -> str:
+    return name.strip().upper().replace("-", "")
+
+
+def _task_of_table(data: str | os.PathLike[str], kinds: Sequence[str], columns: str | Sequence[str] | None) -> Task:
+    if kinds == ["retrieval"]:
+        return paraphrase_task(data, columns=columns)
+    if kinds in (["sts"], [PAIRS]):
+        return pairs_task(data, columns=columns)
+    raise InputError(
+        f"evaluate: a table of pairs is scored as tasks='pairs' or 'retrieval'; got {', '.join(kinds) or 'all'}."
+    )
+
+
+def _named(tasks: Sequence[Task], names: Sequence[str] | None) -> list[Task]:
+    if names is None:
+        return list(tasks)
+    available = {_key(task.name): task for task in tasks}
+    if missing := [name for name in names if _key(name) not in available]:
+        raise TaskNotFoundError(
+            f"{tasks[0].kind} has no {', '.join(missing)} here; it has {', '.join(task.name for task in tasks)}."
+        )
+    return [available[_key(name)] for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSettings:
+    """Settings of a reproduction."""
+
+    seed: int = 0
+    n_resamples: int = N_RESAMPLES
+    progress: Callable[[int], Progress] | None = None
+
+
+class TextVectors:
+    """Vectors of texts by one encoder, each distinct text encoded once in each of its roles."""
 
     def __init__(
-        self,
-        encoder: Encoder,
-        texts: Mapping[Role, Iterable[str]],
-        progress: Callable[[int], Progress] | None,
+        self, encoder: Encoder, texts: Mapping[Role, Iterable[str]], progress: Callable[[int], Progress] | None
     ) -> None:
         started = perf_counter()
-        self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(own))} for role, own in texts.items()}
+        self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(each))} for role, each in texts.items()}
         self.n_texts = sum(map(len, self._rows.values()))
         advance = None if progress is None else progress(self.n_texts)
-        with collecting_stats() as tallied:
+        with collecting_stats() as collected:
             self._vectors = {
                 role: encoder_for(encoder, role).encode(list(rows), progress=advance)
                 for role, rows in self._rows.items()
             }
-        self.encoding_stats = tallied.total
+        self.encoding_stats = collected.total
         self.elapsed_s = perf_counter() - started
 
     def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
-        """Return the vectors of texts."""
+        """Return the vectors of texts, shape (n_texts, dim)."""
         rows = self._rows[role]
         return self._vectors[role][[rows[text] for text in texts]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FittedTask:
-    """A task made ready to be scored."""
+def encode_tasks(
+    model: SentenceEncoder, tasks: Sequence[Task], *, with_targets: bool, progress: Callable[[int], Progress] | None
+) -> Iterator[tuple[SentenceEncoder, TextVectors]]:
+    """Encode every distinct text of some tasks once; task by task where the encoder is fitted on each."""
+    if model.encoder.needs_corpus:
+        for task in tasks:
+            fitted = model.fitted(task.target_texts, transform=None, source=TARGET)
+            yield fitted, TextVectors(fitted.encoder, _texts_by_role([task], with_targets), progress)
+        return
+    vectors = TextVectors(model.encoder, _texts_by_role(tasks, with_targets), progress)
+    for _ in tasks:
+        yield model, vectors
 
-    bare: SentenceEncoder  # the model without the transform; if it needs a corpus, fitted on one
-    fitted: SentenceEncoder  # the same with the fitted transform behind it
-    vectors: Encoded  # the bare encoder's vectors of the task's texts, which `transform` of either model takes
-    choice: Mapping[str, Any] | None  # what "auto" weighed and chose, where it did
 
-    def encode(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
-        """Return the vectors of some texts of the task behind all that was fitted."""
-        return self.fitted.transform(self.vectors(texts, role), queries=role == "query")
+def _texts_by_role(tasks: Sequence[Task], with_targets: bool) -> dict[Role, list[str]]:
+    by_role: dict[Role, list[str]] = {}
+    for task in tasks:
+        for role, texts in task.texts.items():
+            by_role.setdefault(role, []).extend(texts)
+        if with_targets:
+            by_role.setdefault(task.target_role, []).extend(task.target_texts)
+    return by_role
 
 
 def fit_tasks(
     model: SentenceEncoder,
     tasks: Sequence[Task],
     *,
-    transform: Transform | Literal["auto"] | None,
-    fit: str | os.PathLike[str],
+    transforms: Sequence[Transform | Literal["auto"] | None],
+    fit_on: str | os.PathLike[str],
     progress: Callable[[int], Progress] | None,
     corpus: Sequence[str] | None = None,
-) -> Iterator[FittedTask]:
-    """Encode some tasks, each distinct sentence once, and fit what has to be fitted."""
-    on_target = fit == TARGET
-    learns = transform is not None or model.encoder.needs_corpus
-    whole = model
+) -> Iterator[tuple[SentenceEncoder, TextVectors, Iterator[SentenceEncoder]]]:
+    """Encode some tasks, each distinct text once, and fit each transform.
+
+    Yields for each task the model without a transform, the vectors of its encoder, and the model with each transform.
+    """
+    on_target = fit_on == TARGET
+    learns = model.encoder.needs_corpus or any(transform is not None for transform in transforms)
+    fitted_once: list[SentenceEncoder] = []
     if learns and not on_target:
-        texts, source = read_texts(fit) if corpus is None else corpus, Path(fit).name
-        model = whole = model.fitted(texts, transform=None, source=source)
-        if transform is not None:
-            whole = model.fitted(texts, transform=transform, source=source)
-    encoded = encode_tasks(model, tasks, with_targets=learns and on_target, progress=progress)
-    for task, (bare, vectors) in zip(tasks, encoded, strict=True):
-        fitted = bare if on_target else whole
-        if transform is not None and on_target:
-            targets = task.target_texts
-            encoded_targets = vectors(targets, task.target_role)
-            fitted = bare.fitted(targets, transform=transform, encoded=encoded_targets, source=TARGET)
-        yield FittedTask(bare, fitted, vectors, fitted.fits[-1].choice if learns else None)
+        texts, source = read_texts(fit_on) if corpus is None else corpus, Path(fit_on).name
+        model = model.fitted(texts, transform=None, source=source)
+        encoded = model.encoder.encode(texts) if any(transform is not None for transform in transforms) else None
+        for transform in transforms:
+            if transform is None:
+                fitted_once.append(model)
+            else:
+                fitted_once.append(model.fitted(texts, transform=transform, encoded=encoded, source=source))
+
+    def fit_each(task: Task, bare: SentenceEncoder, vectors: TextVectors) -> Iterator[SentenceEncoder]:
+        for transform in transforms:
+            if transform is None:
+                yield bare
+            else:
+                encoded = vectors(task.target_texts, task.target_role)
+                yield bare.fitted(task.target_texts, transform=transform, encoded=encoded, source=TARGET)
+
+    each_encoded = encode_tasks(model, tasks, with_targets=learns and on_target, progress=progress)
+    for task, (bare, vectors) in zip(tasks, each_encoded, strict=True):
+        yield bare, vectors, iter(fitted_once) if fitted_once else fit_each(task, bare, vectors)
 
 
-def encode_tasks(
+def run_tasks(
     model: SentenceEncoder,
     tasks: Sequence[Task],
+    root: str | os.PathLike[str],
     *,
-    with_targets: bool,
-    progress: Callable[[int], Progress] | None,
-) -> Iterator[tuple[SentenceEncoder, Encoded]]:
-    """Encode every distinct sentence of some tasks once; of each task alone, where the encoder is fitted on it."""
-    if model.encoder.needs_corpus:
-        for task in tasks:
-            fitted = model.fitted(task.target_texts, transform=None, source=TARGET)
-            yield fitted, Encoded(fitted.encoder, _texts_by_role([task], with_targets), progress)
-        return
-    encoded = Encoded(model.encoder, _texts_by_role(tasks, with_targets), progress)
-    for _ in tasks:
-        yield model, encoded
-
-
-def _texts_by_role(tasks: Sequence[Task], with_targets: bool) -> dict[Role, list[str]]:
-    texts: dict[Role, list[str]] = {}
+    transforms: Sequence[Transform | Literal["auto"] | None] = (None,),
+    fit_on: str | os.PathLike[str] = TARGET,
+    seed: int = 0,
+    n_resamples: int = N_RESAMPLES,
+    progress: Callable[[int], Progress] | None = None,
+) -> EvaluationResult:
+    """Score a model on tasks; a text that occurs in several of them is encoded once, whatever is fitted."""
+    _check.whole_number("evaluate", "seed", seed, 0)
+    _check.whole_number("evaluate", "n_resamples", n_resamples, 1)
+    kinds: dict[str, str] = {}
     for task in tasks:
-        for role, own in task.by_role.items():
-            texts.setdefault(role, []).extend(own)
-        if with_targets:
-            texts.setdefault(task.target_role, []).extend(task.target_texts)
-    return texts
+        if task.name in kinds:
+            raise InputError(
+                f"evaluate: two tasks are called {task.name}, one of {kinds[task.name]} and one of {task.kind}. "
+                "Evaluate them separately, or rename the folder of one."
+            )
+        kinds[task.name] = task.kind
+    learns = model.encoder.needs_corpus or any(transform is not None for transform in transforms)
+    corpus = read_texts(fit_on) if learns and fit_on != TARGET else None
+    started = perf_counter()
+    results: list[dict[str, TaskResult]] = [{} for _ in transforms]
+    models = [model for _ in transforms]
+    stats, n_texts, encode_s, latest = EncodingStats(), 0, 0.0, None
+    with collecting_stats():  # what fitting encodes needs no warning
+        fits = fit_tasks(model, tasks, transforms=transforms, fit_on=fit_on, progress=progress, corpus=corpus)
+        for task in tasks:
+            bare, vectors, fitted_models = next(fits)
+            if vectors is not latest:
+                latest, stats, n_texts = vectors, stats + vectors.encoding_stats, n_texts + vectors.n_texts
+                encode_s += vectors.elapsed_s
+            coverage, data = bare.encoder.coverage(task.all_texts), checksums(root, task.files)
+            for variant, transform in enumerate(transforms):
+                before, fitted = perf_counter(), next(fitted_models)
+                result = _score(task, fitted, vectors, seed, n_resamples)
+                results[variant][task.name] = replace(
+                    result,
+                    data=data,
+                    n_tokens=coverage[0],
+                    n_unknown=coverage[1],
+                    elapsed_s=perf_counter() - before,
+                    choice=fitted.fits[-1].choice if transform is not None else None,
+                )
+                if fit_on != TARGET:
+                    models[variant] = fitted
+    stats.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
+    overlap = {} if corpus is None else {"overlap": count_overlap(corpus, {task.name: task.items for task in tasks})}
+    learned = [model.encoder.needs_corpus or transform is not None for transform in transforms]
+    fittings = [
+        describe_fitting(transform, fit_on if learns else None) | (overlap if learns else {})
+        for transform, learns in zip(transforms, learned, strict=True)
+    ]
+    variants = [
+        EvaluationResult(
+            model=fitted.record.facts(),
+            fitting=fitting,
+            tasks=scored,
+            environment=environment(),
+            seed=seed,
+            n_resamples=n_resamples,
+            n_texts=n_texts,
+            n_cut=stats.n_cut,
+            encode_s=encode_s,
+            elapsed_s=perf_counter() - started,
+        )
+        for fitted, fitting, scored in zip(models, fittings, results, strict=True)
+    ]
+    return replace(variants[0], variants=tuple(variants[1:])) if len(variants) > 1 else variants[0]
+
+
+def _score(task: Task, model: SentenceEncoder, vectors: TextVectors, seed: int, n_resamples: int) -> TaskResult:
+    def encode(texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
+        return model.transform(vectors(texts, role), queries=role == "query")
+
+    measured = task.score(encode, seed)
+    items = measured.items
+    return TaskResult(
+        kind=task.kind,
+        metric=measured.metric,
+        scores=measured.scores,
+        intervals={
+            metric: bootstrap_interval(statistic, items.values, items.gold, n_resamples=n_resamples, seed=seed)
+            for metric, statistic in items.statistics(measured.metric).items()
+        },
+        protocol=task.protocol,
+        data={},
+        n_items=len(items.values),
+        dim=model.dim,
+        n_zero_rows=sum(int((~known_rows(encode(texts, role))).sum()) for role, texts in task.texts.items()),
+        n_tokens=0,
+        n_unknown=0,
+        elapsed_s=0.0,
+        items=items,
+        details=measured.details,
+    )
 
 
 def describe_fitting(
-    transform: Transform | Literal["auto"] | None, fit: str | os.PathLike[str] | None
+    transform: Transform | Literal["auto"] | None, fit_on: str | os.PathLike[str] | None
 ) -> dict[str, Any]:
-    """Say what was fitted, as plain values that JSON can hold."""
+    """Describe what was fitted, as JSON values."""
     named = transform is None or isinstance(transform, str)
     return {
         "transform": transform if named else transform_name(transform),
         "parameters": {} if transform is None or isinstance(transform, str) else settings_of(transform),
-        "fit": None if fit is None else str(fit),
-        "transductive": fit == TARGET,
+        "fit": None if fit_on is None else str(fit_on),
+        "transductive": fit_on == TARGET,
     }
-
-
-_PACKAGES = ("isosent", "numpy", "scipy", "scikit-learn", "tokenizers", "torch", "transformers", "onnxruntime")
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationSettings:
-    """How any evaluation is run, whatever is evaluated.
-
-    Parameters
-    ----------
-    seed : int, default 0
-        Of all random numbers.
-    n_resamples : int, default 1000
-        Draws of the bootstrap.
-    progress : callable, optional
-        Called with the number of texts to encode; returns what is called with the number of texts finished.
-    """
-
-    seed: int = 0
-    n_resamples: int = N_RESAMPLES
-    progress: Callable[[int], Progress] | None = None
-
-    def __post_init__(self) -> None:
-        _check.whole_number("Run", "seed", self.seed, 0)
-        _check.whole_number("Run", "n_resamples", self.n_resamples, 1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Job:
-    """A task, and how it is scored."""
-
-    name: str  # name of the task
-    kind: str  # its family
-    task: Task  # its texts
-    score: Callable[[FittedTask, int], Measured]  # from the task made ready, and the seed, to what is measured
-    protocol: Mapping[str, Any]  # how it is scored, as plain values
-    files: Sequence[Path]  # files that it was read from
-
-
-def run_jobs(
-    where: str,
-    model: SentenceEncoder,
-    jobs: Sequence[Job],
-    root: str | os.PathLike[str],
-    *,
-    transform: Transform | Literal["auto"] | None,
-    fit: str | os.PathLike[str],
-    run: EvaluationSettings | None,
-) -> EvaluationResult:
-    """Score a model on tasks; texts that occur in several of them are encoded once."""
-    if not isinstance(model, SentenceEncoder):
-        raise InputTypeError(f"{where}: model must be what isosent.load returns; got {type(model).__name__}.")
-    run = run or EvaluationSettings()
-    _check_names(where, jobs)
-    learns = transform is not None or model.encoder.needs_corpus
-    corpus = read_texts(fit) if learns and fit != TARGET else None
-    started = perf_counter()
-    results: dict[str, TaskResult] = {}
-    described, latest, encoding_stats, n_texts, encode_s = model, None, EncodingStats(), 0, 0.0
-    with collecting_stats():  # what is encoded to fit is no news
-        tasks = [job.task for job in jobs]
-        ready = fit_tasks(model, tasks, transform=transform, fit=fit, progress=run.progress, corpus=corpus)
-        for job in jobs:
-            before, newly_s = perf_counter(), 0.0
-            done = next(ready)
-            if done.vectors is not latest:
-                latest, newly_s = done.vectors, done.vectors.elapsed_s
-                encoding_stats, n_texts = encoding_stats + latest.encoding_stats, n_texts + latest.n_texts
-                encode_s += newly_s
-            scored = _score(job, done, root, run)
-            results[job.name] = replace(scored, elapsed_s=perf_counter() - before - newly_s)
-            described = model if fit == TARGET else done.fitted
-    encoding_stats.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
-    fitting = describe_fitting(transform, fit if learns else None)
-    if corpus is not None:
-        fitting["overlap"] = count_overlap(corpus, {job.name: job.task for job in jobs})
-    return EvaluationResult(
-        model=described.record.facts(),
-        fitting=fitting,
-        tasks=results,
-        environment=environment(),
-        seed=run.seed,
-        n_resamples=run.n_resamples,
-        n_texts=n_texts,
-        n_cut=encoding_stats.n_cut,
-        encode_s=encode_s,
-        elapsed_s=perf_counter() - started,
-    )
-
-
-def _check_names(where: str, jobs: Sequence[Job]) -> None:
-    kinds: dict[str, str] = {}
-    for job in jobs:
-        if job.name in kinds:
-            raise InputError(
-                f"{where}: tasks must have names of their own; {job.name} is one of {kinds[job.name]} and one of "
-                f"{job.kind}. Evaluate them apart, or rename the folder of one."
-            )
-        kinds[job.name] = job.kind
-
-
-def _score(job: Job, done: FittedTask, root: str | os.PathLike[str], run: EvaluationSettings) -> TaskResult:
-    measured = job.score(done, run.seed)
-    zeros = sum(int((~known_rows(done.encode(texts, role))).sum()) for role, texts in job.task.by_role.items())
-    n_tokens, n_unknown = done.fitted.encoder.coverage(job.task.texts)
-    items = measured.items
-    intervals = {
-        metric: bootstrap_interval(statistic, items.values, items.gold, n_resamples=run.n_resamples, seed=run.seed)
-        for metric, statistic in items.statistics(measured.metric).items()
-    }
-    return TaskResult(
-        kind=job.kind,
-        metric=measured.metric,
-        scores=measured.scores,
-        intervals=intervals,
-        protocol=job.protocol,
-        data=checksums(root, job.files),
-        n_items=len(items.values),
-        dim=done.fitted.dim,
-        n_zero_rows=zeros,
-        n_tokens=n_tokens,
-        n_unknown=n_unknown,
-        elapsed_s=0.0,
-        items=items,
-        details=measured.details,
-        choice=done.choice,
-    )
 
 
 def checksums(root: str | os.PathLike[str], files: Sequence[Path]) -> dict[str, str]:
-    """SHA-256 of files."""
+    """SHA-256 of files, by their path within a folder."""
     home = Path(root).resolve()
     sums = {}
     for path in files:
@@ -278,6 +501,9 @@ def checksums(root: str | os.PathLike[str], files: Sequence[Path]) -> dict[str, 
         with path.open("rb") as file:
             sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return sums
+
+
+_PACKAGES = ("isosent", "numpy", "scipy", "scikit-learn", "tokenizers", "torch", "transformers", "onnxruntime")
 
 
 def environment() -> dict[str, Any]:

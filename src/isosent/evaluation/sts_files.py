@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.task import Task, task_names
+from isosent.evaluation.task import task_names
 from isosent.io.tables import Row, folders_below, read_lines, read_table, split_fields, text_of
 
 TEXT_COLUMNS = (
@@ -42,7 +42,7 @@ _FORMS = {3: "FIRST,SECOND,SCORE", 2: "FIRST,SECOND"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PairTask(Task):
+class PairTask:
     """Pairs of texts of a file."""
 
     name: str  # name of the file without its ending
@@ -185,7 +185,7 @@ class PairSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class STSTask(Task):
+class STSTask:
     """One STS set."""
 
     name: str  # one of `TASKS`

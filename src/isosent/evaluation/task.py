@@ -1,66 +1,66 @@
-"""Names of tasks as people write them."""
+"""A task: texts, and a function that scores their vectors."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from isosent.errors import InputError, InputTypeError
+from isosent.evaluation.result import Measured
 
 Role = Literal["text", "query", "document"]
 
 
-class Task(ABC):
-    """A task that vectors of sentences are scored on."""
+class Encode(Protocol):
+    """From texts of a task to their vectors, shape (n_texts, dim), after everything that was fitted."""
 
-    # A task of search overrides `by_role` and `target_role`; any other encodes all its texts alike.
+    def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
+        """Return the vectors of texts."""
 
-    __slots__ = ()
 
-    @property
-    @abstractmethod
-    def texts(self) -> Sequence[str]:
-        """All texts that are encoded to be scored, as often as they occur."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """Texts, and a function that scores their vectors."""
 
-    @property
-    @abstractmethod
-    def target_texts(self) -> Sequence[str]:
-        """All texts to fit on under the protocol "target", without labels."""
-
-    @property
-    def scored_items(self) -> Sequence[tuple[str, ...]]:
-        """The texts of each item that is scored: one text, or the two of a pair."""
-        return [(text,) for text in self.texts]
-
-    @property
-    def by_role(self) -> Mapping[Role, Sequence[str]]:
-        """The texts by what they are encoded as."""
-        return {"text": self.texts}
+    name: str
+    kind: str  # sts, pairs, transfer, cqa, rte or retrieval
+    texts: Mapping[Role, Sequence[str]]  # all texts to encode, by what they are encoded as, as often as they occur
+    target_texts: Sequence[str]  # all texts to fit on under fit_on="target", without labels
+    items: Sequence[tuple[str, ...]]  # the texts of each item that is scored: one text, or the two of a pair
+    score: Callable[[Encode, int], Measured]  # from vectors and the seed to scores
+    protocol: Mapping[str, Any]  # how it is scored, as JSON values; only results of equal protocols can be compared
+    files: Sequence[Path]  # files that it was read from
+    target_role: Role = "text"  # what the texts to fit on are encoded as
 
     @property
-    def target_role(self) -> Role:
-        """What the texts to fit on are encoded as."""
-        return "text"
+    def all_texts(self) -> list[str]:
+        """All texts to encode, as often as they occur."""
+        return [text for texts in self.texts.values() for text in texts]
 
 
-def task_names(written: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Find tasks by their names; case and dashes do not matter."""
-    if isinstance(written, str):
-        raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{written!r}].")
-    if not len(written):
+def task_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
+    """Look up names of tasks; case and dashes do not matter."""
+    if isinstance(names, str):
+        raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{names!r}].")
+    if not len(names):
         raise InputError("tasks must name at least one task; got none. Leave it out for all.")
-    if not all(isinstance(task, str) for task in written):
-        raise InputTypeError(f"tasks must be names; got {list(written)!r}.")
-    names = {_plain(task): task for task in known}
-    for task in written:
-        plain = _plain(task)
-        if plain not in names:
-            alike = [name for name in names if name.startswith(plain)] or get_close_matches(plain, names, 1, 0)
-            raise InputError(f"tasks must be among {', '.join(known)}; got {task!r}. The nearest is {names[alike[0]]}.")
-    return [names[_plain(task)] for task in written]
+    if not all(isinstance(name, str) for name in names):
+        raise InputTypeError(f"tasks must be names; got {list(names)!r}.")
+    by_key = {_key(name): name for name in available}
+    for name in names:
+        if (key := _key(name)) not in by_key:
+            similar = [other for other in by_key if other.startswith(key)] or get_close_matches(key, by_key, 1, 0)
+            raise InputError(
+                f"tasks must be among {', '.join(available)}; got {name!r}. The nearest is {by_key[similar[0]]}."
+            )
+    return [by_key[_key(name)] for name in names]
 
 
-def _plain(task: str) -> str:
-    return task.strip().upper().replace("-", "")
+def _key(name: str) -> str:
+    return name.strip().upper().replace("-", "")

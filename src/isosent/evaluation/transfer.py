@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,10 @@ from isosent.evaluation.probes import (
     probe_by_folds,
     probe_each_fold,
 )
-from isosent.evaluation.result import EvaluationResult, Items, Measured
-from isosent.evaluation.run import TARGET, EvaluationSettings, FittedTask, Job, run_jobs
+from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.task import Encode, Task
 from isosent.evaluation.transfer_files import DEV, TEST, TRAIN, WHOLE, TransferTask, read_transfer
-from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pearson, spearman
-from isosent.transforms.base import Transform
 
 KIND = "transfer"
 STRENGTHS = tuple(2.0**t for t in range(-2, 4))
@@ -33,86 +31,25 @@ STRENGTHS_ON_TRAIN = tuple(2.0**t for t in range(-1, 6))
 F1_OF = {"MRPC": "1"}
 
 
-def evaluate_transfer(
-    model: SentenceEncoder,
-    folder: str | os.PathLike[str],
-    *,
-    tasks: Sequence[str] | None = None,
-    transform: Transform | Literal["auto"] | None = None,
-    fit: str | os.PathLike[str] = TARGET,
-    run: EvaluationSettings | None = None,
-) -> EvaluationResult:
-    r"""Score a model on the transfer tasks below a folder.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model.
-    folder : path-like
-        Where the original files lie, see `read_transfer`.
-    tasks : sequence of str, optional
-        Among MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC, SICK-R, SICK-E, STSB-supervised; all that are found where left
-        out.
-    transform : Transform or "auto", optional
-        Fitted behind the model before scoring, such as ``Whitening(n_components=128)``.
-    fit : path-like or "target", default "target"
-        What the transform, and an encoder that needs a corpus, is fitted on: all texts of the task under evaluation,
-        without its labels, or the texts of a file.
-    run : Run, optional
-        Seed, bootstrap, progress.
-
-    Returns
-    -------
-    EvaluationResult
-        ``accuracy``, with ``f1`` of the paraphrases on MRPC; on SICK-R and STSB-supervised ``pearson``, ``spearman``
-        and ``mse``. Under ``details``: the penalties that were chosen (``C``), the score they were chosen by (``dev``),
-        the accuracy in each of the outer ``folds`` and its standard deviation, the accuracy of always naming the most
-        frequent label (``majority``), the items and labels of each part.
-
-    Raises
-    ------
-    InputError
-        If a task is unknown or lies in several folders.
-    TaskNotFoundError
-        If a task is not found, or there is none at all.
-    FileFormatError
-        If a file is malformed, or a class is too small to be split into folds.
-
-    Warns
-    -----
-    EvaluationWarning
-        If tasks are left out because files are missing, or a correlation is undefined because all predictions are the
-        same.
-
-    Notes
-    -----
-    Vectors are neither trained nor standardised. The features of a pair are :math:`|u - v|` and, by dimension,
-    :math:`u v`. The penalty is chosen by accuracy, or Pearson correlation, within what is learnt from: by ten folds
-    within each nine of ten outer folds (MR, CR, SUBJ, MPQA), by ten folds of train (TREC, MRPC), or on dev. Over outer
-    folds, ``accuracy`` is the share of all texts that are told rightly, each by what was learnt without it.
-
-    Two things are not as in SentEval. :math:`C` is chosen among SentEval's values for scikit-learn,
-    :math:`2^{-2} \dots 2^3`, or :math:`2^{-1} \dots 2^5` by folds of train; but here these are divided by the total
-    variance of the features that are learnt from. On features of variance 1 that is SentEval's choice; on others it
-    makes the score independent of the unit that vectors are measured in. And SentEval predicts scores by least squares
-    on the distribution, over 1 to 5 for STS-B too, with early stopping in place of a penalty; here by maximum
-    likelihood with a penalty, over 0 to 5 for STS-B.
-
-    References
-    ----------
-    Conneau and Kiela 2018, *SentEval: An Evaluation Toolkit for Universal Sentence Representations*, arXiv 1803.05449.
-    """
-    jobs = transfer_jobs(folder, tasks=tasks)
-    return run_jobs("evaluate_transfer", model, jobs, folder, transform=transform, fit=fit, run=run)
-
-
-def transfer_jobs(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None) -> list[Job]:
-    """Read transfer tasks and say how they are scored; parameters as for `evaluate_transfer`."""
-    found = read_transfer(folder, tasks=tasks)
-    for task in found:
-        if DEV not in task.parts:
-            _check_folds(task)
-    return [Job(task.name, KIND, task, partial(_measure, task), _protocol(task), task.files) for task in found]
+def transfer_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None = None) -> list[Task]:
+    """Read transfer tasks."""
+    sets = read_transfer(folder, tasks=names)
+    for each in sets:
+        if DEV not in each.parts:
+            _check_folds(each)
+    return [
+        Task(
+            name=each.name,
+            kind=KIND,
+            texts={"text": each.texts},
+            target_texts=each.texts,
+            items=each.scored_items,
+            score=partial(_measure, each),
+            protocol=_protocol(each),
+            files=each.files,
+        )
+        for each in sets
+    ]
 
 
 def _check_folds(task: TransferTask) -> None:
@@ -146,8 +83,8 @@ def _strengths(task: TransferTask) -> tuple[float, ...]:
     return STRENGTHS if WHOLE in task.parts or DEV in task.parts else STRENGTHS_ON_TRAIN
 
 
-def _measure(task: TransferTask, done: FittedTask, seed: int) -> Measured:
-    rows = {part: _features([done.encode(side) for side in items.sides]) for part, items in task.parts.items()}
+def _measure(task: TransferTask, encode: Encode, seed: int) -> Measured:
+    rows = {part: _features([encode(side) for side in items.sides]) for part, items in task.parts.items()}
     labels = {part: items.labels for part, items in task.parts.items()}
     strengths = _strengths(task)
     details: dict[str, Any] = {f"n_{part}": len(of_part) for part, of_part in labels.items()}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.task import Task, task_names
+from isosent.evaluation.task import task_names
 from isosent.io import bounds
 from isosent.io.tables import folders_below, read_lines, split_fields
 
@@ -35,7 +35,7 @@ class LabelledTexts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TransferTask(Task):
+class TransferTask:
     """A task that is learnt on frozen vectors."""
 
     name: str  # one of `TRANSFER_TASKS`

@@ -100,7 +100,7 @@ def _fit_line(fit: Mapping[str, Any]) -> str:
 def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]:
     if not isinstance(results, EvaluationResult):
         raise InputTypeError(
-            f"export: results must be what evaluate_sts or read_result returned; got {type(results).__name__}."
+            f"export: results must be what isosent.evaluate or read_result returned; got {type(results).__name__}."
         )
     measured = Space(results.model["fingerprint"], results.model["reference"])
     same_space("the model", space_of(model), "export: the result file", measured)

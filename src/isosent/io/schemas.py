@@ -262,6 +262,7 @@ class Result(_File, kw_only=True):
     elapsed_s: Seconds
     tasks: Annotated[dict[str, _Task], Meta(min_length=1)]
     items: dict[str, _Items] = {}
+    variants: list[Result] = []  # the same under further transforms
 
 
 # -- studies ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from isosent.encoders.base import Progress
 from isosent.evaluation.run import TARGET, encode_tasks
-from isosent.evaluation.sts import Lookup, score_task
+from isosent.evaluation.sts import Lookup, score_task, sts_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.io.json import nan_where_none, without_nan
 from isosent.model import SentenceEncoder
@@ -66,7 +66,7 @@ def study_auto(
     # The best in hindsight is the highest of all candidates that "auto" weighs and of the rows of the table: it looks
     # at the labels, and so bounds what any choice among these can reach.
     found = read_sts(folder, tasks=tasks)
-    encoded = encode_tasks(model, found, with_targets=True, progress=progress)
+    encoded = encode_tasks(model, list(map(sts_task, found)), with_targets=True, progress=progress)
     return [_study_task(fitted, name, task, lookup) for task, (fitted, lookup) in zip(found, encoded, strict=True)]
 
 

@@ -18,7 +18,7 @@ from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
-from isosent.evaluation.sts import AGGREGATIONS, score_task
+from isosent.evaluation.sts import AGGREGATIONS, score_task, sts_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.io.json import nan_where_none, without_nan
 from isosent.model import SentenceEncoder
@@ -232,8 +232,8 @@ class DimsPlan:
     # What keeps the leading axes: one of `LEADING`, or a chain that ends with one, at full width
     transform: LinearTransform = field(default_factory=lambda: make_linear(LEADING[0]))
     widths: Sequence[int] | None = None  # dimensions kept; `width_grid` where left out
-    fit: str | os.PathLike[str] = TARGET  # as for `evaluate_sts`
-    sickr: str = "full"  # as for `evaluate_sts`
+    fit: str | os.PathLike[str] = TARGET  # as for `evaluate`
+    sickr: str = "full"  # as for `evaluate`
     n_docs: int = N_DOCS  # vectors that are searched; 0 measures no search
 
 
@@ -272,13 +272,15 @@ def study_dims(
     widths = _check_plan(plan, model)
     found = read_sts(folder, tasks=tasks, sickr=plan.sickr)
     untransformed, cells = [], []
-    ready = fit_tasks(model, found, transform=plan.transform, fit=plan.fit, progress=progress)
-    for task, done in zip(found, ready, strict=True):
+    ready = fit_tasks(
+        model, list(map(sts_task, found)), transforms=[plan.transform], fit_on=plan.fit, progress=progress
+    )
+    for task, (bare, text_vectors, (fitted,)) in zip(found, ready, strict=True):
         texts = list(dict.fromkeys(task.texts))
-        vectors = done.vectors(texts)
-        plain, transformed = (_Rows(texts, model.transform(vectors)) for model in (done.bare, done.fitted))
-        untransformed.append(_measure(task, done.bare, plain, model.dim))
-        cells += [_measure(task, done.bare, transformed, k) for k in widths]
+        vectors = text_vectors(texts)
+        plain, transformed = (_Rows(texts, model.transform(vectors)) for model in (bare, fitted))
+        untransformed.append(_measure(task, bare, plain, model.dim))
+        cells += [_measure(task, bare, transformed, k) for k in widths]
     missing = {task.name: list(task.missing_subsets) for task in found if task.missing_subsets}
     protocol = describe_fitting(plan.transform, plan.fit) | {"sickr": plan.sickr, "missing_subsets": missing}
     facts = model.record.facts()

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
-from isosent.evaluation.run import TARGET, Encoded, encode_tasks
-from isosent.evaluation.sts import Lookup, score_task
+from isosent.evaluation.run import TARGET, TextVectors, encode_tasks
+from isosent.evaluation.sts import Lookup, score_task, sts_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.io.json import without_nan
 from isosent.model import SentenceEncoder
@@ -93,10 +93,11 @@ def study_flow(
     make_transform("glow_flow", dim=model.dim, settings=plan.settings)
     on_nli = {}
     if plan.nli:
-        vectors = Encoded(model.encoder, {"text": plan.nli}, progress)(plan.nli)
+        vectors = TextVectors(model.encoder, {"text": plan.nli}, progress)(plan.nli)
         on_nli = {f"{row}({NLI})": fits for row, fits in _fit_all(model, vectors, plan).items()}
+    ready = encode_tasks(model, list(map(sts_task, found)), with_targets=True, progress=progress)
     cells = []
-    for task, (_, encoded) in zip(found, encode_tasks(model, found, with_targets=True, progress=progress), strict=True):
+    for task, (_, encoded) in zip(found, ready, strict=True):
         texts = task.target_texts
         vectors = encoded(texts)
         chosen = model.fitted(texts, transform=AUTO, encoded=vectors, source=TARGET)

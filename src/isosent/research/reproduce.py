@@ -20,7 +20,6 @@ import numpy as np
 from isosent import _check
 from isosent.encoders.reference import SCHEMES, escape, parse_reference, without_permissions
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.all_tasks import KINDS
 from isosent.evaluation.published import (
     EVALUATED,
     PAPERS,
@@ -35,9 +34,9 @@ from isosent.evaluation.published import (
     read_yaml,
 )
 from isosent.evaluation.result import TaskResult
-from isosent.evaluation.run import EvaluationSettings, Job, environment, run_jobs
-from isosent.evaluation.sts import sts_jobs
-from isosent.evaluation.sts_files import STSTask
+from isosent.evaluation.run import EvaluationSettings, environment, read_tasks, run_tasks
+from isosent.evaluation.sts import sts_tasks
+from isosent.evaluation.task import Task
 from isosent.io.json import without_nan
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -352,14 +351,14 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._jobs: dict[tuple[str, str], dict[str, Job]] = {}
+        self._jobs: dict[tuple[str, str], dict[str, Task]] = {}
 
-    def jobs(self, family: str, sickr: str) -> Mapping[str, Job]:
+    def jobs(self, family: str, sickr: str) -> Mapping[str, Task]:
         """Return the tasks of a family that the folder holds, by name; possibly none."""
         key = (family, sickr)
         if key not in self._jobs:
             try:
-                jobs = sts_jobs(self.path, sickr=sickr) if family == STS else KINDS[family](self.path)
+                jobs = read_tasks(self.path, family, sickr=sickr)
             except TaskNotFoundError:
                 jobs = []
             dev = [_dev_part(job) for job in jobs if job.name == STSB]
@@ -367,22 +366,22 @@ class Folder:
         return self._jobs[key]
 
 
-def _dev_part(stsb: Job) -> Job | None:
+def _dev_part(stsb: Task) -> Task | None:
     """The dev part of the STS benchmark as a task of its own, where it is there: read as if it were the test part."""
     dev = next((path for path in stsb.files if path.name == _DEV_FILE), None)
     if dev is None:
         return None
     with TemporaryDirectory() as folder:
         shutil.copyfile(dev, Path(folder, _TEST_FILE))
-        (job,) = sts_jobs(folder)
+        (job,) = sts_tasks(folder)
     return replace(job, name=DEV, files=[dev])
 
 
-def _on_evaluated_pairs(job: Job) -> Job:
+def _on_evaluated_pairs(job: Task) -> Task:
     """The same task, with what is fitted on it fitted on the sentences of its evaluated pairs."""
-    if not isinstance(job.task, STSTask):
+    if job.kind != STS:
         raise InputError(f"reproduce: fit: {EVALUATED} must stand with tasks of STS; got {job.name}.")
-    return replace(job, task=replace(job.task, target_texts=job.task.texts))
+    return replace(job, target_texts=job.all_texts)
 
 
 def open_model(request: Request, **options: str) -> SentenceEncoder:
@@ -407,7 +406,16 @@ def evaluate(request: Request, tasks: Sequence[str], folder: Folder, run: Evalua
         return {}
     model = open_model(request)
     transform = transform_of(request, model.dim)
-    result = run_jobs("reproduce", model, jobs, folder.path, transform=transform, fit=fit, run=run)
+    result = run_tasks(
+        model,
+        jobs,
+        folder.path,
+        transforms=[transform],
+        fit_on=fit,
+        seed=run.seed,
+        n_resamples=run.n_resamples,
+        progress=run.progress,
+    )
     return {(name, metric): number for name, task in result.tasks.items() for metric, number in _numbers(task)}
 
 
@@ -426,7 +434,7 @@ def measure_speed(request: Request, tasks: Sequence[str], folder: Folder, run: E
     parsed = parse_reference(request.model)
     is_network = parsed.scheme == "hf" and parsed.options.get("static") != "true"
     model = open_model(request, **({"devices": "cpu"} if is_network else {}))
-    texts = list(stsb.task.texts)
+    texts = stsb.all_texts
     if model.encoder.needs_corpus:
         model = model.fitted(texts, transform=None, source=TARGET)
     model.encode(texts[:_WARM_UP])

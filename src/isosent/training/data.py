@@ -16,10 +16,9 @@ import numpy as np
 
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError
-from isosent.evaluation.all_tasks import jobs_of_kinds
 from isosent.evaluation.overlap import count_overlap, plain_form
-from isosent.evaluation.sts_files import SCORE_COLUMNS, PairTask
-from isosent.evaluation.task import Task
+from isosent.evaluation.run import read_tasks
+from isosent.evaluation.sts_files import SCORE_COLUMNS
 from isosent.io.tables import Row
 from isosent.io.texts import ending_of
 from isosent.training.development import DevSet
@@ -594,13 +593,13 @@ def count_seen_texts(
     examples: Examples, sets: Iterable[DevSet] = (), *, folder: str | os.PathLike[str] | None = None
 ) -> dict[str, dict[str, int]]:
     """Count the texts of evaluation sets that are training texts, too."""
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, Sequence[tuple[str, ...]]] = {}
     if folder is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EvaluationWarning)  # of kinds and subsets that are not there
-            tasks = {job.name: job.task for job in jobs_of_kinds(folder)}
+            tasks = {task.name: task.items for task in read_tasks(folder)}
     for pairs in sets:
-        tasks[pairs.name] = PairTask(pairs.name, tuple(pairs.first), tuple(pairs.second), pairs.scores, (), 0, ())
+        tasks[pairs.name] = list(zip(pairs.first, pairs.second, strict=True))
     return count_overlap(examples.texts(), tasks)
 
 
