@@ -355,7 +355,7 @@ def test_a_table_without_a_chosen_column_lists_those_that_are_there(isosent_, he
 
 def test_undecodable_bytes_are_refused_with_their_line(isosent_, here, refuses):
     (here / "texts.txt").write_bytes(b"man\ncaf\xe9\n")
-    refuses(isosent_(*encode()), "texts.txt: line 2 must be UTF-8; got byte 0xe9. Convert the file to UTF-8.")
+    refuses(isosent_(*encode()), "texts.txt, line 2 is not UTF-8: byte 0xe9. Convert the file to UTF-8")
 
 
 def test_a_bad_word_vector_file_is_refused_with_its_line(isosent_, here, refuses):

@@ -184,7 +184,7 @@ def test_malformed_questions_are_told(dev, old, new, message):
 
 def test_bytes_that_are_not_utf_8_are_told_by_their_line(dev):
     (dev / DEV).write_bytes((dev / DEV).read_bytes().replace(b"a comment", b"caf\xe9", 1))
-    with pytest.raises(FileFormatError, match=r"line 7 must be UTF-8; got byte 0xe9"):
+    with pytest.raises(FileFormatError, match=r"line 7 is not UTF-8: byte 0xe9"):
         read_cqa(dev)
 
 
@@ -195,7 +195,7 @@ def test_bytes_that_are_not_utf_8_are_told_by_their_line(dev):
         ("Q0\tQ0_R1\t", "Q9\tQ9_R1\t", "must label all related questions of .*; Q0_R1 has no label"),
         ("Q0\tQ0_R1", "Q9\tQ9_R1\t1\t1.0\tfalse\nQ0\tQ0_R1", "got Q9_R1, which is none"),
         ("1.0\tfalse", "1.0\tmaybe", "line 1 must end with true or false; got 'maybe'"),
-        ("1.0\tfalse", "1.0", "line 1 must have at least 5 fields between tabs; got 4"),
+        ("1.0\tfalse", "1.0", "line 1: expected at least 5 fields between tabs; found 4"),
     ],
 )
 def test_labels_that_do_not_match_the_questions_are_told(test, old, new, message):

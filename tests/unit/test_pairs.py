@@ -123,14 +123,18 @@ def test_cosines_that_are_all_the_same_are_undefined_and_said_so(wordllama, tmp_
         (
             "a,b,score",
             None,
-            r"has the columns a, b, score, with no usual name for the two texts\. Name them: columns=FIRST",
+            r"has the columns a, b, score; pairs must have sentence1, sentence2 or",
         ),
-        ("s1,s2,points", None, "with no usual name for the score"),
-        ("s1,s2,score,text1,text2", None, "with several usual names: text1 and text2; s1 and s2 for the two texts"),
-        ("s1,s2,score,label", None, "with several usual names: score; label for the score"),
+        ("s1,s2,points", None, "has the columns s1, s2, points; pairs must have .*; and score or"),
+        (
+            "s1,s2,score,text1,text2",
+            None,
+            "has several usual names for sentence1 and sentence2: text1 and text2; s1 and s2",
+        ),
+        ("s1,s2,score,label", None, "has several usual names for score: score; label"),
         ("s1,s2,score", "s1,s2,points", "has no column points; it has: s1, s2, score"),
         ("s1,s2,score", "1,2,4", "has no column 4; it has: 1, 2, 3"),
-        ("s1,s2,score", "s1,s2", "columns must name 3 different columns, FIRST,SECOND,SCORE; got 's1,s2'"),
+        ("s1,s2,score", "s1,s2", "columns must name 3 different columns, sentence1,sentence2,score, .*; got 's1,s2'"),
         ("s1,s2,score", ["s1", "s1", "score"], "columns must name 3 different columns"),
     ],
 )
@@ -143,23 +147,26 @@ def test_columns_that_cannot_be_told_are_listed(tmp_path, header, columns, messa
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "s1\ts2\tscore\na\tb\n", "line 2 must have 3 fields; got 2"),
-        ("a.csv", "s1,s2,score\na,b,1,2\n", "line 2 must have 3 fields; got 4"),
-        ("a.csv", 's1,s2,score\n"a,b,1\n', "is not valid CSV"),
-        ("a.csv", "s1,s1,score\na,b,1\n", "line 1 must name every column differently; got 's1' twice"),
-        ("a.csv", "\n\n", "must hold at least one line; got none"),
+        ("a.tsv", "s1\ts2\tscore\na\tb\n", "line 2: expected 3 fields, as in the first row; found 2"),
+        ("a.csv", "s1,s2,score\na,b,1,2\n", "line 2: expected 3 fields, as in the first row; found 4"),
+        ("a.csv", 's1,s2,score\n"a,b,1\n', "not valid CSV"),
+        ("a.csv", "\n\n", "must hold at least one row; got none"),
         ("a.csv", "s1,s2,score\na,b,high\n", "line 2: score must be a number; got 'high'"),
         ("a.csv", "s1,s2,score\na,b,inf\n", "line 2: score must be a number; got 'inf'"),
-        ("a.csv", "s1,s2,score\na,b,1\nc,d,1\n", "the scores in score must vary, .*; got 2 scored pairs, all scored 1"),
+        ("a.csv", "s1,s2,score\na,b,1\nc,d,1\n", "the scores of a must vary, .*; got 2 scored pairs, all scored 1"),
         ("a.csv", "s1,s2,score\na,b,\n", "must vary, .*; got 0 scored pairs"),
         ("a.jsonl", '{"s1": "a", "s2": "b", "score": 1}\n{', "line 2 must be a JSON object"),
         ("a.jsonl", '{"s1": 1, "s2": "b", "score": 1}\n', "line 1: s1 must be a string; got int"),
         ("a.jsonl", '{"s1": "a", "s2": "b", "score": true}\n', "line 1: score must be a number; got True"),
         ("a.jsonl", '{"s1": "a", "s2": "b", "score": [1]}\n', r"line 1: score must be a number; got \[1\]"),
         ("a.jsonl", "\n", "must hold at least one row; got none"),
-        ("a.json", '[{"s1": "a", "s2": "b", "score": 1}, 3]', "row 1, counted from 0, must be a JSON object; got int"),
+        (
+            "a.json",
+            '[{"s1": "a", "s2": "b", "score": 1}, 3]',
+            "row 1 \\(counted from 0\\) must be a JSON object; got int",
+        ),
         ("a.json", '{"s1": "a"}', "must be a list of JSON objects; got dict"),
-        ("a.json", "[", "a.json must be JSON; got: "),
+        ("a.json", "[", "a.json is not valid JSON"),
         ("a.parquet", "no table", "is not a readable parquet file"),
         ("a.xlsx", "no table", r"must end with one of .csv, .tsv, .txt, .jsonl, .json, .parquet; got .xlsx"),
         ("a.csv", "", "must not be empty"),
@@ -173,7 +180,7 @@ def test_malformed_files_are_told(tmp_path, name, content, message):
 
 def test_a_missing_text_is_told_by_its_row(tmp_path, table):
     table.loc[4, "sentence2"] = None
-    with pytest.raises(FileFormatError, match="row 4, counted from 0: sentence2 must be a string; got NoneType"):
+    with pytest.raises(FileFormatError, match="row 4 \\(counted from 0\\): sentence2 must be a string; got null"):
         read_scored_pairs(write(table, tmp_path / "pairs.parquet"))
 
 

@@ -90,7 +90,7 @@ def test_files_in_two_places_are_refused(data):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("41\ta\tb\n", r"train.tsv: line 42 must have at least 4 fields between tabs; got 3"),
+        ("41\ta\tb\n", r"train.tsv, line 42: expected at least 4 fields between tabs; found 3"),
         ("41\ta\tb\tc\tentailment\n", r"train.tsv: line 42 must have 4 fields; got 5"),
         ("41\ta\tb\tneutral\n", r"train.tsv: line 42 must end with entailment or not_entailment; got 'neutral'"),
     ],

@@ -197,18 +197,14 @@ def test_another_part_of_sick_is_refused(tmp_path):
 @pytest.mark.parametrize("content", ["pair_ID\tsentence_A\tsentence_B\n", "\n"])
 def test_sick_without_its_columns_is_refused(tmp_path, write_sick, content):
     (write_sick(tmp_path) / "SICK_trial.txt").write_text(content, "utf-8")
-    with pytest.raises(
-        FileFormatError, match=r"SICK_trial\.txt: line 1 must name the columns sentence_A, sentence_B, r"
-    ):
+    with pytest.raises(FileFormatError, match=r"SICK_trial\.txt (has no column|must hold at least one row)"):
         read_sts(tmp_path)
 
 
 def test_a_short_line_of_sick_names_its_line(tmp_path, write_sick):
     path = write_sick(tmp_path) / "SICK_train.txt"
     path.write_text(path.read_text() + "7\tone sentence\n")
-    with pytest.raises(
-        FileFormatError, match=r"SICK_train\.txt: line 7 must have at least 4 fields between tabs; got 2"
-    ):
+    with pytest.raises(FileFormatError, match=r"SICK_train\.txt, line 7: expected 5 fields, .*; found 2"):
         read_sts(tmp_path)
 
 
@@ -229,7 +225,7 @@ def test_missing_scores_are_refused(tmp_path, write_year):
 def test_equal_scores_are_refused(tmp_path, write_year):
     write_year("STS13", tmp_path)
     write_subset(tmp_path, "FNWN", ["a\tb", "c\td"], ["2", "2.0"])
-    words = r"the scores of FNWN must vary, or no correlation is defined; got 2 pairs, all scored 2\."
+    words = r"the scores of FNWN must vary, or no correlation is defined; got 2 scored pairs, all scored 2\."
     with pytest.raises(FileFormatError, match=words):
         read_sts(tmp_path)
 
@@ -237,7 +233,7 @@ def test_equal_scores_are_refused(tmp_path, write_year):
 def test_a_subset_without_any_score_is_refused(tmp_path, write_year):
     write_year("STS13", tmp_path)
     write_subset(tmp_path, "FNWN", ["a\tb", "c\td"], ["", ""])
-    with pytest.raises(FileFormatError, match=r"the scores of FNWN must vary, .*; got 0 pairs\."):
+    with pytest.raises(FileFormatError, match=r"the scores of FNWN must vary, .*; got 0 scored pairs\."):
         read_sts(tmp_path)
 
 
@@ -245,38 +241,34 @@ def test_a_subset_without_any_score_is_refused(tmp_path, write_year):
 def test_a_malformed_score_names_its_line(tmp_path, write_year, score):
     write_year("STS13", tmp_path)
     write_subset(tmp_path, "FNWN", ["a\tb", "c\td"], ["1", score])
-    with pytest.raises(FileFormatError, match=rf"STS\.gs\.FNWN\.txt: line 2 must hold a score; got '{score}'"):
+    with pytest.raises(FileFormatError, match=rf"STS\.gs\.FNWN\.txt, line 2 must hold a score; got '{score}'"):
         read_sts(tmp_path)
 
 
 def test_a_malformed_score_of_the_benchmark_names_its_line(tmp_path, write_stsb):
     path = write_stsb(tmp_path) / "sts-dev.csv"
     path.write_text(path.read_text() + "genre\tfile\tyear\t7\thigh\ta\tb\n")
-    with pytest.raises(FileFormatError, match=r"sts-dev\.csv: line 13 must hold a score; got 'high'"):
+    with pytest.raises(FileFormatError, match=r"sts-dev\.csv, line 13: score must be a number; got 'high'"):
         read_sts(tmp_path)
 
 
 def test_a_short_line_names_its_line(tmp_path, write_year):
     write_year("STS13", tmp_path)
     write_subset(tmp_path, "FNWN", ["a\tb", "one sentence only"], ["1", "2"])
-    with pytest.raises(
-        FileFormatError, match=r"STS\.input\.FNWN\.txt: line 2 must have at least 2 fields between tabs"
-    ):
+    with pytest.raises(FileFormatError, match=r"STS\.input\.FNWN\.txt, line 2: expected at least 2 fields"):
         read_sts(tmp_path)
 
 
 def test_a_short_line_of_the_benchmark_names_its_line(tmp_path, write_stsb):
     path = write_stsb(tmp_path) / "sts-test.csv"
     path.write_text(path.read_text() + "a\tb\n")
-    with pytest.raises(
-        FileFormatError, match=r"sts-test\.csv: line 13 must have at least 7 fields between tabs; got 2"
-    ):
+    with pytest.raises(FileFormatError, match=r"sts-test\.csv, line 13: expected 7 fields, .*; found 2"):
         read_sts(tmp_path)
 
 
 def test_undecodable_bytes_name_their_line(tmp_path, write_year):
     (write_year("STS13", tmp_path) / "STS.input.FNWN.txt").write_bytes(b"a\tb\ncaf\xe9\td\n")
-    with pytest.raises(FileFormatError, match=r"STS\.input\.FNWN\.txt: line 2 must be UTF-8; got byte 0xe9"):
+    with pytest.raises(FileFormatError, match=r"STS\.input\.FNWN\.txt, line 2 is not UTF-8: byte 0xe9"):
         read_sts(tmp_path)
 
 

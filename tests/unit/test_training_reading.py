@@ -193,7 +193,7 @@ def test_a_set_to_score_on_keeps_its_scale(write):
 
 
 def test_a_set_to_score_on_must_have_scores_that_vary(write):
-    with pytest.raises(FileFormatError, match=r"scores must vary, .*; got 1 scored pairs, all scored 1"):
+    with pytest.raises(FileFormatError, match=r"the scores of dev must vary, .*; got 1 scored pairs, all scored 1"):
         read_dev_set(write("dev.csv", "s1,s2,score\na,b,1\nc,d,\n"))
     with pytest.raises(InputError, match=r"a set of scored pairs must have .* It has the columns of classification"):
         read_dev_set(write("nli.tsv", NLI))

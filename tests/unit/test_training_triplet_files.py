@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from isosent.errors import FileFormatError, InputError
+from isosent.io.tables import open_table
 from isosent.training.data import LabelledPairs, derive_pairs, derive_triplets, read_triplets
 from isosent.training.examples import SourceFile
-from isosent.training.tables import open_table
 
 COLUMNS = {"anchor": "anchor", "positive": "positive", "negative": "negative"}
 E, C, N = "entailment", "contradiction", "neutral"
@@ -23,7 +23,8 @@ def triplets_of(found):
 
 def read(tmp_path, content, columns=COLUMNS):
     (tmp_path / "a.csv").write_text(content)
-    return read_triplets(open_table(tmp_path / "a.csv"), columns)
+    with open_table(tmp_path / "a.csv", short_rows=True) as table:
+        return read_triplets(table, columns)
 
 
 def test_columns_are_read_by_their_names(tmp_path):

@@ -172,7 +172,7 @@ def test_a_task_in_two_folders(data):
     ("task", "file", "content", "message"),
     [
         ("SST2", "SST/binary/sentiment-dev", "a \t1\nb \t2\n", "dev: line 2 must be labelled 0 or 1; got '2'"),
-        ("SST2", "SST/binary/sentiment-dev", "a \t1\nb\n", "sentiment-dev: line 2 must have at least 2 fields"),
+        ("SST2", "SST/binary/sentiment-dev", "a \t1\nb\n", "sentiment-dev, line 2: expected at least 2 fields"),
         ("SST5", "SST/fine/sentiment-test", "1 a\n\n", "sentiment-test: line 2 must be labelled 0 or 1 or .*; got ''"),
         ("TREC", "TREC/TREC_10.label", "NUM:x a\nHUMAN:x b\n", "line 2 must be labelled ABBR or .*; got 'HUMAN'"),
         (
@@ -181,7 +181,7 @@ def test_a_task_in_two_folders(data):
             "1\t2\t3\ta\tb\n",
             "line 1 must name the columns Quality, .*; got 1, 2",
         ),
-        ("MRPC", "MRPC/msr_paraphrase_test.txt", MRPC + "1\t2\t3\ta\n", "line 2 must have at least 5 fields"),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", MRPC + "1\t2\t3\ta\n", "line 2: expected at least 5 fields"),
         ("SICK-E", "SICK/SICK_trial.txt", SICK + "1\ta\tb\t3\tMAYBE\n", "line 2 must be labelled CONTRADICTION or"),
         (
             "SICK-R",
@@ -204,7 +204,7 @@ def test_a_malformed_file(data, task, file, content, message):
 
 def test_a_file_that_must_be_utf8(data):
     (data / "MRPC" / "msr_paraphrase_test.txt").write_bytes((MRPC + "1\t2\t3\ta\t").encode() + b"\xe9\n")
-    with pytest.raises(FileFormatError, match="line 2 must be UTF-8; got byte 0xe9"):
+    with pytest.raises(FileFormatError, match="line 2 is not UTF-8: byte 0xe9"):
         read(data, "MRPC")
 
 

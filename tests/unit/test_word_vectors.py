@@ -446,7 +446,7 @@ def test_a_vocabulary_may_be_a_file_with_counts_or_without(read, tmp_path, conte
 
 def test_a_vocabulary_that_is_not_utf8_names_its_line(read, tmp_path):
     (tmp_path / "words.txt").write_bytes(b"a\ncaf\xe9\n")
-    with pytest.raises(FileFormatError, match=r"words\.txt: line 2 must be UTF-8"):
+    with pytest.raises(FileFormatError, match=r"words\.txt, line 2 is not UTF-8"):
         read(text_rows(), vocabulary=tmp_path / "words.txt")
 
 

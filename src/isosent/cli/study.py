@@ -45,7 +45,8 @@ from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.evaluation.tables import x100
 from isosent.io.json import document_bytes
-from isosent.io.texts import is_table, read_texts, write_csv
+from isosent.io.tables import write_csv
+from isosent.io.texts import is_table, read_texts
 from isosent.loading import load
 from isosent.report.study_figures import dims_figure, gem_figure, layer_figure, pooling_figure
 from isosent.research.auto import AutoCell, judge, study_auto

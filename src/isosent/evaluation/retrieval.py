@@ -18,7 +18,8 @@ from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sts_files import read_paraphrases
 from isosent.evaluation.task import Encode, Role, Task
-from isosent.io.tables import folders_below, json_lines, read_lines, split_fields, text_of
+from isosent.io.lines import folders_below, read_lines, split_fields
+from isosent.io.tables import open_table
 from isosent.numeric.ranking import Ranks, average_precision, cosine_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
 
 _CORPUS, _QUERIES, _QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
@@ -114,23 +115,15 @@ def _read_home(home: Path, split: str) -> RetrievalTask:
 
 def _read_texts(path: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for number, row in json_lines(path):
-        where = f"{path}: line {number}"
-        key = _id(where, row)
-        if key in texts:
-            raise FileFormatError(f"{where}: _id must occur once; got {key!r} again.")
-        title = text_of(where, row, "title") if row.get("title") else ""
-        texts[key] = f"{title} {text_of(where, row, 'text')}".strip()
-    if not texts:
-        raise FileFormatError(f"{path} must hold at least one text; got none.")
+    with open_table(path) as table:
+        for number, (key, text, title) in table.rows("_id", "text", optional=["title"]):
+            if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
+                raise FileFormatError(f"{table.place(number)}: _id must be a string; got {key!r}.")
+            if str(key) in texts:
+                raise FileFormatError(f"{table.place(number)}: _id must occur once; got {key!r} again.")
+            title = table.text(number, "title", title or "")
+            texts[str(key)] = f"{title} {table.text(number, 'text', text)}".strip()
     return texts
-
-
-def _id(where: str, row: Mapping[str, Any]) -> str:
-    key = row.get("_id")
-    if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
-        raise FileFormatError(f"{where}: _id must be a string; got {key!r}.")
-    return str(key)
 
 
 def _read_qrels(path: Path, queries: Container[str], documents: Container[str]) -> dict[str, dict[str, int]]:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from isosent.errors import EvaluationWarning
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.sts_files import PairSet, PairTask, STSTask, read_scored_pairs, read_sts
+from isosent.evaluation.sts_files import PairTask, STSTask, read_scored_pairs, read_sts
 from isosent.evaluation.task import Encode, Task
+from isosent.io.pairs import ScoredPairs
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine, pearson, spearman
 from isosent.transforms.base import known_rows
@@ -124,7 +125,7 @@ def pair_scores(first: NDArray[np.floating], second: NDArray[np.floating]) -> ND
 
 def aggregate(
     correlate: Callable[[NDArray[np.float64], NDArray[np.float64]], float],
-    subsets: Sequence[PairSet],
+    subsets: Sequence[ScoredPairs],
     cosines: Sequence[NDArray[np.float64]],
 ) -> dict[str, float]:
     """Correlate the cosines of a task with its human scores, in each of `AGGREGATIONS`."""

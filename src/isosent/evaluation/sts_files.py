@@ -6,9 +6,9 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,29 +16,20 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.task import task_names
-from isosent.io.tables import Row, folders_below, read_lines, read_table, split_fields, text_of
+from isosent.io.lines import folders_below, read_lines, split_fields
+from isosent.io.pairs import PAIR, SCORED_GROUPS, ScoredPairs, read_pairs, read_sick, read_stsb
+from isosent.io.tables import (
+    TEXT_COLUMNS,
+    Group,
+    Table,
+    columns_missing,
+    find_columns,
+    open_table,
+    parse_columns,
+)
 
-TEXT_COLUMNS = (
-    ("sentence1", "sentence2"),
-    ("sentence_1", "sentence_2"),
-    ("sentence_a", "sentence_b"),
-    ("text1", "text2"),
-    ("text_1", "text_2"),
-    ("text_a", "text_b"),
-    ("question1", "question2"),
-    ("s1", "s2"),
-    ("anchor", "positive"),
-)
-SCORE_COLUMNS = (
-    ("score",),
-    ("similarity",),
-    ("similarity_score",),
-    ("relatedness_score",),
-    ("label",),
-    ("labels.label",),
-)
-_USUAL = {"the two texts": TEXT_COLUMNS, "the score": SCORE_COLUMNS}
-_FORMS = {3: "FIRST,SECOND,SCORE", 2: "FIRST,SECOND"}
+_PARAPHRASES = (Group(PAIR, (*TEXT_COLUMNS, ("anchor", "positive"))),)
+_SCORED = (*_PARAPHRASES, SCORED_GROUPS[1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,90 +62,43 @@ class PairTask:
 
 def read_scored_pairs(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> PairTask:
     """Read pairs with a human score."""
-    path, chosen, rows = _open(file, columns, 3)
-    pairs, n_unscored = [], 0
-    for row in rows:
-        score = _score(row, chosen[2])
-        if score is None:
-            n_unscored += 1
-        else:
-            pairs.append((*_texts(row, chosen), score))
-    scores = np.array([score for _, _, score in pairs], dtype=np.float64)
-    if len(pairs) < 2 or scores.min() == scores.max():
-        raise FileFormatError(
-            f"{path}: the scores in {chosen[2]} must vary, or no correlation is defined; got {len(pairs)} scored pairs"
-            f"{f', all scored {scores[0]:g}' if len(pairs) else ''}."
-        )
-    return _task(path, chosen, pairs, scores, n_unscored)
+    with _open(file, columns, _SCORED) as (path, table, chosen):
+        pairs = read_pairs(table, chosen, name=path.stem).require_variance(path)
+    n_unscored = sum(pairs.dropped.values())
+    return PairTask(path.stem, pairs.first, pairs.second, pairs.scores, tuple(chosen.values()), n_unscored, (path,))
 
 
 def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> PairTask:
     """Read pairs of texts that mean the same."""
-    path, chosen, rows = _open(file, columns, 2)
-    pairs = [_texts(row, chosen) for row in rows]
+    with _open(file, columns, _PARAPHRASES) as (path, table, chosen):
+        names = list(chosen.values())
+        pairs = [
+            (table.text(number, names[0], one), table.text(number, names[1], other))
+            for number, (one, other) in table.rows(*names)
+        ]
     if not pairs:
         raise FileFormatError(f"{path} must hold at least one pair; got none.")
-    return _task(path, chosen, pairs, np.zeros(0), 0)
+    first, second = zip(*pairs, strict=True)
+    return PairTask(path.stem, first, second, np.zeros(0), tuple(names), 0, (path,))
 
 
+@contextmanager
 def _open(
-    file: str | os.PathLike[str], columns: str | Sequence[str] | None, n_columns: int
-) -> tuple[Path, list[str], Iterator[Row]]:
-    """The file, the names of the columns to be read, and its rows."""
-    path = _check.input_file(file)
-    if columns is None:
-        names, rows = read_table(path)
-        return path, _usual(path, names, n_columns), rows
-    chosen = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else list(columns)
-    if len(chosen) != n_columns or len(set(chosen)) < n_columns:
-        raise InputError(f"columns must name {n_columns} different columns, {_FORMS[n_columns]}; got {columns!r}.")
-    names, rows = read_table(path, has_header=False if all(map(str.isdecimal, chosen)) else None)
-    for name in chosen:
-        if name not in names:
-            raise InputError(f"{path} has no column {name}; it has: {_check.brief(', '.join(names), 600)}.")
-    return path, chosen, rows
-
-
-def _usual(path: Path, names: Sequence[str], n_columns: int) -> list[str]:
-    if list(names) == ["1", "2", "3"]:
-        return ["1", "2", "3"][:n_columns]
-    lower = {name.lower(): name for name in names}
-    chosen: list[str] = []
-    for what, usual in list(_USUAL.items())[: n_columns - 1]:
-        found = [[lower[name] for name in group] for group in usual if all(name in lower for name in group)]
-        if len(found) != 1:
-            told = f"several usual names: {'; '.join(map(' and '.join, found))}" if found else "no usual name"
-            raise InputError(
-                f"{path} has the columns {', '.join(names)}, with {told} for {what}. Name them: "
-                f"columns={_FORMS[n_columns]}, on the command line --columns; without a header, by number, such as 1,2."
-            )
-        chosen += found[0]
-    return chosen
-
-
-def _texts(row: Row, columns: Sequence[str]) -> tuple[str, str]:
-    return text_of(row.where, row.fields, columns[0]), text_of(row.where, row.fields, columns[1])
-
-
-def _score(row: Row, column: str) -> float | None:
-    """The score; None where there is none."""
-    written = row.fields.get(column)
-    if written is None or written == "" or (isinstance(written, float) and np.isnan(written)):
-        return None
-    try:
-        score = float("nan") if isinstance(written, bool) else float(written)
-    except (ValueError, TypeError, OverflowError):
-        score = float("nan")
-    if not np.isfinite(score):
-        raise FileFormatError(f"{row.where}: {column} must be a number; got {written!r}.")
-    return score
-
-
-def _task(
-    path: Path, columns: Sequence[str], pairs: Sequence[tuple[Any, ...]], scores: NDArray[np.float64], n_unscored: int
-) -> PairTask:
-    first, second = (tuple(pair[side] for pair in pairs) for side in (0, 1))
-    return PairTask(path.stem, first, second, scores, tuple(columns), n_unscored, (path,))
+    file: str | os.PathLike[str], columns: str | Sequence[str] | None, groups: Sequence[Group]
+) -> Iterator[tuple[Path, Table, dict[str, str]]]:
+    """Open a table, and choose its columns by name, by number, or by their usual names."""
+    roles = [role for group in groups for role in group.roles]
+    named = parse_columns(columns, roles)
+    by_number = bool(named) and all(map(str.isdecimal, named.values()))
+    with open_table(file, header=False if by_number else None) as table:
+        if not named and table.columns == ("1", "2", "3"):
+            named = dict(zip(roles, table.columns, strict=False))
+        for name in named.values():
+            table.require(name)
+        chosen = find_columns(table, groups, named)
+        if chosen is None:
+            raise columns_missing(table, "pairs", groups, named)
+        yield Path(file), table, chosen
 
 
 YEAR_SUBSETS = {
@@ -171,17 +115,6 @@ _PREFIXES = ("STS", "STS2016")
 _INPUT_NAME = re.compile(r"STS(?:2016)?\.input\.(.+)\.txt")
 _STSB_FILES = ("sts-train.csv", "sts-dev.csv", "sts-test.csv")
 _SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
-_SICK_COLUMNS = ("sentence_A", "sentence_B", "relatedness_score")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PairSet:
-    """Sentence pairs with a human score."""
-
-    name: str  # name of the subset
-    first: tuple[str, ...]  # sentences of each pair
-    second: tuple[str, ...]  # sentences of each pair
-    scores: NDArray[np.float64]  # human similarity, 0 or 1 to 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,7 +122,7 @@ class STSTask:
     """One STS set."""
 
     name: str  # one of `TASKS`
-    subsets: tuple[PairSet, ...]  # the scored pairs that are evaluated
+    subsets: tuple[ScoredPairs, ...]  # the scored pairs that are evaluated
     # All sentences of scored pairs, those of parts that are not evaluated included (train and dev of STS-B, for one):
     # what a transform is fitted on under the protocol "target", without the scores
     target_texts: tuple[str, ...]
@@ -297,82 +230,58 @@ def _read_year(task: str, folder: Path) -> STSTask:
     return STSTask(task, tuple(subsets), _sentences(subsets), tuple(files), tuple(missing))
 
 
-def _read_subset(name: str, inputs: Path, scores: Path) -> PairSet:
+def _read_subset(name: str, inputs: Path, scores: Path) -> ScoredPairs:
     sentence_lines, score_lines = read_lines(inputs), read_lines(scores)
     if len(sentence_lines) != len(score_lines):
         raise FileFormatError(
             f"{inputs} and {scores.name} must have the same number of lines; got {len(sentence_lines)} and "
             f"{len(score_lines)}."
         )
-    pairs = []
+    first, second, values = [], [], []
     for number, (line, score) in enumerate(zip(sentence_lines, score_lines, strict=True), start=1):
-        if score.strip():
-            fields = split_fields(inputs, number, line, 2)
-            pairs.append((fields[0], fields[1], _score_sts_files(scores, number, score)))
-    return _pair_set(inputs, name, pairs)
+        if score.strip():  # a pair without a score was never scored
+            one, other = split_fields(inputs, number, line, 2)[:2]
+            first.append(one)
+            second.append(other)
+            values.append(_score(scores, number, score))
+    return ScoredPairs(name, tuple(first), tuple(second), np.array(values, dtype=np.float64)).require_variance(inputs)
 
 
 def _read_stsb(folder: Path) -> STSTask:
-    parts = {}
-    for name in _STSB_FILES:
-        path = folder / name
-        if path.exists():
-            rows = [split_fields(path, number, line, 7) for number, line in enumerate(read_lines(path), start=1)]
-            pairs = [
-                (row[5], row[6], _score_sts_files(path, number, row[4])) for number, row in enumerate(rows, start=1)
-            ]
-            parts[name] = _pair_set(path, "stsb", pairs)
-    files = tuple(folder / name for name in parts)
-    return STSTask("STSB", (parts["sts-test.csv"],), _sentences(parts.values()), files)
+    paths = [folder / name for name in _STSB_FILES if (folder / name).exists()]
+    parts = {path.name: read_stsb(path).require_variance(path) for path in paths}
+    return STSTask("STSB", (parts["sts-test.csv"],), _sentences(parts.values()), tuple(paths))
 
 
 def _read_sick(folder: Path, evaluated: str) -> STSTask:
-    parts = {name: _read_sick_part(folder / name) for name in _SICK_FILES if (folder / name).exists()}
+    parts = {name: read_sick(folder / name) for name in _SICK_FILES if (folder / name).exists()}
     if evaluated == "test":
-        pairs = parts[_SICK_FILES[-1]]
+        chosen = [parts[_SICK_FILES[-1]]]
     else:
         for name in _SICK_FILES:
             _check.input_file(folder / name)
-        pairs = [pair for part in parts.values() for pair in part]
-    texts = tuple(text for part in parts.values() for first, second, _ in part for text in (first, second))
-    return STSTask("SICKR", (_pair_set(folder, "sick", pairs),), texts, tuple(folder / name for name in parts))
+        chosen = list(parts.values())
+    pairs = ScoredPairs(
+        "sick",
+        tuple(text for part in chosen for text in part.first),
+        tuple(text for part in chosen for text in part.second),
+        np.concatenate([part.scores for part in chosen]),
+    )
+    texts = tuple(
+        text for part in parts.values() for pair in zip(part.first, part.second, strict=True) for text in pair
+    )
+    return STSTask("SICKR", (pairs.require_variance(folder),), texts, tuple(folder / name for name in parts))
 
 
-def _read_sick_part(path: Path) -> list[tuple[str, str, float]]:
-    lines = read_lines(path)
-    header = lines[0].split("\t") if lines else []
-    if absent := [name for name in _SICK_COLUMNS if name not in header]:
-        raise FileFormatError(
-            f"{path}: line 1 must name the columns {', '.join(_SICK_COLUMNS)}; {absent[0]} is missing."
-        )
-    columns = [header.index(name) for name in _SICK_COLUMNS]
-    pairs = []
-    for number, line in enumerate(lines[1:], start=2):
-        fields = split_fields(path, number, line, max(columns) + 1)
-        first, second, score = (fields[column] for column in columns)
-        pairs.append((first, second, _score_sts_files(path, number, score)))
-    return pairs
-
-
-def _pair_set(path: Path, name: str, pairs: Sequence[tuple[str, str, float]]) -> PairSet:
-    scores = np.array([score for _, _, score in pairs], dtype=np.float64)
-    if len(pairs) < 2 or scores.min() == scores.max():
-        raise FileFormatError(
-            f"{path}: the scores of {name} must vary, or no correlation is defined; got {len(pairs)} pairs"
-            f"{f', all scored {scores[0]:g}' if len(pairs) else ''}."
-        )
-    return PairSet(name, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs), scores)
-
-
-def _sentences(subsets: Iterable[PairSet]) -> tuple[str, ...]:
+def _sentences(subsets: Iterable[ScoredPairs]) -> tuple[str, ...]:
     return tuple(text for subset in subsets for texts in (subset.first, subset.second) for text in texts)
 
 
-def _score_sts_files(path: Path, number: int, written: str) -> float:
+def _score(path: Path, number: int, written: str) -> float:
     try:
         score = float(written)
     except ValueError:
         score = float("nan")
     if not np.isfinite(score):
-        raise FileFormatError(f"{path}: line {number} must hold a score; got {written!r}.")
+        raise FileFormatError(f"{path}, line {number} must hold a score; got {written!r}.")
     return score

@@ -16,7 +16,7 @@ from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.task import task_names
 from isosent.io import bounds
-from isosent.io.tables import folders_below, read_lines, split_fields
+from isosent.io.lines import folders_below, read_lines, split_fields
 
 WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
 

@@ -5,11 +5,9 @@ Every reader asks here. The bounds are far above what data sets of the field hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import IO, Any, BinaryIO, Final
+from typing import IO, Any, Final
 
-from isosent.errors import FileFormatError, InputFileError
+from isosent.errors import FileFormatError
 
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
 LARGEST_JSON = 256 << 20  # bytes of a .json table, which is parsed as one: it takes 5 to 30 times that
@@ -24,7 +22,6 @@ LONGEST_NGRAM = 256  # characters; fastText's default is 6
 LARGEST_EXPANSION = 100  # bytes for each packed byte; text and word vectors pack 3:1, zeros 1000:1
 FREELY_EXPANDED = 64 << 20  # bytes up to which a packed file may expand by any factor
 
-_PIECE_BYTES: Final = 1 << 20
 _BATCH_ROWS, _TIGHT_ROWS = 1024, 16
 _UNITS: Final = ((20, "MiB"), (10, "KiB"), (0, "bytes"))
 
@@ -40,52 +37,6 @@ def line_too_long(
 ) -> FileFormatError:
     """What is raised for a line beyond its bound."""
     return FileFormatError(f"{where}, line {number}: longer than {shown_bytes(longest)}. {advice}")
-
-
-def pieces_of(name: str, file: BinaryIO) -> Iterator[bytes]:
-    """Read a file to its end in pieces of 1 MiB."""
-    try:
-        yield from iter(partial(file.read, _PIECE_BYTES), b"")
-    except OSError as error:
-        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
-
-
-def whole_lines(
-    where: str,
-    pieces: Iterable[bytes],
-    longest: int,
-    *,
-    first: int = 1,
-    advice: str = "Split the text into shorter lines.",
-) -> Iterator[tuple[range, bytes]]:
-    """Regroup the pieces of a file into blocks of whole lines, with memory for a piece and a line."""
-    rest: list[bytes] = []
-    for piece in pieces:
-        end = piece.rfind(b"\n") + 1
-        if end:
-            block = b"".join([*rest, piece[:end]])
-            rest = [piece[end:]]
-            start = 0
-            while len(block) - start > longest + 1:  # from the start of a line to the last one that begins in reach
-                at = block.rfind(b"\n", start, start + longest + 1)
-                if at < 0:
-                    raise line_too_long(where, first + block.count(b"\n", 0, start), longest, advice)
-                start = at + 1
-            n_lines = block.count(b"\n")
-            yield range(first, first + n_lines), block
-            first += n_lines
-        else:
-            rest.append(piece)
-        if sum(map(len, rest)) > longest:
-            raise line_too_long(where, first, longest, advice)
-    if last := b"".join(rest):
-        yield range(first, first + 1), last
-
-
-def lines_of(name: str, file: BinaryIO) -> Iterator[bytes]:
-    """Lines of a file without their line feeds, one after the other, none longer than `LONGEST_LINE`."""
-    for _, block in whole_lines(name, pieces_of(name, file), LONGEST_LINE):
-        yield from block.removesuffix(b"\n").split(b"\n")
 
 
 def parquet_batch_rows(name: str, metadata: Any, column: str | None = None) -> int:

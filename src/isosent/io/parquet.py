@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, IsosentError
 from isosent.io.bounds import MOST_DIMENSIONS
 from isosent.io.checksum import (
     UNSEALED,
@@ -89,18 +89,21 @@ def table_schema(path: Path) -> tuple[Any, int]:
     """Read what columns a table has."""
     import pyarrow.parquet as pq
 
-    with _readable(str(path), "must be a readable parquet file"), pq.ParquetFile(path) as file:
+    with reading_parquet(str(path)), pq.ParquetFile(path) as file:
         return file.schema_arrow, file.metadata.num_rows
 
 
 @contextmanager
-def _readable(where: str, rule: str) -> Iterator[None]:
+def reading_parquet(where: str) -> Iterator[None]:
+    """Turn what pyarrow raises for a damaged file into an error that names the place."""
     import pyarrow as pa
 
     try:
         yield
+    except IsosentError:
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{where} {rule}; it is damaged: {brief(error)}") from None
+        raise FileFormatError(f"{where} is not a readable parquet file: {brief(error)}.") from None
 
 
 def _number_type(kind: Any) -> NumberType | None:
@@ -161,7 +164,7 @@ def table_batches(
             row, stop = stop, stop + file.metadata.row_group(group).num_rows
             if stop <= start_row:
                 continue
-            with _readable(f"{path}: row group {group} (rows {row} to {stop - 1})", "must be readable"):
+            with reading_parquet(f"{path}, row group {group} (rows {row} to {stop - 1}),"):
                 for batch in file.iter_batches(n_rows, row_groups=[group], columns=names):
                     row += len(batch)
                     if row > start_row:

@@ -1,247 +1,437 @@
-"""Reading JSON, a line an object, with messages that tell the line."""
+"""The one reader of tables: .csv, .tsv, .txt, .jsonl, .json and .parquet, row by row, with the place of each row.
+
+`open_table` gives the columns of a file, then the values of those that are asked for. `Group` and `find_columns` choose
+columns by what they are, such as two texts and a score. `isosent.io.pairs` reads these into one record.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import StringIO
 from itertools import chain
-from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
-from isosent.io.bounds import lines_of
-from isosent.io.texts import csv_rows_in, ending_of, lines_in, read_texts
+from isosent.io.atomic import replacing
+from isosent.io.lines import decoded_blocks, lines_in, open_content
+from isosent.io.parquet import reading_parquet, verify_parquet
+
+ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
+STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
+
+_LINE, _ROW = "line {}", "row {} (counted from 0)"
+
+Values = tuple[Any, ...]
+Select = Callable[[Sequence[str], Sequence[str]], Iterator[tuple[int, Values]]]
+
+
+class Table:
+    """A table that is read once, front to back."""
+
+    def __init__(self, name: str, columns: Sequence[str], select: Select, place: str = _LINE) -> None:
+        self.name = name  # of its file, for messages
+        self.columns = tuple(columns)  # those of nested objects by their path, joined by dots
+        self._select, self._place = select, place
+
+    def rows(self, *columns: str, optional: Sequence[str] = ()) -> Iterator[tuple[int, Values]]:
+        """Yield the number of each row, for `place`, and its values in these columns, then in the `optional` ones.
+
+        A value that is absent is refused, or None where it is optional.
+        """
+        for column in columns:
+            self.require(column)
+        return self._select(columns, optional)
+
+    def require(self, column: str) -> None:
+        """Refuse a column that the table has not, or twice."""
+        if column not in self.columns:
+            listed = _check.brief(", ".join(self.columns), 600)
+            raise InputError(f"{self.name} has no column {column}; it has: {listed}.")
+        if self.columns.count(column) > 1:
+            raise FileFormatError(f"{self.name} names the column {column!r} twice. Rename one of the two.")
+
+    def place(self, number: int) -> str:
+        """Where a row lies, to begin a message with."""
+        return f"{self.name}, {self._place.format(number)}"
+
+    def text(self, number: int, column: str, value: Any) -> str:
+        """Return a value that must be a text."""
+        where = self.place(number)
+        if not isinstance(value, str):
+            got = "null" if value is None or value != value else type(value).__name__  # pandas writes NaN for null
+            raise FileFormatError(f"{where}: {column} must be a string; got {got}.")
+        if len(value) > bounds.LONGEST_LINE:
+            longest = bounds.shown_bytes(bounds.LONGEST_LINE)
+            raise FileFormatError(f"{where}: {column} is longer than {longest}. Split the text.")
+        if not _check.is_unicode(value):
+            raise FileFormatError(f"{where}: {column} must be valid Unicode; got a lone surrogate.")
+        return value
+
+    def number(self, number: int, column: str, value: Any) -> float:
+        """Return a value that must be a finite number, or be missing, which is NaN."""
+        if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
+            return math.nan
+        try:
+            converted = math.inf if isinstance(value, bool) else float(value)
+        except (ValueError, TypeError, OverflowError):
+            converted = math.inf
+        if not math.isfinite(converted):
+            raise FileFormatError(f"{self.place(number)}: {column} must be a number; got {value!r}.")
+        return converted
+
+
+@contextmanager
+def open_table(
+    path: str | os.PathLike[str], *, header: bool | None = None, short_rows: bool = False
+) -> Iterator[Table]:
+    """Open a table by its ending; commas or tabs, and whether there is a header, are told by the first line.
+
+    Without a header, columns are called "1", "2" and so on; those of the STS benchmark have their own names. Rows with
+    fewer fields than the header are refused, unless `short_rows`.
+    """
+    ending = ending_of(path)
+    if ending not in ENDINGS:
+        raise InputFileError(f"{path} must end with one of {', '.join(ENDINGS)}; got {ending or 'no ending'}.")
+    with open_content(path) as (name, file):
+        yield table_in(name, ending, file, header=header, short_rows=short_rows)
+
+
+def table_in(name: str, ending: str, file: BinaryIO, *, header: bool | None = None, short_rows: bool = False) -> Table:
+    """Read a table from an open file, as `open_table` does."""
+    if ending == ".parquet":
+        return _parquet_table(name, file)
+    if ending in (".json", ".jsonl"):
+        return _object_table(name, ending, file)
+    return _delimited_table(name, ending, file, header, short_rows)
+
+
+def ending_of(path: str | os.PathLike[str]) -> str:
+    """Ending of a file's name."""
+    return Path(path).suffix.lower()
 
 
 def read_numbers(path: str | os.PathLike[str], *, column: str) -> list[float]:
     """Read a column of numbers."""
-    file = _check.input_file(path)
     numbers = []
-    for row, value in enumerate(_values(file, column)):
-        try:
-            numbers.append(float(value))  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            raise FileFormatError(
-                f"{path}: column {column} must hold a number in every row; got {value!r} in row {row}, counted from 0."
-            ) from None
+    with open_table(path, header=True) as table:
+        for row, (value,) in table.rows(column):
+            numbers.append(table.number(row, column, value))
+            if math.isnan(numbers[-1]):
+                raise FileFormatError(f"{table.place(row)}: {column} must be a number; got {value!r}.")
     return numbers
 
 
-def _values(file: Path, column: str) -> list[object]:
-    ending = file.suffix.lower()
-    if ending == ".jsonl":
-        return _jsonl_values(file, column)
-    if ending == ".parquet":
-        return _parquet_values(file, column)
-    return list(read_texts(file, column=column))
+def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows under the names of their fields."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
-def _jsonl_values(file: Path, column: str) -> list[object]:
-    values = []
-    with file.open("rb") as content:
-        for number, line in enumerate(lines_in(str(file), content), start=1):
-            if not line.strip():
-                continue
-            try:
-                values.append(json.loads(line)[column])
-            except (ValueError, RecursionError, TypeError):
-                raise FileFormatError(f"{file}: line {number} must be a JSON object; it is none.") from None
-            except KeyError:
-                raise InputError(f"{file}: line {number} has no column {column}.") from None
-    return values
+# -- choosing columns by what they are -------------------------------------------------------------------------------
 
 
-def _parquet_values(file: Path, column: str) -> list[object]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+class Group(NamedTuple):
+    """Columns that belong together, and how files call them."""
 
+    roles: tuple[str, ...]  # what they are, such as sentence1 and sentence2
+    usual: Sequence[tuple[str, ...]]  # their usual names, in lower case
+
+
+TEXT_COLUMNS = (
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+    ("text_1", "text_2"),
+    ("text_a", "text_b"),
+    ("question1", "question2"),
+    ("s1", "s2"),
+)
+SCORE_COLUMNS = (
+    ("score",),
+    ("similarity",),
+    ("similarity_score",),
+    ("relatedness_score",),
+    ("label",),
+    ("labels.label",),  # of KLUE-STS
+)
+_MOST_NAMES_LISTED = 3
+
+
+def parse_columns(columns: str | Sequence[str] | Mapping[str, str] | None, roles: Sequence[str]) -> dict[str, str]:
+    """Read which columns to take: a name for each role in order, or ``role=NAME`` for some; as text, with commas."""
+    if columns is None:
+        return {}
+    if isinstance(columns, Mapping):
+        chosen = dict(columns)
+    else:
+        listed = [name.strip() for name in columns.split(",")] if isinstance(columns, str) else list(columns)
+        pairs = [name.partition("=") for name in listed]
+        if all(separator and role in roles for role, separator, _ in pairs):
+            chosen = {role.strip(): name.strip() for role, _, name in pairs}
+        else:
+            chosen = dict(zip(roles, listed, strict=False)) if len(listed) == len(roles) else {}
+    if not chosen or not set(chosen) <= set(roles) or len(set(chosen.values())) < len(chosen):
+        raise InputError(
+            f"columns must name {len(roles)} different columns, {','.join(roles)}, or some of them as ROLE=NAME; "
+            f"got {columns!r}."
+        )
+    return chosen
+
+
+def find_columns(table: Table, groups: Sequence[Group], named: Mapping[str, str]) -> dict[str, str] | None:
+    """Find the column of each role: as `named`, else by the usual names in any case. None if one is not there."""
+    columns: dict[str, str] = {}
+    for group in groups:
+        matches = _matches(table, group, named)
+        if len(matches) > 1:
+            listed = "; ".join(" and ".join(names) for names in matches)
+            raise InputError(
+                f"{table.name} has several usual names for {' and '.join(group.roles)}: {listed}. "
+                f"Choose: columns={_example(group.roles)}."
+            )
+        if not matches:
+            return None
+        columns |= dict(zip(group.roles, matches[0], strict=True))
+    return columns
+
+
+def has_columns(table: Table, groups: Sequence[Group]) -> bool:
+    """Tell whether a table has columns of usual names."""
+    return all(_matches(table, group, {}) for group in groups)
+
+
+def columns_missing(table: Table, what: str, groups: Sequence[Group], named: Mapping[str, str]) -> InputError:
+    """The error for a table in which `find_columns` found nothing."""
+    needed = []
+    for roles, usual in groups:
+        if any(role in named for role in roles):
+            needed.append(", ".join(named.get(role, role) for role in roles))
+        else:
+            listed = [", ".join(names) for names in usual[:_MOST_NAMES_LISTED]]
+            needed.append(" or ".join(listed) + (" (or others)" if len(usual) > _MOST_NAMES_LISTED else ""))
+    roles = tuple(role for group in groups for role in group.roles)
+    return InputError(
+        f"{table.name} has the columns {_check.brief(', '.join(table.columns), 600)}; {what} must have "
+        f"{'; and '.join(needed)}. Name your columns: columns={_example(roles)}."
+    )
+
+
+def _matches(table: Table, group: Group, named: Mapping[str, str]) -> list[tuple[str, ...]]:
+    if any(role in named for role in group.roles):
+        names = tuple(named.get(role, role) for role in group.roles)
+        return [names] if set(names) <= set(table.columns) else []
+    lower = {name.lower(): name for name in table.columns}
+    return [tuple(lower[name] for name in names) for names in group.usual if set(names) <= set(lower)]
+
+
+def _example(roles: Sequence[str]) -> str:
+    return ",".join(f"{role}=NAME" for role in roles)
+
+
+# -- lines of fields -------------------------------------------------------------------------------------------------
+
+
+def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None, short_rows: bool) -> Table:
+    first_line = next((line for line in lines_in(name, file) if line.strip()), "")
+    file.seek(0)
+    if ending == ".tsv" or "\t" in first_line:  # the STS benchmark has tabs in its .csv files
+        lines = enumerate(lines_in(name, file), start=1)
+        rows: Iterator[tuple[int, list[str]]] = ((number, line.split("\t") if line else []) for number, line in lines)
+    else:
+        rows = csv_rows(name, decoded_blocks(name, file))
+    number, first = next((row for row in rows if row[1]), (0, []))
+    if not first:
+        raise FileFormatError(f"{name} must hold at least one row; got none.")
+    if header is not True and _is_stsb(first):
+        # some translations add the origins of the sentences as two more fields
+        names, short_rows, rows = list(STSB_COLUMNS), True, chain([(number, first)], rows)
+        rows = ((number, fields[: len(names)]) for number, fields in rows)
+    elif header or (header is None and not any(map(_is_number, first))):
+        names = [column.strip() for column in first]
+    else:
+        names, rows = [str(place) for place in range(1, len(first) + 1)], chain([(number, first)], rows)
+
+    def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
+        places = [names.index(column) if column in names else -1 for column in (*columns, *optional)]
+        n_needed = max(places[: len(columns)], default=-1) + 1
+        for number, fields in rows:
+            if not fields:
+                if len(names) > 1:
+                    continue
+                fields = [""]  # a blank line of a table with one column is an empty text
+            if len(fields) != len(names):
+                if len(fields) > len(names) or not short_rows or len(fields) < n_needed:
+                    raise FileFormatError(
+                        f"{name}, line {number}: expected {len(names)} fields, as in the first row; found "
+                        f"{len(fields)}."
+                    )
+                fields = [*fields, *[""] * (len(names) - len(fields))]
+            yield number, tuple([fields[place] if place >= 0 else None for place in places])
+
+    return Table(name, names, select)
+
+
+def csv_rows(name: str, blocks: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Read rows of standard quoting, each with the number of its last line."""
+    last = 0
+
+    def too_long() -> FileFormatError:
+        advice = "Close its quotation marks, or split its texts."
+        return bounds.line_too_long(name, last + 1, bounds.LONGEST_LINE, advice)
+
+    def lines() -> Iterator[StringIO]:
+        # An open quotation mark makes the rest of the file one row: stop when a row has taken blocks beyond the bound.
+        before, n_characters = 0, 0
+        for block in blocks:
+            if last > before:
+                before, n_characters = last, 0
+            if n_characters > bounds.LONGEST_LINE:
+                raise too_long()
+            n_characters += len(block)
+            yield StringIO(block, newline="")
+
+    csv.field_size_limit(bounds.LONGEST_LINE)
+    rows = csv.reader(chain.from_iterable(lines()), strict=True)
     try:
-        table = pq.ParquetFile(file)
-        names = table.schema_arrow.names
-        if column not in names:
-            raise InputError(f"{file} has no column {column}; it has: {_check.brief(', '.join(names), 600)}.")
-        n_rows = bounds.parquet_batch_rows(str(file), table.metadata, column)
-        batches = table.iter_batches(n_rows, columns=[column])
-        values: list[object] = [value for batch in batches for value in batch.column(0).to_pylist()]
-    except FileFormatError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{file} is not a readable parquet file: {_check.brief(error)}.") from None
-    return values
+        for row in rows:
+            last = rows.line_num
+            yield last, row
+    except csv.Error as error:
+        if "field limit" in str(error):
+            raise too_long() from None
+        raise FileFormatError(f"{name}, line {rows.line_num}: not valid CSV: {error}.") from None
 
 
-class Row(NamedTuple):
-    """A row of a table."""
-
-    where: str  # file and line, which begin a message about it
-    fields: Mapping[str, Any]  # its fields by column; those of nested objects by their path, joined by dots
+def _is_stsb(fields: Sequence[str]) -> bool:
+    """Whether the first line is a row of the STS benchmark: a score where others name a column."""
+    return len(fields) >= len(STSB_COLUMNS) and _is_number(fields[STSB_COLUMNS.index("score")])
 
 
-def read_table(path: Path, *, has_header: bool | None = None) -> tuple[list[str], Iterator[Row]]:
-    """Read a table."""
-    _check.input_file(path)
-    ending = ending_of(path)
-    if ending in _LINES:
-        return _named(path, _LINES[ending](path), has_header)
-    if ending not in _OBJECTS:
-        raise InputFileError(f"{path} must end with one of {', '.join([*_LINES, *_OBJECTS])}; got {ending or 'none'}.")
-    rows = (Row(where, dict(_flat(fields))) for where, fields in _OBJECTS[ending](path))
-    first = next(rows, None)
-    if first is None:
-        raise FileFormatError(f"{path} must hold at least one row; got none.")
-    return list(first.fields), chain([first], rows)
-
-
-def _csv_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    with path.open("rb") as file:
-        yield from csv_rows_in(str(path), file)
-
-
-def _tab_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    return ((number, line.split("\t") if line else []) for number, line in enumerate(read_lines(path), start=1))
-
-
-def _named(
-    path: Path, lines: Iterable[tuple[int, list[str]]], has_header: bool | None
-) -> tuple[list[str], Iterator[Row]]:
-    lines = (line for line in lines if line[1])
-    first = next(lines, None)
-    if first is None:
-        raise FileFormatError(f"{path} must hold at least one line; got none.")
-    if has_header is None:
-        has_header = not any(map(_is_number, first[1]))
-    names = [name.strip() for name in first[1]] if has_header else [str(place + 1) for place in range(len(first[1]))]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise FileFormatError(f"{path}: line {first[0]} must name every column differently; got {twice[0]!r} twice.")
-    return names, _rows(path, names, lines if has_header else chain([first], lines))
-
-
-def _rows(path: Path, names: Sequence[str], lines: Iterable[tuple[int, list[str]]]) -> Iterator[Row]:
-    for number, fields in lines:
-        if len(fields) != len(names):
-            raise FileFormatError(f"{path}: line {number} must have {len(names)} fields; got {len(fields)}.")
-        yield Row(f"{path}: line {number}", dict(zip(names, fields, strict=True)))
-
-
-def _is_number(written: str) -> bool:
+def _is_number(field: str) -> bool:
     try:
-        return isfinite(float(written))
+        return math.isfinite(float(field))
     except ValueError:
         return False
 
 
-def _jsonl_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    return ((f"{path}: line {number}", fields) for number, fields in json_lines(path))
+# -- objects ---------------------------------------------------------------------------------------------------------
 
 
-def _json_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with path.open("rb") as file:
-        content = bounds.read_document(str(path), file, bounds.LARGEST_JSON, "Write it as .jsonl, an object a line.")
+def _object_table(name: str, ending: str, file: BinaryIO) -> Table:
+    objects, place = (_jsonl_objects, _LINE) if ending == ".jsonl" else (_json_objects, _ROW)
+    rows = objects(name, file)
+    first = next(rows, None)
+    if first is None:
+        raise FileFormatError(f"{name} must hold at least one row; got none.")
+
+    def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
+        for number, fields in chain([first], rows):
+            values = [_value(fields, column) for column in (*columns, *optional)]
+            for column, value in zip(columns, values, strict=False):
+                if value is _ABSENT:
+                    listed = _check.brief(", ".join(_paths(fields)), 600)
+                    raise FileFormatError(f"{name}, {place.format(number)} has no column {column}; it has: {listed}.")
+            yield number, tuple([None if value is _ABSENT else value for value in values])
+
+    return Table(name, _paths(first[1]), select, place)
+
+
+def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines_in(name, file), start=1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise FileFormatError(f"{name}, line {number} must be a JSON object; got: {error}.") from None
+        if not isinstance(fields, dict):
+            raise FileFormatError(f"{name}, line {number} must be a JSON object; got {type(fields).__name__}.")
+        yield number, fields
+
+
+def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    content = bounds.read_document(name, file, bounds.LARGEST_JSON, "Write it as .jsonl, one object per line.")
     try:
         listed = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path} must be JSON; got: {error}.") from None
+        raise FileFormatError(f"{name} is not valid JSON: {error}.") from None
     if not isinstance(listed, list):
-        raise FileFormatError(f"{path} must be a list of JSON objects; got {type(listed).__name__}.")
+        raise FileFormatError(f"{name} must be a list of JSON objects; got {type(listed).__name__}.")
     for number, fields in enumerate(listed):
-        where = f"{path}: row {number}, counted from 0"
         if not isinstance(fields, dict):
-            raise FileFormatError(f"{where}, must be a JSON object; got {type(fields).__name__}.")
-        yield where, fields
+            where = f"{name}, {_ROW.format(number)}"
+            raise FileFormatError(f"{where} must be a JSON object; got {type(fields).__name__}.")
+        yield number, fields
 
 
-def _parquet_objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parquet_table(name: str, file: BinaryIO) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(path) as table:
-            batches = table.iter_batches(bounds.parquet_batch_rows(str(path), table.metadata))
-            for number, fields in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches)):
-                yield f"{path}: row {number}, counted from 0", fields
-    except FileFormatError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is not a readable parquet file: {_check.brief(error)}.") from None
+    verify_parquet(name, file)
+    with reading_parquet(name):
+        table = pq.ParquetFile(file, buffer_size=1 << 20)
+    names = table.schema_arrow.names
+
+    def paths(fields: Iterable[Any], prefix: str = "") -> Iterator[str]:
+        for field in fields:
+            is_nested = pa.types.is_struct(field.type)
+            yield from paths(field.type, f"{prefix}{field.name}.") if is_nested else [prefix + field.name]
+
+    def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
+        wanted = (*columns, *optional)
+        tops = [path if path in names else path.partition(".")[0] for path in wanted]
+        n_rows = min(bounds.parquet_batch_rows(name, table.metadata, top) for top in tops)
+        number = 0
+        with reading_parquet(name):
+            for batch in table.iter_batches(n_rows, columns=list(wanted)):
+                lists = [batch.column(top).to_pylist() if top in names else [None] * len(batch) for top in tops]
+                for values in zip(*lists, strict=True):
+                    yield number, tuple([_nested(*each) for each in zip(values, tops, wanted, strict=True)])
+                    number += 1
+
+    return Table(name, list(paths(table.schema_arrow)), select, _ROW)
 
 
-def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
+def _nested(value: Any, top: str, path: str) -> Any:
+    """The value of a column of a parquet file; a null hides all that is nested in it."""
+    if top == path:
+        return value
+    value = _value({top: value}, path)
+    return None if value is _ABSENT else value
 
 
-_LINES: Mapping[str, Callable[[Path], Iterator[tuple[int, list[str]]]]] = {
-    ".csv": _csv_lines,
-    ".tsv": _tab_lines,
-    ".txt": _tab_lines,
-}
-_OBJECTS: Mapping[str, Callable[[Path], Iterator[tuple[str, dict[str, Any]]]]] = {
-    ".jsonl": _jsonl_objects,
-    ".json": _json_objects,
-    ".parquet": _parquet_objects,
-}
+_ABSENT = object()
 
 
-def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Walk through a folder and all below it, links followed, each folder once."""
-    visited: set[str] = set()
-    for path, folders, files in os.walk(root, followlinks=True):
-        folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
-        visited.update(os.path.realpath(Path(path, folder)) for folder in folders)
-        yield Path(path), files
+def _value(fields: Mapping[str, Any], path: str) -> Any:
+    """The value of a column, which may lie in nested objects."""
+    if path in fields:
+        return fields[path]
+    top, _, rest = path.partition(".")
+    while rest:
+        if isinstance(nested := fields.get(top), dict):
+            return _value(nested, rest)
+        step, _, rest = rest.partition(".")
+        top = f"{top}.{step}"
+    return _ABSENT
 
 
-def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
-    """Return the lines of a file, split at line feeds only; there must be one."""
-    with _check.input_file(path).open("rb") as file:
-        lines = list(lines_in(str(path), file, encoding))
-    if not lines:
-        raise FileFormatError(f"{path} must hold at least one line; it is empty.")
-    return lines
-
-
-def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]:
-    """Split a line at its tabs."""
-    fields = line.split("\t")
-    if len(fields) < at_least:
-        raise FileFormatError(
-            f"{path}: line {number} must have at least {at_least} fields between tabs; got {len(fields)}."
-        )
-    return fields
-
-
-def json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the objects of a JSON lines file one after the other; blank lines are passed over."""
-    with _check.input_file(path).open("rb") as file:
-        for number, line in enumerate(lines_of(str(path), file), start=1):
-            if line.strip():
-                yield number, json_object(f"{path}: line {number}", line)
-
-
-def json_object(where: str, line: bytes) -> dict[str, Any]:
-    """Parse a line."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{where} must be a JSON object; got: {error}.") from None
-    if not isinstance(row, dict):
-        raise FileFormatError(f"{where} must be a JSON object; got {type(row).__name__}.")
-    return row
-
-
-def text_of(where: str, row: Mapping[str, Any], name: str) -> str:
-    """Return a text of a row."""
-    text = row.get(name)
-    if not isinstance(text, str):
-        got = type(text).__name__ if name in row else "no such field"
-        raise FileFormatError(f"{where}: {name} must be a string; got {got}.")
-    if not _check.is_unicode(text):
-        raise FileFormatError(f"{where}: {name} must be valid Unicode; got a lone surrogate.")
-    return text
+def _paths(fields: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The columns of an object and of those nested in it."""
+    return [
+        path
+        for name, value in fields.items()
+        for path in (_paths(value, f"{prefix}{name}.") if isinstance(value, dict) else [prefix + name])
+    ]

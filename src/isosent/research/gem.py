@@ -17,7 +17,7 @@ from isosent.errors import InputError
 from isosent.evaluation.sts import score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.io.json import nan_where_none, without_nan
-from isosent.io.texts import write_csv
+from isosent.io.tables import write_csv
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments

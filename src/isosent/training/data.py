@@ -12,30 +12,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError
 from isosent.evaluation.overlap import count_overlap, plain_form
 from isosent.evaluation.run import read_tasks
-from isosent.evaluation.sts_files import SCORE_COLUMNS
-from isosent.io.tables import Row
-from isosent.io.texts import ending_of
-from isosent.training.development import DevSet
-from isosent.training.examples import COLUMNS, Examples, SourceFile
-from isosent.training.tables import (
-    EMPTY_TEXT,
-    SENTENCE_COLUMNS,
-    SENTENCES,
+from isosent.io.pairs import EMPTY_TEXT, PAIR, SCORED_GROUPS, ScoredPairs, known_range, read_pairs
+from isosent.io.tables import (
+    TEXT_COLUMNS,
     Group,
     Table,
     columns_missing,
+    ending_of,
     find_columns,
     has_columns,
     open_table,
-    text_in,
-    value_in,
 )
+from isosent.training.development import DevSet
+from isosent.training.examples import COLUMNS, Examples, SourceFile
 
 CONTRADICTION, ENTAILMENT, NEUTRAL = "contradiction", "entailment", "neutral"
 LABEL_SETS = ((CONTRADICTION, ENTAILMENT, NEUTRAL), (ENTAILMENT, "not_entailment"))
@@ -43,7 +36,7 @@ LABEL_SETS = ((CONTRADICTION, ENTAILMENT, NEUTRAL), (ENTAILMENT, "not_entailment
 
 NO_LABEL = "without a label"
 LABELLED = (
-    Group(SENTENCES, (("premise", "hypothesis"), *SENTENCE_COLUMNS, ("context", "hypothesis"))),
+    Group(PAIR, (("premise", "hypothesis"), *TEXT_COLUMNS, ("context", "hypothesis"))),
     Group(("label",), (("label",), ("gold_label",), ("entailment_judgment",))),
 )
 
@@ -72,37 +65,40 @@ def read_labelled_pairs(
     # hold the names of their classes, as those of the package ``datasets`` do. Otherwise it must be said: 0, 1, 2 are
     # entailment, neutral, contradiction in the files of SNLI and MultiNLI on the Hugging Face hub, and contradiction,
     # entailment, neutral in scripts of sentence-transformers.
-    first_column, second_column, label_column = (columns[role] for role in (*SENTENCES, "label"))
-    classes = class_names or _stored_class_names(table.path, label_column)
+    first_column, second_column, label_column = (columns[role] for role in (*PAIR, "label"))
+    classes = class_names or _stored_class_names(table.name, label_column)
     classes = None if classes is None else [name.lower() for name in classes]
     known: dict[str, str | None] = {}  # by what is written
     unknown: Counter[str] = Counter()
     places: dict[str, str] = {}
     first, second, labels, dropped, n_rows = [], [], [], Counter[str](), 0
-    for row in table.rows:
+    for number, (value, *texts) in table.rows(label_column, first_column, second_column):
         n_rows += 1
-        written = _written(value_in(row, label_column))
+        written = _written(value)
         if written not in known:
-            places[written] = row.where
+            places[written] = table.place(number)
             known[written] = _class_of(written, classes)
         label = known[written]
         if label is None:
             unknown[written] += 1
         elif not label:
             dropped[NO_LABEL] += 1
-        elif not ((one := text_in(row, first_column)).strip() and (other := text_in(row, second_column)).strip()):
+        elif not (
+            (one := table.text(number, first_column, texts[0] or "")).strip()
+            and (other := table.text(number, second_column, texts[1] or "")).strip()
+        ):
             dropped[EMPTY_TEXT] += 1
         else:
             first.append(one)
             second.append(other)
             labels.append(label)
     if unknown:
-        raise _unknown_labels(table.path, label_column, unknown, places, classes)
+        raise _unknown_labels(table.name, label_column, unknown, places, classes)
     if classes is None and not _are_one_set(set(labels)):
         raise FileFormatError(
-            f"{table.path}: {label_column} must be {_LABEL_SETS_LISTED}; got {', '.join(sorted(set(labels)))}."
+            f"{table.name}: {label_column} must be {_LABEL_SETS_LISTED}; got {', '.join(sorted(set(labels)))}."
         )
-    return LabelledPairs(first, second, labels, dropped, table.source(n_rows, columns))
+    return LabelledPairs(first, second, labels, dropped, SourceFile(Path(table.name), n_rows, columns))
 
 
 def check_classes(places: Mapping[str, Collection[str]], class_names: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -141,7 +137,7 @@ def _class_of(written: str, classes: Sequence[str] | None) -> str | None:
     return word if any(word in names for names in LABEL_SETS) else None
 
 
-def _stored_class_names(path: Path, column: str) -> list[str] | None:
+def _stored_class_names(path: str, column: str) -> list[str] | None:
     """Names that the package ``datasets`` stores in a parquet file with a column of classes."""
     if ending_of(path) != ".parquet":
         return None
@@ -156,10 +152,10 @@ def _stored_class_names(path: Path, column: str) -> list[str] | None:
 
 
 def _unknown_labels(
-    path: Path, column: str, unknown: Counter[str], places: Mapping[str, str], classes: Sequence[str] | None
+    path: str, column: str, unknown: Counter[str], places: Mapping[str, str], classes: Sequence[str] | None
 ) -> InputError:
     listed = [
-        f"{written!r} ({n} rows, the first: {places[written].removeprefix(f'{path}: ')})"
+        f"{written!r} ({n} rows, the first: {places[written].removeprefix(f'{path}, ')})"
         for written, n in unknown.most_common(_LISTED_VALUES)
     ]
     more = f", and {len(unknown) - _LISTED_VALUES} more" if len(unknown) > _LISTED_VALUES else ""
@@ -179,82 +175,31 @@ def _unknown_labels(
 
 Range = tuple[float, float]
 
-STS_RANGE: Range = (0.0, 5.0)
-SICK_RANGE: Range = (1.0, 5.0)
-NO_SCORE = "without a score"
-SCORED = (Group(SENTENCES, SENTENCE_COLUMNS), Group(("score",), SCORE_COLUMNS))
-
-_STS_ORIGIN = ("genre", "filename", "year")  # in every edition of the STS benchmark, translations among them
-_SICK_SCORE = "relatedness_score"
+SCORED = SCORED_GROUPS
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredPairs:
-    """Pairs of sentences with a human score."""
-
-    first: list[str]  # sentences of each pair
-    second: list[str]  # sentences of each pair
-    scores: list[float]  # their scores, as they are written
-    dropped: Mapping[str, int]  # rows that were dropped, by reason
-    source: SourceFile  # where they come from, with the range of the scores if it is known
-
-    def scaled(self) -> list[float]:
-        """Bring the scores into [0, 1], by the range that they have."""
-        if not self.scores:
-            return []
-        if self.source.score_range is None:
-            raise InputError(
-                f"{self.source.path}: the range of the scores must be said; those that are there lie in "
-                f"{min(self.scores):g} ... {max(self.scores):g}. Name its ends: score_range=(LEAST, GREATEST), on the "
-                "command line --score-range; 0 and 1 leave the scores as they are."
-            )
-        least, greatest = self.source.score_range
-        return [(score - least) / (greatest - least) for score in self.scores]
-
-
-def read_score_table(table: Table, columns: Mapping[str, str], score_range: Range | None = None) -> ScoredPairs:
+def read_score_table(
+    table: Table, columns: Mapping[str, str], score_range: Range | None = None
+) -> tuple[ScoredPairs, SourceFile]:
     """Read the pairs of a table that have a score and two texts."""
-    first_column, second_column, score_column = (columns[role] for role in (*SENTENCES, "score"))
-    score_range = score_range or _known_range(table, score_column)
-    least, greatest = score_range or (-math.inf, math.inf)
-    first, second, scores, dropped, n_rows = [], [], [], Counter[str](), 0
-    for row in table.rows:
-        n_rows += 1
-        one, other, score = text_in(row, first_column), text_in(row, second_column), _score(row, score_column)
-        if math.isnan(score):
-            dropped[NO_SCORE] += 1
-        elif not least <= score <= greatest:
-            raise FileFormatError(
-                f"{row.where}: {score_column} must lie in {least:g} ... {greatest:g}, the range of the scores; "
-                f"got {score:g}."
-            )
-        elif not (one.strip() and other.strip()):
-            dropped[EMPTY_TEXT] += 1
-        else:
-            first.append(one)
-            second.append(other)
-            scores.append(score)
-    return ScoredPairs(first, second, scores, dropped, table.source(n_rows, columns, score_range=score_range))
+    score_range = score_range or known_range(table, columns["score"])
+    pairs = read_pairs(table, columns, name=Path(table.name).stem, score_range=score_range, drop_empty_texts=True)
+    n_rows = len(pairs.scores) + sum(pairs.dropped.values())
+    return pairs, SourceFile(Path(table.name), n_rows, columns, score_range=score_range)
 
 
-def _known_range(table: Table, score_column: str) -> Range | None:
-    if score_column == _SICK_SCORE:
-        return SICK_RANGE
-    return STS_RANGE if score_column == "score" and set(_STS_ORIGIN) <= set(table.names) else None
-
-
-def _score(row: Row, column: str) -> float:
-    """The score; NaN where there is none."""
-    written = value_in(row, column)
-    if written is None or written == "" or (isinstance(written, float) and math.isnan(written)):
-        return math.nan
-    try:
-        score = math.inf if isinstance(written, bool) else float(written)
-    except (ValueError, TypeError, OverflowError):
-        score = math.inf
-    if not math.isfinite(score):
-        raise FileFormatError(f"{row.where}: {column} must be a number; got {written!r}.")
-    return score
+def scaled_scores(pairs: ScoredPairs, path: Path) -> list[float]:
+    """Bring the scores into [0, 1], by their range."""
+    if not len(pairs.scores):
+        return []
+    if pairs.score_range is None:
+        raise InputError(
+            f"{path}: the range of the scores must be said; those that are there lie in "
+            f"{pairs.scores.min():g} ... {pairs.scores.max():g}. Name its ends: score_range=(LEAST, GREATEST), on the "
+            "command line --score-range; 0 and 1 leave the scores as they are."
+        )
+    least, greatest = pairs.score_range
+    return [(score - least) / (greatest - least) for score in pairs.scores.tolist()]
 
 
 TRIPLET = ("anchor", "positive", "negative")
@@ -279,26 +224,28 @@ class Triplets:
 
 def read_triplets(table: Table, columns: Mapping[str, str]) -> Triplets:
     """Read the triplets, or pairs, of named columns."""
-    id_column = next((name for name in table.names if name.lower() == _ID and name not in columns.values()), None)
+    id_column = next((name for name in table.columns if name.lower() == _ID and name not in columns.values()), None)
     ids: Counter[str] = Counter()
     rows, dropped = [], Counter[str]()
     n_rows = 0
-    for row in table.rows:
+    names = tuple(columns.values())
+    wanted = names if id_column is None else (*names, id_column)
+    for number, values in table.rows(*wanted):
         n_rows += 1
-        texts = tuple(text_in(row, column) for column in columns.values())
+        texts = tuple(table.text(number, name, value or "") for name, value in zip(names, values, strict=False))
         if id_column is not None:
-            ids[str(value_in(row, id_column))] += 1
+            ids[str(values[-1])] += 1
         if not all(text.strip() for text in texts):
             dropped[EMPTY_TEXT] += 1
         else:
             rows.append(texts)
     if twice := [name for name, n in ids.items() if n > 1]:
         raise FileFormatError(
-            f"{table.path}: {id_column} must differ from row to row; {len(twice)} occur more than once: "
+            f"{table.name}: {id_column} must differ from row to row; {len(twice)} occur more than once: "
             f"{', '.join(twice[:_LISTED_IDS])}{', ...' if len(twice) > _LISTED_IDS else ''}. Remove the repeated rows, "
             "or the column."
         )
-    return _triplets(rows, tuple(columns), dropped, table.source(n_rows, columns))
+    return _triplets(rows, tuple(columns), dropped, SourceFile(Path(table.name), n_rows, columns))
 
 
 def derive_triplets(pairs: LabelledPairs) -> Triplets:
@@ -348,7 +295,7 @@ def _triplets(
 
 def _renamed(source: SourceFile, names: tuple[str, ...]) -> SourceFile:
     """Say which texts of which pairs they are."""
-    premise, hypothesis = (source.columns[role] for role in SENTENCES)
+    premise, hypothesis = (source.columns[role] for role in PAIR)
     of = (premise, f"{hypothesis} ({ENTAILMENT})", f"{hypothesis} ({CONTRADICTION})")
     return replace(source, columns=dict(zip(names, of, strict=False)))
 
@@ -434,7 +381,10 @@ def read_examples(
         _checked_range(score_range),
         _checked_classes(class_names),
     )
-    parts = [_read_part(open_table(path), options) for path in _checked_files(files)]
+    parts = []
+    for path in _checked_files(files):
+        with open_table(path, short_rows=True) as table:  # MultiNLI leaves fields out at the end of a line
+            parts.append(_read_part(table, options))
     merged = _merged(parts)
     dropped = sum((Counter(part.dropped) for part in parts), Counter[str]())
     if not any(merged.values()):
@@ -471,15 +421,11 @@ def read_dev_set(path: str | os.PathLike[str], *, columns: Mapping[str, str] | N
     InputError
         If the columns are not there, a row is malformed, or there are fewer than two different scores.
     """
-    table = open_table(Path(path))
     given = _checked_columns("regression", columns or {})
-    pairs = read_score_table(table, _columns(table, "a set of scored pairs", SCORED, given))
-    if len(set(pairs.scores)) < 2:
-        raise FileFormatError(
-            f"{path}: the scores must vary, or no correlation is defined; got {len(pairs.scores)} scored pairs"
-            f"{f', all scored {pairs.scores[0]:g}' if pairs.scores else ''}."
-        )
-    return DevSet(Path(path).stem, pairs.first, pairs.second, np.array(pairs.scores, dtype=np.float64))
+    with open_table(path, short_rows=True) as table:
+        pairs, _ = read_score_table(table, _columns(table, "a set of scored pairs", SCORED, given))
+    pairs.require_variance(path)
+    return DevSet(pairs.name, pairs.first, pairs.second, pairs.scores)
 
 
 def _read_part(table: Table, options: _Options) -> _Part:
@@ -490,9 +436,9 @@ def _read_part(table: Table, options: _Options) -> _Part:
         return _Part({**texts, "label": pairs.labels}, pairs.dropped, pairs.source)
     if options.objective == "regression":
         columns = _columns(table, options.objective, SCORED, options.columns)
-        scored = read_score_table(table, columns, options.score_range)
-        texts = {"sentence1": scored.first, "sentence2": scored.second}
-        return _Part({**texts, "score": scored.scaled()}, scored.dropped, scored.source)
+        scored, source = read_score_table(table, columns, options.score_range)
+        texts = {"sentence1": list(scored.first), "sentence2": list(scored.second)}
+        return _Part({**texts, "score": scaled_scores(scored, source.path)}, scored.dropped, source)
     triplets = _read_triplets(table, options)
     return _Part(triplets.columns, triplets.dropped, triplets.source)
 

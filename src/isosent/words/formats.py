@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import DuplicateWordWarning, FileFormatError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
+from isosent.io.lines import whole_lines
 from isosent.numeric.compiled import njit
 from isosent.numeric.threads import n_workers
 from isosent.words.vocabulary import Vocabulary, first_rows, take_words
@@ -387,7 +388,7 @@ def _lines_with_rows(where: str, pieces: Iterable[bytes], first: int) -> Iterato
     """Blocks of lines and their numbers; blank lines at the end of the file belong to none."""
     blank: int | None = None  # the first of those that the blocks so far end with
     advice = f"A line is a word and at most {bounds.MOST_DIMENSIONS:,} numbers."
-    for numbers, block in bounds.whole_lines(where, pieces, bounds.LONGEST_VECTOR_LINE, first=first, advice=advice):
+    for numbers, block in whole_lines(where, pieces, bounds.LONGEST_VECTOR_LINE, first=first, advice=advice):
         lines = block.rstrip(_BLANKS)
         n_lines = len(numbers) - block.count(b"\n", len(lines)) + block.endswith(b"\n") if lines else 0
         if lines:

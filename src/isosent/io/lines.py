@@ -1,0 +1,164 @@
+"""Text files, found below a folder and read line by line, with memory for a piece of the file and one line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, Final, cast
+
+from isosent import _check
+from isosent.errors import FileFormatError, InputFileError, OutputError
+from isosent.io import bounds
+
+STANDARD_INPUT = "-"
+
+_SPOOLED_BYTES: Final = 64 << 20
+_PIECE_BYTES: Final = 1 << 20
+
+
+def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Walk through a folder and all below it, with the names of their files; follows links, each folder once."""
+    visited: set[str] = set()
+    for path, folders, files in os.walk(root, followlinks=True):
+        folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
+        visited.update(os.path.realpath(Path(path, folder)) for folder in folders)
+        yield Path(path), files
+
+
+@contextmanager
+def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]:
+    """Open a file, with its name for messages; standard input and pipes are copied, so that all can be read twice."""
+    if str(path) == STANDARD_INPUT:
+        with _copied(sys.stdin.buffer, "standard input") as copy:
+            if not copy.tell():
+                raise InputFileError("standard input is empty; expected at least one text.")
+            copy.seek(0)
+            yield "standard input", copy
+        return
+    name, path = str(path), _check.input_file(path)
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
+    with file:
+        if path.is_file():
+            yield name, file
+            return
+        with _copied(file, name) as copy:
+            copy.seek(0)
+            yield name, copy
+
+
+@contextmanager
+def _copied(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    with SpooledTemporaryFile(_SPOOLED_BYTES) as copy:
+        try:
+            shutil.copyfileobj(file, copy, _PIECE_BYTES)
+        except OSError as error:
+            raise OutputError(f"{name} could not be copied to a temporary file: {error.strerror}.") from error
+        yield cast("BinaryIO", copy)
+
+
+def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
+    """Return the lines of a file, split at line feeds only; there must be one."""
+    with _check.input_file(path).open("rb") as file:
+        lines = list(lines_in(str(path), file, encoding))
+    if not lines:
+        raise FileFormatError(f"{path} must hold at least one line; it is empty.")
+    return lines
+
+
+def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]:
+    """Split a line at its tabs."""
+    fields = line.split("\t")
+    if len(fields) < at_least:
+        raise FileFormatError(
+            f"{path}, line {number}: expected at least {at_least} fields between tabs; found {len(fields)}."
+        )
+    return fields
+
+
+def lines_in(name: str, file: BinaryIO, encoding: str = "UTF-8") -> Iterator[str]:
+    """Yield the lines of a file without their ends."""
+    return chain.from_iterable(map(split_lines, decoded_blocks(name, file, encoding)))
+
+
+def split_lines(content: str) -> list[str]:
+    """Split at line feeds only: rarer separators (U+2028, U+0085) stay inside a text."""
+    lines = content.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def decoded_blocks(name: str, file: BinaryIO, encoding: str = "UTF-8") -> Iterator[str]:
+    """Yield the content of a file in blocks of whole lines."""
+    for numbers, block in whole_lines(name, pieces_of(name, file), bounds.LONGEST_LINE):
+        yield decode_utf8(name, block, numbers.start - 1) if encoding == "UTF-8" else block.decode(encoding)
+
+
+def decode_utf8(name: str, content: bytes, n_lines: int = 0) -> str:
+    """Decode content that follows so many lines; an error names the line of the first byte that is not UTF-8."""
+    try:
+        return content.decode("utf-8" if n_lines else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        if not n_lines and content.startswith(b"\x1f\x8b"):
+            raise FileFormatError(f"{name} is compressed with gzip. Unpack it first.") from None
+        line = n_lines + error.object.count(b"\n", 0, error.start) + 1
+        raise FileFormatError(
+            f"{name}, line {line} is not UTF-8: byte 0x{error.object[error.start]:02x}. Convert the file to UTF-8, "
+            "a Korean one for example with: iconv -f cp949 -t utf-8"
+        ) from None
+
+
+def pieces_of(name: str, file: BinaryIO) -> Iterator[bytes]:
+    """Read a file to its end in pieces of 1 MiB."""
+    try:
+        yield from iter(partial(file.read, _PIECE_BYTES), b"")
+    except OSError as error:
+        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
+
+
+def whole_lines(
+    where: str,
+    pieces: Iterable[bytes],
+    longest: int,
+    *,
+    first: int = 1,
+    advice: str = "Split the text into shorter lines.",
+) -> Iterator[tuple[range, bytes]]:
+    """Regroup the pieces of a file into blocks of whole lines, each with the numbers of its lines."""
+    rest: list[bytes] = []
+    for piece in pieces:
+        end = piece.rfind(b"\n") + 1
+        if end:
+            block = b"".join([*rest, piece[:end]])
+            rest = [piece[end:]]
+            start = 0
+            while len(block) - start > longest + 1:  # jump to the last line that begins within the bound
+                at = block.rfind(b"\n", start, start + longest + 1)
+                if at < 0:
+                    raise bounds.line_too_long(where, first + block.count(b"\n", 0, start), longest, advice)
+                start = at + 1
+            n_lines = block.count(b"\n")
+            yield range(first, first + n_lines), block
+            first += n_lines
+        else:
+            rest.append(piece)
+        if sum(map(len, rest)) > longest:
+            raise bounds.line_too_long(where, first, longest, advice)
+    if last := b"".join(rest):
+        yield range(first, first + 1), last
+
+
+def lines_of(name: str, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file as bytes, without their line feeds."""
+    for _, block in whole_lines(name, pieces_of(name, file), bounds.LONGEST_LINE):
+        yield from block.removesuffix(b"\n").split(b"\n")

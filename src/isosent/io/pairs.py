@@ -1,0 +1,118 @@
+"""Two texts and a human score: the one record of such pairs, and its readers for any table, STS-B and SICK."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.errors import FileFormatError, InputError
+from isosent.io.tables import SCORE_COLUMNS, STSB_COLUMNS, TEXT_COLUMNS, Group, Table, open_table
+
+PAIR = ("sentence1", "sentence2")
+SCORED_GROUPS = (Group(PAIR, TEXT_COLUMNS), Group(("score",), SCORE_COLUMNS))
+SICK_COLUMNS = dict(zip((*PAIR, "score"), ("sentence_A", "sentence_B", "relatedness_score"), strict=True))
+STSB_RANGE, SICK_RANGE = (0.0, 5.0), (1.0, 5.0)
+NO_SCORE, EMPTY_TEXT = "without a score", "with an empty text"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredPairs:
+    """Pairs of texts with a human score."""
+
+    name: str
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    scores: NDArray[np.float64]  # of shape (n_pairs,), on the scale of the data set
+    score_range: tuple[float, float] | None = None  # least and greatest score of that scale, where it is known
+    dropped: Mapping[str, int] = field(default_factory=dict)  # rows of the file that are not among the pairs, by reason
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts, as often as they occur."""
+        return self.first + self.second
+
+    def require_variance(self, where: str | os.PathLike[str]) -> ScoredPairs:
+        """Refuse scores that have no correlation with anything: fewer than two, or all the same."""
+        if len(self.scores) < 2 or self.scores.min() == self.scores.max():
+            all_same = f", all scored {self.scores[0]:g}" if len(self.scores) else ""
+            raise FileFormatError(
+                f"{where}: the scores of {self.name} must vary, or no correlation is defined; "
+                f"got {len(self.scores)} scored pairs{all_same}."
+            )
+        return self
+
+
+def read_pairs(
+    table: Table,
+    columns: Mapping[str, str],
+    *,
+    name: str,
+    score_range: tuple[float, float] | None = None,
+    drop_empty_texts: bool = False,
+) -> ScoredPairs:
+    """Read the pairs of a table, from its columns for ``sentence1``, ``sentence2`` and ``score``.
+
+    Rows without a score are dropped, and those with an empty text on request; both are counted. Scores outside
+    `score_range` are refused; `known_range` tells that of STS-B and SICK.
+    """
+    first_column, second_column, score_column = (columns[role] for role in (*PAIR, "score"))
+    least, greatest = score_range or (-math.inf, math.inf)
+    table.require(score_column)
+    first, second, scores, dropped = [], [], [], Counter[str]()
+    for number, (one, other, value) in table.rows(first_column, second_column, optional=[score_column]):
+        score = table.number(number, score_column, value)
+        if math.isnan(score):
+            dropped[NO_SCORE] += 1
+            continue
+        if not least <= score <= greatest:
+            raise FileFormatError(
+                f"{table.place(number)}: {score_column} must lie in {least:g} ... {greatest:g}, the range of the "
+                f"scores; got {score:g}."
+            )
+        if drop_empty_texts and not ((one or "").strip() and (other or "").strip()):
+            dropped[EMPTY_TEXT] += 1
+            continue
+        first.append(table.text(number, first_column, one))
+        second.append(table.text(number, second_column, other))
+        scores.append(score)
+    return ScoredPairs(name, tuple(first), tuple(second), np.array(scores, dtype=np.float64), score_range, dropped)
+
+
+def known_range(table: Table, score_column: str) -> tuple[float, float] | None:
+    """The range of the scores of STS-B, its translations among them, and of SICK, told by the columns."""
+    if score_column == SICK_COLUMNS["score"]:
+        return SICK_RANGE
+    return STSB_RANGE if score_column == "score" and {"genre", "filename", "year"} <= set(table.columns) else None
+
+
+def read_stsb(path: Path, *, name: str = "stsb") -> ScoredPairs:
+    """Read a file of the STS benchmark: tabs without quoting, and no header."""
+    with open_table(path, short_rows=True) as table:
+        if table.columns != STSB_COLUMNS:
+            expected = ", ".join(STSB_COLUMNS)
+            raise FileFormatError(f"{table.place(1)}: expected the {len(STSB_COLUMNS)} fields {expected}.")
+        return _all_scored(read_pairs(table, {role: role for role in SICK_COLUMNS}, name=name), path)
+
+
+def read_sick(path: Path, *, name: str = "sick") -> ScoredPairs:
+    """Read a file of SICK: tabs without quoting, with a header."""
+    with open_table(path, header=True, short_rows=True) as table:
+        try:
+            return _all_scored(read_pairs(table, SICK_COLUMNS, name=name), path)
+        except FileFormatError:
+            raise
+        except InputError as error:
+            raise FileFormatError(str(error)) from None
+
+
+def _all_scored(pairs: ScoredPairs, path: Path) -> ScoredPairs:
+    if n_unscored := pairs.dropped.get(NO_SCORE, 0):
+        raise FileFormatError(f"{path}: every pair must have a score; {n_unscored} have none.")
+    return pairs
