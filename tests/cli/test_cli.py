@@ -391,7 +391,7 @@ def test_zero_texts_are_refused(isosent_, here, command, refuses):
 
 
 def test_zero_texts_from_standard_input_are_refused(isosent_, refuses):
-    refuses(isosent_(*encode(texts="-"), stdin=b""), "standard input must hold at least one text")
+    refuses(isosent_(*encode(texts="-"), stdin=b""), "standard input is empty")
 
 
 def test_texts_of_unknown_words_only_cannot_be_fitted(isosent_, here, refuses):
@@ -420,7 +420,11 @@ def test_unequal_numbers_of_sentences_and_scores_are_refused(isosent_, here, wri
 
 def test_equal_scores_are_refused(isosent_, here, write_year, refuses):
     (write_year("STS13", here / "sts") / "STS.gs.FNWN.txt").write_text("1\n" * 6)
-    refuses(isosent_("evaluate", "sts", "--data", "sts"), "the scores of FNWN must vary", "got 6 pairs, all scored 1.")
+    refuses(
+        isosent_("evaluate", "sts", "--data", "sts"),
+        "the scores of FNWN must vary",
+        "got 6 scored pairs, all scored 1.",
+    )
 
 
 def test_an_unknown_task_is_refused(isosent_, here, write_stsb, refuses):

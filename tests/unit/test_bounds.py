@@ -249,7 +249,7 @@ def test_a_parquet_file_that_grows_a_thousandfold_is_refused(tmp_path, monkeypat
 @pytest.mark.usefixtures("short_lines")
 def test_a_long_text_of_a_parquet_file_is_refused(tmp_path):
     pq.write_table(pa.table({"text": ["a"] * 2000 + [LONG]}), tmp_path / "a.parquet")
-    with pytest.raises(FileFormatError, match="row 2000 \(counted from 0\): text is longer"):
+    with pytest.raises(FileFormatError, match=r"row 2000 \(counted from 0\): text is longer"):
         read_texts(tmp_path / "a.parquet")
 
 

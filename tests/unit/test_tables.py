@@ -104,9 +104,36 @@ def test_fields_may_be_left_out_at_the_end_if_nobody_asks_for_them(write):
             list(table.rows(*columns))
 
 
-def test_bytes_of_another_encoding_are_refused_by_line_with_the_command_that_helps(write):
-    with pytest.raises(FileFormatError, match="line 2 is not UTF-8: byte 0xbe.*iconv -f cp949"):
-        fields_of(write("klue.csv", "premise,hypothesis\n씨름은,놀이이다\n".encode("cp949")))
+def test_cp949_is_told_by_its_syllables(write):
+    rows = (
+        "premise,hypothesis\n"
+        + "a,b\n" * 3
+        + "씨름은 남자들의 대표적인 놀이이다,씨름은 “놀이”이다\n똠방각하가,가격을 내렸다\n"
+    )
+    for encoding, name in (("utf-8", "UTF-8"), ("utf-8-sig", "UTF-8"), ("cp949", "cp949")):
+        with open_table(write("klue.csv", rows.encode(encoding))) as table:
+            *_, (_, before), (_, last) = table.rows("premise", "hypothesis")
+            assert (before, last) == (
+                ("씨름은 남자들의 대표적인 놀이이다", "씨름은 “놀이”이다"),
+                ("똠방각하가", "가격을 내렸다"),
+            )
+            assert table.encoding == name
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("it\u2019s what he\u2019s got", "cp1252"),  # each of these is valid cp949
+        ("\u5f20\u4e09\u5403\u996d", "gb2312"),
+        ("\u3072\u3089\u304c\u306a", "euc-jp"),
+        ("\u043a\u043e\u043d\u0435\u0447\u043d", "koi8-r"),
+    ],
+)
+def test_what_is_only_valid_cp949_is_not_read_as_korean(write, text, encoding):
+    content = f"premise,hypothesis\na,b\n{text},c\n".encode(encoding)
+    content.decode("cp949")
+    with pytest.raises(FileFormatError, match="line 3 is not UTF-8: byte 0x"):
+        fields_of(write("a.csv", content))
 
 
 def test_columns_are_found_by_usual_names_in_any_case_and_order(write):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,9 +19,12 @@ from isosent.errors import FileFormatError, InputFileError, OutputError
 from isosent.io import bounds
 
 STANDARD_INPUT = "-"
+KOREAN = "cp949"
 
 _SPOOLED_BYTES: Final = 64 << 20
 _PIECE_BYTES: Final = 1 << 20
+_KOREAN_SHARE: Final = 0.9
+_TWO_BYTES: Final = re.compile(rb"([\xb0-\xc8][\xa1-\xfe])|[\x80-\xff].", re.DOTALL)  # the group: a Hangul syllable
 
 
 def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -87,7 +91,7 @@ def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]
 
 def lines_in(name: str, file: BinaryIO, encoding: str = "UTF-8") -> Iterator[str]:
     """Yield the lines of a file without their ends."""
-    return chain.from_iterable(map(split_lines, decoded_blocks(name, file, encoding)))
+    return chain.from_iterable(map(split_lines, DecodedBlocks(name, file, encoding)))
 
 
 def split_lines(content: str) -> list[str]:
@@ -98,10 +102,49 @@ def split_lines(content: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def decoded_blocks(name: str, file: BinaryIO, encoding: str = "UTF-8") -> Iterator[str]:
-    """Yield the content of a file in blocks of whole lines."""
-    for numbers, block in whole_lines(name, pieces_of(name, file), bounds.LONGEST_LINE):
-        yield decode_utf8(name, block, numbers.start - 1) if encoding == "UTF-8" else block.decode(encoding)
+class DecodedBlocks:
+    """The content of a file, decoded, in blocks of whole lines."""
+
+    def __init__(self, name: str, file: BinaryIO, encoding: str = "UTF-8") -> None:
+        self.encoding = encoding  # becomes cp949 where the first line that is not ASCII is Korean in that encoding
+        self._name, self._file = name, file
+
+    def __iter__(self) -> Iterator[str]:
+        is_ascii = True
+        for numbers, block in whole_lines(self._name, pieces_of(self._name, self._file), bounds.LONGEST_LINE):
+            if self.encoding == "UTF-8" and is_ascii and _is_korean(block):
+                self.encoding = KOREAN
+            is_ascii = is_ascii and block.isascii()
+            if self.encoding == "UTF-8":
+                yield decode_utf8(self._name, block, numbers.start - 1)
+                continue
+            try:
+                yield block.decode(self.encoding)
+            except UnicodeDecodeError as error:
+                line = numbers.start + block.count(b"\n", 0, error.start)
+                raise FileFormatError(
+                    f"{self._name}, line {line} is neither UTF-8 nor {self.encoding}. Convert the file to UTF-8."
+                ) from None
+
+
+def _is_korean(block: bytes) -> bool:
+    """Whether bytes that are no UTF-8 are Korean in cp949.
+
+    Chinese and western texts in their own encodings can be valid cp949, too: nine tenths of what is not ASCII must be
+    syllables of Hangul.
+    """
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        return False
+    try:
+        block.decode(KOREAN)
+    except UnicodeDecodeError:
+        return False
+    are_syllables = [bool(syllable) for syllable in _TWO_BYTES.findall(block)]
+    return sum(are_syllables) >= _KOREAN_SHARE * len(are_syllables)
 
 
 def decode_utf8(name: str, content: bytes, n_lines: int = 0) -> str:
@@ -113,8 +156,7 @@ def decode_utf8(name: str, content: bytes, n_lines: int = 0) -> str:
             raise FileFormatError(f"{name} is compressed with gzip. Unpack it first.") from None
         line = n_lines + error.object.count(b"\n", 0, error.start) + 1
         raise FileFormatError(
-            f"{name}, line {line} is not UTF-8: byte 0x{error.object[error.start]:02x}. Convert the file to UTF-8, "
-            "a Korean one for example with: iconv -f cp949 -t utf-8"
+            f"{name}, line {line} is not UTF-8: byte 0x{error.object[error.start]:02x}. Convert the file to UTF-8."
         ) from None
 
 

@@ -21,7 +21,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.atomic import replacing
-from isosent.io.lines import decoded_blocks, lines_in, open_content
+from isosent.io.lines import DecodedBlocks, lines_in, open_content, split_lines
 from isosent.io.parquet import reading_parquet, verify_parquet
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
@@ -40,6 +40,7 @@ class Table:
         self.name = name  # of its file, for messages
         self.columns = tuple(columns)  # those of nested objects by their path, joined by dots
         self._select, self._place = select, place
+        self.blocks: DecodedBlocks | None = None  # where its fields are cut from lines of text
 
     def rows(self, *columns: str, optional: Sequence[str] = ()) -> Iterator[tuple[int, Values]]:
         """Yield the number of each row, for `place`, and its values in these columns, then in the `optional` ones.
@@ -49,6 +50,11 @@ class Table:
         for column in columns:
             self.require(column)
         return self._select(columns, optional)
+
+    @property
+    def encoding(self) -> str:
+        """How its text is decoded: UTF-8, or cp949 for Korean. Known when its rows have been read."""
+        return self.blocks.encoding if self.blocks else "UTF-8"
 
     def require(self, column: str) -> None:
         """Refuse a column that the table has not, or twice."""
@@ -245,11 +251,12 @@ def _example(roles: Sequence[str]) -> str:
 def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None, short_rows: bool) -> Table:
     first_line = next((line for line in lines_in(name, file) if line.strip()), "")
     file.seek(0)
+    blocks = DecodedBlocks(name, file)
     if ending == ".tsv" or "\t" in first_line:  # the STS benchmark has tabs in its .csv files
-        lines = enumerate(lines_in(name, file), start=1)
+        lines = enumerate(chain.from_iterable(map(split_lines, blocks)), start=1)
         rows: Iterator[tuple[int, list[str]]] = ((number, line.split("\t") if line else []) for number, line in lines)
     else:
-        rows = csv_rows(name, decoded_blocks(name, file))
+        rows = csv_rows(name, blocks)
     number, first = next((row for row in rows if row[1]), (0, []))
     if not first:
         raise FileFormatError(f"{name} must hold at least one row; got none.")
@@ -279,7 +286,9 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
                 fields = [*fields, *[""] * (len(names) - len(fields))]
             yield number, tuple([fields[place] if place >= 0 else None for place in places])
 
-    return Table(name, names, select)
+    table = Table(name, names, select)
+    table.blocks = blocks
+    return table
 
 
 def csv_rows(name: str, blocks: Iterable[str]) -> Iterator[tuple[int, list[str]]]:

@@ -98,7 +98,7 @@ def read_labelled_pairs(
         raise FileFormatError(
             f"{table.name}: {label_column} must be {_LABEL_SETS_LISTED}; got {', '.join(sorted(set(labels)))}."
         )
-    return LabelledPairs(first, second, labels, dropped, SourceFile(Path(table.name), n_rows, columns))
+    return LabelledPairs(first, second, labels, dropped, SourceFile(Path(table.name), n_rows, columns, table.encoding))
 
 
 def check_classes(places: Mapping[str, Collection[str]], class_names: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ def read_score_table(
     score_range = score_range or known_range(table, columns["score"])
     pairs = read_pairs(table, columns, name=Path(table.name).stem, score_range=score_range, drop_empty_texts=True)
     n_rows = len(pairs.scores) + sum(pairs.dropped.values())
-    return pairs, SourceFile(Path(table.name), n_rows, columns, score_range=score_range)
+    return pairs, SourceFile(Path(table.name), n_rows, columns, table.encoding, score_range)
 
 
 def scaled_scores(pairs: ScoredPairs, path: Path) -> list[float]:
@@ -245,7 +245,7 @@ def read_triplets(table: Table, columns: Mapping[str, str]) -> Triplets:
             f"{', '.join(twice[:_LISTED_IDS])}{', ...' if len(twice) > _LISTED_IDS else ''}. Remove the repeated rows, "
             "or the column."
         )
-    return _triplets(rows, tuple(columns), dropped, SourceFile(Path(table.name), n_rows, columns))
+    return _triplets(rows, tuple(columns), dropped, SourceFile(Path(table.name), n_rows, columns, table.encoding))
 
 
 def derive_triplets(pairs: LabelledPairs) -> Triplets:
