@@ -29,8 +29,9 @@ from transformers import PrinterCallback, ProgressCallback
 
 import isosent
 from isosent.evaluation.sts_files import read_sts
-from isosent.training.batching import BATCHINGS, batch_sampler, example_lengths
-from isosent.training.objectives import ObjectiveSettings, make_loss
+from isosent.training.batching import batch_sampler, example_lengths
+from isosent.training.objectives import make_loss
+from isosent.training.settings import BATCHINGS, TrainingSettings
 from whitening_fit import SEED, conditions
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STSB")
@@ -126,7 +127,7 @@ def small_transformer(folder, n_layers):
 def train(folder, n_layers, columns, sampler):
     """Clock one epoch of the trainer as it is; `sampler` None is its own way to make batches."""
     model = small_transformer(folder, n_layers)
-    loss = make_loss(model, ObjectiveSettings(), n_classes=len(LABELS))
+    loss = make_loss(model, TrainingSettings(), n_classes=len(LABELS))
     data = Dataset.from_dict(dict(zip(("sentence1", "sentence2", "label"), columns, strict=True)))
     with tempfile.TemporaryDirectory() as output:
         arguments = SentenceTransformerTrainingArguments(
@@ -151,11 +152,9 @@ def train(folder, n_layers, columns, sampler):
 def measure_training(folder, n_layers, columns, repeats):
     lengths = example_lengths(small_transformer(folder, 1).preprocess, columns[:2])
     n_examples = len(lengths)
-    budget = max(int(TRAINING_BATCH * lengths.mean(axis=0).sum()), int(lengths.sum(axis=1).max()))
     samplers = {
-        "random": batch_sampler("random"),
-        "length": batch_sampler("length", lengths=lengths),
-        "tokens": batch_sampler("tokens", lengths=lengths, token_budget=budget),
+        "random": batch_sampler(),
+        "length": batch_sampler(lengths=lengths),
     }
     facts = {
         name: {
@@ -165,7 +164,6 @@ def measure_training(folder, n_layers, columns, repeats):
         for name in BATCHINGS
         for batches in [samplers[name](range(n_examples), batch_size=TRAINING_BATCH, seed=SEED)]
     }
-    facts["tokens"]["token_budget"] = budget
     ways = {PLAIN: None, **samplers}
     train(folder, n_layers, [column[: 2 * TRAINING_BATCH] for column in columns], None)
     seconds = {name: [] for name in ways}

@@ -21,7 +21,7 @@ from isosent.training import base_models as bases
 from isosent.training import run, trainer
 from isosent.training.development import DevScore
 from isosent.training.metrics import MetricsLog
-from isosent.training.settings import Scores, TrainingResult
+from isosent.training.run import Scores, TrainingResult
 
 BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
 WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]
@@ -65,7 +65,6 @@ def test_the_data_are_shown_before_the_first_step_and_the_scores_after_the_last(
         "entailment",
         "14 (33.3%)",
         "sentence1 (from premise)",
-        "memory",
         "step 0: development",
     ):
         assert shown in finished.err

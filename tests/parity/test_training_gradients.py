@@ -11,11 +11,8 @@ from tokenizers import Tokenizer  # noqa: E402
 from tokenizers.models import WordLevel  # noqa: E402
 from tokenizers.pre_tokenizers import Whitespace  # noqa: E402
 
-from isosent.training.objectives import (  # noqa: E402
-    CONCATENATIONS,
-    ObjectiveSettings,
-    make_loss,
-)
+from isosent.training.objectives import make_loss  # noqa: E402
+from isosent.training.settings import CONCATENATIONS, TrainingSettings  # noqa: E402
 
 STEP = 1e-5
 COLUMNS = [
@@ -63,7 +60,7 @@ def table():
 def assert_gradients_are_differences(model, settings):
     """The derivative along one random direction in every tensor that is trained, of the head too."""
     torch.manual_seed(0)
-    settings = ObjectiveSettings(**settings)
+    settings = TrainingSettings(**settings)
     n_columns = 3 if settings.objective in ("triplet", "ranking") else 2
     labels = LABELS.get(settings.objective)
     loss = make_loss(model, settings, n_classes=3).double()
@@ -108,7 +105,7 @@ def test_a_longer_text_beside_it_does_not_change_a_vector(bert):
 @pytest.mark.parametrize("objective", ["classification", "regression", "triplet"])
 def test_the_loss_is_the_mean_over_examples_whatever_batch_they_are_in(objective, bert):
     torch.manual_seed(0)
-    loss = make_loss(bert, ObjectiveSettings(objective), n_classes=3)
+    loss = make_loss(bert, TrainingSettings(objective), n_classes=3)
     n_columns, labels = (3, None) if objective == "triplet" else (2, LABELS[objective])
 
     def of(rows):

@@ -6,20 +6,16 @@ import numpy as np
 import pytest
 
 from isosent.errors import InputError
-from isosent.training.batching import BATCHINGS, batch_sampler, example_lengths, token_lengths
+from isosent.training.batching import batch_sampler, example_lengths
+from isosent.training.settings import BATCHINGS
 
 N_EXAMPLES = 203
 LENGTHS = np.random.default_rng(1).integers(3, 60, size=(N_EXAMPLES, 2))
-BUDGET = 700
-OPTIONS = {
-    "random": {},
-    "length": {"lengths": LENGTHS},
-    "tokens": {"lengths": LENGTHS, "token_budget": BUDGET},
-}
+OPTIONS = {"random": {}, "length": {"lengths": LENGTHS}}
 
 
 def batches_of(batching="random", *, n_examples=N_EXAMPLES, batch_size=8, seed=0, epoch=0, **more):
-    sampler = batch_sampler(batching, **OPTIONS[batching] | more)(range(n_examples), batch_size=batch_size, seed=seed)
+    sampler = batch_sampler(**OPTIONS[batching] | more)(range(n_examples), batch_size=batch_size, seed=seed)
     sampler.set_epoch(epoch)
     return sampler
 
@@ -60,21 +56,9 @@ def test_batches_have_the_size_that_was_asked_for(batching):
     assert Counter(map(len, batches_of(batching))) == {8: 25, 3: 1}
 
 
-def test_batches_of_like_length_need_less_padding():
-    random, length, tokens = (sum(map(padded_tokens, batches_of(name))) / LENGTHS.sum() for name in BATCHINGS)
+def test_batches_of_similar_length_need_less_padding():
+    random, length = (sum(map(padded_tokens, batches_of(name))) / LENGTHS.sum() for name in BATCHINGS)
     assert random > 1.5 > length > 1.05
-    assert tokens < 1.5
-
-
-def test_a_budget_of_tokens_is_kept_with_padding_and_filled():
-    batches = list(batches_of("tokens"))
-    assert max(map(padded_tokens, batches)) <= BUDGET
-    assert np.median([padded_tokens(batch) for batch in batches]) > 0.8 * BUDGET
-
-
-def test_lengths_of_one_column_may_be_flat():
-    sampler = batch_sampler("tokens", lengths=[5, 5, 5, 5], token_budget=10)(range(4))
-    assert [len(batch) for batch in sampler] == [2, 2]
 
 
 def test_no_examples_give_no_batches():
@@ -146,7 +130,7 @@ def test_the_trainer_of_sentence_transformers_takes_it(tmp_path):
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     model = SentenceTransformer(modules=[modules.StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu")
     texts = [" ".join(map(str, range(1 + row % 7))) for row in range(20)]
-    lengths = token_lengths(model.preprocess, texts)
+    lengths = example_lengths(model.preprocess, [texts])
     seen = []
 
     class Loss(losses.CosineSimilarityLoss):
@@ -156,7 +140,7 @@ def test_the_trainer_of_sentence_transformers_takes_it(tmp_path):
 
     arguments = training_args.SentenceTransformerTrainingArguments(
         str(tmp_path),
-        batch_sampler=batch_sampler("tokens", lengths=lengths, token_budget=14),
+        batch_sampler=batch_sampler(lengths=lengths),
         num_train_epochs=2,
         save_strategy="no",
         report_to=[],
@@ -165,7 +149,7 @@ def test_the_trainer_of_sentence_transformers_takes_it(tmp_path):
     )
     data = Dataset.from_dict({"a": texts, "b": texts, "score": np.linspace(0, 1, 20)})
     SentenceTransformerTrainer(model, arguments, data, loss=Loss(model)).train()
-    sampler = batch_sampler("tokens", lengths=lengths, token_budget=14)(data, seed=arguments.seed)
+    sampler = batch_sampler(lengths=lengths)(data, seed=arguments.seed)
     expected = []
     for epoch in range(2):
         sampler.set_epoch(epoch)
@@ -173,26 +157,24 @@ def test_the_trainer_of_sentence_transformers_takes_it(tmp_path):
     assert seen == expected
 
 
-def test_token_lengths_count_what_the_model_is_given():
-    texts = ["a b c", "a", "", "a b c"]
-    padded = [[1, 1, 1], [1, 0, 0], [0, 0, 0]]
+def test_every_text_is_tokenized_once():
     asked = []
 
     def tokenize(part):
         asked.extend(part)
-        return {"attention_mask": padded}
+        return {"attention_mask": [[1, 1, 1], [1, 0, 0], [0, 0, 0]]}
 
-    assert token_lengths(tokenize, texts).tolist() == [3, 1, 0, 3]
+    assert example_lengths(tokenize, [["a b c", "a", "", "a b c"]]).tolist() == [[3], [1], [0], [3]]
     assert asked == ["a b c", "a", ""]
 
 
-def test_token_lengths_of_a_table_are_read_off_the_offsets():
+def test_lengths_in_a_table_are_read_off_the_offsets():
     features = {"input_ids": [4, 4, 5, 6], "offsets": [0, 2, 2]}
-    assert token_lengths(lambda _: features, ["x", "", "y"]).tolist() == [2, 0, 2]
+    assert example_lengths(lambda _: features, [["x", "", "y"]]).tolist() == [[2], [0], [2]]
 
 
-def test_token_lengths_of_no_texts():
-    assert token_lengths(lambda _: pytest.fail("called"), []).tolist() == []
+def test_no_texts_have_no_lengths():
+    assert example_lengths(lambda _: pytest.fail("called"), [[], []]).shape == (0, 2)
 
 
 def test_example_lengths_have_a_column_a_text():
@@ -202,35 +184,11 @@ def test_example_lengths_have_a_column_a_text():
     assert example_lengths(tokenize, [["a", "bb"], ["ccc", "d"]]).tolist() == [[1, 3], [2, 1]]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"batching": "sorted"}, "batching must be one of random, length, tokens; got 'sorted'"),
-        ({"batching": "length"}, "lengths must be given for batching=length; got None"),
-        ({"batching": "tokens", "lengths": [1]}, "token_budget must be given for batching=tokens; got None"),
-        ({"token_budget": 9}, "token_budget must come with batching=tokens; got 9 and random"),
-        ({"batching": "tokens", "lengths": [1], "token_budget": 0}, "token_budget must be a whole number >= 1"),
-        (
-            {"batching": "tokens", "lengths": [[4, 3], [2, 9]], "token_budget": 10},
-            "token_budget must be at least 11, the tokens of the longest example; got 10",
-        ),
-        (
-            {"batching": "tokens", "lengths": [1], "token_budget": 9, "distinct": [["a"]]},
-            "batching must be random or length .* got tokens",
-        ),
-        ({"n_processes": 0}, "n_processes must be a whole number >= 1; got 0"),
-    ],
-)
-def test_bad_options_are_refused(options, words):
-    with pytest.raises(InputError, match=words):
-        batch_sampler(**options)
-
-
 def test_data_of_another_size_are_refused():
-    with pytest.raises(InputError, match="lengths must have 3 rows, one an example; got 2"):
-        batch_sampler("length", lengths=[1, 2])(range(3))
+    with pytest.raises(InputError, match="lengths must have one row per example, 3; got 2"):
+        batch_sampler(lengths=[1, 2])(range(3))
 
 
 def test_more_processes_than_examples_are_refused():
-    with pytest.raises(InputError, match="n_processes must be at most the number of examples; got 4 for 3"):
+    with pytest.raises(InputError, match="4 processes need as many examples; got 3"):
         len(batch_sampler(n_processes=4)(range(3)))

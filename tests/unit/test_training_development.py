@@ -111,7 +111,7 @@ def test_modes_are_put_back_after_an_error(model, monkeypatch):
 
 def test_the_evaluator_tells_the_trainer_and_the_recorder(model):
     told = []
-    evaluator = dev_evaluator(PAIRS, told=lambda *of: told.append(of))
+    evaluator = dev_evaluator(PAIRS, report=lambda *of: told.append(of))
     metrics = evaluator(model, output_path=None, epoch=0.5, steps=7)
     assert evaluator.primary_metric == "spearman"
     assert evaluator.greater_is_better

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from isosent.errors import InputError
-from isosent.training.examples import COLUMNS, Examples, SourceFile
+from isosent.training.data import COLUMNS, Examples, SourceFile
 
 PAIRS = {"sentence1": ["a", "b", "a"], "sentence2": ["c", "a", "d"]}
 NAMES = ("contradiction", "entailment", "neutral")

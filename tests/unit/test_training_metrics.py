@@ -68,14 +68,14 @@ def test_a_resumed_run_drops_later_steps_and_the_torn_line(path):
     log = MetricsLog(path, after_step=20)
     log.write(Milestone("resumed", 20))
     found = read_metrics(path)
-    assert found.losses == log.kept.losses == (loss(10), loss(20))
+    assert found.losses == log.earlier.losses == (loss(10), loss(20))
     assert [milestone.event for milestone in found.milestones] == ["start", "checkpoint", "resumed"]
     assert path.read_bytes().endswith(b"\n")
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_time_goes_on_from_the_last_checkpoint(path):
-    assert MetricsLog(path, after_step=20).kept.elapsed_s == 2.5
+    assert MetricsLog(path, after_step=20).earlier.elapsed_s == 2.5
 
 
 def test_kept_lines_keep_their_bytes(path):
@@ -85,12 +85,12 @@ def test_kept_lines_keep_their_bytes(path):
 
 
 def test_a_new_run_begins_a_new_file(path):
-    assert MetricsLog(path).kept == Metrics()
+    assert MetricsLog(path).earlier == Metrics()
     assert path.read_bytes() == b""
 
 
 def test_a_resumed_run_whose_file_was_lost_begins_a_new_one(tmp_path):
-    assert MetricsLog(tmp_path / "m.jsonl", after_step=20).kept == Metrics()
+    assert MetricsLog(tmp_path / "m.jsonl", after_step=20).earlier == Metrics()
 
 
 def test_best_is_the_first_of_the_highest_and_never_undefined():

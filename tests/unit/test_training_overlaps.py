@@ -5,9 +5,8 @@ import pytest
 
 from isosent.errors import EvaluationWarning
 from isosent.evaluation.sts_files import read_sts
-from isosent.training.data import count_seen_texts, warn_if_seen
+from isosent.training.data import Examples, count_seen_texts, warn_if_seen
 from isosent.training.development import DevSet
-from isosent.training.examples import Examples
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from isosent.cli.train import TrainingBar, TrainingLines, training_progress
-from isosent.training import metrics as progress
-from isosent.training.development import DevScore, DevSet, dev_evaluator
+from isosent.training.development import DevScore
 from isosent.training.metrics import (
     WINDOW,
     DevPoint,
@@ -16,8 +15,6 @@ from isosent.training.metrics import (
     Milestone,
     StepRecorder,
     read_metrics,
-    recording_callback,
-    tensorboard_available,
 )
 
 NAN = math.nan
@@ -188,12 +185,6 @@ def test_a_process_that_is_not_the_first_writes_nothing(clock):
     recorder.ended(1)
 
 
-@pytest.mark.parametrize(("installed", "expected"), [({"tensorboard"}, True), ({"tensorboardX"}, False)])
-def test_tensorboard_is_asked_for_without_an_import(monkeypatch, installed, expected):
-    monkeypatch.setattr(progress, "find_spec", lambda name: object() if name in installed else None)
-    assert tensorboard_available() is expected
-
-
 def test_lines_come_at_the_start_once_a_minute_and_at_the_end(clock):
     written = []
     lines = TrainingLines(written.append, clock)
@@ -241,70 +232,3 @@ def test_elsewhere_there_are_lines():
         shown.started(2, 0)
         shown.stepped(1, 0.5, 1e-5, 10.0, NAN)
     assert screen.getvalue().startswith("step 1 of 2: loss 0.5000, lr 1e-05, 10 examples/s")
-
-
-@pytest.fixture(scope="module")
-def train():
-    """Train a static embedding of a few words."""
-    for package in ("accelerate", "datasets"):
-        pytest.importorskip(package)
-    library, datasets = pytest.importorskip("sentence_transformers"), pytest.importorskip("datasets")
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PrinterCallback
-
-    words = [f"w{number}" for number in range(20)]
-    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    pairs = [words[number % 20] for number in range(26)], [words[(3 * number + 1) % 20] for number in range(26)]
-    embedding = library.sentence_transformer.modules.StaticEmbedding(tokenizer, embedding_dim=4)
-    model = library.SentenceTransformer(modules=[embedding], device="cpu")
-
-    def train(folder, recorder):
-        arguments = library.SentenceTransformerTrainingArguments(
-            output_dir=str(folder),
-            per_device_train_batch_size=4,
-            learning_rate=0.1,
-            num_train_epochs=1,
-            logging_steps=3,
-            logging_first_step=True,
-            eval_strategy="steps",
-            eval_steps=4,
-            eval_on_start=True,
-            save_strategy="steps",
-            save_steps=5,
-            disable_tqdm=True,
-            report_to=[],
-            use_cpu=True,
-        )
-        trainer = library.SentenceTransformerTrainer(
-            model=model,
-            args=arguments,
-            train_dataset=datasets.Dataset.from_dict({"a": pairs[0], "b": pairs[1], "score": [0.5] * 26}),
-            loss=library.sentence_transformer.losses.CosineSimilarityLoss(model),
-            evaluator=dev_evaluator(DevSet("dev", *pairs, np.arange(26.0) % 6), told=recorder.evaluated),
-            callbacks=[recording_callback(recorder)],
-        )
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-
-    return train
-
-
-def test_the_trainer_is_followed(train, tmp_path, shown, capsys):
-    train(tmp_path, StepRecorder(MetricsLog(tmp_path / "metrics.jsonl"), shown))
-    found = read_metrics(tmp_path / "metrics.jsonl")
-    assert [point.step for point in found.losses] == [1, 3, 6, 7]
-    assert all(point.loss > 0 and point.gradient_norm > 0 and point.elapsed_s > 0 for point in found.losses)
-    assert [point.step for point in found.devs] == [0, 4, 7]
-    assert [(m.event, m.step) for m in found.milestones] == [
-        ("start", 0),
-        ("checkpoint", 5),
-        ("checkpoint", 7),
-        ("end", 7),
-    ]
-    assert [step for name, step, *_ in (told for told in shown.told if len(told) > 2) if name == "stepped"] == [
-        *range(1, 8)
-    ]
-    rates = [told[3] for told in shown.told if told[0] == "stepped"]
-    assert rates == pytest.approx([0.1 * (7 - step) / 7 for step in range(7)])
-    assert capsys.readouterr().out == ""

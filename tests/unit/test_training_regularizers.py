@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from isosent.numeric import isotropy  # noqa: E402
-from isosent.training.objectives import REGULARIZERS, regularization, sphericity, uniformity  # noqa: E402
+from isosent.training.objectives import REGULARIZATIONS, regularization, sphericity, uniformity  # noqa: E402
 
 
 def rows(n_texts, dim, seed=0, dtype=torch.float64):
@@ -54,7 +54,7 @@ def test_uniformity_is_that_of_the_paper():
     assert uniformity(embeddings).item() == pytest.approx(theirs.item(), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", REGULARIZERS)
+@pytest.mark.parametrize("name", REGULARIZATIONS)
 def test_a_step_against_the_gradient_spreads_the_vectors(name):
     embeddings = (rows(16, 8) + 2).requires_grad_()
     before = regularization(name, [embeddings])
@@ -63,7 +63,7 @@ def test_a_step_against_the_gradient_spreads_the_vectors(name):
     assert after.item() < before.item()
 
 
-@pytest.mark.parametrize("name", REGULARIZERS)
+@pytest.mark.parametrize("name", REGULARIZATIONS)
 @pytest.mark.parametrize("embeddings", [torch.ones(1, 3), torch.ones(4, 3), torch.zeros(4, 3)])
 def test_texts_that_cannot_be_told_apart_give_a_finite_value_and_gradient(name, embeddings):
     embeddings = embeddings.clone().requires_grad_()
@@ -73,14 +73,14 @@ def test_texts_that_cannot_be_told_apart_give_a_finite_value_and_gradient(name, 
     assert torch.isfinite(gradient).all()
 
 
-@pytest.mark.parametrize("name", REGULARIZERS)
+@pytest.mark.parametrize("name", REGULARIZATIONS)
 def test_columns_are_spread_each_on_its_own(name):
     first, second = rows(6, 3), rows(6, 3, seed=1)
-    mean = (REGULARIZERS[name](first) + REGULARIZERS[name](second)) / 2
+    mean = (REGULARIZATIONS[name](first) + REGULARIZATIONS[name](second)) / 2
     assert regularization(name, [first, second]).item() == pytest.approx(mean.item(), abs=1e-15)
 
 
-@pytest.mark.parametrize("name", REGULARIZERS)
+@pytest.mark.parametrize("name", REGULARIZATIONS)
 def test_half_precision_is_computed_in_float32(name):
     embeddings = rows(8, 4, dtype=torch.bfloat16)
     value = regularization(name, [embeddings])

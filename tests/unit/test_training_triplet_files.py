@@ -4,8 +4,7 @@ import pytest
 
 from isosent.errors import FileFormatError, InputError
 from isosent.io.tables import open_table
-from isosent.training.data import LabelledPairs, derive_pairs, derive_triplets, read_triplets
-from isosent.training.examples import SourceFile
+from isosent.training.data import LabelledPairs, SourceFile, derive_pairs, derive_triplets, read_triplets
 
 COLUMNS = {"anchor": "anchor", "positive": "positive", "negative": "negative"}
 E, C, N = "entailment", "contradiction", "neutral"

@@ -31,9 +31,8 @@ from isosent.research.study import (
     layers_label,
     published_average,
 )
-from isosent.training.examples import Examples
-from isosent.training.run import spread
-from isosent.training.settings import Scores, TrainingResult
+from isosent.training.data import Examples
+from isosent.training.run import Scores, TrainingResult, spread
 from isosent.transforms.base import FitProgress
 
 _WIDTH_OF_A_FILE = 200
@@ -615,5 +614,5 @@ def _cells(scores: Sequence[Scores], *, with_transform: bool) -> list[str]:
 def _over_seeds(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    over = spread(values)
-    return x100(over.mean) if len(values) == 1 else f"{x100(over.mean)} ± {x100(over.deviation)}"
+    mean, deviation = spread(values)
+    return x100(mean) if len(values) == 1 else f"{x100(mean)} ± {x100(deviation)}"

@@ -32,13 +32,11 @@ from isosent.errors import InputError
 from isosent.io.atomic import check_parent
 from isosent.io.texts import read_texts
 from isosent.training.curve import check_curve_output, write_curve
-from isosent.training.data import count_seen_texts, read_dev_set, read_examples, warn_if_seen
-from isosent.training.examples import Examples
+from isosent.training.data import Examples, count_seen_texts, read_dev_set, read_examples, warn_if_seen
 from isosent.training.metrics import TrainingProgress, read_metrics
-from isosent.training.objectives import ObjectiveSettings
-from isosent.training.run import is_first_process, plan, train_all
+from isosent.training.run import TrainingJob, is_first_process, plan, train_all
 from isosent.training.saving import check_training_folder
-from isosent.training.settings import PostFit, TrainingJob, TrainingSettings
+from isosent.training.settings import TrainingSettings
 from isosent.training.trainer import trainer_class
 
 _BASE, _RUN, _SCORES, _OBJECTIVE = "Base", "Run", "Scores", "Objective"
@@ -57,10 +55,6 @@ class Training:
         Folder of the model.
     settings : TrainingSettings
         Settings; the objective is that of the command.
-    wrapping : dict
-        Settings of the objective that any objective takes.
-    reading : dict
-        Pooling and maximum length of the base, where they are named.
     dev, test : str or None, list of str
         Files of scored pairs.
     transform : TransformChoice or None
@@ -78,8 +72,6 @@ class Training:
     base: str
     output: Path
     settings: TrainingSettings
-    wrapping: dict[str, Any]
-    reading: dict[str, Any]
     dev: str | None
     test: list[str]
     transform: TransformChoice | None
@@ -107,11 +99,10 @@ class Training:
             self.base,
             examples,
             self.output,
-            replace(self.settings, objective=ObjectiveSettings(examples.objective, **objective, **self.wrapping)),
-            self.reading,
+            replace(self.settings, objective=examples.objective, **objective),
             None if self.dev is None else read_dev_set(self.dev),
             [read_dev_set(path) for path in self.test],
-            self._ending(),
+            *self._transform(),
         )
 
     def train(self, *stages: TrainingJob) -> None:
@@ -151,13 +142,14 @@ class Training:
         counts = count_seen_texts(job.examples, job.scored, folder=self.overlap)
         return [overlap_table(counts, "the training data")]
 
-    def _ending(self) -> PostFit:
+    def _transform(self) -> tuple[Any, ...]:
+        """Transform, texts to fit it on, and where they come from."""
         if self.transform is None or self.transform.names == NO_TRANSFORM:
             if self.fit_on is not None:
                 raise InputError("train: --fit-on must come with a transform to fit. Add --transform auto.")
-            return PostFit()
+            return ()
         made = self.transform.make(None)
-        return PostFit(made) if self.fit_on is None else PostFit(made, read_texts(self.fit_on), self.fit_on)
+        return (made,) if self.fit_on is None else (made, read_texts(self.fit_on), self.fit_on)
 
 
 @contextmanager
@@ -186,8 +178,7 @@ _SETTINGS = [
     _setting("weight-decay", float, "Of AdamW."),
     _setting("max-gradient-norm", float, "Norm that longer gradients are scaled down to."),
     _setting("accumulation", int, "Batches whose gradients make one step."),
-    _setting("batching", str, "random; length: texts of like length share a batch; tokens: as many as --token-budget."),
-    _setting("token-budget", int | None, "Tokens a batch, padding counted."),
+    _setting("batching", str, "random; length: texts of similar length share a batch."),
     _setting("precision", str, "float32 or bfloat16."),
     _setting("recompute", bool, "Compute activations again in place of keeping them: less memory, more time."),
     _setting("evaluations", int, "Scores of the development set after the one at the start."),
@@ -220,19 +211,25 @@ _OUTPUT = flag(
 )
 
 
+def _optional(given: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the base and of the regularizer that were named."""
+    names = ["pooling", "max_length", *(s.name for s in _WRAPPING)]
+    named = {name: value for name in names if (value := given.pop(name)) is not None}
+    if "matryoshka" in named:
+        named["matryoshka"] = tuple(whole_numbers("--matryoshka", named["matryoshka"]))
+    return named
+
+
 def with_training_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the flags of `Training` in place of its parameter ``training``."""
 
     def build(values: Mapping[str, Any]) -> Training:
         given = dict(values)
         settings = TrainingSettings(
-            **{_SETTING_OF.get(written, written): given.pop(written) for written in (s.name for s in _SETTINGS)}
+            **{_SETTING_OF.get(written, written): given.pop(written) for written in (s.name for s in _SETTINGS)},
+            **_optional(given),
         )
-        reading = {name: value for name in ("pooling", "max_length") if (value := given.pop(name)) is not None}
-        wrapping = {name: value for s in _WRAPPING if (value := given.pop(name := s.name)) is not None}
-        if "matryoshka" in wrapping:
-            wrapping["matryoshka"] = tuple(whole_numbers("--matryoshka", wrapping["matryoshka"]))
-        return Training(**given, settings=settings, wrapping=wrapping, reading=reading)
+        return Training(**given, settings=settings)
 
     flags = [_OUTPUT, *_OTHERS, *_WRAPPING, *_SETTINGS, flag("transform", TransformChoice | None)]
     return with_transform_flags(None)(with_flags("training", flags, build)(command))
@@ -465,8 +462,7 @@ def recipe(
         replace(
             second,
             output=training.output / name.value,
-            settings=replace(second.settings, n_epochs=sts_epochs),
-            reading={},
+            settings=replace(second.settings, n_epochs=sts_epochs, pooling=None, max_length=None),
         ),
     )
 

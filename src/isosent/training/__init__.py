@@ -1,24 +1,20 @@
-"""Sentence-BERT training: data, objectives, the run, and the model it gives (Reimers & Gurevych 2019)."""
+"""Sentence-BERT training: data, objectives, the run, and the model that it saves (Reimers & Gurevych 2019)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isosent.training.data import read_dev_set, read_examples
+    from isosent.training.data import Examples, read_dev_set, read_examples
     from isosent.training.development import DevSet
-    from isosent.training.examples import Examples
-    from isosent.training.objectives import ObjectiveSettings
-    from isosent.training.run import train
-    from isosent.training.settings import PostFit, TrainingJob, TrainingResult, TrainingSettings
+    from isosent.training.run import TrainingResult, train
+    from isosent.training.settings import TrainingSettings, parse_setting
 
-_HOME = {
+_MODULES = {
     "DevSet": "development",
-    "PostFit": "settings",
-    "Examples": "examples",
-    "ObjectiveSettings": "objectives",
-    "TrainingJob": "settings",
-    "TrainingResult": "settings",
+    "Examples": "data",
+    "TrainingResult": "run",
     "TrainingSettings": "settings",
+    "parse_setting": "settings",
     "read_dev_set": "data",
     "read_examples": "data",
     "train": "run",
@@ -26,11 +22,9 @@ _HOME = {
 __all__ = [
     "DevSet",
     "Examples",
-    "ObjectiveSettings",
-    "PostFit",
-    "TrainingJob",
     "TrainingResult",
     "TrainingSettings",
+    "parse_setting",
     "read_dev_set",
     "read_examples",
     "train",
@@ -38,7 +32,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is asked for."""
-    if name not in _HOME:
+    """Import a public name when it is first used."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

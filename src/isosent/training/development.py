@@ -111,10 +111,10 @@ def score_trained(model: SentenceTransformer, devset: DevSet, *, batch_size: int
 
 
 def dev_evaluator(
-    devset: DevSet, *, batch_size: int = _BATCH_SIZE, told: Callable[[int, DevScore], None] | None = None
+    devset: DevSet, *, batch_size: int = _BATCH_SIZE, report: Callable[[int, DevScore], None] | None = None
 ) -> Any:
     """Make the evaluator that the trainer of sentence-transformers calls."""
-    return _evaluator_class()(devset, batch_size, told)
+    return _evaluator_class()(devset, batch_size, report)
 
 
 @cache
@@ -122,17 +122,17 @@ def _evaluator_class() -> Any:
     base: Any = _extras.require("sentence_transformers").base.evaluation.SentenceEvaluator
 
     class DevEvaluator(base):  # type: ignore[misc]
-        def __init__(self, devset: DevSet, batch_size: int, told: Callable[[int, DevScore], None] | None) -> None:
+        def __init__(self, devset: DevSet, batch_size: int, report: Callable[[int, DevScore], None] | None) -> None:
             super().__init__()
             self.primary_metric = SPEARMAN
-            self._devset, self._batch_size, self._told = devset, batch_size, told
+            self._devset, self._batch_size, self._report = devset, batch_size, report
 
         def __call__(
             self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
         ) -> dict[str, float]:
             score = score_trained(model, self._devset, batch_size=self._batch_size)
-            if self._told is not None:
-                self._told(steps, score)
+            if self._report is not None:
+                self._report(steps, score)
             return {SPEARMAN: score.spearman, "pearson": score.pearson}
 
     return DevEvaluator

@@ -1,4 +1,4 @@
-"""A training run as it goes: how fast, how long still, and what is written down of it."""
+"""Metrics of a training run: measured step by step, shown, and written to ``metrics.jsonl``."""
 
 from __future__ import annotations
 
@@ -8,91 +8,106 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from functools import cache
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from isosent import _check, _extras
+import msgspec
+from msgspec import Struct
+
+from isosent import _check
 from isosent.errors import FileFormatError, OutputError
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import check_schema, parse_json, without_nan
+from isosent.io.schemas import Count
 from isosent.training.development import DevScore
-from isosent.training.schemas import DevLine, LossLine, MilestoneLine
 
-_SEAL = "checksum"
-MILESTONES = ("start", "resumed", "checkpoint", "best", "stopped", "end")
-
-
-@dataclass(frozen=True, slots=True)
-class LossPoint:
-    """The loss of the steps since the last such point."""
-
-    event: ClassVar[str] = "loss"
-    step: int  # steps done
-    epoch: float  # passes over the data done, 0.5 in the middle of the first
-    loss: float  # mean of the steps since the last point
-    learning_rate: float  # that of this step
-    gradient_norm: float  # euclidean length of the gradient of this step, before it is clipped; NaN where it is unknown
-    examples_per_s: float  # examples a second in the last steps, see `StepRecorder`
-    elapsed_s: float  # seconds spent in steps since the start, those of earlier parts of a resumed run included
+MILESTONES: Final = ("start", "resumed", "checkpoint", "best", "stopped", "end")
+WINDOW: Final = 50  # steps that the speed and the loss that are shown are averaged over
+_SEAL: Final = "checksum"
 
 
-@dataclass(frozen=True, slots=True)
-class DevPoint:
-    """The score of the development set after a number of steps."""
+class LossPoint(Struct, frozen=True, forbid_unknown_fields=True, tag_field="event", tag="loss"):
+    """Loss of the steps since the last such point."""
 
-    event: ClassVar[str] = "dev"
-    step: int  # steps done; 0 is the model before training
-    spearman: float  # in [-1, 1]; NaN where undefined
-    pearson: float  # in [-1, 1]; NaN where undefined
-    n_pairs: int  # pairs scored
+    step: Count  # steps taken
+    epoch: float  # passes over the data
+    loss: float  # mean
+    learning_rate: float  # of this step
+    gradient_norm: float  # of this step, before it is clipped; NaN where it is unknown
+    examples_per_s: float  # in the last steps, see `StepRecorder`
+    elapsed_s: float  # seconds spent in steps since the start, including those before an interruption
 
 
-@dataclass(frozen=True, slots=True)
-class Milestone:
-    """Something that happened."""
+class DevPoint(Struct, frozen=True, forbid_unknown_fields=True, tag_field="event", tag="dev"):
+    """Score of the development set."""
+
+    step: Count  # 0 is the base
+    spearman: float  # NaN where undefined
+    pearson: float  # NaN where undefined
+    n_pairs: Count
+
+
+class Milestone(Struct, frozen=True):
+    """Any other event."""
 
     event: str  # one of `MILESTONES`
-    step: int  # steps done
-    facts: Mapping[str, Any] = field(default_factory=dict)  # what else there is to say, as values that JSON can hold
+    step: Count
+    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)  # JSON values
+
+
+class _MilestoneLine(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Schema of the line of a milestone."""
+
+    event: str
+    step: Count
+    n_steps: Count | None = None
+    elapsed_s: float | None = None
+    reason: str | None = None
+    spearman: float | None = None
 
 
 Point = LossPoint | DevPoint | Milestone
-_LINES: Mapping[str, tuple[type, type[LossPoint | DevPoint] | None]] = {
-    LossPoint.event: (LossLine, LossPoint),
-    DevPoint.event: (DevLine, DevPoint),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a file of metrics holds, each in the order of the file."""
+    """Content of a file of metrics, in the order of the file."""
 
-    losses: tuple[LossPoint, ...] = ()  # losses
-    devs: tuple[DevPoint, ...] = ()  # scores of the development set
-    milestones: tuple[Milestone, ...] = ()  # what happened
+    losses: tuple[LossPoint, ...] = ()
+    devs: tuple[DevPoint, ...] = ()
+    milestones: tuple[Milestone, ...] = ()
 
     @property
     def best(self) -> DevPoint | None:
-        """The first point of the highest Spearman; None where there is no defined one."""
+        """The first point of the highest Spearman; None if none is defined."""
         defined = [point for point in self.devs if not math.isnan(point.spearman)]
         return max(defined, key=lambda point: point.spearman, default=None)
 
     @property
     def elapsed_s(self) -> float:
         """Seconds spent in steps."""
-        told = [point.elapsed_s for point in self.losses] + [m.facts.get("elapsed_s", 0.0) for m in self.milestones]
-        return max(told, default=0.0)
+        seconds = [point.elapsed_s for point in self.losses] + [m.facts.get("elapsed_s", 0.0) for m in self.milestones]
+        return max(seconds, default=0.0)
+
+
+def read_metrics(path: str | os.PathLike[str]) -> Metrics:
+    """Read a file of metrics; the run may still be going on."""
+    return _as_metrics(_read_points(_check.input_file(path)))
+
+
+def _as_metrics(points: Iterable[Point]) -> Metrics:
+    points = list(points)
+    return Metrics(
+        tuple(point for point in points if isinstance(point, LossPoint)),
+        tuple(point for point in points if isinstance(point, DevPoint)),
+        tuple(point for point in points if isinstance(point, Milestone)),
+    )
 
 
 class MetricsLog:
-    """A file of metrics that is written to while a model is trained."""
-
-    # One line an event: ``{"event": "loss", "step": 10, ..., "checksum": ...}``. The fields are those of `LossPoint`
-    # and `DevPoint`, or the facts of a `Milestone`. An undefined number is null. The checksum is that of the line.
+    """A file of metrics to append to. Each line is an event with a checksum; undefined numbers are null."""
 
     def __init__(self, path: str | os.PathLike[str], *, after_step: int = 0) -> None:
         check_destination(path)
@@ -100,58 +115,43 @@ class MetricsLog:
         points: list[Point] = []
         if after_step > 0 and self._path.is_file():
             try:
-                points = [point for point in _points_of(self._path) if point.step <= after_step]
+                points = [point for point in _read_points(self._path) if point.step <= after_step]
             except FileFormatError as error:
-                raise FileFormatError(f"{error} Remove {self._path} to go on without the earlier metrics.") from None
-        self.kept = _metrics_of(points)
+                raise FileFormatError(f"{error} Remove {self._path} to resume without the earlier metrics.") from None
+        self.earlier = _as_metrics(points)
         with replacing(self._path) as temporary:
-            temporary.write_bytes(b"".join(map(_line_of, points)))
+            temporary.write_bytes(b"".join(map(_line, points)))
 
     def write(self, point: Point) -> None:
-        """Add a line, at once."""
+        """Append a line at once."""
         try:
             with self._path.open("ab") as file:
-                file.write(_line_of(point))
+                file.write(_line(point))
         except OSError as error:
             raise OutputError(f"{self._path} could not be written: {error.strerror or error}.") from error
 
 
-def read_metrics(path: str | os.PathLike[str]) -> Metrics:
-    """Read a file of metrics, of a run that still goes on, too."""
-    return _metrics_of(_points_of(_check.input_file(path)))
+def _line(point: Point) -> bytes:
+    values: dict[str, Any] = msgspec.to_builtins(point)
+    values |= values.pop("facts", {})
+    return sealed((json.dumps(without_nan(values) | {_SEAL: UNSEALED}, ensure_ascii=False) + "\n").encode())
 
 
-def _metrics_of(points: Iterable[Point]) -> Metrics:
-    listed = list(points)
-    return Metrics(
-        tuple(point for point in listed if isinstance(point, LossPoint)),
-        tuple(point for point in listed if isinstance(point, DevPoint)),
-        tuple(point for point in listed if isinstance(point, Milestone)),
-    )
-
-
-def _line_of(point: Point) -> bytes:
-    fields = asdict(point)
-    row = {"event": point.event, "step": fields.pop("step")} | fields.pop("facts", {}) | fields
-    return sealed((json.dumps(without_nan(row) | {_SEAL: UNSEALED}, ensure_ascii=False) + "\n").encode())
-
-
-def _points_of(path: Path) -> Iterator[Point]:
-    """What the lines say, without one at the end that is not whole."""
-    have_seals = None
+def _read_points(path: Path) -> Iterator[Point]:
+    have_checksums = None
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             where = f"{path}: line {number}"
             if not line.endswith(b"\n"):
                 if _is_json(line[:-1]):
                     raise FileFormatError(f"{where}: damaged. Its line feed has become another byte.")
-                return  # the run was killed, or is about to go on writing
-            row = parse_json(line, where)
-            has_seal = row.get(_SEAL) is not None
-            if have_seals not in (None, has_seal):  # files from before checksums have none at all
+                return  # the run was killed, or is about to write the rest
+            values = parse_json(line, where)
+            has_checksum = values.pop(_SEAL, None) is not None
+            if have_checksums not in (None, has_checksum):  # files from before checksums have none at all
                 raise FileFormatError(f"{where}: damaged. Its checksum is missing.")
-            have_seals = has_seal
-            yield _point_of(where, row)
+            have_checksums = has_checksum
+            yield _as_point(where, values)
 
 
 def _is_json(content: bytes) -> bool:
@@ -162,40 +162,39 @@ def _is_json(content: bytes) -> bool:
     return True
 
 
-def _point_of(where: str, row: dict[str, Any]) -> Point:
-    event = row.get("event")
-    if event not in (*_LINES, *MILESTONES):
-        raise FileFormatError(f"{where}: no event of a training; got {event!r}. Name a metrics.jsonl of isosent train.")
-    schema, kind = _LINES.get(event, (MilestoneLine, None))
-    check_schema(row, where, schema)
-    row.pop(_SEAL, None)
-    del row["event"]
-    if kind is None:
-        return Milestone(event, row.pop("step"), row)
-    numbers: dict[str, Any] = {name: math.nan if value is None else value for name, value in row.items()}
-    return kind(**numbers)
-
-
-WINDOW = 50
+def _as_point(where: str, values: dict[str, Any]) -> Point:
+    event = values.get("event")
+    if event in MILESTONES:
+        check_schema(values, where, _MilestoneLine)
+        return Milestone(values.pop("event"), values.pop("step"), values)
+    if event not in ("loss", "dev"):
+        raise FileFormatError(
+            f"{where}: {event!r} is not an event of a training. Expected a metrics.jsonl of isosent train."
+        )
+    numbers = {name: math.nan if value is None else value for name, value in values.items()}
+    try:
+        return msgspec.convert(numbers, LossPoint | DevPoint)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        raise FileFormatError(f"{where}: {error}.") from None
 
 
 class TrainingProgress(Protocol):
     """What shows a run to people; the trainer calls it."""
 
     def started(self, n_steps: int, done: int) -> None:
-        """Begin."""
+        """The first step is about to begin, after `done` steps of an interrupted run."""
 
     def stepped(self, step: int, loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> None:
-        """Take in a step."""
+        """A step was taken."""
 
     def evaluated(self, step: int, spearman: float) -> None:
-        """Take in a score of the development set, in [-1, 1] or NaN, after so many steps."""
+        """The development set was scored; Spearman is in [-1, 1] or NaN."""
 
     def message(self, text: str) -> None:
-        """Take in a sentence."""
+        """There is something to say."""
 
     def finished(self) -> None:
-        """End: the last step is done."""
+        """The last step was taken."""
 
 
 class _Step(NamedTuple):
@@ -205,11 +204,10 @@ class _Step(NamedTuple):
 
 
 class StepRecorder:
-    """Measures the steps of a run, writes them down and shows them."""
+    """Measures the steps of a run, writes them to a log and shows them."""
 
-    # A step lasts from the end of the step before it to its own end, so that making its batch counts; but an
-    # evaluation or a checkpoint between the two does not count, nor what happens before the first step of a run,
-    # where a run that goes on skips the batches it has seen.
+    # A step lasts from the end of the step before to its own end, so that making its batch counts. Evaluations and
+    # checkpoints do not count, nor does what happens before the first step, where a resumed run skips batches.
 
     def __init__(
         self,
@@ -220,38 +218,38 @@ class StepRecorder:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._log, self._progress, self._n_processes, self._clock = log, progress, n_processes, clock
-        self._elapsed_s = 0.0 if log is None else log.kept.elapsed_s
-        self._batches: list[tuple[float, int]] = []
+        self._elapsed_s = 0.0 if log is None else log.earlier.elapsed_s
+        self._batches: list[tuple[float, int]] = []  # losses and sizes of the step
         self._last: deque[_Step] = deque(maxlen=WINDOW)
         self._n_steps = self._n_taken = 0
         self._since = self._paused_s = 0.0
 
     @property
     def examples_per_s(self) -> float:
-        """Examples a second in the last `WINDOW` steps; NaN before the first."""
+        """Examples per second in the last `WINDOW` steps; NaN before the first."""
         elapsed_s = sum(step.elapsed_s for step in self._last)
         return sum(step.n_examples for step in self._last) / elapsed_s if elapsed_s > 0 else math.nan
 
     def began(self, step: int, n_steps: int) -> None:
-        """Begin a run, or go on with one: its earlier scores are shown again."""
+        """Begin or resume a run; its earlier scores are shown again."""
         self._n_steps = n_steps
         self.mark("resumed" if step else "start", step, {"n_steps": n_steps})
         if self._progress is not None:
             self._progress.started(n_steps, step)
-            for point in () if self._log is None else self._log.kept.devs:
+            for point in () if self._log is None else self._log.earlier.devs:
                 self._progress.evaluated(point.step, point.spearman)
 
     def record(self, loss: float, n_examples: int) -> None:
-        """Take in a batch; a step with gradient accumulation has several."""
+        """Add a batch; a step with gradient accumulation has several."""
         self._batches.append((loss, n_examples))
 
     def step_began(self) -> None:
-        """Take in that the first batch of a step is about to go through the model."""
+        """Start the clock at the first step."""
         if not self._n_taken:
             self._since = self._clock()
 
     def step_ended(self, step: int, learning_rate: float) -> None:
-        """Take in that the weights were changed."""
+        """Measure and show a step whose weights were updated."""
         step_s = self._lap()
         losses, sizes = zip(*self._batches, strict=True) if self._batches else ((math.nan,), (0,))
         self._batches.clear()
@@ -265,27 +263,27 @@ class StepRecorder:
             self._progress.stepped(step, loss, learning_rate, self.examples_per_s, remaining_s)
 
     def pause_ended(self) -> None:
-        """Take in that an evaluation or a checkpoint is done."""
+        """Leave an evaluation or a checkpoint out of the next step."""
         pause_s = self._lap()
         if self._n_taken:
             self._paused_s += pause_s
 
     def logged(self, step: int, epoch: float, logs: Mapping[str, float]) -> None:
-        """Write a loss down."""
+        """Write what the trainer logs, if it is a loss."""
         if self._log is not None and "loss" in logs:
-            norm = logs.get("grad_norm", math.nan)
+            norm = float(logs.get("grad_norm", math.nan))
             rate = logs["learning_rate"]
             self._log.write(LossPoint(step, epoch, logs["loss"], rate, norm, self.examples_per_s, self._elapsed_s))
 
     def evaluated(self, step: int, score: DevScore) -> None:
-        """Write a score of the development set down, and show it."""
+        """Write and show a score of the development set."""
         if self._log is not None:
             self._log.write(DevPoint(step, score.spearman, score.pearson, score.n_pairs))
         if self._progress is not None:
             self._progress.evaluated(step, score.spearman)
 
     def mark(self, event: str, step: int, facts: Mapping[str, Any] | None = None) -> None:
-        """Write down that something happened."""
+        """Write another event."""
         if self._log is not None:
             self._log.write(Milestone(event, step, {**(facts or {}), "elapsed_s": self._elapsed_s}))
 
@@ -299,51 +297,3 @@ class StepRecorder:
         """Seconds since the last call."""
         before, self._since = self._since, self._clock()
         return self._since - before
-
-
-def recording_callback(recorder: StepRecorder) -> Any:
-    """Make the callback that tells a recorder what the trainer does."""
-    return _callback_class()(recorder)
-
-
-@cache
-def _callback_class() -> Any:
-    base: Any = _extras.require("transformers").TrainerCallback
-
-    class RecordingCallback(base):  # type: ignore[misc]
-        def __init__(self, recorder: StepRecorder) -> None:
-            self._recorder = recorder
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self._recorder.began(state.global_step, state.max_steps)
-
-        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self._recorder.step_began()
-
-        def on_optimizer_step(self, args: Any, state: Any, control: Any, *, optimizer: Any, **kwargs: Any) -> None:
-            self._learning_rate = float(optimizer.param_groups[0]["lr"])  # before the schedule goes on
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-            self._recorder.step_ended(state.global_step, self._learning_rate)
-            control.should_log |= state.global_step >= state.max_steps
-            return control
-
-        def on_log(self, args: Any, state: Any, control: Any, *, logs: Any, **kwargs: Any) -> None:
-            self._recorder.logged(state.global_step, state.epoch, logs)
-
-        def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self._recorder.pause_ended()
-
-        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self._recorder.pause_ended()
-            self._recorder.mark("checkpoint", state.global_step)
-
-        def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self._recorder.ended(state.global_step)
-
-    return RecordingCallback
-
-
-def tensorboard_available() -> bool:
-    """Whether the run can be written for TensorBoard."""
-    return find_spec("tensorboard") is not None

@@ -1,74 +1,133 @@
-"""What is to be trained, on what, and what becomes of it."""
+"""Settings of a training run, and one NAME=VALUE of them as the command line takes it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Final, Literal
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, Final
 
 from isosent import _check
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder
-from isosent.training.base_models import SCRATCH, STATIC, TRANSFORMER
-from isosent.training.batching import BATCHINGS, check_token_budget
-from isosent.training.development import DevScore, DevSet
-from isosent.training.examples import Examples
-from isosent.training.objectives import ObjectiveSettings
-from isosent.transforms.base import Transform, settings_of, transform_name
 
-_SEEDS: Final = 1 << 32
+OBJECTIVES: Final = ("classification", "regression", "triplet", "ranking")
+CONCATENATIONS: Final = ("u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v")
+REGULARIZERS: Final = ("whitening", "isotropy")
+BATCHINGS: Final = ("random", "length")
 PRECISIONS: Final = ("float32", "bfloat16")
-LEARNING_RATES: Final = {TRANSFORMER: 2e-5, SCRATCH: 5e-4, STATIC: 1e-2}
+KEEPS: Final = ("best", "last")
+
+# By kind of base. The paper's 2e-5 hardly moves random weights or a table of token vectors.
+LEARNING_RATES: Final = {"transformer": 2e-5, "scratch": 5e-4, "static": 1e-2}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """Settings of a run; the defaults are those of Reimers & Gurevych 2019, section 3.1.
+    r"""Settings of a run; the defaults are those of Reimers & Gurevych 2019, sections 3 and 3.1.
 
     Parameters
     ----------
-    objective : ObjectiveSettings
-        The objective and what belongs to it.
+    objective : {"classification", "regression", "triplet", "ranking"}, default "classification"
+        What is minimized, see the Notes.
+    concatenation : str, default "u,v,\|u-v\|"
+        What the classifier sees of the two embeddings; one of `CONCATENATIONS`.
+    margin : float, default 1.0
+        For triplet: how much nearer the positive must be than the negative, > 0, in the unit of the embeddings.
+    scale : float, default 20.0
+        For ranking: the cosines are multiplied by this before the softmax, > 0.
+    mini_batch : int, optional
+        For ranking: texts that pass the network at once, so that memory does not grow with the batch. Loss and
+        gradient are those of the whole batch; every text is encoded twice.
+    matryoshka : tuple of int, default ()
+        Numbers of leading dimensions that are trained as well as the full width.
+    regularizer : {"whitening", "isotropy"}, optional
+        Penalty that is added to the objective, see the Notes.
+    regularizer_weight : float, default 0.0
+        Factor of the penalty; > 0 with a regularizer.
+    pooling : str, optional
+        Pooling of the base, in place of its own.
+    max_length : int, optional
+        Tokens that texts are cut at, in place of the base's own limit.
     batch_size : int, default 16
-        Examples a batch, on each device.
-    n_epochs : float, default 1
+        Examples per batch on each device.
+    n_epochs : float, default 1.0
         Passes over the data, > 0.
     learning_rate : float, optional
-        Of AdamW, at its highest, > 0. None is the one of `LEARNING_RATES` for the kind of base: the paper's 2e-5 for a
-        transformer, more for a network from scratch and for a table of token vectors, which would hardly move.
+        Highest learning rate of AdamW, > 0. The default is 2e-5 for a transformer, 5e-4 from scratch and 1e-2 for a
+        table of token vectors.
     warmup : float, default 0.1
-        Share of the steps over which the learning rate rises from 0, in [0, 1); it falls linearly to 0 after that.
+        Share of the steps in which the learning rate rises from 0, in [0, 1); then it falls linearly to 0.
     weight_decay : float, default 0.01
-        Of AdamW, >= 0; a table of token vectors has none, which would wear off the words that are never met.
+        Weight decay of AdamW, >= 0. Not applied to a table of token vectors, where it would shrink rare words.
     max_gradient_norm : float, default 1.0
-        Norm that longer gradients are scaled down to, > 0.
+        Longer gradients are scaled down to this norm, > 0.
     accumulation : int, default 1
-        Batches whose gradients make one step.
-    batching : {"random", "length", "tokens"}, default "random"
-        How batches are made, see `BATCHINGS`.
-    token_budget : int, optional
-        Tokens a batch, padding counted, for "tokens".
+        Batches whose gradients are summed for one step.
+    batching : {"random", "length"}, default "random"
+        ``length`` puts texts of similar length into a batch, which saves padding.
     precision : {"float32", "bfloat16"}, default "float32"
         Number type of the products; weights stay float32.
     recompute : bool, default False
-        Whether activations are computed again in the backward pass in place of being kept (gradient checkpointing).
+        Recompute activations in the backward pass instead of storing them (gradient checkpointing).
     n_evaluations : int, default 5
-        Scores of the development set after the one at the start, at most, evenly spread, the last at the end.
+        How often the development set is scored after the start: at most so often, evenly spread, last at the end.
     checkpoint_every : int, default 200
         Steps between checkpoints.
     keep : {"best", "last"}, default "best"
-        Which weights are the result: those of the highest Spearman on the development set, or the last ones.
+        Which weights are saved: those of the highest Spearman on the development set, or the last ones.
     seed : int, default 0
-        Of first weights, order of the data, and dropout.
+        Seed of first weights, order of the data, and dropout; below 2**32.
 
     Raises
     ------
     InputError
-        If a value is out of range.
+        If a value is out of range, or two do not go together.
+
+    Notes
+    -----
+    With embeddings u and v of the two texts, or a, p and n of a triplet; each objective is the mean over the batch:
+
+    classification
+        cross entropy of :math:`\mathrm{softmax}(W (u, v, |u - v|) + b)` and the label; the paper has no b.
+    regression
+        :math:`(\cos(u, v) - y)^2` with the gold score y in [0, 1].
+    triplet
+        :math:`\max(\lVert a - p \rVert - \lVert a - n \rVert + \mathrm{margin}, 0)`.
+    ranking
+        cross entropy of :math:`\mathrm{softmax}(\mathrm{scale} \cdot \cos(a, \cdot))` over all positives and
+        negatives of the batch, and the example's own positive (Henderson et al. 2017). With several devices, over the
+        batch of each.
+
+    With `matryoshka`, the objective is summed over the first m components of all embeddings, for every m and the full
+    width, each with its own classifier (Kusupati et al. 2022, equation 1). Embeddings are not rescaled before, so
+    that the triplet objective stays that of the paper.
+
+    The regularizer ``whitening`` is the sphericity of the batch's covariance (Ledoit & Wolf 2002), ``isotropy`` the
+    uniformity of its directions (Wang & Isola 2020).
+
+    References
+    ----------
+    Reimers & Gurevych 2019, *Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks*, EMNLP.
+    Henderson et al. 2017, *Efficient Natural Language Response Suggestion for Smart Reply*.
+    Gao et al. 2021, *Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup* (`mini_batch`).
+    Kusupati et al. 2022, *Matryoshka Representation Learning*, NeurIPS.
+
+    Examples
+    --------
+    >>> TrainingSettings("ranking", batch_size=64).learning_rate_for("transformer")
+    2e-05
     """
 
-    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
+    objective: str = "classification"
+    concatenation: str = "u,v,|u-v|"
+    margin: float = 1.0
+    scale: float = 20.0
+    mini_batch: int | None = None
+    matryoshka: tuple[int, ...] = ()
+    regularizer: str | None = None
+    regularizer_weight: float = 0.0
+    pooling: str | None = None
+    max_length: int | None = None
     batch_size: int = 16
     n_epochs: float = 1.0
     learning_rate: float | None = None
@@ -77,205 +136,148 @@ class TrainingSettings:
     max_gradient_norm: float = 1.0
     accumulation: int = 1
     batching: str = "random"
-    token_budget: int | None = None
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: str = "float32"
     recompute: bool = False
     n_evaluations: int = 5
     checkpoint_every: int = 200
-    keep: Literal["best", "last"] = "best"
+    keep: str = "best"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "accumulation", "n_evaluations", "checkpoint_every"):
-            _check.whole_number("train", name, getattr(self, name), 1)
-        _check.whole_number("train", "seed", self.seed, 0)
-        if self.seed >= _SEEDS:
-            raise InputError(f"train: seed must be below {_SEEDS}; got {self.seed}.")
-        for name in ("n_epochs", "learning_rate", "max_gradient_norm"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise InputError(f"train: {name} must be a number above 0; got {value}.")
-        _check.fraction("train", "warmup", self.warmup)
-        if self.warmup == 1:
-            raise InputError("train: warmup must be below 1, or the learning rate never falls; got 1.")
-        _check.not_negative("train", "weight_decay", self.weight_decay)
-        _check.one_of("train", "batching", self.batching, BATCHINGS)
-        _check.one_of("train", "precision", self.precision, PRECISIONS)
-        _check.one_of("train", "keep", self.keep, ("best", "last"))
-        check_token_budget(self.batching, self.token_budget)
+        for field in fields(self):
+            _check_value(field.name, getattr(self, field.name))
+        if self.mini_batch is not None and self.objective != "ranking":
+            raise InputError(f"train: mini_batch works with the objective ranking only; got {self.objective}.")
+        if self.regularizer is not None:
+            _check.above_zero("train", "regularizer_weight", self.regularizer_weight)
+        elif self.regularizer_weight != 0:
+            raise InputError(
+                f"train: regularizer_weight is {self.regularizer_weight}, but there is no regularizer. Name one of "
+                f"{', '.join(REGULARIZERS)}."
+            )
 
     def learning_rate_for(self, kind: str) -> float:
         """The learning rate in force.
 
         Parameters
         ----------
-        kind : str
-            A key of `LEARNING_RATES`.
+        kind : {"transformer", "scratch", "static"}
+            Kind of the base.
 
         Returns
         -------
         float
-            That of the settings, or the default.
+            `learning_rate`, or the default for that kind.
         """
         return LEARNING_RATES[kind] if self.learning_rate is None else self.learning_rate
 
-    def facts(self) -> dict[str, Any]:
-        """Return the settings as plain values, for the record.
 
-        Returns
-        -------
-        dict
-            Name and value; those of the objective among them.
-        """
-        plain = asdict(self)
-        objective = plain.pop("objective")
-        return {**objective, **plain}
+def _check_value(name: str, value: Any) -> None:
+    """Refuse a value that is out of range whatever the other settings are."""
+    match name:
+        case "batch_size" | "accumulation" | "n_evaluations" | "checkpoint_every":
+            _check.whole_number("train", name, value, 1)
+        case "mini_batch" | "max_length":
+            if value is not None:
+                _check.whole_number("train", name, value, 1)
+        case "matryoshka":
+            for dim in value:
+                _check.whole_number("train", name, dim, 1)
+        case "seed":
+            _check.whole_number("train", name, value, 0)
+            if value >= 1 << 32:
+                raise InputError(f"train: seed must be below 2**32; got {value}.")
+        case "margin" | "scale" | "n_epochs" | "max_gradient_norm":
+            _check.above_zero("train", name, value)
+        case "learning_rate":
+            if value is not None:
+                _check.above_zero("train", name, value)
+        case "weight_decay" | "regularizer_weight":
+            _check.not_negative("train", name, value)
+        case "warmup":
+            _check.fraction("train", name, value)
+            if value == 1:
+                raise InputError("train: warmup must be below 1, or the learning rate never falls; got 1.")
+        case "recompute":
+            if not isinstance(value, bool):
+                raise InputError(f"train: recompute must be true or false; got {value!r}.")
+        case "objective":
+            _check.one_of("train", name, value, OBJECTIVES)
+        case "concatenation":
+            if value not in CONCATENATIONS:  # their names hold commas, so that a list of them needs quotes
+                listed = ", ".join(f'"{one}"' for one in CONCATENATIONS)
+                raise InputError(f'train: concatenation must be one of {listed}; got "{value}".')
+        case "regularizer":
+            if value is not None:
+                _check.one_of("train", name, value, REGULARIZERS)
+        case "batching":
+            _check.one_of("train", name, value, BATCHINGS)
+        case "precision":
+            _check.one_of("train", name, value, PRECISIONS)
+        case "keep":
+            _check.one_of("train", name, value, KEEPS)
 
 
-@dataclass(frozen=True, slots=True)
-class PostFit:
-    """What is fitted behind the trained encoder, and saved with it.
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Read one setting of `TrainingSettings` that was typed as text.
 
     Parameters
     ----------
-    transform : Transform, "auto" or None
-        As for `SentenceEncoder.fit`; None is nothing. A flow is refused, which sentence-transformers cannot hold.
-    texts : sequence of str, optional
-        What on; the training texts where left out.
-    source : str, optional
-        Where these come from, for the record.
-    """
+    text : str
+        ``NAME=VALUE``. Hyphens in the name count as underscores. Numbers are written as in Python, a flag as ``true``
+        or ``false``, several numbers with commas between them, and an optional value can be ``none``.
 
-    transform: Transform | Literal["auto"] | None = None
-    texts: Sequence[str] | None = None
-    source: str = "training texts"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainingJob:
-    """A training.
-
-    Parameters
-    ----------
-    base : str
-        Model reference of what is trained, see `open_base`.
-    examples : Examples
-        The data.
-    output : path-like
-        Folder of the model.
-    settings : TrainingSettings, optional
-        How.
-    reading : mapping of str, optional
-        ``pooling`` and ``max_length`` of the base, where they are to be others, see `open_base`.
-    development : DevSet, optional
-        Scored at the start, on the way and at the end; it tells the best step.
-    tests : sequence of DevSet, optional
-        Scored at the start and at the end.
-    ending : Ending, optional
-        What is fitted at the end.
+    Returns
+    -------
+    name : str
+        Name of the field.
+    value : object
+        Its value, of the type of the field and within its range. Whether it goes with the other settings is checked
+        when `TrainingSettings` is made.
 
     Raises
     ------
     InputError
-        If two scored sets have one name, the data are for another objective, or a batch cannot hold a negative.
+        If there is no such setting (the closest name is suggested), or the value does not fit it.
+
+    Examples
+    --------
+    >>> parse_setting("batch-size=32"), parse_setting("matryoshka=256,64")
+    (('batch_size', 32), ('matryoshka', (256, 64)))
     """
-
-    base: str
-    examples: Examples
-    output: Path
-    settings: TrainingSettings = field(default_factory=TrainingSettings)
-    reading: Mapping[str, Any] = field(default_factory=dict)
-    development: DevSet | None = None
-    tests: Sequence[DevSet] = ()
-    ending: PostFit = PostFit()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "output", Path(self.output))
-        objective = self.settings.objective.objective
-        if self.examples.objective != objective:
-            raise InputError(
-                f"train: examples must be for the objective {objective}; they are for {self.examples.objective}."
-            )
-        if objective == "ranking" and self.settings.batch_size == 1 and "negative" not in self.examples.columns:
-            raise InputError("train: batch_size must be above 1 for ranking, whose negatives are the others; got 1.")
-        names = [devset.name for devset in self.scored]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise InputError(f"train: scored sets must have names of their own; got {twice[0]} twice. Rename a file.")
-
-    @property
-    def scored(self) -> list[DevSet]:
-        """Every set that is scored before and after."""
-        return [*([] if self.development is None else [self.development]), *self.tests]
-
-    def facts(self) -> dict[str, Any]:
-        """All that the weights depend on, but for those of the base.
-
-        Returns
-        -------
-        dict
-            Settings, reference of the base, and SHA-256 of the data, as plain values.
-        """
-        return {
-            "base_reference": self.base,
-            "pooling": None,
-            "max_length": None,
-            **self.reading,
-            **self.settings.facts(),
-            "data": self.examples.fingerprint,
-            "development": None if self.development is None else self.development.fingerprint,
-        }
-
-    def ending_facts(self) -> dict[str, Any]:
-        """What is scored and fitted when the weights are there.
-
-        Returns
-        -------
-        dict
-            SHA-256 of the tests, and the transform with its settings, as plain values.
-        """
-        transform = self.ending.transform
-        settings = transform if transform is None or isinstance(transform, str) else settings_of(transform)
-        name = transform if transform is None or isinstance(transform, str) else transform_name(transform)
-        return {
-            "tests": {devset.name: devset.fingerprint for devset in self.tests},
-            "transform": name,
-            "transform_settings": settings,
-            "fitted_on": None if transform is None else self.ending.source,
-        }
+    written_name, equals, written = (part.strip() for part in text.partition("="))
+    name = written_name.replace("-", "_")
+    types = {field.name: str(field.type) for field in fields(TrainingSettings)}
+    if name not in types:
+        close = get_close_matches(name, types, n=1, cutoff=0.5)
+        advice = f"Did you mean {close[0]}?" if close else f"Settings: {', '.join(types)}."
+        raise InputError(f"train: there is no setting {written_name!r}. {advice}")
+    if not equals:
+        raise InputError(f"train: a setting must be NAME=VALUE; got {text!r}.")
+    kind = types[name].removesuffix(" | None")
+    if kind != types[name] and written.lower() == "none":
+        return name, None
+    parse, expected = _PARSERS[kind]
+    try:
+        value = parse(written)
+    except (ValueError, KeyError):
+        raise InputError(f"train: {name} must be {expected}; got {written!r}.") from None
+    _check_value(name, value)
+    return name, value
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """What a model scores on one set of pairs."""
-
-    before: DevScore  # of the base, and of the trained model
-    after: DevScore  # of the base, and of the trained model
-    with_transform: DevScore | None = None  # with what was fitted at the end
+def _parse_flag(written: str) -> bool:
+    return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[written.lower()]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainingResult:
-    """What a training gave.
+def _parse_dims(written: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in written.split(",") if part.strip())
 
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model as it was saved.
-    folder : Path
-        Where.
-    scores : mapping of str to Scores
-        By name of the set.
-    n_steps : int
-        Steps taken, those before a stop counted in.
-    kept_step : int
-        Step whose weights were kept.
-    elapsed_s : float
-        Seconds spent in steps.
-    """
 
-    model: SentenceEncoder
-    folder: Path
-    scores: Mapping[str, Scores]
-    n_steps: int
-    kept_step: int
-    elapsed_s: float
+_PARSERS: Final[dict[str, tuple[Callable[[str], Any], str]]] = {
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+    "str": (str, "text"),
+    "bool": (_parse_flag, "true or false"),
+    "tuple[int, ...]": (_parse_dims, "whole numbers with commas between them"),
+}
