@@ -149,7 +149,7 @@ def test_the_trainer_of_sentence_transformers_takes_it(tmp_path):
     )
     data = Dataset.from_dict({"a": texts, "b": texts, "score": np.linspace(0, 1, 20)})
     SentenceTransformerTrainer(model, arguments, data, loss=Loss(model)).train()
-    sampler = batch_sampler(lengths=lengths)(data, seed=arguments.seed)
+    sampler = batch_sampler(lengths=lengths)(data, batch_size=8, seed=arguments.seed)
     expected = []
     for epoch in range(2):
         sampler.set_epoch(epoch)

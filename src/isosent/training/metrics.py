@@ -20,7 +20,7 @@ from isosent.errors import FileFormatError, OutputError
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import check_schema, parse_json, without_nan
-from isosent.io.schemas import Count
+from isosent.io.schemas import Checksum, Count
 from isosent.training.development import DevScore
 
 MILESTONES: Final = ("start", "resumed", "checkpoint", "best", "stopped", "end")
@@ -147,7 +147,9 @@ def _read_points(path: Path) -> Iterator[Point]:
                     raise FileFormatError(f"{where}: damaged. Its line feed has become another byte.")
                 return  # the run was killed, or is about to write the rest
             values = parse_json(line, where)
-            has_checksum = values.pop(_SEAL, None) is not None
+            checksum = values.pop(_SEAL, None)
+            check_schema(checksum, where, Checksum | None)
+            has_checksum = checksum is not None
             if have_checksums not in (None, has_checksum):  # files from before checksums have none at all
                 raise FileFormatError(f"{where}: damaged. Its checksum is missing.")
             have_checksums = has_checksum
@@ -169,7 +171,7 @@ def _as_point(where: str, values: dict[str, Any]) -> Point:
         return Milestone(values.pop("event"), values.pop("step"), values)
     if event not in ("loss", "dev"):
         raise FileFormatError(
-            f"{where}: {event!r} is not an event of a training. Expected a metrics.jsonl of isosent train."
+            f"{where}: the event {event!r} does not occur in a training. Expected a metrics.jsonl of isosent train."
         )
     numbers = {name: math.nan if value is None else value for name, value in values.items()}
     try:
