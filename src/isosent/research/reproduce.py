@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from isosent import _check
 from isosent.encoders.reference import SCHEMES, escape, parse_reference, without_permissions
@@ -681,16 +682,16 @@ def _paper(paper: str | os.PathLike[str]) -> Paper:
     if paper in PAPERS:
         return known_paper(str(paper))
     stored = read_paper(paper)
-    return replace(stored, tables=tuple(_untrusted(table, paper) for table in stored.tables))
+    return structs.replace(stored, tables=tuple(_untrusted(table, paper) for table in stored.tables))
 
 
 def _untrusted(table: PaperTable, paper: str | os.PathLike[str]) -> PaperTable:
     """A table out of a file, without permissions among the options of its models."""
     conditions = (
-        replace(condition, options=without_permissions("", condition.options, file=paper)[1])
+        structs.replace(condition, options=without_permissions("", condition.options, file=paper)[1])
         for condition in table.conditions
     )
-    return replace(table, conditions=tuple(conditions))
+    return structs.replace(table, conditions=tuple(conditions))
 
 
 def _select(paper: Paper, names: Sequence[str] | None) -> list[PaperTable]:
