@@ -51,7 +51,7 @@ def test_ranks_are_those_of_a_sorted_list(small_blocks, make):
     documents[17] = 0
     left_out = np.where(rng.random(11) < 0.5, rng.integers(40, size=11), -1)
     pairs = np.array([(q, d) for q, d in rng.integers((11, 40), size=(60, 2)) if left_out[q] != d])
-    assert cosine_ranks(queries, documents, pairs, left_out=left_out).tolist() == ranks_by_loop(
+    assert cosine_ranks(queries, documents, pairs, excluded=left_out).tolist() == ranks_by_loop(
         queries, documents, pairs, left_out
     )
 

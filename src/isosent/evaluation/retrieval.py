@@ -222,7 +222,7 @@ def _task(each: RetrievalTask, metrics: Mapping[str, Metric], protocol: Mapping[
 
 def _measure(task: RetrievalTask, metrics: Mapping[str, Metric], encode: Encode, seed: int) -> Measured:
     queries, documents = (encode(texts, role) for role, texts in task.by_role.items())
-    ranks = cosine_ranks(queries, documents, task.relevant, left_out=task.own)
+    ranks = cosine_ranks(queries, documents, task.relevant, excluded=task.own)
     begins = np.searchsorted(task.relevant[:, 0], np.arange(1, len(task.queries)))
     by_query = list(zip(np.split(ranks, begins), np.split(task.gains, begins), strict=True))
     values = {name: np.array([metric(*of_one) for of_one in by_query]) for name, metric in metrics.items()}

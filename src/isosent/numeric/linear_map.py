@@ -1,4 +1,4 @@
-"""The affine map that every linear post-processing folds to."""
+"""The affine map that every linear transform becomes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.threads import one_thread_products, over_blocks
 
-_BLOCK_ROWS = 4096  # enough that packing the weight costs little; the result is still in cache when the bias is added
+_BLOCK_ROWS = 4096  # large enough for a fast product; small enough to be in cache still when the bias is added
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +53,7 @@ class LinearMap:
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
             raise InputError("LinearMap: weight and bias must be finite; got NaN or infinity.")
-        # one layout, so that a map that was saved and read again rounds as it did before
+        # always in this layout, so that a map rounds the same after it was saved and loaded
         object.__setattr__(self, "weight", np.ascontiguousarray(self.weight))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,24 +64,24 @@ class LinearMap:
 
     @property
     def dim(self) -> int:
-        """Dimensions of the vectors that go in."""
+        """Dimensions of the vectors that it maps."""
         return int(self.weight.shape[0])
 
     @property
     def n_components(self) -> int:
-        """Dimensions of the vectors that come out."""
+        """Dimensions of the mapped vectors."""
         return int(self.weight.shape[1])
 
     @cached_property
     def _diagonal(self) -> NDArray[np.float64] | None:
-        """Factor of each dimension, where the map does nothing else but shift."""
+        """Factor of each dimension, if the map only scales and shifts."""
         diagonal = self.weight.diagonal()
         is_diagonal = self.dim == self.n_components and np.count_nonzero(self.weight) == np.count_nonzero(diagonal)
         return diagonal.copy() if is_diagonal else None
 
     @cached_property
     def _change(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Two factors of ``weight - identity``, where its rank is so low that applying these is faster."""
+        """Two factors of ``weight - identity``, if its rank is so low that to apply them is faster."""
         most = self.dim // 16
         if self.dim != self.n_components or not most:
             return None
@@ -97,25 +97,25 @@ class LinearMap:
 
     @cached_property
     def _single(self) -> LinearMap | None:
-        """The map in float32; None where float32 cannot hold its numbers, or a column of them with all its digits."""
+        """The map in float32; None if float32 cannot hold its numbers, or not a column of them with all its digits."""
         limits, largest = np.finfo(np.float32), np.abs(self.weight).max(axis=0)
         is_held = (largest == 0) | ((largest > limits.tiny / limits.eps) & (largest < limits.max))
         if not (is_held.all() and (np.abs(self.bias) < limits.max).all()):
             return None
         single = LinearMap(self.weight.astype(np.float32), self.bias.astype(np.float32))
         change = None if self._change is None else tuple(factor.astype(np.float32) for factor in self._change)
-        single.__dict__["_change"] = change  # rounded weights have no low rank to find
+        single.__dict__["_change"] = change  # rounding hides the low rank
         return single
 
     def apply(self, rows: ArrayLike, *, out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
-        """Map rows, block by block: beside the result, no copy of the rows is held.
+        """Map rows block by block, without a copy of them.
 
         Parameters
         ----------
         rows : array_like of shape (n_rows, dim), any real dtype
             Vectors; zero rows are allowed. A memory map is read block by block.
         out : ndarray of shape (n_rows, n_components), optional
-            Where the result goes, a memory map for instance; of the dtype that is returned.
+            Array to write the result to, such as a memory map; of the dtype that is returned.
 
         Returns
         -------
@@ -126,7 +126,7 @@ class LinearMap:
         ------
         InputError
             If the rows are not 2-D, have another width, or hold NaN or infinity (the message names the row), or `out`
-            has another shape or dtype. Blocks ahead of a refused row have been written to `out`.
+            has another shape or dtype. Blocks before a refused row have been written to `out`.
         """
         where = "LinearMap.apply"
         array = _check.matrix(where, "rows", rows)
@@ -139,7 +139,7 @@ class LinearMap:
             raise InputError(
                 f"{where}: out must have shape {shape} and dtype {dtype}; got {out.shape} and {out.dtype}."
             )
-        _ = used._diagonal is None and used._change  # found once, ahead of the threads
+        _ = used._diagonal is None and used._change  # computed once, before the threads start
 
         def map_block(start: int) -> None:
             block, mapped = array[start : start + _BLOCK_ROWS], out[start : start + _BLOCK_ROWS]
@@ -147,41 +147,39 @@ class LinearMap:
                 is_finite = used._map(block, mapped)
             if not is_finite:
                 _check.finite_rows(where, "rows", block, start)
-                raise InputError(f"{where}: rows must map to values within {dtype}; those behind row {start} do not.")
+                raise InputError(f"{where}: rows must map to values within {dtype}; some do not, from row {start} on.")
 
         over_blocks(map_block, len(array), _BLOCK_ROWS)
         return out
 
     def _map(self, rows: NDArray[Any], out: NDArray[np.floating]) -> bool:
-        """Write the mapped rows, in the number type of this map; tell whether all of them are finite."""
-        if out.dtype != self.weight.dtype:  # float32 rows behind a map that float32 does not hold
+        """Write the mapped rows, computed in the dtype of this map; return whether all are finite."""
+        if out.dtype != self.weight.dtype:  # float32 rows, and a map that float32 cannot hold
             mapped = np.empty(out.shape, self.weight.dtype)
             is_finite = self._map(rows, mapped)
             out[:] = mapped
             return is_finite and bool(np.isfinite(out).all())
-        is_finite = self._multiply(rows.astype(out.dtype, copy=False), out)
+        rows = rows.astype(out.dtype, copy=False)
+        if self._diagonal is not None:
+            np.multiply(rows, self._diagonal, out=out)
+            is_finite = bool(np.isfinite(out.sum(dtype=np.float64)))
+        else:
+            if self._change is not None:
+                left, right = self._change
+                np.add(rows, (rows @ left) @ right, out=out)  # `out` may be the rows themselves
+            else:
+                np.matmul(rows, self.weight, out=out)
+            is_finite = bool(np.isfinite(out[:, 0]).all())  # NaN or infinity in a row spreads to its every component
         out += self.bias
         return is_finite
 
-    def _multiply(self, rows: NDArray[np.floating], out: NDArray[np.floating]) -> bool:
-        """Write ``rows @ weight``, the short way where there is one; tell whether all of it is finite."""
-        if self._diagonal is not None:
-            np.multiply(rows, self._diagonal, out=out)
-            return bool(np.isfinite(out.sum(dtype=np.float64)))
-        if self._change is not None:
-            left, right = self._change
-            np.add(rows, (rows @ left) @ right, out=out)  # `out` may be the rows themselves
-        else:
-            np.matmul(rows, self.weight, out=out)
-        return bool(np.isfinite(out[:, 0]).all())  # NaN or infinity in a row spoils every component of it
-
     def then(self, after: LinearMap) -> LinearMap:
-        """Fold two maps into one.
+        """Combine this map and another one that follows it.
 
         Parameters
         ----------
         after : LinearMap
-            The map applied to the result of this one.
+            Map to apply to the result of this one.
 
         Returns
         -------

@@ -1,9 +1,9 @@
-"""Weight, mean and scatter of rows: the statistic every linear transform is fitted from."""
+"""Weight, mean and scatter of rows, from which every linear transform is fitted; shrinkage of a covariance."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,38 +12,6 @@ from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 
-
-def oas_shrinkage(moments: Moments) -> float:
-    """Oracle approximating shrinkage of a covariance."""
-    # Chen, Wiesel, Eldar & Hero 2010, *Shrinkage Algorithms for MMSE Covariance Estimation*, equation 23, with the
-    # terms in 2/dim left out as scikit-learn does: exact for Gaussian rows, few against the dimensions.
-    covariance, dim, n_rows = moments.covariance, moments.dim, moments.weight
-    mean_square, level = float(np.mean(covariance**2)), float(np.trace(covariance)) / dim
-    denominator = (n_rows + 1) * (mean_square - level**2 / dim)
-    return 1.0 if denominator <= 0 else min(1.0, (mean_square + level**2) / denominator)
-
-
-def ledoit_wolf_shrinkage(moments: Moments) -> float:
-    """Ledoit-Wolf shrinkage of a covariance."""
-    # :math:`\min(\beta^2, \delta^2) / \delta^2` with :math:`\delta^2 = \lVert \Sigma \rVert_F^2 -
-    # \mathrm{tr}(\Sigma)^2 / d` and :math:`\beta^2 = \frac{1}{n} (\frac{1}{n} \sum_i \lVert y_i \rVert^4 - \lVert
-    # \Sigma \rVert_F^2)`; Ledoit & Wolf 2004, *A Well-Conditioned Estimator for Large-Dimensional Covariance
-    # Matrices*, lemmas 3.2 to 3.4.
-    if moments.radial is None:
-        raise InputError(
-            "ledoit_wolf: moments must hold radial moments; they were taken without. "
-            "Take them with Moments.from_rows(rows, radial=True), or use shrinkage='oas'."
-        )
-    covariance, n_rows = moments.covariance, moments.weight
-    squared = float(np.sum(covariance**2))
-    distance = squared - float(np.trace(covariance)) ** 2 / moments.dim
-    spread = (moments.radial.fourth / n_rows - squared) / n_rows
-    return 0.0 if min(distance, spread) <= 0 else min(spread, distance) / distance
-
-
-SHRINKAGES = {"ledoit_wolf": ledoit_wolf_shrinkage, "oas": oas_shrinkage}
-
-
 _BLOCK_BYTES = 16 << 20
 _BLOCK_ROWS = 8192
 _CHEAP_PRODUCTS = 2e10
@@ -51,149 +19,33 @@ _SINGLE_PRECISION_FLOOR = 1e-6
 _POWER_STEPS = 8
 _SHIFT_ROWS = 256
 
-Sums = tuple[float, NDArray[np.float64], NDArray[np.float64]]
+Double = NDArray[np.float64]
 
 
-def accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, n_rows_total: int | None = None) -> Sums:
-    """Weight, mean and scatter of rows."""
-    # See `Moments.from_rows`.
-    n_rows, dim = rows.shape
-    single = np.result_type(rows.dtype, np.float32) == np.float32
-    if single and n_rows > dim and max(n_rows, n_rows_total or 0) * float(dim) ** 2 > _CHEAP_PRODUCTS:
-        sums = _accumulate(rows, weights, np.float32)
-        if sums is not None:
-            return sums
-    sums = _accumulate(rows, weights, np.float64)
-    if sums is None or not np.isfinite(sums[2]).all():
-        raise InputError(
-            f"Moments.from_rows: rows must have squares within float64; got values of about {np.abs(rows).max()}."
-        )
-    return sums
+class RadialMoments(NamedTuple):
+    """Third and fourth moment of the distance from the mean, with y_i = x_i - mean."""
 
-
-def _accumulate(rows: NDArray[Any], weights: NDArray[np.float64] | None, dtype: type[np.floating]) -> Sums | None:
-    """Moments of rows, products in `dtype`, sums in float64; None where float32 does not resolve the spectrum."""
-    n_rows, dim = rows.shape
-    size = min(n_rows, _BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * np.dtype(dtype).itemsize)))
-    buffer = np.empty((size, dim), dtype=dtype)
-    product = np.empty((dim, dim), dtype=dtype)
-    ones = np.ones(size, dtype=dtype)
-    scatter = np.zeros((dim, dim))
-    block_weights, block_means, residuals = [], [], []
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for start in range(0, n_rows, size):
-            stop = min(start + size, n_rows)
-            some, some_weights = rows[start:stop], None if weights is None else weights[start:stop]
-            shift = _sample_mean(some, some_weights).astype(dtype)
-            block = np.subtract(some, shift, out=buffer[: len(some)], casting="same_kind")
-            if some_weights is None:
-                block_weight, residual = float(len(block)), ones[: len(block)] @ block
-            else:
-                block_weight, residual = float(some_weights.sum()), some_weights.astype(dtype) @ block
-                block *= np.sqrt(some_weights).astype(dtype)[:, None]
-            if not np.isfinite(residual).all():
-                _check.finite_rows("Moments.from_rows", "rows", some, start)
-            if not block_weight:
-                continue
-            scatter += np.matmul(block.T, block, out=product)
-            if dtype == np.float32 and not start and n_rows > 4 * size and not _resolved_in_single_precision(scatter):
-                return None  # the first block tells most cases
-            residuals.append(residual.astype(np.float64) / block_weight)
-            block_weights.append(block_weight)
-            block_means.append(shift + residuals[-1])
-        if not block_weights:
-            return 0.0, np.zeros(dim), scatter
-        sums = _total(scatter, np.array(block_weights), np.array(block_means), np.array(residuals))
-        return sums if dtype == np.float64 or _resolved_in_single_precision(sums[2]) else None
-
-
-def _sample_mean(rows: NDArray[Any], weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    """Mean of some rows spread over a block: near enough to its mean to shift by."""
-    sample = slice(None, None, max(1, len(rows) // _SHIFT_ROWS))
-    some_weights = None if weights is None or not weights[sample].any() else weights[sample]
-    return np.average(rows[sample].astype(np.float64), axis=0, weights=some_weights)
-
-
-def _total(
-    scatter: NDArray[np.float64],
-    block_weights: NDArray[np.float64],
-    block_means: NDArray[np.float64],
-    residuals: NDArray[np.float64],
-) -> Sums:
-    """Scatter within the blocks, less what their shifts missed, plus the scatter of their means."""
-    weight = float(block_weights.sum())
-    mean = block_means[0] + (block_weights / weight) @ (block_means - block_means[0])
-    root = np.sqrt(block_weights)[:, None]
-    missed = root * residuals
-    between = root * (block_means - mean)
-    scatter -= missed.T @ missed
-    scatter += between.T @ between
-    return weight, mean, scatter
-
-
-def _resolved_in_single_precision(scatter: NDArray[np.float64]) -> bool:
-    """Whether every eigenvalue is large enough, against the largest, to have survived products in float32."""
-    scale = _largest_eigenvalue(scatter)
-    if not (np.isfinite(scale) and scale > np.finfo(np.float32).tiny / _SINGLE_PRECISION_FLOOR):
-        return False
-    lowered = scatter / scale
-    lowered.flat[:: len(scatter) + 1] -= _SINGLE_PRECISION_FLOOR
-    try:
-        np.linalg.cholesky(lowered)
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
-def _largest_eigenvalue(scatter: NDArray[np.float64]) -> float:
-    """A lower bound close to the largest eigenvalue, by power iteration from the column of the largest variance."""
-    vector, value = scatter[:, scatter.diagonal().argmax()], 0.0
-    for _ in range(_POWER_STEPS):
-        length = np.linalg.norm(vector)
-        if not (np.isfinite(length) and length > 0):
-            return float(length)
-        vector = vector / length
-        product = scatter @ vector
-        value, vector = float(vector @ product), product
-    return value
-
-
-_RADIAL_ROWS = 8192
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RadialMoments:
-    """Third and fourth moment of the distance from the mean: what Ledoit-Wolf shrinkage needs beside the scatter."""
-
-    third: NDArray[np.float64]  # :math:`\sum_i w_i \lVert y_i \rVert^2 y_i` with :math:`y_i = x_i - \mu`
-    fourth: float  # :math:`\sum_i w_i \lVert y_i \rVert^4`
-
-    def moved(self, step: NDArray[np.float64], weight: float, scatter: NDArray[np.float64]) -> RadialMoments:
-        """Return the moments about another point."""
-        spread, along, squared = np.trace(scatter), scatter @ step, step @ step
-        return RadialMoments(
-            self.third - spread * step - 2 * along - weight * squared * step,
-            float(self.fourth - 4 * self.third @ step + 4 * step @ along + 2 * squared * spread + weight * squared**2),
-        )
+    third: Double  # sum_i w_i |y_i|^2 y_i, shape (dim,)
+    fourth: float  # sum_i w_i |y_i|^4
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Moments:
-    r"""Weight, mean and scatter of a set of rows; adding two gives those of the union.
+    r"""Weight, mean and scatter of a set of rows. The sum of two is that of the union of the rows.
 
     Parameters
     ----------
     weight : float
-        Sum of the row weights, :math:`w = \sum_i w_i`; the number of rows where they are not weighted.
+        Sum of the row weights, :math:`w = \sum_i w_i`; without weights, the number of rows.
     mean : ndarray of shape (dim,), float64
         :math:`\mu = \frac{1}{w} \sum_i w_i x_i`.
     scatter : ndarray of shape (dim, dim), float64
         Scatter about the mean, :math:`S = \sum_i w_i (x_i - \mu)(x_i - \mu)^\top`.
     rounding : ndarray of shape (dim,), float64, optional
-        What the rounding of the dtype that the rows came in can have added to the scatter of each dimension,
-        :math:`\sum_i w_i \varepsilon^2 x_i^2`; zeros where left out.
+        What rounding the rows to their dtype can have added to the scatter of each dimension,
+        :math:`\sum_i w_i \varepsilon^2 x_i^2`; zeros by default.
     radial : RadialMoments, optional
-        Kept only where it was asked for.
+        Third and fourth moment of the distance from the mean; only Ledoit-Wolf shrinkage needs them.
 
     Raises
     ------
@@ -202,10 +54,10 @@ class Moments:
 
     Notes
     -----
-    This is the exact form of the running mean and covariance of Su et al. 2021, equations 10 and 11. The sum of two is
-    the pairwise update of Chan, Golub & LeVeque 1983: :math:`\mu = \mu_a + \delta w_b / w` and
-    :math:`S = S_a + S_b + \delta \delta^\top w_a w_b / w` with :math:`\delta = \mu_b - \mu_a`. Division by the weight
-    happens on reading (`covariance`), so that merging loses nothing.
+    The exact form of the running mean and covariance of Su et al. 2021, equations 10 and 11. The sum of two is the
+    pairwise update of Chan, Golub & LeVeque 1983: :math:`\mu = \mu_a + \delta w_b / w` and
+    :math:`S = S_a + S_b + \delta \delta^\top w_a w_b / w` with :math:`\delta = \mu_b - \mu_a`. The division by the
+    weight is left to `covariance`, so that merging loses nothing.
 
     References
     ----------
@@ -223,9 +75,9 @@ class Moments:
     """
 
     weight: float
-    mean: NDArray[np.float64]
-    scatter: NDArray[np.float64]
-    rounding: NDArray[np.float64] | None = None
+    mean: Double
+    scatter: Double
+    rounding: Double | None = None
     radial: RadialMoments | None = None
 
     def __post_init__(self) -> None:
@@ -240,17 +92,17 @@ class Moments:
 
     @classmethod
     def empty(cls, dim: int) -> Moments:
-        """Return the moments of no rows: the neutral element of the sum.
+        """Moments of no rows, the neutral element of the sum.
 
         Parameters
         ----------
         dim : int
-            Dimensions of the rows to come.
+            Dimensions of the rows.
 
         Returns
         -------
         Moments
-            Weight 0, all else zeros.
+            Weight 0, everything else zeros.
         """
         return cls(0.0, np.zeros(dim), np.zeros((dim, dim)), np.zeros(dim), RadialMoments(np.zeros(dim), 0.0))
 
@@ -264,26 +116,26 @@ class Moments:
         eps: float | None = None,
         n_rows_total: int | None = None,
     ) -> Moments:
-        r"""Take the moments of rows in one pass over blocks.
+        r"""Moments of rows, in one pass over blocks of them.
 
         Parameters
         ----------
         rows : array_like of shape (n_rows, dim), any real dtype
-            One vector a row; zero rows are allowed. A memory map is read block by block.
+            One vector per row; zero rows are allowed. A memory map is read block by block.
         weights : array_like of shape (n_rows,), optional
-            Weight of each row, >= 0; 1 for every row where left out.
+            Weight of each row, >= 0; 1 by default.
         radial : bool, default False
-            Whether the radial moments are taken too, which costs a second pass.
+            Whether to compute the radial moments too, in a second pass.
         eps : float, optional
-            Relative rounding of the values; that of the dtype where left out.
+            Relative rounding of the values; by default, that of the dtype.
         n_rows_total : int, optional
-            Rows of the whole set, or at least so many, where these are one block of a larger one: blocks of a large set
-            are multiplied as fast as the set would be in one piece.
+            If these rows are one block of a larger set: the number of rows of the set, or a lower bound. The blocks of
+            a large set are then multiplied as fast as the whole set would be.
 
         Returns
         -------
         Moments
-            In float64, whatever the dtype of the rows.
+            In float64 for any dtype of the rows.
 
         Raises
         ------
@@ -292,34 +144,28 @@ class Moments:
 
         Notes
         -----
-        Each block is shifted, by the mean of some of its rows, ahead of the one symmetric product ``block.T @ block``;
-        the block sums are added in float64, and the scatter between the blocks comes from their means. So a large
-        common mean, which makes the textbook formula :math:`\sum x x^\top - n \mu \mu^\top` lose all digits, costs
-        none here.
+        The mean of some of its rows is subtracted from each block before the one symmetric product ``block.T @ block``.
+        The products are added in float64, and the scatter between the blocks comes from their means. So a large common
+        mean costs no digits; with the textbook formula :math:`\sum x x^\top - n \mu \mu^\top` it can cost all.
 
-        float32 rows are multiplied in float64 where that is cheap (up to 2e10 products in the whole set, a fraction of
-        a second), and in float32, at about twice the speed, beyond; but where an eigenvalue of the result then lies
-        below 1e-6 of the largest (rank-deficient rows, or fewer rows than dimensions), the products are taken in
-        float64 after all. An entry is within 1e-7 of the largest of the float64 result, and a variance along any axis
-        within about 1e-3 of itself; without float32 products, within rounding of float64.
+        float32 rows are multiplied in float64 if that is cheap (up to 2e10 products in the whole set, a fraction of a
+        second), and otherwise in float32, about twice as fast. If an eigenvalue of the result is then below 1e-6 of the
+        largest (rank-deficient rows, or fewer rows than dimensions), the products are repeated in float64. An entry
+        differs from the float64 result by at most 1e-7 of the largest entry, and the variance along any axis by about
+        1e-3 of itself.
         """
         where = "Moments.from_rows"
         array = _check.matrix(where, "rows", rows)
         row_weights = None if weights is None else _check.row_weights(where, weights, len(array))
         if not len(array):
             return cls.empty(array.shape[1])
-        weight, mean, scatter = accumulate(array, row_weights, n_rows_total)
+        weight, mean, scatter = _sums(array, row_weights, n_rows_total)
         if not weight:
             return cls.empty(array.shape[1])
         if eps is None:
             eps = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
-        return cls(
-            weight,
-            mean,
-            scatter,
-            eps**2 * (weight * mean**2 + scatter.diagonal()),
-            _radial_moments(array, row_weights, mean) if radial else None,
-        )
+        rounding = eps**2 * (weight * mean**2 + scatter.diagonal())
+        return cls(weight, mean, scatter, rounding, _radial_moments(array, row_weights, mean) if radial else None)
 
     @property
     def dim(self) -> int:
@@ -327,18 +173,18 @@ class Moments:
         return self.mean.size
 
     @property
-    def covariance(self) -> NDArray[np.float64]:
-        """Covariance of shape (dim, dim), the scatter divided by the weight (1/N; zeros where there are no rows)."""
+    def covariance(self) -> Double:
+        """Covariance of shape (dim, dim): the scatter divided by the weight (1/N); zeros without rows."""
         return self.scatter / self.weight if self.weight else self.scatter
 
     @property
-    def second_moment(self) -> NDArray[np.float64]:
+    def second_moment(self) -> Double:
         r"""Uncentred second moment of shape (dim, dim), the mean of :math:`x x^\top`."""
         return self.covariance + np.outer(self.mean, self.mean)
 
     @property
-    def rounding_variance(self) -> NDArray[np.float64]:
-        """Variance of shape (dim,) that the rounding of the rows themselves can leave in each dimension."""
+    def rounding_variance(self) -> Double:
+        """Variance of each dimension, shape (dim,), that rounding the rows to their dtype can leave."""
         if self.rounding is None or not self.weight:
             return np.zeros(self.dim)
         return self.rounding / self.weight
@@ -366,18 +212,18 @@ class Moments:
         return self if other == 0 else NotImplemented
 
     def about_zero(self) -> Moments:
-        """Return the moments of rows with a mean of zero and the uncentred second moment of these as covariance."""
+        """Moments of rows with mean zero, whose covariance is the uncentred second moment of these rows."""
         scatter = self.weight * self.second_moment
-        radial = None if self.radial is None else self.radial.moved(-self.mean, self.weight, self.scatter)
+        radial = None if self.radial is None else _moved(self.radial, -self.mean, self.weight, self.scatter)
         return Moments(self.weight, np.zeros(self.dim), scatter, self.rounding, radial)
 
     def mapped(self, linear_map: LinearMap) -> Moments:
-        r"""Return the moments that the mapped rows have.
+        r"""Moments of the mapped rows, without mapping them.
 
         Parameters
         ----------
         linear_map : LinearMap
-            A map :math:`y = x W + b` of these rows.
+            A map :math:`y = x W + b` that takes `dim` dimensions.
 
         Returns
         -------
@@ -387,7 +233,7 @@ class Moments:
         Raises
         ------
         InputError
-            If the map takes another width.
+            If the map takes another number of dimensions.
         """
         _check.same_dim("Moments.mapped", "map", linear_map.dim, self.dim)
         weight = linear_map.weight
@@ -398,13 +244,140 @@ class Moments:
         return Moments(self.weight, linear_map.apply(self.mean[None])[0], (scatter + scatter.T) / 2, rounding)
 
 
-def _radial_moments(
-    rows: NDArray[Any], weights: NDArray[np.float64] | None, mean: NDArray[np.float64]
-) -> RadialMoments:
+def _oas(moments: Moments) -> float:
+    # Chen, Wiesel, Eldar & Hero 2010, "Shrinkage Algorithms for MMSE Covariance Estimation", equation 23, without the
+    # terms in 2 / dim, as in scikit-learn. Assumes Gaussian rows.
+    covariance, dim, n_rows = moments.covariance, moments.dim, moments.weight
+    mean_square, level = float(np.mean(covariance**2)), float(np.trace(covariance)) / dim
+    denominator = (n_rows + 1) * (mean_square - level**2 / dim)
+    return 1.0 if denominator <= 0 else min(1.0, (mean_square + level**2) / denominator)
+
+
+def _ledoit_wolf(moments: Moments) -> float:
+    # min(b, d) / d with d = |C|_F^2 - tr(C)^2 / dim and b = (sum_i |y_i|^4 / n - |C|_F^2) / n; Ledoit & Wolf 2004,
+    # "A Well-Conditioned Estimator for Large-Dimensional Covariance Matrices", lemmas 3.2 to 3.4.
+    if moments.radial is None:
+        raise InputError(
+            "ledoit_wolf: the moments have no radial part. Compute them with Moments.from_rows(rows, radial=True), "
+            "or use shrinkage='oas'."
+        )
+    covariance, n_rows = moments.covariance, moments.weight
+    squared = float(np.sum(covariance**2))
+    distance = squared - float(np.trace(covariance)) ** 2 / moments.dim
+    spread = (moments.radial.fourth / n_rows - squared) / n_rows
+    return 0.0 if min(distance, spread) <= 0 else min(spread, distance) / distance
+
+
+SHRINKAGES = {"ledoit_wolf": _ledoit_wolf, "oas": _oas}
+
+
+def _sums(rows: NDArray[Any], weights: Double | None, n_rows_total: int | None) -> tuple[float, Double, Double]:
+    """Weight, mean and scatter of at least one row, multiplied in float32 where that is exact enough."""
+    n_rows, dim = rows.shape
+    single = np.result_type(rows.dtype, np.float32) == np.float32
+    if single and n_rows > dim and max(n_rows, n_rows_total or 0) * float(dim) ** 2 > _CHEAP_PRODUCTS:
+        sums = _accumulate(rows, weights, np.float32)
+        if sums is not None:
+            return sums
+    sums = _accumulate(rows, weights, np.float64)
+    if sums is None or not np.isfinite(sums[2]).all():
+        raise InputError(
+            f"Moments.from_rows: rows must have squares within float64; got values of about {np.abs(rows).max()}."
+        )
+    return sums
+
+
+def _accumulate(
+    rows: NDArray[Any], weights: Double | None, dtype: type[np.floating]
+) -> tuple[float, Double, Double] | None:
+    """Products in `dtype`, sums in float64; None if float32 does not resolve the spectrum."""
+    n_rows, dim = rows.shape
+    size = min(n_rows, _BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * np.dtype(dtype).itemsize)))
+    buffer = np.empty((size, dim), dtype=dtype)
+    product = np.empty((dim, dim), dtype=dtype)
+    ones = np.ones(size, dtype=dtype)
+    scatter = np.zeros((dim, dim))
+    block_weights, block_means, residuals = [], [], []
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        for start in range(0, n_rows, size):
+            part = rows[start : start + size]
+            part_weights = None if weights is None else weights[start : start + size]
+            shift = _sample_mean(part, part_weights).astype(dtype)
+            block = np.subtract(part, shift, out=buffer[: len(part)], casting="same_kind")
+            if part_weights is None:
+                block_weight, residual = float(len(block)), ones[: len(block)] @ block
+            else:
+                block_weight, residual = float(part_weights.sum()), part_weights.astype(dtype) @ block
+                block *= np.sqrt(part_weights).astype(dtype)[:, None]
+            if not np.isfinite(residual).all():
+                _check.finite_rows("Moments.from_rows", "rows", part, start)
+            if not block_weight:
+                continue
+            scatter += np.matmul(block.T, block, out=product)
+            if dtype == np.float32 and not start and n_rows > 4 * size and not _resolved_in_single_precision(scatter):
+                return None  # the first block already decides most cases
+            residuals.append(residual.astype(np.float64) / block_weight)
+            block_weights.append(block_weight)
+            block_means.append(shift + residuals[-1])
+        if not block_weights:
+            return 0.0, np.zeros(dim), scatter
+        sums = _total(scatter, np.array(block_weights), np.array(block_means), np.array(residuals))
+        return sums if dtype == np.float64 or _resolved_in_single_precision(sums[2]) else None
+
+
+def _sample_mean(rows: NDArray[Any], weights: Double | None) -> Double:
+    """Mean of some rows spread over a block: close enough to its mean to shift by."""
+    sample = slice(None, None, max(1, len(rows) // _SHIFT_ROWS))
+    sample_weights = None if weights is None or not weights[sample].any() else weights[sample]
+    return np.average(rows[sample].astype(np.float64), axis=0, weights=sample_weights)
+
+
+def _total(
+    scatter: Double, block_weights: Double, block_means: Double, residuals: Double
+) -> tuple[float, Double, Double]:
+    """Scatter within the blocks, corrected for their shifts, plus the scatter of their means."""
+    weight = float(block_weights.sum())
+    mean = block_means[0] + (block_weights / weight) @ (block_means - block_means[0])
+    root = np.sqrt(block_weights)[:, None]
+    of_shifts = root * residuals
+    between = root * (block_means - mean)
+    scatter -= of_shifts.T @ of_shifts
+    scatter += between.T @ between
+    return weight, mean, scatter
+
+
+def _resolved_in_single_precision(scatter: Double) -> bool:
+    """Whether every eigenvalue is large enough, relative to the largest, to have survived products in float32."""
+    scale = _largest_eigenvalue(scatter)
+    if not (np.isfinite(scale) and scale > np.finfo(np.float32).tiny / _SINGLE_PRECISION_FLOOR):
+        return False
+    lowered = scatter / scale
+    lowered.flat[:: len(scatter) + 1] -= _SINGLE_PRECISION_FLOOR
+    try:
+        np.linalg.cholesky(lowered)  # cheaper than the eigenvalues
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _largest_eigenvalue(scatter: Double) -> float:
+    """A close lower bound of the largest eigenvalue, by power iteration from the column of the largest variance."""
+    vector, value = scatter[:, scatter.diagonal().argmax()], 0.0
+    for _ in range(_POWER_STEPS):
+        length = np.linalg.norm(vector)
+        if not (np.isfinite(length) and length > 0):
+            return float(length)
+        vector = vector / length
+        product = scatter @ vector
+        value, vector = float(vector @ product), product
+    return value
+
+
+def _radial_moments(rows: NDArray[Any], weights: Double | None, mean: Double) -> RadialMoments:
     third, fourth = np.zeros(len(mean)), 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # transforms refuse numbers as large as that
-        for start in range(0, len(rows), _RADIAL_ROWS):
-            part = slice(start, start + _RADIAL_ROWS)
+    with np.errstate(over="ignore", invalid="ignore"):  # transforms refuse such large numbers
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            part = slice(start, start + _BLOCK_ROWS)
             deviations = rows[part] - mean
             squares = np.einsum("ij,ij->i", deviations, deviations)
             weighted = squares if weights is None else weights[part] * squares
@@ -413,14 +386,23 @@ def _radial_moments(
     return RadialMoments(third, fourth)
 
 
-def _sum_about(mean: NDArray[np.float64], *parts: Moments) -> RadialMoments | None:
-    """Radial moments of the union about its mean; None where a part that has rows has none."""
+def _moved(radial: RadialMoments, step: Double, weight: float, scatter: Double) -> RadialMoments:
+    """Radial moments about a point one step away."""
+    spread, along, squared = np.trace(scatter), scatter @ step, step @ step
+    return RadialMoments(
+        radial.third - spread * step - 2 * along - weight * squared * step,
+        float(radial.fourth - 4 * radial.third @ step + 4 * step @ along + 2 * squared * spread + weight * squared**2),
+    )
+
+
+def _sum_about(mean: Double, *parts: Moments) -> RadialMoments | None:
+    """Radial moments of the union about its mean; None if a part that has rows has none."""
     third, fourth = np.zeros(len(mean)), 0.0
     for part in parts:
         if not part.weight:
             continue
         if part.radial is None:
             return None
-        moved = part.radial.moved(mean - part.mean, part.weight, part.scatter)
+        moved = _moved(part.radial, mean - part.mean, part.weight, part.scatter)
         third, fourth = third + moved.third, fourth + moved.fourth
     return RadialMoments(third, fourth)

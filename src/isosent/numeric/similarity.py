@@ -1,9 +1,8 @@
-"""Correlations that score similarity against human judgement."""
+"""Cosines of vectors, and the correlations that compare them with human scores."""
 
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from isosent import _check
@@ -13,10 +12,10 @@ _BLOCK_NUMBERS = 1 << 18
 
 def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     """Scale each row to length 1; a zero row stays zero."""
-    # A row whose squares leave the range of its dtype is first divided by its largest number.
     with np.errstate(over="ignore", under="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         units: NDArray[np.floating] = rows / np.where(norms > 0, norms, 1)
+    # Rows whose squares leave the range of the dtype are first divided by their largest number.
     limits = np.finfo(norms.dtype)
     trusted = (norms > np.sqrt(limits.tiny) / limits.eps) & (norms < np.inf)
     extreme = np.flatnonzero(~trusted)
@@ -28,22 +27,23 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Cosine of row i of `a` with row i of `b`."""
+    """Cosine of row i of `a` with row i of `b`, shape (n_rows,)."""
     _check.same_dim("pairwise_cosine", "b", b.shape[1], a.shape[1])
-    unit_a, unit_b = unit_rows(a.astype(np.float64)), unit_rows(b.astype(np.float64))
-    cosines: NDArray[np.float64] = np.einsum("ij,ij->i", unit_a, unit_b)
+    cosines: NDArray[np.float64] = np.einsum(
+        "ij,ij->i", unit_rows(a.astype(np.float64)), unit_rows(b.astype(np.float64))
+    )
     return cosines
 
 
 def cosine_matrix(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Cosine of each row of `a` with each row of `b`."""
+    """Cosine of each row of `a` with each row of `b`, shape (n_a, n_b)."""
     _check.same_dim("cosine_matrix", "b", b.shape[1], a.shape[1])
     cosines: NDArray[np.float64] = unit_rows(a.astype(np.float64)) @ unit_rows(b.astype(np.float64)).T
     return cosines
 
 
 def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
-    """The k nearest other rows of every row by cosine."""
+    """Indices and cosines of the k nearest other rows of every row, both (n_rows, k)."""
     units = unit_rows(rows)
     cosines = units @ units.T
     np.fill_diagonal(cosines, -np.inf)
@@ -52,7 +52,7 @@ def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.int
 
 
 def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np.float64]:
-    """Draw random pairs of different rows and give their cosines."""
+    """Cosines of random pairs of different rows, shape (n_pairs,)."""
     rng = np.random.default_rng(seed)
     first = rng.integers(len(rows), size=n_pairs)
     second = (first + rng.integers(1, len(rows), size=n_pairs)) % len(rows)
@@ -66,7 +66,7 @@ def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np
 
 
 def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Pearson correlation."""
+    """Pearson correlation; NaN if there are fewer than two values or one side is constant."""
     if len(a) < 2 or a.min() == a.max() or b.min() == b.max():
         return float("nan")
     x, y = a.astype(np.float64), b.astype(np.float64)
@@ -76,4 +76,15 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     """Spearman rank correlation; ties get their mean rank."""
-    return pearson(scipy.stats.rankdata(a), scipy.stats.rankdata(b))
+    return pearson(mean_ranks(a), mean_ranks(b))
+
+
+def mean_ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Rank of each value from 1 on; equal values share their mean rank, and NaN makes every rank NaN."""
+    # scipy.stats.rankdata without scipy.stats, which takes longer to import than most evaluations take to run
+    if np.isnan(values).any():
+        return np.full(len(values), np.nan)
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[group]
+    return ranks

@@ -1,49 +1,46 @@
-"""How many axes to keep."""
+"""Eigenpairs of a covariance, the rule that tells variance from rounding noise, and how many axes to keep."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.numeric.moments import Moments
 
+LARGEST_MEAN_SHARE = 0.2
+MILD_STRENGTH = 0.5
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Spectrum:
-    """Eigenpairs of a covariance, largest first."""
 
-    values: NDArray[np.float64]  # eigenvalues, never negative: first those above the noise, descending, then the rest
-    vectors: NDArray[np.float64]  # unit eigenvectors as columns, in the order of the values
-    rank: int  # number of eigenvalues that are more than noise
+class Spectrum(NamedTuple):
+    """Eigenpairs of a covariance."""
+
+    values: NDArray[np.float64]  # (dim,), >= 0: first those above the noise, descending, then the rest
+    vectors: NDArray[np.float64]  # (dim, dim), unit eigenvectors as columns, in the order of the values
+    rank: int  # number of values above the noise
 
 
 def spectrum(covariance: NDArray[np.float64], *, noise: NDArray[np.float64] | None = None) -> Spectrum:
-    """Decompose a covariance."""
-    # Eigenvalues of at most :math:`\mathrm{dim} \cdot \varepsilon_{64} \cdot \lambda_1`, or of at most the `noise`
-    # along their eigenvector, are rounding noise: dividing by their root is what gives infinities in recipes that
-    # have no such rule. The entry of largest magnitude of each eigenvector is made positive, so that the result does
-    # not depend on the linear-algebra library.
+    """Decompose a covariance of shape (dim, dim); `noise`, (dim,), is the variance that rounding of rows can add."""
+    # Eigenvalues up to dim * eps * largest, or up to the noise along their eigenvector, are rounding noise. Recipes
+    # without such a rule divide by their roots and get infinities.
     ascending, vectors = np.linalg.eigh(covariance)
     values = np.maximum(ascending[::-1], 0.0)
     vectors = vectors[:, ::-1]
-    largest_entry = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)
     floor = np.full(len(values), len(values) * np.finfo(np.float64).eps * values[0])
     if noise is not None:
         floor = np.maximum(floor, noise @ vectors**2)
-    kept = values > floor
-    order = np.argsort(~kept, kind="stable")
-    return Spectrum(values[order], (vectors * np.sign(largest_entry))[:, order], int(kept.sum()))
+    is_signal = values > floor
+    order = np.argsort(~is_signal, kind="stable")
+    # The largest entry of each eigenvector is made positive: results do not depend on the linear-algebra library.
+    largest_entry = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)
+    return Spectrum(values[order], (vectors * np.sign(largest_entry))[:, order], int(is_signal.sum()))
 
 
 def inverse_deviations(variances: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One over the standard deviation of each dimension, and 1 where a dimension is constant up to noise."""
+    """One over the standard deviation of each dimension; 1 for a dimension that is constant up to noise."""
     floor = np.maximum(noise, len(variances) * np.finfo(np.float64).eps * variances.max())
     varies = variances > floor
     return np.where(varies, 1 / np.sqrt(np.where(varies, variances, 1.0)), 1.0)
-
-
-LARGEST_MEAN_SHARE = 0.2
-MILD_STRENGTH = 0.5
 
 
 def mean_share(moments: Moments) -> float:
@@ -60,17 +57,15 @@ def spectral_strength(moments: Moments) -> float:
 
 def width_of_share(variances: NDArray[np.float64], share: float) -> int:
     """Fewest axes that hold a share of the total variance."""
-    held = np.cumsum(variances) / variances.sum()
-    return min(int(np.searchsorted(held, share * (1 - 1e-12))) + 1, len(variances))
+    cumulative = np.cumsum(variances) / variances.sum()
+    return min(int(np.searchsorted(cumulative, share * (1 - 1e-12))) + 1, len(variances))
 
 
 def width_within_spread(variances: NDArray[np.float64], loss: float) -> int:
-    """Fewest axes over which unrelated vectors are told apart nearly as sharply as over all axes."""
-    # The cosine of two independent centred vectors has about the standard deviation :math:`1 / \sqrt{D_k}` with
-    # :math:`D_k = (\sum_{i \le k} v_i)^2 / \sum_{i \le k} v_i^2` the participation ratio, the number of axes that the
-    # variance is spread over: the smaller it is, the more often texts look alike by chance. The width is the smallest
-    # k with :math:`1 - \sqrt{D_k / D} \le \mathrm{loss}`. It is an expectation: axes are uncorrelated, not
-    # independent.
+    """Fewest axes over which cosines of unrelated vectors spread little more than over all axes."""
+    # The cosine of two independent centred vectors over k axes has a standard deviation of about 1 / sqrt(D_k), with
+    # D_k = (sum_{i<=k} v_i)^2 / sum_{i<=k} v_i^2 the participation ratio. The larger it is, the more often texts look
+    # alike by chance. The width is the smallest k with 1 - sqrt(D_k / D) <= loss. This is an expectation: axes are
+    # uncorrelated, but not independent.
     ratios = np.cumsum(variances) ** 2 / np.cumsum(variances**2)
-    within = np.sqrt(ratios / ratios[-1]) >= 1 - loss
-    return int(np.argmax(within)) + 1
+    return int(np.argmax(np.sqrt(ratios / ratios[-1]) >= 1 - loss)) + 1
