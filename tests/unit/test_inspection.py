@@ -89,7 +89,9 @@ def test_the_figures_are_those_of_the_whole_array(rows):
     figures = seen.figures(seen.cosines(seed=0), seen.eigenvalues())
     exact, variances = rows.astype(np.float64), rows.astype(np.float64).var(axis=0)
     lengths = np.linalg.norm(exact, axis=1)
-    assert figures.mean_cosine == pytest.approx(mean_cosine_of_sum(unit_rows(rows.astype(float)).sum(axis=0), len(rows)), abs=1e-12)
+    assert figures.mean_cosine == pytest.approx(
+        mean_cosine_of_sum(unit_rows(rows.astype(float)).sum(axis=0), len(rows)), abs=1e-12
+    )
     assert figures.relative_mean_norm == pytest.approx(np.linalg.norm(exact.mean(axis=0)) / lengths.mean(), abs=1e-9)
     assert figures.top_dimension_share == pytest.approx(variances.max() / variances.sum(), abs=1e-9)
     values = np.linalg.eigvalsh(np.cov(exact.T))
