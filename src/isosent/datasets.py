@@ -1,4 +1,8 @@
-"""Getting sets of files, checked against their sums, in the layout that the readers of tasks find."""
+"""Public data sets, fetched from the Hugging Face hub in the layout that the readers of tasks expect.
+
+``data/datasets.json`` lists the sets, pinned to commits. ``isosent-data.json`` beside the data keeps the commits and
+SHA-256 sums of what was fetched; later calls refuse anything else.
+"""
 
 from __future__ import annotations
 
@@ -9,50 +13,53 @@ import os
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, NamedTuple, Protocol, cast
+
+from msgspec import Struct, field, to_builtins
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
 from isosent.io import bounds
 from isosent.io.atomic import locked, replacing
-from isosent.io.bounds import LARGEST_JSON
-from isosent.io.json import check_schema, parse_json, read_document, write_document
-from isosent.io.schemas import DataLock, DataManifest
+from isosent.io.json import check_schema, parse_json, read_record, write_document
+from isosent.io.schemas import Document, Sha256
+
+LOCK_NAME = "isosent-data.json"
+FORMAT = "isosent-data"
+FORMAT_VERSION = 1
+
+_TIMEOUT_S = 10.0
+_STSB_UNUSED = "\t" * 4  # genre, file, year and id, which no reader needs
+_RTE_LABELS = ("entailment", "not_entailment")
 
 
-@dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
     """One file of a set, and what it is made from."""
 
-    path: str  # its place below the folder of all data
-    # The repository of data on the hub, such as ``nyu-mll/glue``; "" where the hub does not have it
-    repository: str = ""
-    file: str = ""  # the file in it
-    how: str = "copy"  # how it is made from that, one of `conversion.CONVERSIONS`
-    member: str = ""  # what is taken out of that file, where it is an archive
-    sha256: str | None = None  # sum of the file on the hub, if known; another one is refused
-    # Sum of the file as its authors made it, or of its texts and scores in the form written here; another one is
-    # told, for it gives other scores than published ones
-    original: str | None = None
+    path: str  # below the folder of all data
+    repository: str = ""  # on the hub, such as nyu-mll/glue; "" if the hub does not have it
+    file: str = ""  # in the repository
+    how: str = "copy"  # how it is made from that file, see `CONVERSIONS`
+    member: str = ""  # what is taken out of that file, if it is an archive
+    sha256: Sha256 | None = None  # of the file on the hub; another one is refused
+    original: Sha256 | None = None  # of the file as its authors made it; another one gives other scores than published
 
 
-@dataclass(frozen=True, slots=True)
-class DataSet:
-    """A set of files that one name gets."""
+class DataSet(Struct, forbid_unknown_fields=True, kw_only=True, frozen=True):
+    """Files that are fetched under one name."""
 
-    name: str  # its name
-    title: str  # what it is
-    command: str  # which command reads it
+    name: str
+    title: str
+    command: str  # that reads it
     download: str  # how much is fetched
-    terms: str  # terms of use, as far as the source states them
+    terms: str  # of use, as far as the source states them
     text: str  # how its texts differ from the original files
     home: str  # where the original files are described
     place: str  # which files to place by hand
-    files: tuple[DataFile, ...]  # its own files
+    files: tuple[DataFile, ...]
     includes: tuple[str, ...] = ()  # sets that are fetched with it
 
     @property
@@ -66,12 +73,10 @@ class DataSet:
         return tuple(dict.fromkeys(file.repository for file in self.files if file.repository))
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """All sets, and the revisions they are pinned to."""
+class Manifest(NamedTuple):
+    """All sets by name, and the commit of each repository; None where none is pinned: the first one seen is kept."""
 
-    sets: Mapping[str, DataSet]  # the sets by name
-    # Commit of each repository; None where none is pinned, so that the first one seen is taken and recorded
+    sets: Mapping[str, DataSet]
     revisions: Mapping[str, str | None]
 
     def chosen(self, names: Sequence[str]) -> tuple[DataSet, ...]:
@@ -82,128 +87,128 @@ class Manifest:
             raise InputError(f"data: names must name at least one of {', '.join(self.sets)}; got none.")
         chosen: dict[str, DataSet] = {}
         for name in names:
-            known = name.strip().lower()
-            if known not in self.sets:
-                nearest = get_close_matches(known, self.sets, n=1, cutoff=0)[0]
+            key = name.strip().lower()
+            if key not in self.sets:
+                nearest = get_close_matches(key, self.sets, n=1, cutoff=0)[0]
                 raise InputError(
                     f"data: names must be among {', '.join(self.sets)}; got {name!r}. The nearest is {nearest}."
                 )
-            for each in (known, *self.sets[known].includes):
+            for each in (key, *self.sets[key].includes):
                 chosen.setdefault(each, self.sets[each])
         return tuple(chosen.values())
 
 
+class _Files(Struct):
+    files: list[dict[str, Any]]
+    each: dict[str, Any] = {}  # what the files have in common
+
+
+class _Sets(Struct):
+    sets: list[_Files]
+
+
+class _ManifestFile(Struct, forbid_unknown_fields=True):
+    repositories: dict[str, str | None]
+    sets: list[DataSet]
+    note: str = ""
+
+
 def read_manifest(document: Mapping[str, Any] | None = None) -> Manifest:
-    """Read what there is to get."""
+    """Read which sets there are."""
     if document is None:
-        document = parse_json((files("isosent") / "data" / "datasets.json").read_bytes(), "manifest.json")
-    check_schema(document, "data: the manifest", DataManifest)
-    sets = map(_data_set, document["sets"])
-    return Manifest({each.name: each for each in sets}, document["repositories"])
+        document = parse_json((files("isosent") / "data" / "datasets.json").read_bytes(), "datasets.json")
+    where = "data: the manifest"
+    lists: _Sets = check_schema(document, where, _Sets)
+    sets = []
+    for entry, common in zip(document["sets"], lists.sets, strict=True):
+        facts = {name: value for name, value in entry.items() if name != "each"}
+        sets.append(facts | {"files": [common.each | file for file in common.files]})
+    manifest: _ManifestFile = check_schema({**document, "sets": sets}, where, _ManifestFile)
+    return Manifest({each.name: each for each in manifest.sets}, manifest.repositories)
 
 
-def _data_set(entry: Mapping[str, Any]) -> DataSet:
-    """A set of the manifest, where "each" holds what its files have in common."""
-    common = entry.get("each", {})
-    own = {"files": tuple(DataFile(**common | file) for file in entry["files"])}
-    facts = {name: value for name, value in entry.items() if name != "each"}
-    return DataSet(**facts | own | {"includes": tuple(entry.get("includes", ()))})
+# -- what is known of a folder ---------------------------------------------------------------------------------------
 
 
-LOCK_NAME = "isosent-data.json"
-FORMAT = "isosent-data"
-FORMAT_VERSION = 1
+class FetchedRepository(Struct, forbid_unknown_fields=True):
+    """What was fetched from a repository."""
+
+    revision: str = ""  # the commit that was fetched; "" if not known
+    files: dict[str, Sha256] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Seen:
-    """A repository as it was seen."""
-
-    revision: str = ""  # its commit; "" if not known
-    files: dict[str, str] = field(default_factory=dict)  # sum of each file of it that was fetched
-
-
-@dataclass(slots=True)
-class Written:
+class FileState(Struct, forbid_unknown_fields=True):
     """A file as it was written."""
 
-    sha256: str  # its sum
-    repository: str  # where it came from
-    revision: str  # the commit of that; "" if not known
-    original: bool | None  # whether it is as its authors made it; None where there is no sum to compare with
+    sha256: Sha256
+    repository: str
+    revision: str
+    original: bool | None  # whether it is as its authors made it; None if there is no sum to compare with
 
 
-@dataclass(slots=True)
-class Lock:
-    """What is known of a folder of data."""
+class Lock(Document, kw_only=True):
+    """``isosent-data.json``: what is known of a folder of data."""
 
-    path: Path  # where it is kept
-    repositories: dict[str, Seen]  # repositories that were fetched from
-    files: dict[str, Written]  # files that were written, by their places below the folder
-
-    @classmethod
-    def of(cls, folder: Path) -> Lock:
-        """Read what is known of a folder; an empty lock where nothing is."""
-        path = folder / LOCK_NAME
-        if not path.exists():
-            return cls(path, {}, {})
-        try:
-            document = read_document(path, FORMAT, FORMAT_VERSION, DataLock)
-        except FileFormatError as error:
-            raise FileFormatError(f"{error} Move the folder away and get the data again.") from None
-        repositories = {name: Seen(**seen) for name, seen in document["repositories"].items()}
-        return cls(path, repositories, {name: Written(**one) for name, one in document["files"].items()})
-
-    def save(self) -> None:
-        """Write the lock, in one step."""
-        document: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
-        document |= {name: {key: asdict(one) for key, one in sorted(getattr(self, name).items())} for name in _TABLES}
-        write_document(self.path, document)
+    repositories: dict[str, FetchedRepository] = field(default_factory=dict)
+    files: dict[str, FileState] = field(default_factory=dict)  # by path below the folder
 
 
-_TABLES = ("repositories", "files")
+def read_lock(folder: Path) -> Lock:
+    """Read what is known of a folder of data; nothing, if it has no lock."""
+    path = folder / LOCK_NAME
+    if not path.exists():
+        return Lock(format=FORMAT, format_version=FORMAT_VERSION)
+    try:
+        return read_record(path, FORMAT, FORMAT_VERSION, Lock)
+    except FileFormatError as error:
+        raise FileFormatError(f"{error} Move the folder away and get the data again.") from None
 
 
-_TIMEOUT_S = 10.0
+def write_lock(folder: Path, lock: Lock) -> None:
+    """Write what is known of a folder of data, in one step."""
+    document: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
+    document["repositories"] = to_builtins(dict(sorted(lock.repositories.items())))
+    document["files"] = to_builtins(dict(sorted(lock.files.items())))
+    write_document(folder / LOCK_NAME, document)
+
+
+# -- where files come from -------------------------------------------------------------------------------------------
 
 
 class Hub(Protocol):
-    """What gives the files of repositories; a file that it cannot give is an `InputFileError`."""
+    """Gives the files of repositories; a file that it cannot give is an `InputFileError`."""
 
     def commit(self, repository: str, wanted: str | None) -> str:
-        """Return the commit to fetch: the wanted one, else that of now; "" where there is no telling."""
+        """Return the commit to fetch: the wanted one, else the current one; "" if it is not known."""
         ...
 
     def fetch(self, repository: str, revision: str, file: str) -> Path:
-        """Return where a file of a repository lies on this machine, whole."""
+        """Return the path of a file of a repository on this machine."""
         ...
 
 
 class HuggingFaceHub:
-    """The Hugging Face hub, by `huggingface_hub`, whose cache keeps what was fetched."""
+    """The Hugging Face hub; `huggingface_hub` keeps what was fetched in its cache."""
 
     def commit(self, repository: str, wanted: str | None) -> str:
         """Return the commit to fetch."""
         return wanted or self._ask(repository, None)
 
     def fetch(self, repository: str, revision: str, file: str) -> Path:
-        """Return where a file lies in the cache, fetched if it was not there."""
+        """Return the path of a file in the cache; it is fetched if it is not there."""
         import huggingface_hub
         from huggingface_hub.errors import LocalEntryNotFoundError
 
-        def download(*, here: bool) -> Path:
-            return Path(
-                huggingface_hub.hf_hub_download(
-                    repository, file, repo_type="dataset", revision=revision, local_files_only=here
-                )
-            )
+        def download(*, local: bool) -> Path:
+            settings: dict[str, Any] = {"repo_type": "dataset", "revision": revision, "local_files_only": local}
+            return Path(huggingface_hub.hf_hub_download(repository, file, **settings))
 
         try:
-            return download(here=True)
+            return download(local=True)
         except LocalEntryNotFoundError:
-            self._ask(repository, revision)  # tells at once what a download would try five times
+            self._ask(repository, revision)  # fails at once, where a download would try five times
         try:
-            return download(here=False)
+            return download(local=False)
         except Exception as error:
             raise _not_given(repository, error) from error
 
@@ -224,11 +229,11 @@ class Mirror:
         self._folder = _check.input_folder(folder)
 
     def commit(self, repository: str, wanted: str | None) -> str:
-        """Return "": a folder does not tell its commit."""
+        """Return "": the commit of a folder is not known."""
         return ""
 
     def fetch(self, repository: str, revision: str, file: str) -> Path:
-        """Return where a file lies; parameters as for `HuggingFaceHub.fetch`, the revision without effect."""
+        """Return the path of a file."""
         return _check.input_file(self._folder / repository / file)
 
 
@@ -237,30 +242,21 @@ def _not_given(repository: str, error: Exception) -> InputFileError:
     return InputFileError(f"the hub did not give {repository}: {reason}")
 
 
-_STSB_UNUSED = "\t" * 4  # genre, file, year and id, which no reader needs
-_RTE_LABELS = ("entailment", "not_entailment")
+# -- conversions -----------------------------------------------------------------------------------------------------
 
 
 def converted(file: DataFile, source: Path) -> bytes:
-    """Make the content of a file."""
+    """Make the content of a file from a file of the hub."""
     try:
         return CONVERSIONS[file.how](file, source)
     except (ValueError, LookupError, TypeError, EOFError, OSError, zlib.error, tarfile.TarError) as error:
-        what = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else error
-        raise FileFormatError(f"{source} must hold what {file.path} is made from; it does not: {what}.") from error
+        reason = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else error
+        raise FileFormatError(f"{source} cannot be converted to {file.path}: {reason}.") from error
 
 
-def _copy(file: DataFile, source: Path) -> bytes:
-    return source.read_bytes()
-
-
-def _gunzip(file: DataFile, source: Path) -> bytes:
-    return _unpacked(source)
-
-
-def _unpacked(source: Path) -> bytes:
+def _gunzip(source: Path) -> bytes:
     with gzip.open(source) as file:
-        return bounds.read_document(str(source), cast("IO[bytes]", file), LARGEST_JSON)
+        return bounds.read_document(str(source), cast("IO[bytes]", file), bounds.LARGEST_JSON)
 
 
 def _member(file: DataFile, source: Path) -> bytes:
@@ -268,13 +264,13 @@ def _member(file: DataFile, source: Path) -> bytes:
         content = archive.extractfile(file.member) if file.member in archive.getnames() else None
         if content is None:
             raise KeyError(file.member)
-        return bounds.read_document(str(source), content, LARGEST_JSON)
+        return bounds.read_document(str(source), content, bounds.LARGEST_JSON)
 
 
 def _stsb(file: DataFile, source: Path) -> bytes:
-    """The seven columns of the STS benchmark, out of packed JSON lines."""
-    lines = _unpacked(source).decode().split("\n")
-    rows = [json.loads(line) for line in lines if line]
+    """The seven columns of the STS benchmark, from packed JSON lines."""
+    rows = [json.loads(line) for line in _gunzip(source).decode().split("\n") if line]
+    # The hub stores float32: six digits give the scores as they were written.
     return _lines([f"{_STSB_UNUSED}{row['score']:.6g}\t{row['sentence1']}\t{row['sentence2']}" for row in rows], 6)
 
 
@@ -288,30 +284,32 @@ def _rte(file: DataFile, source: Path) -> bytes:
     return _lines(["\t".join(line[: len(names)]) for line in (names, *fields)], len(names) - 1)
 
 
-CONVERSIONS: Mapping[str, Callable[[DataFile, Path], bytes]] = {
-    "copy": _copy,
-    "gunzip": _gunzip,
-    "member": _member,
-    "stsb": _stsb,
-    "rte": _rte,
-}
-
-
 def _lines(lines: Sequence[str], n_tabs: int) -> bytes:
     if any(line.count("\t") != n_tabs or "\n" in line for line in lines):
         raise ValueError("its texts must be free of tabs and line feeds")
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class GotFile:
+CONVERSIONS: Mapping[str, Callable[[DataFile, Path], bytes]] = {
+    "copy": lambda file, source: source.read_bytes(),
+    "gunzip": lambda file, source: _gunzip(source),
+    "member": _member,
+    "stsb": _stsb,
+    "rte": _rte,
+}
+
+
+# -- getting ---------------------------------------------------------------------------------------------------------
+
+
+class FetchedFile(NamedTuple):
     """What became of one file."""
 
-    of: DataSet  # its set
-    path: Path  # where it lies
-    was_there: bool  # whether it was there already, whole
-    is_pinned: bool  # whether its commit was known beforehand; else what was seen first is trusted
-    original: bool | None  # whether it is as its authors made it; None where there is no sum to compare with
+    data_set: DataSet
+    path: Path
+    was_there: bool
+    is_pinned: bool  # to a commit of the manifest; else what was seen first is trusted
+    original: bool | None  # whether it is as its authors made it; None if there is no sum to compare with
 
 
 def get_data(
@@ -321,109 +319,106 @@ def get_data(
     hub: Hub | None = None,
     manifest: Manifest | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
-) -> list[GotFile]:
-    """Get sets of files from the hub."""
-    # Every file is written under a temporary name and renamed. ``isosent-data.json`` in the folder keeps the commits
-    # and sums that were seen; a later call refuses others.
+) -> list[FetchedFile]:
+    """Get sets of files from the hub; what is there and unchanged is not fetched again."""
     manifest, folder = manifest or read_manifest(), Path(folder)
     wanted = [(each, file) for each in manifest.chosen(names) for file in each.files]
-    _make(folder)
-    done = progress(len(wanted)) if progress else lambda _: None
-    got = []
+    _make_folder(folder)
+    advance = progress(len(wanted)) if progress else lambda _: None
+    fetched = []
     with locked(folder):
-        getting = _Getting(folder, hub or HuggingFaceHub(), manifest, Lock.of(folder))
-        for of, file in wanted:
-            got.append(getting.get(of, file))
-            done(1)
-    return got
+        getter = _Getter(folder, hub or HuggingFaceHub(), manifest)
+        for data_set, file in wanted:
+            fetched.append(getter.get(data_set, file))
+            advance(1)
+    return fetched
 
 
-@dataclass(frozen=True, slots=True)
-class _Getting:
-    """One call: what it works with, and the files of the hub that it has already, checked."""
+class _Getter:
+    """Gets files into a folder, and keeps the lock of the folder."""
 
-    folder: Path
-    hub: Hub
-    manifest: Manifest
-    lock: Lock
-    sources: dict[tuple[str, str], Path] = field(default_factory=dict)
+    def __init__(self, folder: Path, hub: Hub, manifest: Manifest) -> None:
+        self._folder, self._hub, self._manifest = folder, hub, manifest
+        self._lock = read_lock(folder)
+        self._sources: dict[tuple[str, str], Path] = {}  # files of the hub, fetched and checked
 
-    def get(self, of: DataSet, file: DataFile) -> GotFile:
-        path = self.folder / file.path
+    def get(self, data_set: DataSet, file: DataFile) -> FetchedFile:
+        path = self._folder / file.path
         was_there = path.exists()
-        written = self._whole(file, path) if was_there else self._write(of, file, path)
-        is_pinned = bool(written.revision) and written.revision == self.manifest.revisions.get(written.repository)
-        return GotFile(of, path, was_there, is_pinned, written.original)
+        state = self._check(file, path) if was_there else self._write(data_set, file, path)
+        is_pinned = bool(state.revision) and state.revision == self._manifest.revisions.get(state.repository)
+        return FetchedFile(data_set, path, was_there, is_pinned, state.original)
 
-    def _whole(self, file: DataFile, path: Path) -> Written:
-        """Refuse a file that is neither as it was written nor as its authors made it."""
-        found, known = _sum(path), self.lock.files.get(file.path)
-        if known and found == known.sha256:
-            return known
-        if found == file.original or not file.repository:
-            return Written(found, "", "", found == file.original)
-        why = "was changed since" if known else f"is not in {LOCK_NAME}"
-        raise OutputError(
-            f"{path} must be free, or what was got before; it {why}. Move it away, or name another folder."
-        )
+    def _check(self, file: DataFile, path: Path) -> FileState:
+        """Refuse a file that is neither as it was fetched nor as its authors made it."""
+        digest, state = _sha256(path), self._lock.files.get(file.path)
+        if state and digest == state.sha256:
+            return state
+        if digest == file.original or not file.repository:
+            return FileState(digest, "", "", digest == file.original)
+        why = "has changed since it was fetched" if state else f"is not listed in {LOCK_NAME}"
+        raise OutputError(f"{path} {why}, and is not replaced. Move it away, or name another folder.")
 
-    def _write(self, of: DataSet, file: DataFile, path: Path) -> Written:
+    def _write(self, data_set: DataSet, file: DataFile, path: Path) -> FileState:
         if not file.repository:
             raise InputFileError(
-                f"data: {of.name} is not on the hub, and {path} is not there. Place {of.place}, below {self.folder}; "
-                f"they are on {of.home}."
+                f"data: {data_set.name} is not on the hub, and {path} is not there. Place {data_set.place}, below "
+                f"{self._folder}; they are on {data_set.home}."
             )
         key = (file.repository, file.file)
-        if key not in self.sources:
-            self.sources[key] = self._source(of, file)
-        content = converted(file, self.sources[key])
-        found = hashlib.sha256(content).hexdigest()
-        original = None if file.original is None else found == file.original
-        written = Written(found, file.repository, self.lock.repositories[file.repository].revision, original)
-        self.lock.files[file.path] = written
-        self.lock.save()  # before the file, so that there is never an unknown one
-        _make(path.parent)
+        if key not in self._sources:
+            self._sources[key] = self._fetch(data_set, file)
+        content = converted(file, self._sources[key])
+        digest = hashlib.sha256(content).hexdigest()
+        original = None if file.original is None else digest == file.original
+        state = FileState(digest, file.repository, self._lock.repositories[file.repository].revision, original)
+        self._lock.files[file.path] = state
+        write_lock(self._folder, self._lock)  # before the file, so that no file is ever unlisted
+        _make_folder(path.parent)
         with replacing(path) as temporary:
             temporary.write_bytes(content)
-        return written
+        return state
 
-    def _source(self, of: DataSet, file: DataFile) -> Path:
-        """Fetch a file of the hub; refuse it if it has another sum than it is known to have, else remember its sum."""
-        seen = self.lock.repositories.get(file.repository, Seen())
+    def _fetch(self, data_set: DataSet, file: DataFile) -> Path:
+        """Fetch a file of the hub; refuse it if its sum is not the expected one, else remember its sum."""
+        seen = self._lock.repositories.get(file.repository, FetchedRepository())
         try:
-            revision = self.hub.commit(file.repository, self.manifest.revisions[file.repository] or seen.revision)
-            source = self.hub.fetch(file.repository, revision, file.file)
+            pinned = self._manifest.revisions[file.repository]
+            revision = self._hub.commit(file.repository, pinned or seen.revision)
+            source = self._hub.fetch(file.repository, revision, file.file)
         except InputFileError as error:
-            raise InputFileError(_without_hub(of, self.folder, error)) from error
+            raise InputFileError(_without_hub(data_set, self._folder, error)) from error
         if seen.revision and revision and revision != seen.revision:
-            seen = Seen()
-        found = _sum(source)
-        for place, known in (("the manifest", file.sha256), (str(self.lock.path), seen.files.get(file.file))):
-            if known and found != known:
+            seen = FetchedRepository()
+        digest = _sha256(source)
+        for place, expected in (("the manifest", file.sha256), (LOCK_NAME, seen.files.get(file.file))):
+            if expected and digest != expected:
                 raise FileFormatError(
-                    f"{file.repository}/{file.file} must have the sum that {place} holds, {known[:16]}...; got "
-                    f"{found[:16]}.... It was not used: it was damaged or changed on the way."
+                    f"{file.repository}/{file.file}: its SHA-256 is {digest[:16]}..., but {place} expects "
+                    f"{expected[:16]}.... It was damaged or changed on the way, and is not used."
                 )
-        self.lock.repositories[file.repository] = Seen(revision or seen.revision, seen.files | {file.file: found})
+        self._lock.repositories[file.repository] = FetchedRepository(
+            revision or seen.revision, seen.files | {file.file: digest}
+        )
         return source
 
 
-def _without_hub(of: DataSet, folder: Path, error: InputFileError) -> str:
-    sources = dict.fromkeys(f"{file.repository}/{file.file}" for file in of.files)
+def _without_hub(data_set: DataSet, folder: Path, error: InputFileError) -> str:
+    sources = dict.fromkeys(f"{file.repository}/{file.file}" for file in data_set.files)
     return (
-        f"data: {of.name} could not be got: {str(error).rstrip('.')}. Without network, either place {of.place}, below "
-        f"{folder}, as on {of.home}; or bring the hub's data files {', '.join(sources)} from elsewhere, laid out like "
-        "that in a folder, and add --from FOLDER."
+        f"data: {data_set.name} could not be fetched: {str(error).rstrip('.')}. Without network, either place "
+        f"{data_set.place}, below {folder}, as on {data_set.home}; or bring the hub's data files {', '.join(sources)} "
+        "from elsewhere, laid out like that in a folder, and add --from FOLDER."
     )
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{folder} must be a folder to write to; got: {error.strerror}.") from None
 
 
-def _sum(path: Path) -> str:
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

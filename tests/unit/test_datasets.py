@@ -237,7 +237,7 @@ def test_a_second_call_fetches_nothing(mirror, tmp_path):
 
 def test_a_call_that_was_cut_off_keeps_what_is_whole_and_is_taken_up(mirror, tmp_path):
     files = mirror(**{"owner/toy/a.txt": b"a", "owner/toy/b.txt": b"b"})
-    with pytest.raises(InputFileError, match="toy could not be got: the hub did not give it: Connection refused"):
+    with pytest.raises(InputFileError, match="toy could not be fetched: the hub did not give it: Connection refused"):
         get_data(["toy"], tmp_path / "data", hub=Counted(files, n_files=1), manifest=TWO)
     assert written_below(tmp_path / "data") == [LOCK_NAME, "toy/a.txt"]
     again = Counted(files)
@@ -279,14 +279,14 @@ def test_an_altered_text_is_told(mirror, tmp_path):
     assert got.original is False
 
 
-@pytest.mark.parametrize(("before", "why"), [(True, "it was changed since"), (False, f"it is not in {LOCK_NAME}")])
+@pytest.mark.parametrize(("before", "why"), [(True, "has changed since"), (False, f"is not listed in {LOCK_NAME}")])
 def test_a_file_of_someone_else_is_never_replaced(mirror, tmp_path, before, why):
     hub = mirror(**{"owner/toy/a.txt": b"a", "owner/toy/b.txt": b"b"})
     if before:
         get_data(["toy"], tmp_path / "data", hub=hub, manifest=TWO)
     (tmp_path / "data" / "toy").mkdir(parents=True, exist_ok=True)
     (tmp_path / "data" / "toy" / "a.txt").write_bytes(b"mine")
-    with pytest.raises(OutputError, match=f"must be free, or what was got before; {why}"):
+    with pytest.raises(OutputError, match=f"a.txt {why}"):
         get_data(["toy"], tmp_path / "data", hub=hub, manifest=TWO)
     assert (tmp_path / "data" / "toy" / "a.txt").read_bytes() == b"mine"
 
@@ -307,7 +307,7 @@ def test_a_mirror_that_is_not_there_is_refused(tmp_path):
 
 def test_a_file_with_another_sum_than_the_manifest_holds_is_refused(mirror, tmp_path):
     manifest = toy({"path": "a.txt", "file": "a.txt", "sha256": hashlib.sha256(b"A").hexdigest()})
-    with pytest.raises(FileFormatError, match=r"owner/toy/a\.txt must have the sum that the manifest holds, 559aead0"):
+    with pytest.raises(FileFormatError, match=r"owner/toy/a\.txt: its SHA-256 is .* the manifest expects 559aead0"):
         get_data(["toy"], tmp_path / "data", hub=mirror(**{"owner/toy/a.txt": b"a"}), manifest=manifest)
     assert written_below(tmp_path / "data") == []
 
@@ -326,7 +326,7 @@ def test_the_first_commit_and_sum_that_were_seen_hold_for_later_calls(mirror, tm
     assert later.asked == [("first", "a.txt")]
     (tmp_path / "data" / "a.txt").unlink()
     mirror(**{"owner/toy/a.txt": b"another"})
-    with pytest.raises(FileFormatError, match=rf"must have the sum that .*{LOCK_NAME} holds, ca978112"):
+    with pytest.raises(FileFormatError, match=rf"but {LOCK_NAME} expects ca978112"):
         get_data(["toy"], tmp_path / "data", hub=later, manifest=manifest)
     assert written_below(tmp_path / "data") == [LOCK_NAME]
 
@@ -363,7 +363,7 @@ def test_a_damaged_lock_is_refused(mirror, tmp_path):
 )
 def test_damaged_files_of_the_hub_are_refused_before_anything_is_written(mirror, tmp_path, how, content, why):
     manifest = toy({"path": "a.txt", "file": "a.bin", "how": how, "member": "a/b"})
-    words = "must hold what a.txt is made from; it does not: .*" + why
+    words = "cannot be converted to a.txt: .*" + why
     with pytest.raises(FileFormatError, match=words):
         get_data(["toy"], tmp_path / "data", hub=mirror(**{"owner/toy/a.bin": content}), manifest=manifest)
     assert written_below(tmp_path / "data") == []
@@ -428,7 +428,7 @@ def test_the_hub_gives_a_file_once_and_its_cache_ever_after(served, tmp_path):
 def test_a_hub_out_of_reach_is_told_at_once(tmp_path):
     done = get_from("http://127.0.0.1:9", tmp_path / "cache", tmp_path / "data")
     assert re.search(
-        r"InputFileError: data: biosses could not be got: the hub did not give mteb/biosses-sts: .*Connection refused"
+        r"InputFileError: data: biosses could not be fetched: the hub did not give mteb/biosses-sts: .*Connection refused"
         r"\. Without network, either place a table .* mteb/biosses-sts/test\.jsonl\.gz .* --from FOLDER\.\n$",
         done.stderr,
     )

@@ -8,7 +8,7 @@ import pytest
 from made_results import fitted, made_result, made_task, right_and_wrong
 
 import isosent
-from isosent.datasets import LOCK_NAME, Lock, Seen, Written, read_manifest
+from isosent.datasets import LOCK_NAME, FetchedRepository, FileState, Lock, read_lock, read_manifest, write_lock
 from isosent.errors import FileFormatError
 from isosent.exports.check import read_space
 from isosent.exports.targets import export
@@ -130,10 +130,12 @@ def test_studies(tmp_path, name):
 
 
 def test_fetched_data(tmp_path):
-    written = Written("ab" * 32, "owner/name", "cd" * 20, None)
-    Lock(tmp_path / LOCK_NAME, {"owner/name": Seen("cd" * 20, {"a": "ab" * 32})}, {"a/b": written}).save()
-    assert Lock.of(tmp_path).files == {"a/b": written}
-    assert refused_share(tmp_path / LOCK_NAME, lambda path: Lock.of(path.parent)) > 0.5
+    state = FileState("ab" * 32, "owner/name", "cd" * 20, None)
+    repositories = {"owner/name": FetchedRepository("cd" * 20, {"a": "ab" * 32})}
+    lock = Lock(format="isosent-data", format_version=1, repositories=repositories, files={"a/b": state})
+    write_lock(tmp_path, lock)
+    assert read_lock(tmp_path).files == {"a/b": state}
+    assert refused_share(tmp_path / LOCK_NAME, lambda path: read_lock(path.parent)) > 0.5
 
 
 def test_the_manifest(tmp_path):

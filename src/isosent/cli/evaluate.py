@@ -25,7 +25,7 @@ from isosent.cli.options import (
     write_text,
 )
 from isosent.cli.printing import err, out, progress_bar
-from isosent.datasets import LOCK_NAME, DataSet, GotFile, Manifest, Mirror, get_data, read_manifest
+from isosent.datasets import LOCK_NAME, DataSet, FetchedFile, Manifest, Mirror, get_data, read_manifest
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
@@ -473,7 +473,7 @@ def get(
     """
     with progress_bar("getting", "files") as bar:
         got = get_data(names, output, hub=None if mirror is None else Mirror(mirror), progress=bar)
-    for of, files in groupby(got, key=lambda file: file.of):
+    for of, files in groupby(got, key=lambda file: file.data_set):
         out.print(_outcome(of, list(files), output))
 
 
@@ -492,7 +492,7 @@ def _source(repository: str, revision: str | None) -> str:
     return f"{repository} {f'at {revision[:_SHOWN_OF_COMMIT]}' if revision else '(not pinned)'}"
 
 
-def _outcome(of: DataSet, files: list[GotFile], folder: Path) -> str:
+def _outcome(of: DataSet, files: list[FetchedFile], folder: Path) -> str:
     fetched = [file for file in files if not file.was_there]
     said = [f"{of.name}: {len(fetched)} files fetched, {len(files) - len(fetched)} were there, below {folder}"]
     originals = [file.original for file in files if file.original is not None]

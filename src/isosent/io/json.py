@@ -1,6 +1,6 @@
 """JSON files: read with a bound on their size and against a schema, written with a checksum.
 
-Every JSON file that isosent reads passes through here. `isosent.io.schemas` says what each may hold.
+Every JSON file that isosent reads passes through here. A schema is a type of msgspec, which may be the record itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,8 +22,11 @@ from isosent.io.bounds import LARGEST_DOCUMENT, shown_bytes
 from isosent.io.checksum import PATTERN, UNSEALED, damaged, is_intact, sealed
 
 
+Record = TypeVar("Record")
+
+
 def without_nan(value: Any) -> Any:
-    """Replace what JSON has no word for by None, at any depth."""
+    """Replace NaN and infinity, which JSON cannot write, by None, at any depth."""
     if isinstance(value, dict):
         return {name: without_nan(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -37,7 +40,7 @@ def nan_where_none(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 
 _SEAL: Final = "checksum"
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape can spell what UTF-8 cannot hold
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape can spell a lone surrogate, which UTF-8 cannot
 
 
 def read_json(path: str | os.PathLike[str], schema: Any = dict[str, Any]) -> Any:
@@ -64,7 +67,7 @@ def parse_json(content: bytes | str, where: str, schema: Any = dict[str, Any]) -
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{where}: damaged, truncated or not JSON: {error}.") from None
     if _SURROGATE.search(content) and not _is_unicode(document):
-        raise FileFormatError(f"{where}: holds half a surrogate pair, which is no text.")
+        raise FileFormatError(f"{where}: holds a lone surrogate, which is not valid Unicode.")
     seal = document.get(_SEAL) if isinstance(document, dict) else None
     if isinstance(seal, str) and re.match(PATTERN, seal) and not is_intact(content, seal):
         raise damaged(where)
@@ -72,10 +75,10 @@ def parse_json(content: bytes | str, where: str, schema: Any = dict[str, Any]) -
     return document
 
 
-def check_schema(value: Any, where: str, schema: Any) -> None:
-    """Refuse plain values that do not fit a schema; the message says where they do not."""
+def check_schema(value: Any, where: str, schema: Any) -> Any:
+    """Convert JSON values to the type of a schema, and refuse those that do not fit; the message says where."""
     try:
-        msgspec.convert(value, schema)
+        return msgspec.convert(value, schema)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise FileFormatError(f"{where}: {error}.") from None
 
@@ -116,6 +119,12 @@ def read_document(path: str | os.PathLike[str], name: str, format_version: int, 
     check_format(document, str(path), name, format_version)
     check_schema(document, str(path), schema)
     return document
+
+
+def read_record(path: str | os.PathLike[str], name: str, format_version: int, record: type[Record]) -> Record:
+    """Read a file as `read_document` does, into a record."""
+    converted: Record = check_schema(read_document(path, name, format_version, record), str(path), record)
+    return converted
 
 
 def document_bytes(document: dict[str, Any]) -> bytes:

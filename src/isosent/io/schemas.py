@@ -430,67 +430,6 @@ class ExportNote(_File, kw_only=True):
     checksums: dict[str, Checksum] = {}
 
 
-# -- fetched data ----------------------------------------------------------------------------------------------------
-
-
-class _Seen(_Fields):
-    revision: str
-    files: dict[str, Sha256]
-
-
-class _Written(_Fields):
-    sha256: Sha256
-    repository: str
-    revision: str
-    original: bool | None
-
-
-class DataLock(Document, kw_only=True):
-    """``isosent-data.json`` beside fetched data."""
-
-    repositories: dict[str, _Seen]
-    files: dict[str, _Written]
-
-
-class _DataFile(_Fields):
-    path: str
-    repository: str = ""
-    file: str = ""
-    how: str = "copy"
-    member: str = ""
-    sha256: Sha256 | None = None
-    original: Sha256 | None = None
-
-
-class _Each(_Fields):
-    repository: str = ""
-    file: str = ""
-    how: str = "copy"
-    member: str = ""
-
-
-class _DataSet(_Fields):
-    name: str
-    title: str
-    command: str
-    download: str
-    terms: str
-    text: str
-    home: str
-    place: str
-    files: list[_DataFile]
-    each: _Each | None = None
-    includes: list[str] = []
-
-
-class DataManifest(_Fields):
-    """``manifest.json`` of `isosent.datasets`."""
-
-    repositories: dict[str, str | None]
-    sets: list[_DataSet]
-    note: str = ""
-
-
 # -- graphs in the user's cache --------------------------------------------------------------------------------------
 
 

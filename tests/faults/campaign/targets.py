@@ -144,13 +144,13 @@ def space(path: str) -> Any:
 
 
 def fetched(path: str) -> Any:
-    from isosent.datasets import Lock, Mirror, get_data
+    from isosent.datasets import Mirror, get_data, read_lock
 
     folder = Path(path)
     if not (folder / "isosent-data.json").exists() or not (folder / "biosses").exists():
         raise FileNotFoundError(path)
     get_data(["biosses"], folder, hub=Mirror("hub"))
-    return repr(Lock.of(folder))
+    return repr(read_lock(folder))
 
 
 def trained(path: str) -> Any:
