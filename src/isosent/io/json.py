@@ -21,7 +21,6 @@ from isosent.io.atomic import replacing
 from isosent.io.bounds import LARGEST_DOCUMENT, shown_bytes
 from isosent.io.checksum import PATTERN, UNSEALED, damaged, is_intact, sealed
 
-
 Record = TypeVar("Record")
 
 
