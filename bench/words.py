@@ -21,7 +21,7 @@ import isosent
 from isosent import Moments
 from isosent.encoders.static import StaticEncoder
 from isosent.evaluation.sts_files import read_sts
-from isosent.numeric.gem import GemSettings, coarse_vectors, gem_vectors
+from isosent.numeric.gem import coarse_vectors, gem_vectors
 from isosent.words.tokenizer import WordTokenizer
 from isosent.words.vocabulary import Vocabulary
 from whitening_fit import conditions
@@ -106,7 +106,7 @@ def kernel_ways(encoder, texts):
     where = (tokens.ids, tokens.offsets)
     principal = weighting.principal(Moments.from_rows(coarse_vectors(rows, *where)))
     products = principal.products(rows)
-    gem = partial(gem_vectors, rows, products, *where, principal=principal, settings=GemSettings())
+    gem = partial(gem_vectors, rows, products, *where, principal=principal)
     return {
         "GEM, kernel alone": (gem, len(texts)),
         "GEM, kernel of coarse vectors alone": (lambda: coarse_vectors(rows, *where), len(texts)),

@@ -11,7 +11,7 @@ import pytest
 
 import isosent
 from isosent.evaluation.sts_files import read_sts
-from isosent.numeric.gem import GemSettings, PrincipalVectors, coarse_vectors, gem_vectors
+from isosent.numeric.gem import PrincipalVectors, coarse_vectors, gem_vectors
 from isosent.numeric.moments import Moments
 from isosent.numeric.word_averages import balanced_means, power_means, sif_weights, usif_weights, weighted_means
 
@@ -33,7 +33,7 @@ def gap(fast, slow):
 def both_gem(rows, sentences, principal, **settings):
     ids, offsets = ragged(sentences)
     known = PrincipalVectors(*principal)
-    fast = gem_vectors(rows, known.products(rows), ids, offsets, principal=known, settings=GemSettings(**settings))
+    fast = gem_vectors(rows, known.products(rows), ids, offsets, principal=known, **settings)
     slow = [gem_reference.gem_vector(rows[words], *principal, **settings) for words in sentences]
     return fast, np.array(slow)
 

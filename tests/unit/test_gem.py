@@ -4,8 +4,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from isosent import GEM
 from isosent.errors import InputError
-from isosent.numeric.gem import GemSettings, PrincipalVectors, coarse_vectors, gem_vectors
+from isosent.numeric.gem import PrincipalVectors, coarse_vectors, gem_vectors
 from isosent.numeric.moments import Moments
 
 DIM, N_ROWS = 10, 40
@@ -28,8 +29,7 @@ def principal_of(rows, n_candidates=6):
 
 def encode(rows, ids, offsets, principal=None, **settings):
     known = principal_of(rows) if principal is None else principal
-    chosen = GemSettings(**{"n_removed": 3} | settings)
-    return gem_vectors(rows, known.products(rows), ids, offsets, principal=known, settings=chosen)
+    return gem_vectors(rows, known.products(rows), ids, offsets, principal=known, **{"n_removed": 3} | settings)
 
 
 def test_a_text_without_words_has_the_zero_vector(rows):
@@ -218,9 +218,9 @@ def test_a_text_of_100000_words_takes_little_memory(rows):
 )
 def test_settings_out_of_range_are_refused(settings, words):
     with pytest.raises(InputError, match=words):
-        GemSettings(**settings)
+        GEM(**settings)
 
 
 def test_a_window_that_would_take_forever_is_refused():
     with pytest.raises(InputError, match=r"GEM: window must be at most 64; got 1000\."):
-        GemSettings(window=1000)
+        GEM(window=1000)

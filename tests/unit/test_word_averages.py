@@ -3,6 +3,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from isosent.numeric import word_averages
 from isosent.numeric.word_averages import balanced_means, power_means, weighted_means
 
 INF = np.inf
@@ -114,3 +115,13 @@ def test_the_second_power_is_the_root_of_the_mean_square(rows):
 def test_the_power_mean_of_one_positive_word_is_the_word(rows):
     found = power_means(np.abs(rows), np.array([4], np.int32), np.array([0, 1]), POWERS)[0].reshape(len(POWERS), -1)
     np.testing.assert_allclose(found, np.tile(np.abs(rows[4]), (len(POWERS), 1)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 7])
+def test_a_few_texts_get_the_same_bits_as_many(dim, monkeypatch):
+    rows = np.random.default_rng(3).normal(size=(20, dim)).astype(np.float32) * np.float32(1e30)
+    rows[4], rows[5] = -0.0, 3e38
+    ids, offsets = ragged((30, 0, 1, 90, 2))
+    few = weighted_means(rows, ids, offsets)
+    monkeypatch.setattr(word_averages, "_FEW_TOKENS", 0)
+    assert few.tobytes() == weighted_means(rows, ids, offsets).tobytes()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError
-from isosent.numeric.gem import SCORES, GemSettings, PrincipalVectors, coarse_vectors, gem_vectors
+from isosent.numeric.gem import SCORES, PrincipalVectors, check_settings, coarse_vectors, gem_vectors
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.word_averages import balanced_means, power_means, sif_weights, usif_weights, weighted_means
@@ -313,11 +313,9 @@ class GEM(Weighting):
     significance: str = "columns"
     ranking: str = "weighted"
     uniqueness: str = "published"
-    _settings: GemSettings = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        shared = {each.name: getattr(self, each.name) for each in fields(GemSettings)}
-        object.__setattr__(self, "_settings", GemSettings(**shared))
+        check_settings(**self._settings)
         _check.whole_number("GEM", "n_candidates", self.n_candidates, 1)
         _check.not_negative("GEM", "power", self.power)
         if self.n_removed > self.n_candidates:
@@ -352,9 +350,12 @@ class GEM(Weighting):
     def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """Return the vectors of GEM."""
         principal = corpus.principal or PrincipalVectors(np.empty((0, words.rows.shape[1])), np.empty(0))
-        return gem_vectors(
-            words.rows, words.products, words.ids, words.offsets, principal=principal, settings=self._settings
-        )
+        return gem_vectors(words.rows, words.products, words.ids, words.offsets, principal=principal, **self._settings)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        names = ("window", "n_removed", "removal", "scores", "significance", "ranking", "uniqueness")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""GEM: zero-training sentence vectors by orthogonal bases (Yang, Zhu & Chen 2019)."""
+"""GEM: sentence vectors without training, by orthogonal bases (Yang, Zhu & Chen 2019)."""
 
 from __future__ import annotations
 
@@ -16,82 +16,70 @@ from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import one_thread_products, over_chunks
 
 SCORES = ("novelty", "significance", "uniqueness")
-REMOVALS = ("sdr", "sir", "none")
-SIGNIFICANCES = ("columns", "window")
-RANKINGS = ("weighted", "unweighted")
-UNIQUENESSES = ("published", "scaled")
-WIDEST_WINDOW = 64  # what is done for a word grows with the square of its window
-
-
-@dataclass(frozen=True, slots=True)
-class GemSettings:
-    """How GEM weighs the words of a text."""
-
-    window: int = 7  # words on each side that a word is compared with, m; in 1 ... 64
-    n_removed: int = 17  # principal vectors of the corpus that count for a text, h; at least 1
-    # Sentence-dependent removal takes the `n_removed` that a text points to most, sentence-independent removal the
-    # strongest of the corpus. "none" chooses as "sdr" does for the uniqueness score, and removes nothing
-    removal: str = "sdr"
-    scores: Sequence[str] = SCORES  # scores that are added up to the weight of a word
-    # Divisor of the significance score: the words that the window has, or 2 m + 1 (equation 6 as printed)
-    significance: str = "columns"
-    ranking: str = "weighted"  # whether singular values count when a text's principal vectors are ranked
-    # Whether the uniqueness score takes singular values over h, or over the largest of the corpus, which makes it
-    # independent of the size of the corpus and the length of word vectors
-    uniqueness: str = "published"
-
-    def __post_init__(self) -> None:
-        _check.whole_number("GEM", "window", self.window, 1)
-        if self.window > WIDEST_WINDOW:
-            raise InputError(f"GEM: window must be at most {WIDEST_WINDOW}; got {self.window}.")
-        _check.whole_number("GEM", "n_removed", self.n_removed, 1)
-        _check.one_of("GEM", "removal", self.removal, REMOVALS)
-        _check.one_of("GEM", "significance", self.significance, SIGNIFICANCES)
-        _check.one_of("GEM", "ranking", self.ranking, RANKINGS)
-        _check.one_of("GEM", "uniqueness", self.uniqueness, UNIQUENESSES)
-        if not self.scores or len(set(self.scores)) < len(self.scores) or set(self.scores) - set(SCORES):
-            raise InputError(f"GEM: scores must be some of {', '.join(SCORES)}, each once; got {self.scores!r}.")
+WIDEST_WINDOW = 64  # the work for a word grows with the square of its window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrincipalVectors:
-    """What GEM knows of a corpus."""
+    """Principal vectors of the coarse vectors of a corpus, strongest first."""
 
-    vectors: NDArray[np.float64]  # left singular vectors of the coarse vectors of its texts, strongest first, as rows
-    # Theirs; they grow with the root of the number of texts, and with the third power of the length of word vectors
+    vectors: NDArray[np.float64]  # (n_candidates, dim), unit rows
+    # (n_candidates,); they grow with the root of the number of texts, and the third power of the length of word vectors
     singular_values: NDArray[np.float64]
 
     @classmethod
     def from_moments(cls, moments: Moments, n_candidates: int) -> PrincipalVectors:
-        """Take them from the moments of coarse vectors; moments of the parts of a corpus add up to those of the whole."""  # noqa: E501
+        """Compute them from the moments of coarse vectors."""
         if n_candidates > moments.dim:
             raise InputError(
                 f"GEM: n_candidates must be at most the {moments.dim} dimensions of the vectors; got {n_candidates}."
             )
-        found = spectrum(moments.second_moment, noise=moments.rounding_variance)
-        n_found = min(n_candidates, found.rank)
-        vectors = np.ascontiguousarray(found.vectors[:, :n_found].T)
-        return cls(vectors, np.sqrt(found.values[:n_found] * moments.weight))
+        eigen = spectrum(moments.second_moment, noise=moments.rounding_variance)
+        n_vectors = min(n_candidates, eigen.rank)
+        vectors = np.ascontiguousarray(eigen.vectors[:, :n_vectors].T)
+        return cls(vectors, np.sqrt(eigen.values[:n_vectors] * moments.weight))
 
     def products(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Products of word vectors with each of them, as `gem_vectors` takes them."""
-        n_found = len(self.vectors)
-        products = np.zeros((len(rows), -(-n_found // 16) * 16))
+        """Products of word vectors with each of them, (n_rows, n_candidates), padded with zeros for the kernel."""
+        n_vectors = len(self.vectors)
+        products = np.zeros((len(rows), -(-n_vectors // 16) * 16))
         with one_thread_products():
-            products[:, :n_found] = rows.astype(np.float64) @ self.vectors.T
+            products[:, :n_vectors] = rows.astype(np.float64) @ self.vectors.T
         return products
+
+
+def check_settings(
+    *,
+    window: int,
+    n_removed: int,
+    removal: str,
+    scores: Sequence[str],
+    significance: str,
+    ranking: str,
+    uniqueness: str,
+) -> None:
+    """Refuse settings that `gem_vectors` cannot use."""
+    _check.whole_number("GEM", "window", window, 1)
+    if window > WIDEST_WINDOW:
+        raise InputError(f"GEM: window must be at most {WIDEST_WINDOW}; got {window}.")
+    _check.whole_number("GEM", "n_removed", n_removed, 1)
+    _check.one_of("GEM", "removal", removal, ("sdr", "sir", "none"))
+    _check.one_of("GEM", "significance", significance, ("columns", "window"))
+    _check.one_of("GEM", "ranking", ranking, ("weighted", "unweighted"))
+    _check.one_of("GEM", "uniqueness", uniqueness, ("published", "scaled"))
+    if not scores or len(set(scores)) < len(scores) or set(scores) - set(SCORES):
+        raise InputError(f"GEM: scores must be some of {', '.join(SCORES)}, each once; got {scores!r}.")
 
 
 def coarse_vectors(
     rows: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], *, power: float = 3.0
 ) -> NDArray[np.float32]:
-    """Coarse sentence vectors, from which GEM takes the principal vectors of a corpus."""
-    # :math:`g = \sum_j \sigma_j^t U_j` (equation 7) with :math:`S = U \operatorname{diag}(\sigma) V^\top` and words
-    # as columns of S. A singular vector is defined up to its sign; here each :math:`U_j` points to the side of the
-    # mean of the text's words, and where that is perpendicular to it (to 1e-6), to the side of the first word that is
-    # not. So the result does not depend on the linear-algebra library. Singular values that are rounding noise take
-    # no part. Computed in float64, from the n x n Gram matrix or, for texts of more words than dimensions, from the
-    # dim x dim one.
+    """Coarse sentence vectors, (n_texts, dim), from which the principal vectors of a corpus are computed."""
+    # g = sum_j sigma_j^t U_j (equation 7), with the words of a text as the columns of S = U diag(sigma) V^T. The sign
+    # of a singular vector is arbitrary; here each U_j points to the side of the mean of the text's words, or where it
+    # is perpendicular to the mean (to 1e-6), to the side of the first word that is not. So the result does not depend
+    # on the linear-algebra library. Singular values that are rounding noise are left out. Computed in float64, from
+    # the n x n Gram matrix or, for texts with more words than dimensions, from the dim x dim one.
     vectors = np.empty((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: coarse_kernel((rows, ids, offsets), float(power), chunk, vectors), offsets)
     return vectors
@@ -104,33 +92,45 @@ def gem_vectors(
     offsets: NDArray[np.int64],
     *,
     principal: PrincipalVectors,
-    settings: GemSettings,
+    window: int = 7,
+    n_removed: int = 17,
+    removal: str = "sdr",
+    scores: Sequence[str] = SCORES,
+    significance: str = "columns",
+    ranking: str = "weighted",
+    uniqueness: str = "published",
 ) -> NDArray[np.float32]:
-    """Sentence vectors of GEM."""
-    # Algorithm 1 of the paper. A word v is split into its projection on the other words of its window and the
-    # residual :math:`r q`, q of length 1. Its weight is the sum of :math:`\alpha_n = \exp(r / \lVert v \rVert)`,
-    # :math:`\alpha_s = r / \text{columns}` and :math:`\alpha_u = \exp(-\lVert \sigma_d \odot D^\top q \rVert / h)`
-    # (equations 4 to 6 and 9), and :math:`c = \sum \alpha v`, :math:`c \leftarrow c - D D^\top c`, with D the h
-    # principal vectors of the text.
-    # Rank: a word with a residual of at most 1e-6 of its length has r = 0, q = 0 and so the weight 2, a repeated word
-    # for one; it adds no direction for others either. The window is clipped at the ends of the text.
-    # With ``uniqueness="scaled"``, :math:`\alpha_u = \exp(-\lVert (\sigma_d / \sigma_1) \odot D^\top q \rVert)`:
-    # between 1/e and 1, where the published score is 0 or 1 for nearly every word.
-    # Nothing but products of words is needed: the inverse of the Gram matrix of a window tells every residual, and
-    # changes by one bordering and one elimination from word to word. Products of words are float32 there; a text with
-    # a residual below a sixth of its word is done again by Gram-Schmidt in float64. Time grows linearly with the
-    # words of a text, and with the square of the window.
+    """Sentence vectors of GEM, (n_texts, dim).
+
+    `products` are those of `PrincipalVectors.products`; the settings are documented at `GEM`.
+    """
+    # Algorithm 1 of the paper. A word v is split into its projection on the other words of its window and the residual
+    # r q, with q of length 1. Its weight is the sum of alpha_n = exp(r / |v|), alpha_s = r / columns and
+    # alpha_u = exp(-|sigma_d * D^T q| / h) (equations 4 to 6 and 9). Then c = sum alpha v and c <- c - D D^T c, with D
+    # the h principal vectors chosen for the text: those it points to most (sdr), or the strongest of the corpus (sir).
+    # removal="none" chooses as sdr does, for the uniqueness score, and removes nothing.
+    #
+    # A word whose residual is at most 1e-6 of its length, such as a repeated word, has r = 0 and q = 0, so the weight
+    # 2; it adds no direction for other words either. The window is clipped at the ends of the text.
+    #
+    # With uniqueness="scaled", alpha_u = exp(-|(sigma_d / sigma_1) * D^T q|) is between 1/e and 1; the published score
+    # is 0 or 1 for nearly every word, depending on the size of the corpus and the length of word vectors.
+    #
+    # The kernel needs only products of words: the inverse of the Gram matrix of a window yields every residual, and
+    # changes by one bordering and one elimination from word to word. These products are float32; a text with a residual
+    # below a sixth of its word is repeated by Gram-Schmidt in float64. Time grows linearly with the words of a text,
+    # and with the square of the window.
     sigma = principal.singular_values
-    strengths = sigma if settings.ranking == "weighted" else np.ones_like(sigma)
-    n_chosen = min(settings.n_removed, len(sigma))
-    in_score = sigma / sigma[:1] if settings.uniqueness == "scaled" else sigma / max(n_chosen, 1)
+    strengths = sigma if ranking == "weighted" else np.ones_like(sigma)
+    n_chosen = min(n_removed, len(sigma))
+    in_score = sigma / sigma[:1] if uniqueness == "scaled" else sigma / max(n_chosen, 1)
     options = (
-        settings.window,
+        window,
         n_chosen,
-        strengths[:0] if settings.removal == "sir" else strengths,
-        ("novelty" in settings.scores, "significance" in settings.scores, "uniqueness" in settings.scores),
-        0 if settings.significance == "columns" else 2 * settings.window + 1,
-        settings.removal != "none",
+        strengths[:0] if removal == "sir" else strengths,
+        ("novelty" in scores, "significance" in scores, "uniqueness" in scores),
+        0 if significance == "columns" else 2 * window + 1,
+        removal != "none",
     )
     texts = (rows, products, ids, offsets)
     corpus = (principal.vectors, principal.vectors.astype(np.float32), in_score)

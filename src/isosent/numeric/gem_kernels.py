@@ -1,4 +1,4 @@
-"""The compiled kernel of GEM: weights of the words, their sum, and what the corpus has in common taken out of it."""
+"""Compiled kernels of GEM: coarse vectors, and weights of words, their sum, and removal of principal vectors."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def longest_text(offsets: Bounds, chunk: tuple[int, int]) -> int:
 
 @njit(cache=True, nogil=True)
 def padded(n: int) -> int:
-    """The next multiple of 16: loops of such a length are vector instructions from end to end."""
+    """The next multiple of 16: loops of this length are compiled to vector instructions only."""
     return (n + 15) // 16 * 16
 
 
 @njit(cache=True, nogil=True, fastmath=True)
 def add_rows(total: NDArray[Any], rows: Single, picks: NDArray[Any], shares: NDArray[Any], n: int) -> None:
-    """Add rows, each times its share, four at a time; shares have the type of the total."""
+    """Add rows, each times its share, four at a time; shares have the dtype of the total."""
     n_fours = n // 4 * 4
     for i in range(0, n_fours, 4):
         a, b, c, d = picks[i], picks[i + 1], picks[i + 2], picks[i + 3]
@@ -50,13 +50,13 @@ def add_rows(total: NDArray[Any], rows: Single, picks: NDArray[Any], shares: NDA
 
 @njit(cache=True, nogil=True)
 def band_room(longest: int, reach: int) -> Double:
-    """Room for what `fill_band` writes of texts of up to `longest` words; it writes some numbers that mean nothing."""
+    """Memory that `fill_band` writes to for texts of up to `longest` words; some of the numbers mean nothing."""
     return np.empty((longest + 1, reach + 5))
 
 
 @njit(cache=True, nogil=True)
 def recent_rows(reach: int) -> int:
-    """Rows that `fill_band` keeps: a power of two."""
+    """Number of rows that `fill_band` keeps, a power of two."""
     size = 1
     while size < reach + 5:
         size *= 2
@@ -66,7 +66,7 @@ def recent_rows(reach: int) -> int:
 @njit(cache=True, nogil=True, fastmath=True)
 def fill_band(rows: Single, words: Ids, reach: int, recent: NDArray[Any], band: Double) -> None:
     """Gram matrix of the words of a text near its diagonal: ``band[i, k]`` is word i times word i - k."""
-    # Two words are multiplied with four at a time, in the precision of ``recent``, which holds the last rows.
+    # Two words are multiplied by four others at a time, in the precision of ``recent``, which holds the last rows.
     mask = len(recent) - 1
     zero = recent[0, 0] - recent[0, 0]
     for i in range(0, len(words), 2):
@@ -108,7 +108,7 @@ Room = tuple[tuple[Double, Double, Double], tuple[Double, Double, Double, Double
 
 @njit(cache=True, nogil=True)
 def coarse_kernel(words: tuple[Single, Ids, Bounds], power: float, chunk: tuple[int, int], out: Single) -> None:
-    """Fill the coarse vectors of some texts, see `coarse_vectors`."""
+    """Write the coarse vectors of the texts of a chunk, see `coarse_vectors`."""
     rows, ids, offsets = words
     dim = rows.shape[1]
     width = min(longest_text(offsets, chunk), dim)
@@ -206,9 +206,9 @@ def _side(entries: Double) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _tridiagonalize(matrix: Double, n: int, reflectors: Double, columns: tuple[Double, Double, Double, Double]) -> None:
-    """Householder reduction of the leading n x n block, which is lost; `_turn` takes the reflectors."""
-    # For the small matrices of sentences a call of LAPACK takes twice as long as this with `_diagonalize`. Loops
-    # begin at 0, over zeros, because only then they become vector instructions.
+    """Householder reduction of the leading n x n block, in place; `_turn` applies the reflectors."""
+    # For the small matrices of sentences, LAPACK takes twice as long as this and `_diagonalize`. Loops begin at 0,
+    # over zeros, because only then the compiler uses vector instructions.
     values, beside, scales, image = columns
     for step in range(n):
         values[step] = matrix[step, step]
@@ -243,7 +243,7 @@ def _tridiagonalize(matrix: Double, n: int, reflectors: Double, columns: tuple[D
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def _turn(reflectors: Double, scales: Double, n: int, x: Double, forward: bool) -> None:
-    """Take a vector to the basis in which the matrix is tridiagonal, or back."""
+    """Change a vector to the basis in which the matrix is tridiagonal, or back."""
     for i in range(n - 1):
         step = i if forward else n - 2 - i
         total = 0.0
@@ -310,7 +310,7 @@ Scratch = tuple[Double, Double, Double, Double, Bounds, Bounds, Bounds]
 
 @njit(cache=True, nogil=True)
 def window_scratch(longest: int, window: int, n_chosen: int) -> Scratch:
-    """Room that `sliding_weights` works in."""
+    """Scratch memory of `sliding_weights`."""
     size = min(longest, 2 * window + 1)
     width = padded(size)
     inverse, border, column = np.empty((size, width)), np.empty(width), np.empty(width)
@@ -323,9 +323,9 @@ def sliding_weights(
     band: Double, words: Ids, near: Double, sigma: Double, settings: Settings, scratch: Scratch, weights: Double
 ) -> bool:
     """Weights of the words of a text, by the inverse of the window's Gram matrix, which changes word by word."""
-    # The residual of word t behind all others of its window is the combination of words in column t of the inverse,
-    # over its diagonal. A word that comes in borders the inverse, one that leaves is eliminated from it; repeated
-    # words share a slot, and have no residual.
+    # The residual of word t with respect to all others of its window is the combination of words in column t of the
+    # inverse, divided by its diagonal entry. A word that enters borders the inverse, one that leaves is eliminated from
+    # it. Repeated words share a slot and have no residual. Returns False for a text that float32 cannot resolve.
     window, scores, divisor = settings
     inverse, border, column, own, slot_of, place_of, count = scratch
     n = len(words)
@@ -374,7 +374,7 @@ def sliding_weights(
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def _enter(inverse: Double, used: int, slot: int, border: Double, square: float, column: Double) -> bool:
-    """Border the inverse of a Gram matrix; False if the word is nearly in the span of the others."""
+    """Border the inverse of a Gram matrix; False if the new word is nearly in the span of the others."""
     for k in range(len(column)):
         column[k] = 0.0
     for p in range(used):
@@ -401,7 +401,7 @@ def _enter(inverse: Double, used: int, slot: int, border: Double, square: float,
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def _leave(inverse: Double, used: int, slot: int, column: Double) -> None:
-    """Turn the inverse of a Gram matrix into that of the matrix without one word."""
+    """Remove one word from the inverse of a Gram matrix."""
     for k in range(len(column)):
         column[k] = inverse[slot, k]
     scale = 1 / column[slot]
@@ -461,7 +461,7 @@ def careful_weights(
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def _orthogonalize(rows: Single, word: int, basis: Double, rank: int) -> tuple[float, float]:
-    """Write the unit residual of a word behind a basis as its next row; returns lengths of residual (or 0) and word."""
+    """Add the unit residual of a word to a basis as its next row; returns lengths of residual (or 0) and word."""
     dim = rows.shape[1]
     square = 0.0
     for k in range(dim):
@@ -487,7 +487,7 @@ def _orthogonalize(rows: Single, word: int, basis: Double, rank: int) -> tuple[f
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _score(residual: float, length: float, distinct: float, scores: Scores, divisor: float) -> float:
-    """Sum of the scores that count."""
+    """Sum of the scores asked for."""
     novelty, significance, uniqueness = scores
     weight = 0.0
     if novelty:
@@ -507,7 +507,7 @@ def gem_kernel(
     chunk: tuple[int, int],
     out: Single,
 ) -> None:
-    """Fill the vectors of some texts, see `gem_vectors`."""
+    """Write the vectors of the texts of a chunk, see `gem_vectors`."""
     rows, products, ids, offsets = texts
     exact_vectors, vectors, sigma = corpus
     window, n_chosen, strengths, scores, divisor, removes = options

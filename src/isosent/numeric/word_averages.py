@@ -1,8 +1,9 @@
-"""Averages of word vectors: weighted, coordinate by coordinate (uSIF), and power means."""
+"""Averages of word vectors: weighted, balanced by coordinate (uSIF), and power means; weights by word frequency."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,21 +12,29 @@ from isosent.errors import InputError
 from isosent.numeric.compiled import njit
 from isosent.numeric.threads import over_chunks
 
+Single = NDArray[np.float32]
+Double = NDArray[np.float64]
+Ids = NDArray[np.int32]
+Bounds = NDArray[np.int64]
 
-def sif_weights(probabilities: NDArray[np.floating], a: float = 1e-3) -> NDArray[np.float64]:
-    """Smooth inverse frequency weight of each word."""
-    # :math:`w_i = a / (a + p_i)`, Arora, Liang & Ma 2017, section 3. Computed in float64.
+_FEW_TOKENS = 512
+_FAST = {"contract", "nsz"}
+_NO_WEIGHTS: Single = np.empty(0, dtype=np.float32)
+
+
+def sif_weights(probabilities: NDArray[np.floating], a: float = 1e-3) -> Double:
+    """Smooth inverse frequency weight a / (a + p) of each word (Arora, Liang & Ma 2017, section 3)."""
     if not a > 0:
         raise InputError(f"sif_weights: a must be > 0; got {a}.")
     return a / (a + _checked("sif_weights", probabilities))
 
 
-def usif_weights(probabilities: NDArray[np.floating], mean_length: float) -> NDArray[np.float64]:
-    """Weight of each word by unsupervised smooth inverse frequency."""
-    # :math:`w = a / (a / 2 + p)` with :math:`a = (1 - \alpha) / (\alpha Z)`, :math:`Z = |V| / 2`, and :math:`\alpha`
-    # the share of the words with :math:`p > 1 - (1 - 1 / |V|)^n`, n the mean length and V the words of known
-    # frequency; Ethayarajh 2018, *Unsupervised Random Walk Sentence Embeddings*, section 3.2. Of the words, at least
-    # one and not all count as above the bound, so that a stays positive and finite.
+def usif_weights(probabilities: NDArray[np.floating], mean_length: float) -> Double:
+    """Unsupervised smooth inverse frequency weight of each word; words of probability 0 count as the rarest."""
+    # w = a / (a / 2 + p) with a = (1 - alpha) / (alpha Z) and Z = |V| / 2; alpha is the share of words with
+    # p > 1 - (1 - 1 / |V|)^n, n the mean length of texts and V the words of known frequency; Ethayarajh 2018,
+    # "Unsupervised Random Walk Sentence Embeddings", section 3.2. At least one word and not all count as above the
+    # bound, so that a stays positive and finite.
     checked = _checked("usif_weights", probabilities)
     known = checked[checked > 0]
     if not len(known):
@@ -39,53 +48,44 @@ def usif_weights(probabilities: NDArray[np.floating], mean_length: float) -> NDA
     return np.asarray(a / (a / 2 + np.where(checked > 0, checked, known.min())))
 
 
-def _checked(where: str, probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
+def _checked(where: str, probabilities: NDArray[np.floating]) -> Double:
     checked = np.asarray(probabilities, dtype=np.float64)
     if not ((checked >= 0) & (checked <= 1)).all():
         raise InputError(f"{where}: probabilities must lie in [0, 1]; got {checked.min()} ... {checked.max()}.")
     return checked
 
 
-Single = NDArray[np.float32]
-Double = NDArray[np.float64]
-
-Ids = NDArray[np.int32]
-Bounds = NDArray[np.int64]
-_FAST = {"contract", "nsz"}
-_SKIP: Single = np.empty(0, dtype=np.float32)
+# Below, the words of text i are rows ids[offsets[i]:offsets[i + 1]]. A text without words has the zero row.
 
 
-def weighted_means(
-    rows: NDArray[np.float32],
-    ids: NDArray[np.int32],
-    offsets: NDArray[np.int64],
-    weights: NDArray[np.float32] | None = None,
-) -> NDArray[np.float32]:
-    r"""Means of weighted word vectors, :math:`\frac{1}{n} \sum_i a_i v_i`."""
+def weighted_means(rows: Single, ids: Ids, offsets: Bounds, weights: Single | None = None) -> Single:
+    """Means of weighted word vectors, (n_texts, dim): the sum of a_i v_i divided by the number of words."""
     means = np.zeros((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
-    token_weights = _SKIP if weights is None else weights
+    if weights is None and len(ids) <= _FEW_TOKENS:
+        # Without numba, whose import takes longer. To the same bits: both add one word after the other in float32.
+        with np.errstate(all="ignore"):
+            for text, (first, last) in enumerate(pairwise(offsets)):
+                if first < last:
+                    means[text] += np.add.accumulate(rows.take(ids[first:last], axis=0), axis=0)[-1]
+                    means[text] /= np.float32(last - first)
+        return means
+    token_weights = _NO_WEIGHTS if weights is None else weights
     over_chunks(lambda *chunk: _mean_kernel(rows, ids, offsets, chunk, token_weights, means), offsets)
     return means
 
 
-def balanced_means(
-    rows: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], weights: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """Weighted means of word vectors with each coordinate divided by its norm over the text (uSIF)."""
-    # The normalisation of Ethayarajh 2018, *Unsupervised Random Walk Sentence Embeddings*, as its author's code has
-    # it.
+def balanced_means(rows: Single, ids: Ids, offsets: Bounds, weights: Single) -> Single:
+    """Weighted means, (n_texts, dim), with each coordinate divided by its norm over the text (uSIF)."""
+    # The normalisation of Ethayarajh 2018, as in its author's code.
     means = np.zeros((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: _balanced_kernel(rows, ids, offsets, chunk, weights, means), offsets)
     return means
 
 
-def power_means(
-    rows: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], powers: Sequence[float]
-) -> NDArray[np.float32]:
-    """Concatenated power means of word vectors (Rueckle et al. 2018)."""
-    # :math:`\operatorname{Re} \left( \frac{1}{n} \sum_i v_i^p \right)^{1/p}` by coordinate, in complex numbers with
-    # principal values, as the authors compute it: for p = 3 a negative mean :math:`-m` gives :math:`m^{1/3} \cos(\pi
-    # / 3)`, which is not the signed root.
+def power_means(rows: Single, ids: Ids, offsets: Bounds, powers: Sequence[float]) -> Single:
+    """Concatenated power means of word vectors (Rueckle et al. 2018), (n_texts, n_powers * dim)."""
+    # Re((sum_i v_i^p / n)^(1/p)) by coordinate, in complex numbers with principal values, as the authors compute it:
+    # for p = 3 a negative mean -m gives m^(1/3) cos(pi / 3), which is not the signed root.
     exponents = np.array(powers, dtype=np.float64)
     means = np.zeros((len(offsets) - 1, len(exponents), rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: _power_kernel(rows, ids, offsets, chunk, exponents, means), offsets)
