@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from isosent.evaluation.run import evaluate
     from isosent.io.texts import read_texts
     from isosent.loading import load
-    from isosent.model import SentenceEncoder
+    from isosent.model import SentenceEncoder, wrap
     from isosent.numeric.linear_map import LinearMap
     from isosent.numeric.moments import Moments
     from isosent.report.inspect import inspect_texts, inspect_vectors
@@ -46,7 +46,7 @@ _NAMES = {
     "evaluation.run": "evaluate",
     "io.texts": "read_texts",
     "loading": "load",
-    "model": "SentenceEncoder",
+    "model": "SentenceEncoder wrap",
     "numeric.linear_map": "LinearMap",
     "numeric.moments": "Moments",
     "report.inspect": "inspect_texts inspect_vectors",
@@ -88,6 +88,7 @@ __all__ = [
     "load",
     "read_result",
     "read_texts",
+    "wrap",
 ]
 
 

@@ -12,14 +12,16 @@ from isosent.errors import InputError, InputFileError, InputTypeError
 
 
 def text_list(where: str, texts: Iterable[str]) -> list[str]:
-    """Return `texts` as a list, refusing a bare string and anything that is not a string."""
+    """Return `texts` as a list of strings; blank cells of a pandas or polars Series count as empty texts."""
     if isinstance(texts, (str, bytes)):
         raise InputTypeError(
             f"{where}: texts must be a sequence of strings; got one {type(texts).__name__}. Pass [text]."
         )
-    if not isinstance(texts, Iterable):
-        raise InputTypeError(f"{where}: texts must be a sequence of strings; got {type(texts).__name__}.")
-    listed = list(texts)
+    if not isinstance(texts, Iterable) or hasattr(texts, "columns"):
+        advice = " Pass one column of it." if hasattr(texts, "columns") else ""
+        raise InputTypeError(f"{where}: texts must be a sequence of strings; got {type(texts).__name__}.{advice}")
+    is_series = type(texts).__module__.startswith(("pandas", "polars"))
+    listed = ["" if _is_blank(cell) else cell for cell in texts] if is_series else list(texts)
     if _are_unicode(listed):
         return listed
     for i, text in enumerate(listed):
@@ -45,6 +47,11 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
             raise InputError(f"{text!r} gives the option {option} twice.")
         options[option] = value
     return name, options
+
+
+def _is_blank(cell: object) -> bool:
+    """Whether a cell of a data frame is missing: None, NaN, NA or NaT."""
+    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def _are_unicode(texts: list[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""From a model reference, or a folder, to a model."""
+"""Loading a model by its reference: a name, a folder, or an id on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from isosent.encoders.base import Progress
-from isosent.encoders.load import open_encoder
-from isosent.encoders.options import FUNCTION, RUNTIME_OPTIONS
+from isosent.encoders.load import load_encoder
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import (
     DEFAULT_REFERENCE,
+    FILE_OPTIONS,
+    FUNCTION,
     MODEL_FILE,
+    RUNTIME_OPTIONS,
     Reference,
     escape,
     options_of,
@@ -22,8 +25,7 @@ from isosent.encoders.reference import (
     unescape,
     without_permissions,
 )
-from isosent.encoders.static import FILE_OPTIONS
-from isosent.encoders.static_load import Given, SplitFunction
+from isosent.encoders.static import SplitFunction
 from isosent.encoders.word_average import Corpus, Weighting
 from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError
 from isosent.io.checksum import verify_folder
@@ -36,28 +38,37 @@ from isosent.persistence import RECORD_FILE, ModelRecord, read_model
 def load(
     reference: str | os.PathLike[str] = DEFAULT_REFERENCE,
     *,
-    options: Mapping[str, str] | None = None,
-    weighting: Weighting | None = None,
-    tokenizer: SplitFunction | None = None,
+    weighting: Weighting | str | None = None,
+    tokenizer: SplitFunction | str | os.PathLike[str] | None = None,
+    options: Mapping[str, Any] | None = None,
     progress: Callable[[int], Progress] | None = None,
+    **more_options: Any,
 ) -> SentenceEncoder:
-    """Open a model.
+    """Load a model.
 
     Parameters
     ----------
     reference : str or path-like, default "wordllama"
-        A path is a folder saved by isosent. A string is ``wordllama``, ``words:FILE[,FILE...]``, ``static:DIR``,
-        ``hf:ID-OR-DIR`` or a folder saved by isosent, with options behind a ``?``, as in
-        ``hf:DIR?layers=1,-1&pooling=mean``.
-    options : mapping of str to str, optional
-        Further options; they win over those in `reference`.
-    weighting : Weighting, optional
-        How words make a text, such as ``GEM(window=6)``; the same as the options of that name.
-    tokenizer : callable, optional
-        From a text to its words, for word vectors of a language that is written without spaces. It is not saved: a
-        folder of such a model is opened with the same function again, which its fingerprint checks on samples.
+        - an id on the Hugging Face hub, such as ``sentence-transformers/all-MiniLM-L6-v2`` or
+          ``minishlab/potion-base-8M``;
+        - a folder: a model saved by isosent, transformers, sentence-transformers or Model2Vec;
+        - ``wordllama``, English token vectors that come with isosent;
+        - ``words:FILE[,FILE...]``, word vectors;
+        - ``hf:ID-OR-DIR`` or ``static:ID-OR-DIR``, to say that it is a transformer or a Model2Vec model.
+
+        Options may follow after a ``?``, as in ``hf:DIR?layers=1,-1&pooling=mean``.
+    weighting : Weighting or str, optional
+        How word vectors are averaged, such as ``GEM(window=6)`` or ``"sif"``.
+    tokenizer : callable, str or path-like, optional
+        For word vectors: the name of a splitter, a ``tokenizer.json``, or a function from a text to its words, for
+        languages written without spaces. A function is not saved: pass it again to load a saved model.
+    options : mapping of str to object, optional
+        More options by name; they win over those in `reference`. Values may be strings, as in a reference, or numbers,
+        bools, lists and paths.
     progress : callable, optional
-        Called once with the bytes of the files of word vectors; returns what is called with the bytes read.
+        Called with the bytes of files of word vectors; returns what is called with the bytes read.
+    **more_options
+        The same as `options`: ``load("wordllama", weighting="sif", n_components=1)``.
 
     Returns
     -------
@@ -67,86 +78,100 @@ def load(
     Raises
     ------
     ModelReferenceError
-        If the reference or an option is outside the grammar, which the message lists.
+        If the reference cannot be parsed, or an option is unknown or out of range.
     ModelFolderError
-        If a saved folder is damaged, or its encoder is no longer the one it was fitted on.
+        If a saved model is damaged, or its encoder is no longer the one it was fitted on.
     InputTypeError
-        If the weighting is none, or the tokenizer no function.
+        If `weighting` or `tokenizer` has the wrong type.
     MissingExtraError
-        If ``hf:`` is asked for without the extra ``plm``.
+        If a transformer is loaded without the extra ``plm``.
 
     Warns
     -----
     PermissionIgnoredWarning
-        If a saved folder holds ``trust_remote_code`` or ``pickled_weights``, or another option of how to compute. Only
-        the caller gives these, each time; they are never read from a file.
+        If a saved model holds ``trust_remote_code`` or ``pickled_weights``, or another option of how to compute. Only
+        the caller grants these, each time; they are never read from a file.
 
     Examples
     --------
     >>> load("wordllama")
     <SentenceEncoder wordllama, 256 dimensions>
+    >>> load("wordllama", weighting="sif", n_components=1).encoder.needs_corpus
+    True
     """
-    if weighting is not None and not isinstance(weighting, Weighting):
-        raise InputTypeError(f"load: weighting must be a Weighting, such as GEM(); got {type(weighting).__name__}.")
-    if tokenizer is not None and not callable(tokenizer):
+    merged = {**(options or {}), **more_options}
+    if isinstance(weighting, Weighting):
+        merged |= options_of(weighting)
+    elif isinstance(weighting, str):
+        merged["weighting"] = weighting
+    elif weighting is not None:
         raise InputTypeError(
-            f"load: tokenizer must be a function from a text to its words; got {type(tokenizer).__name__}. "
-            "A tokenizer with a name is an option, as in words:FILE?tokenizer=whitespace."
+            f"load: weighting must be a name or a Weighting such as GEM(); got {type(weighting).__name__}."
         )
-    written = dict(options or {}) | ({} if weighting is None else options_of(weighting))
-    parsed = _parse(reference, written)
+    split = tokenizer if callable(tokenizer) else None
+    if tokenizer is not None and split is None:
+        if not isinstance(tokenizer, (str, os.PathLike)):
+            raise InputTypeError(f"load: tokenizer must be a function, a name or a path; got {tokenizer!r}.")
+        merged["tokenizer"] = tokenizer
+    parsed = _parsed(reference, merged)
     if parsed.scheme == "folder":
-        return _load_folder(parsed, tokenizer, progress)
-    if tokenizer is not None:
+        return _load_folder(parsed, split, progress)
+    if split is not None:
         parsed = replace(parsed, options={**parsed.options, "tokenizer": FUNCTION})
-    return SentenceEncoder(open_encoder(parsed, Given(tokenizer, progress=progress)))
+    return SentenceEncoder(load_encoder(parsed, split=split, progress=progress))
 
 
-def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, str] | None = None) -> ModelRecord:
-    """Read what a model is; the encoder of a saved folder is not opened for that."""
-    parsed = _parse(reference, options)
+def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, Any] | None = None) -> ModelRecord:
+    """Read what a model is, without loading the encoder of a saved model."""
+    parsed = _parsed(reference, options)
     if parsed.scheme != "folder":
         return load(reference, options=options).record
-    folder = unescape(parsed.location)
+    folder = _folder(parsed)
     record = read_model(folder)
-    without_permissions(record.reference, record.options, file=Path(folder, MODEL_FILE))  # for its warning
+    without_permissions(record.reference, record.options, file=folder / MODEL_FILE)  # for its warning
     return record
 
 
-def _parse(reference: str | os.PathLike[str], options: Mapping[str, str] | None) -> Reference:
-    """A string is a reference, a path is a folder, whatever characters it has."""
+def _parsed(reference: str | os.PathLike[str], options: Mapping[str, Any] | None) -> Reference:
     if isinstance(reference, str):
         return parse_reference(reference, options)
     if not isinstance(reference, os.PathLike):
-        raise InputTypeError(f"load: reference must be a string or a path; got {type(reference).__name__}.")
+        raise InputTypeError(
+            f"load: reference must be a string or a path; got {type(reference).__name__}. "
+            "For a model in memory: isosent.wrap(model)."
+        )
     return parse_reference(escape(str(Path(reference).absolute())), options)
 
 
+def _folder(parsed: Reference) -> Path:
+    return Path(unescape(parsed.location)).expanduser()
+
+
 def _load_folder(
-    parsed: Reference, tokenizer: SplitFunction | None, progress: Callable[[int], Progress] | None
+    parsed: Reference, split: SplitFunction | None, progress: Callable[[int], Progress] | None
 ) -> SentenceEncoder:
-    folder = unescape(parsed.location)
+    folder = _folder(parsed)
     record = read_model(folder)
-    _verify_trained(Path(folder))
-    located = parsed.options.get("encoder")
-    if record.reference == PRECOMPUTED and located in (None, PRECOMPUTED):
+    _verify_trained(folder)
+    moved_to = parsed.options.get("encoder")
+    if record.reference == PRECOMPUTED and moved_to in (None, PRECOMPUTED):
         return SentenceEncoder.from_record(PrecomputedVectors(record.encoder_dim, record.options), record)
     try:
         corpus = Corpus.from_tensors(record.corpus) if record.corpus else None
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
-        reference = _encoder_reference(located, record, runtime, Path(folder, MODEL_FILE))
-        encoder = open_encoder(reference, Given(tokenizer, corpus, progress))
+        reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
+        encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)
     except InputError as error:
         raise ModelFolderError(
-            f"{folder}: its encoder, {located or record.reference}, could not be opened: {error}\n"
-            "If it was moved, name it: FOLDER?encoder=REFERENCE, or --encoder REFERENCE; other files that were moved "
-            "as its options, as in FOLDER?encoder=words:FILE?stop_words=FILE."
+            f"{folder}: its encoder, {moved_to or record.reference}, could not be loaded: {error}\n"
+            "If it was moved, name it: FOLDER?encoder=REFERENCE. Name other files that were moved as its options, as "
+            "in FOLDER?encoder=words:FILE?stop_words=FILE."
         ) from error
     if encoder.fingerprint != record.encoder_fingerprint:
         raise ModelFolderError(
             f"{folder} was fitted on {record.reference} with the fingerprint "
             f"{record.encoder_fingerprint[:16]}; {encoder.reference} now has {encoder.fingerprint[:16]}. "
-            "Vectors of one mean nothing in the other. Name the right encoder with ?encoder=REFERENCE, or fit again."
+            "Their vectors cannot be compared. Name the right encoder with ?encoder=REFERENCE, or fit again."
         )
     return SentenceEncoder.from_record(encoder, record)
 
@@ -156,24 +181,24 @@ def _verify_trained(folder: Path) -> None:
     try:
         verify_folder(folder, read_json(folder / RECORD_FILE, FileList).get("checksums") or {})
     except FileNotFoundError:
-        pass  # no trained folder
+        pass  # not a trained folder
     except FileFormatError as error:
         raise ModelFolderError(f"{error} If it was changed on purpose, remove {RECORD_FILE}.") from None
 
 
-def _encoder_reference(located: str | None, record: ModelRecord, runtime: Mapping[str, str], file: Path) -> Reference:
-    """Where the encoder of a saved model lies, with the options in force and how to compute."""
-    # What the caller wrote, `located` and `runtime`, may hold permissions; what the record says may not.
-    if located is None:
+def _encoder_reference(moved_to: str | None, record: ModelRecord, runtime: Mapping[str, Any], file: Path) -> Reference:
+    """The encoder of a saved model, with the options in force and how to compute."""
+    # What the caller wrote, `moved_to` and `runtime`, may hold permissions; what the record says may not.
+    if moved_to is None:
         return stored_reference(record.reference, record.options, file=file, runtime=runtime)
-    parsed = parse_reference(located, in_use=True)
-    if record.reference == PRECOMPUTED:  # the encoder that made the vectors; its fingerprint tells
+    parsed = parse_reference(moved_to, in_use=True)
+    if record.reference == PRECOMPUTED:  # the encoder that made the vectors; its fingerprint is compared
         if parsed.scheme == "folder":
             raise InputError("it must be an encoder; it is a saved model.")
-        return parse_reference(located, runtime, in_use=True)
+        return parse_reference(moved_to, runtime, in_use=True)
     stored = stored_reference(record.reference, record.options, file=file)
     if parsed.scheme != stored.scheme:
         raise InputError(f"it is another kind of model than {record.reference}.")
     if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
-        raise InputError("it must be written without options, but for files that were moved; those of the folder hold.")
-    return parse_reference(located, {**stored.options, **parsed.options, **runtime}, in_use=True)
+        raise InputError("it must be written without options, except files that were moved; those of the folder hold.")
+    return parse_reference(moved_to, {**stored.options, **parsed.options, **runtime}, in_use=True)

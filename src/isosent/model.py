@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.load import encoder_for
+from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import InputError
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import cosine_matrix
-from isosent.persistence import FitRecord, ModelRecord, write_model
+from isosent.numeric.similarity import cosine_matrix, unit_rows
+from isosent.persistence import FitRecord, ModelRecord, check_model_folder, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
 from isosent.transforms.auto import AutoChoice, choose_from_moments, choose_from_texts
 from isosent.transforms.base import (
@@ -37,6 +42,8 @@ from isosent.transforms.base import (
     transform_name,
 )
 from isosent.transforms.calibration import Calibration
+
+_PATIENCE_S = 2.0
 
 
 class SentenceEncoder:
@@ -124,36 +131,79 @@ class SentenceEncoder:
         steps = "".join(f" -> {fit.transform}" for fit in self._fits)
         return f"<SentenceEncoder {self._encoder.reference}{steps}, {self.dim} dimensions>"
 
-    def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Encode texts.
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        normalize_embeddings: bool = False,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: object = None,
+        progress: Progress | None = None,
+        role: Literal["text", "query", "document"] = "text",
+    ) -> Any:
+        """Encode texts. Takes the arguments that code written for sentence-transformers passes.
 
         Parameters
         ----------
-        texts : sequence of str
-            Any number of texts.
+        texts : str or sequence of str
+            One text, or any number of them: a list, a tuple, an array, or a pandas or polars Series, of which blank
+            cells count as empty texts.
+        batch_size : int, optional
+            Without effect: batches are made by number of tokens (``batch_tokens`` of a model reference).
+        show_progress_bar : bool, optional
+            Whether to show a progress bar. By default it appears in terminals and notebooks after two seconds.
+        normalize_embeddings : bool, default False
+            Whether to scale vectors to length 1; zero rows stay zero.
+        convert_to_numpy : bool, default True
+            Whether to return an array; if not, a list of tensors.
+        convert_to_tensor : bool, default False
+            Whether to return one tensor; it wins over `convert_to_numpy`.
+        device : str or torch.device, optional
+            Where a transformer computes this time, such as ``"cuda:0"``.
         progress : callable, optional
-            Called with the number of texts finished since the last call.
+            Called with the number of texts finished since the last call, in place of a bar.
+        role : {"text", "query", "document"}, default "text"
+            What the texts are, for encoders with prompts and models with a query map.
 
         Returns
         -------
         ndarray of shape (n_texts, dim), float32
-            Row i belongs to text i. A text without a token that the encoder knows has the zero row, also after a
-            transform. A `TruncationWarning` tells how many texts were cut at the encoder's maximum length.
+            Row i belongs to text i; shape (dim,) for a single string. A text without a token that the encoder knows
+            has the zero row, also after a transform. A `TruncationWarning` tells how many texts were cut at the
+            encoder's maximum length.
 
         Raises
         ------
         InputTypeError
-            If `texts` is a bare string (pass ``[text]``), or something in it is not a string.
+            If something in `texts` is not a string.
+        InputError
+            If the encoder cannot compute on `device`.
         """
-        return self.transform(self._encoder.encode(texts, progress=progress))
+        if batch_size is not None:
+            _check.whole_number("encode", "batch_size", batch_size, 1)
+        encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
+        is_single = isinstance(texts, str)
+        listed = _check.text_list("encode", [texts] if isinstance(texts, str) else texts)
+        with progress_bar(len(listed), progress, shown=show_progress_bar) as report:
+            encoded = encoder.encode(listed, progress=report)
+        vectors = self.transform(encoded, queries=role == "query")
+        if normalize_embeddings:
+            vectors = unit_rows(vectors).astype(np.float32, copy=False)
+        if convert_to_numpy and not convert_to_tensor:
+            return vectors[0] if is_single else vectors
+        tensors = _extras.require("torch").from_numpy(np.ascontiguousarray(vectors))
+        return tensors[0] if is_single else tensors if convert_to_tensor else list(tensors)
 
-    def encode_document(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
+    def encode_document(self, texts: str | Sequence[str], **arguments: Any) -> Any:
         """Encode texts to be found: as `encode`, with the encoder's prompt of documents if it has one."""
-        return self.transform(self._encoder.for_documents().encode(texts, progress=progress))
+        return self.encode(texts, role="document", **arguments)
 
-    def encode_query(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
+    def encode_query(self, texts: str | Sequence[str], **arguments: Any) -> Any:
         """Encode queries: as `encode`, with the prompt of queries and the query map if the model has them."""
-        return self.transform(self._encoder.for_queries().encode(texts, progress=progress), queries=True)
+        return self.encode(texts, role="query", **arguments)
 
     def transform(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
         """Apply what follows the encoder to vectors of the bare encoder.
@@ -170,12 +220,14 @@ class SentenceEncoder:
         ndarray of shape (n_texts, dim), float32
             What `encode` would have returned for the same texts.
         """
-        return self._postprocessing.apply(vectors, queries=queries)
+        array = _check.matrix("transform", "vectors", vectors)
+        _check.same_dim("transform", "vectors", array.shape[1], self._encoder.dim)
+        return self._postprocessing.apply(array, queries=queries)
 
     def similarity(
         self,
-        a: Sequence[str] | NDArray[np.floating],
-        b: Sequence[str] | NDArray[np.floating],
+        a: str | Sequence[str] | NDArray[np.floating],
+        b: str | Sequence[str] | NDArray[np.floating],
         *,
         calibrated: bool = False,
     ) -> NDArray[np.float64]:
@@ -183,8 +235,8 @@ class SentenceEncoder:
 
         Parameters
         ----------
-        a, b : sequence of str, or ndarray of shape (n, dim)
-            Texts, or vectors of this model.
+        a, b : str, sequence of str, or array of shape (n, dim) or (dim,)
+            Texts, or vectors of this model; a single text or vector counts as one row.
         calibrated : bool, default False
             Whether to map the cosines by the model's calibration.
 
@@ -204,10 +256,19 @@ class SentenceEncoder:
         cosines = cosine_matrix(self._vectors_of("a", a), self._vectors_of("b", b))
         return self._calibration(cosines) if calibrated and self._calibration else cosines
 
-    def _vectors_of(self, name: str, texts: Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
-        if not isinstance(texts, np.ndarray):
-            return self.encode(texts)
-        vectors = _check.matrix("similarity", name, texts)
+    def _vectors_of(self, name: str, values: Any) -> NDArray[np.floating]:
+        """Vectors of texts, or vectors as they are; one row for a single text or vector."""
+        if isinstance(values, str):
+            return self.encode([values], show_progress_bar=False)  # type: ignore[no-any-return]
+        array = values if isinstance(values, np.ndarray) else None
+        if array is None and not hasattr(values, "detach"):
+            values = list(values) if isinstance(values, Iterable) else values
+            if isinstance(values, list) and (not values or isinstance(values[0], str)):
+                return self.encode(values)  # type: ignore[no-any-return]
+        if array is not None and array.dtype.kind in "UO":
+            return self.encode(array.tolist())  # type: ignore[no-any-return]
+        array = _check.real_numbers("similarity", name, values.detach().cpu() if hasattr(values, "detach") else values)
+        vectors = _check.matrix("similarity", name, array[None, :] if array.ndim == 1 else array)
         _check.finite_rows("similarity", name, vectors)
         return vectors
 
@@ -285,7 +346,8 @@ class SentenceEncoder:
             return self
         encoder = self._encoder if queries is None else self._encoder.for_documents()
         if encoded is None:
-            encoded = encoder.encode(texts, progress=progress)
+            with progress_bar(len(texts), progress) as advance:
+                encoded = encoder.encode(texts, progress=advance)
         _check.same_count("fit", "encoded", len(encoded), len(texts))
         query_vectors = None if queries is None else self._encoder.for_queries().encode(queries)
         encode = SentenceEncoder(encoder, self._postprocessing).encode
@@ -435,8 +497,12 @@ class SentenceEncoder:
         ------
         OutputError
             If the folder holds something else or cannot be written. An older model there is intact.
+        InputError
+            If the encoder was wrapped (see `wrap`) and no reference loads it again.
         """
-        write_model(folder, self.record)
+        check_model_folder(folder)
+        encoder = self._encoder.saved_as()
+        write_model(folder, SentenceEncoder(encoder, self._postprocessing, self._fits, self._calibration).record)
 
     @property
     def record(self) -> ModelRecord:
@@ -451,6 +517,70 @@ class SentenceEncoder:
             self._calibration,
             self._encoder.corpus_tensors(),
         )
+
+
+def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
+    """Make a model of another library, or a function, a `SentenceEncoder` that can be fitted and evaluated.
+
+    Parameters
+    ----------
+    model : object
+        A loaded ``SentenceTransformer``, a Model2Vec ``StaticModel``, another object with a method ``encode``, or a
+        function, from a list of texts to an array or tensor of shape (n_texts, dim). It is called once, with a few
+        fixed texts; their vectors are its fingerprint.
+    reference : str, optional
+        Model reference that loads the same model, such as ``"hf:DIR"``. By default it is the name that a
+        SentenceTransformer was loaded by.
+
+    Returns
+    -------
+    SentenceEncoder
+        A model without a transform. It can be pickled if `model` can. `SentenceEncoder.save` works only if `reference`
+        loads an encoder with the same vectors, and says so before it writes anything; a function cannot be saved.
+
+    Raises
+    ------
+    InputTypeError
+        If `model` has no method ``encode`` and cannot be called.
+    InputError
+        If it does not return one vector of finite numbers per text.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import isosent
+    >>> model = isosent.wrap(lambda texts: np.array([[len(text), text.count(" ")] for text in texts]))
+    >>> model.encode("two words").tolist()
+    [9.0, 1.0]
+    """
+    if isinstance(model, SentenceEncoder):
+        return model
+    return SentenceEncoder(model if isinstance(model, Encoder) else wrap_encoder(model, reference))
+
+
+@contextmanager
+def progress_bar(
+    n_texts: int, progress: Progress | None = None, *, shown: bool | None = None
+) -> Iterator[Progress | None]:
+    """Yield `progress`, or what advances a bar; one that nobody asked for appears after two seconds."""
+    # The command line draws bars of its own.
+    is_interactive = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
+    if progress or shown is False or (shown is None and (not is_interactive or "isosent.cli.main" in sys.modules)):
+        yield progress
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=not shown, disable=not shown) as bar:
+        task, start = bar.add_task("encoding", total=n_texts), time.monotonic()
+
+        def advance(n: int) -> None:
+            bar.advance(task, n)
+            if bar.disable and time.monotonic() - start > _PATIENCE_S:
+                bar.disable = False
+                bar.start()
+
+        yield advance
 
 
 def _rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:

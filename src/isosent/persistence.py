@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from isosent.encoders.bundled import relative_reference, whole_reference
-from isosent.encoders.reference import MODEL_FILE
+from isosent.encoders.reference import MODEL_FILE, absolute_reference, relative_reference
 from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.json import document_bytes, format_of, read_document
@@ -300,7 +299,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
 def _read_reference(folder: Path, encoder: Mapping[str, Any]) -> str:
     reference: str = encoder["reference"]
     try:
-        return whole_reference(reference, folder) if encoder.get("inside") is True else reference
+        return absolute_reference(reference, folder) if encoder.get("inside") is True else reference
     except ModelReferenceError as error:
         raise ModelFolderError(f"{folder / MODEL_FILE}: {error}") from None
 

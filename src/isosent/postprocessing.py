@@ -40,6 +40,8 @@ class Postprocessing:
     def apply(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
         """Take the encoder's vectors through it."""
         vectors, linear_map = _check.matrix("transform", "vectors", vectors), self._map_of(queries)
+        if vectors.dtype.kind != "f":  # a list of whole numbers
+            vectors = vectors.astype(np.float64)
         if linear_map is None:
             mapped = vectors
             _check.finite_rows("transform", "vectors", mapped)

@@ -70,7 +70,7 @@ def folder(request, tmp_path_factory):
 
 def assert_as_alone(folder, texts):
     encoder = isosent.load(f"hf:{folder}").encoder
-    found = encoder.read(texts, [encoder.reading("1,-1", "mean"), encoder.reading("0", "weighted_mean")])
+    found = encoder.read(texts, [encoder.layer_pooling("1,-1", "mean"), encoder.layer_pooling("0", "weighted_mean")])
     states = hidden_states(folder, token_ids(folder, texts))
     np.testing.assert_allclose(found[0], plain_vectors(states, {1: 1, 3: 1}, "mean"), atol=2e-6)
     np.testing.assert_allclose(found[1], plain_vectors(states, {0: 1}, "weighted_mean"), atol=2e-6)

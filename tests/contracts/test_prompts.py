@@ -119,7 +119,7 @@ def test_a_saved_model_keeps_its_prompts_and_the_mean_of_its_queries(make, tmp_p
 def test_reading_goes_through_the_prompt_of_the_role(make):
     encoder = isosent.load(f"hf:{make(include_prompt=False)}").encoder
     for role in (encoder, encoder.for_queries(), encoder.for_documents()):
-        [read] = role.read(TEXTS, [role.reading("-1", "mean")])
+        [read] = role.read(TEXTS, [role.layer_pooling("-1", "mean")])
         np.testing.assert_array_equal(read, role.encode(TEXTS))
     assert encoder.for_queries().for_documents().prompt == PROMPTS["document"]
 

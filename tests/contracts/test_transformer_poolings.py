@@ -63,7 +63,7 @@ def test_one_pass_gives_every_layer_and_pooling(name, tiny_model):
     folder = tiny_model(name)
     encoder, states = opened(folder).encoder, plain_states(folder)
     cells = [(layers, pooling) for layers in LAYERS for pooling in POOLINGS]
-    found = encoder.read(TEXTS, [encoder.reading(*cell) for cell in cells])
+    found = encoder.read(TEXTS, [encoder.layer_pooling(*cell) for cell in cells])
     for (layers, pooling), vectors in zip(cells, found, strict=True):
         expected = plain_vectors(states, LAYERS[layers], pooling)
         scale = max(1, np.abs(expected).max())
@@ -74,7 +74,7 @@ def test_sbert_wk_is_that_of_the_whole_unpadded_layers(name, tiny_model):
     folder = tiny_model(name)
     encoder, states = opened(folder).encoder, plain_states(folder)
     cells = {"all": [0, 1, 2, 3], "0,-1,2": [0, 2, 3]}
-    found = encoder.read(TEXTS, [encoder.reading(layers, "sbert_wk") for layers in cells])
+    found = encoder.read(TEXTS, [encoder.layer_pooling(layers, "sbert_wk") for layers in cells])
     for layers, vectors in zip(cells.values(), found, strict=True):
         alone = [sbert_wk(of_text[layers][:, None], np.ones((1, of_text.shape[1]))) for of_text in states]
         np.testing.assert_allclose(vectors, np.concatenate(alone), atol=1e-5)
@@ -87,7 +87,7 @@ def test_an_encoder_opened_with_options_reads_the_same(tiny_model, options):
     folder = tiny_model("bert")
     encoder = isosent.load(f"hf:{folder}?{options}").encoder
     parted = dict(part.split("=") for part in options.split("&"))
-    reading = encoder.reading(parted.get("layers", encoder.options["layers"]), parted["pooling"])
+    reading = encoder.layer_pooling(parted.get("layers", encoder.options["layers"]), parted["pooling"])
     [read] = opened(folder).encoder.read(TEXTS, [reading])
     np.testing.assert_array_equal(read, encoder.encode(TEXTS))
     assert read.shape[1] == encoder.dim
@@ -108,7 +108,7 @@ def test_a_pass_over_the_network_is_made_once_for_all_readings(tiny_model, monke
     )
     passes = []
     for cells in ([("-1", "mean")], [(layers, pooling) for layers in LAYERS for pooling in POOLINGS]):
-        encoder.read(TEXTS, [encoder.reading(*cell) for cell in cells])
+        encoder.read(TEXTS, [encoder.layer_pooling(*cell) for cell in cells])
         passes.append(sorted(shapes))
         shapes.clear()
     assert passes[0] == passes[1]
@@ -191,14 +191,14 @@ def test_labse_is_its_first_token_behind_a_dense_layer_with_tanh(tiny_model):
         "normalize": "true",
         "max_length": "32",
     }
-    [read] = model.encoder.read(TEXTS, [model.encoder.reading("-1", "cls")])
+    [read] = model.encoder.read(TEXTS, [model.encoder.layer_pooling("-1", "cls")])
     np.testing.assert_allclose(read, first, atol=ATOL)
 
 
 def test_reading_keeps_the_order_and_gives_blank_texts_the_zero_row(tiny_model):
     encoder = opened(tiny_model("bert")).encoder
     texts = [*TEXTS, "", *TEXTS[::-1], "  ", TEXTS[2]]
-    mean, powers = encoder.read(texts, [encoder.reading("all", "mean"), encoder.reading("0", "p_mean")])
+    mean, powers = encoder.read(texts, [encoder.layer_pooling("all", "mean"), encoder.layer_pooling("0", "p_mean")])
     assert mean.shape == (len(texts), DIM)
     assert powers.shape == (len(texts), 3 * DIM)
     for vectors in (mean, powers):
@@ -210,9 +210,9 @@ def test_reading_keeps_the_order_and_gives_blank_texts_the_zero_row(tiny_model):
 
 def test_nothing_to_read_and_nobody_elses_reading(tiny_model):
     encoder = opened(tiny_model("bert")).encoder
-    assert [each.shape for each in encoder.read([], [encoder.reading("0", "mean,cls")])] == [(0, 2 * DIM)]
+    assert [each.shape for each in encoder.read([], [encoder.layer_pooling("0", "mean,cls")])] == [(0, 2 * DIM)]
     with pytest.raises(InputTypeError, match=r"Pass \[text\]"):
-        encoder.read("a dog", [encoder.reading("0", "mean")])
+        encoder.read("a dog", [encoder.layer_pooling("0", "mean")])
     with pytest.raises(InputError, match="read: readings must"):
         encoder.read(TEXTS, [])
     with pytest.raises(InputError, match="read: readings must be of layers up to 3; got layer 4"):

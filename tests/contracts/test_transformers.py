@@ -35,7 +35,7 @@ def test_padding_and_batches_are_invisible(folder):
     def read(budget):
         encoder = isosent.load(f"hf:{folder}?batch_tokens={budget}").encoder
         return encoder.read(
-            TEXTS, [encoder.reading(layers, pooling) for layers in ("-1", "0,2") for pooling in POOLINGS]
+            TEXTS, [encoder.layer_pooling(layers, pooling) for layers in ("-1", "0,2") for pooling in POOLINGS]
         )
 
     alone = read(1)  # each text in a batch of its own, without padding

@@ -47,7 +47,7 @@ def test_a_long_text_is_the_mean_of_its_windows(tiny_model, name, n_leading, n_c
     texts = [text for text in LONG if text]
     expected = plain_long(folder, texts, [1, 3], "mean", **rule)
     np.testing.assert_allclose(encoder.encode(texts), expected, atol=2e-6)
-    found = encoder.read(texts, [encoder.reading("0,2", "max"), encoder.reading("-1", "cls")])
+    found = encoder.read(texts, [encoder.layer_pooling("0,2", "max"), encoder.layer_pooling("-1", "cls")])
     np.testing.assert_allclose(found[0], plain_long(folder, texts, [0, 2], "max", **rule), atol=2e-6)
     np.testing.assert_allclose(found[1], plain_long(folder, texts, [3], "cls", **rule), atol=2e-6)
 

@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer import modules
 from untrusted import change_json
 
 import isosent
-from isosent.encoders.bundled import relative_reference, whole_reference
+from isosent.encoders.reference import absolute_reference, relative_reference
 from isosent.errors import FileFormatError, ModelFolderError
 from isosent.persistence import holds_its_encoder, model_files
 
@@ -37,8 +37,10 @@ def rewrite(folder, **encoder):
 
 @pytest.mark.parametrize("path", ["encoder", "deep/er", "a, b? & 100%"])
 def test_a_path_inside_goes_there_and_back(tmp_path, path):
-    reference = whole_reference(f"static:{path.replace('%', '%25').replace(',', '%2C').replace('?', '%3F')}", tmp_path)
-    assert whole_reference(relative_reference(reference, tmp_path), tmp_path) == reference
+    reference = absolute_reference(
+        f"static:{path.replace('%', '%25').replace(',', '%2C').replace('?', '%3F')}", tmp_path
+    )
+    assert absolute_reference(relative_reference(reference, tmp_path), tmp_path) == reference
 
 
 @pytest.mark.parametrize(
@@ -67,13 +69,13 @@ def test_a_model_fitted_behind_it_elsewhere_names_it_whole(whole, tmp_path):
 @pytest.mark.parametrize("reference", ["hf:../other", "hf:/etc", "hf:", "wordllama", "hf:a/../../b"])
 def test_a_path_that_leads_outside_is_refused(whole, reference):
     rewrite(whole, reference=reference)
-    with pytest.raises(ModelFolderError, match="an encoder inside of a model must be hf:NAME or static:NAME; got"):
+    with pytest.raises(ModelFolderError, match="an encoder inside a model folder must be hf:NAME or static:NAME; got"):
         isosent.load(whole)
 
 
 def test_an_encoder_that_is_gone_is_named(whole):
     shutil.rmtree(whole / "encoder")
-    with pytest.raises(ModelFolderError, match=r"its encoder, hf:.*encoder, could not be opened"):
+    with pytest.raises(ModelFolderError, match=r"its encoder, hf:.*encoder, could not be loaded"):
         isosent.load(whole)
 
 

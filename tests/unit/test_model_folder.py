@@ -130,7 +130,7 @@ def test_a_fit_leaves_the_model_it_started_from_as_it_was(glove, words):
 
 
 def test_texts_of_unknown_words_only_cannot_be_fitted(glove):
-    with pytest.raises(InputError, match=r"fit: texts must hold words that the encoder knows; got 2 texts without any"):
+    with pytest.raises(InputError, match=r"no word of the 2 texts"):
         isosent.load(f"words:{glove}").fitted(["unknown", ""], transform=Whitening(3))
 
 
@@ -396,7 +396,7 @@ def test_a_model_with_a_damaged_map_can_be_replaced(saved, glove, words):
 def test_a_model_whose_options_were_altered_is_refused(saved):
     encoder = json.loads((saved / "model.json").read_text("utf-8"))["encoder"]
     rewrite(saved, encoder=encoder | {"options": {"lowercase": "false", "tokenizer": "wordpunct"}})
-    refuses(saved, r"Vectors of one mean nothing in the other")
+    refuses(saved, r"cannot be compared")
 
 
 @pytest.mark.parametrize("options", [{"lowercase": 1}, {"lowercase": "maybe", "tokenizer": "nltk"}, {"strange": "x"}])
@@ -410,8 +410,8 @@ def test_a_model_whose_word_vectors_are_gone_says_how_to_name_them(saved, glove)
     glove.unlink()
     refuses(
         saved,
-        r"model: its encoder, words:.*glove\.txt, could not be opened: .*glove\.txt must exist; got no such file\.\n"
-        r"If it was moved, name it: FOLDER\?encoder=REFERENCE, or --encoder REFERENCE; other files .*\.$",
+        r"model: its encoder, words:.*glove\.txt, could not be loaded: .*glove\.txt must exist; got no such file\.\n"
+        r"If it was moved, name it: FOLDER\?encoder=REFERENCE.*\.$",
     )
 
 
@@ -437,22 +437,22 @@ def test_other_vectors_are_refused_for_a_model(saved, tmp_path):
 def test_an_encoder_of_another_kind_is_refused_for_a_model(saved):
     refuses(
         f"{saved}?encoder=wordllama",
-        r"its encoder, wordllama, could not be opened: it is another kind of model than words:.*glove\.txt\.\n"
-        r"If it was moved, name it: FOLDER\?encoder=REFERENCE, or --encoder REFERENCE; other files .*\.$",
+        r"its encoder, wordllama, could not be loaded: it is another kind of model than words:.*glove\.txt\.\n"
+        r"If it was moved, name it: FOLDER\?encoder=REFERENCE.*\.$",
     )
 
 
 def test_a_model_folder_is_no_encoder(saved):
     refuses(
         f"{saved}?encoder={saved}",
-        r"its encoder, .*model, could not be opened: it is another kind of model than words:",
+        r"its encoder, .*model, could not be loaded: it is another kind of model than words:",
     )
 
 
 def test_options_of_a_moved_encoder_are_those_of_the_folder(saved, glove):
     refuses(
         f"{saved}?encoder=words:{glove}?lowercase=false",
-        "it must be written without options, but for files that were moved",
+        "it must be written without options, except files that were moved",
     )
 
 

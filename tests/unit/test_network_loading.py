@@ -230,7 +230,7 @@ def test_a_folder_that_is_not_there_is_refused(location):
 
 def test_a_hub_out_of_reach_is_told_with_the_way_round_it(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    words = r"hf: nobody/no-such-model@main is no folder here, and the hub did not give .*as in hf:\./NAME"
+    words = r"hf: nobody/no-such-model@main is no folder here, and the hub did not give .*as in \./NAME"
     with pytest.raises(InputFileError, match=words):
         isosent.load("hf:nobody/no-such-model@main")
 

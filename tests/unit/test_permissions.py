@@ -100,7 +100,7 @@ def test_a_stored_permission_to_run_code_is_ignored(own_code, tmp_path, marker, 
     encoder = save(f"hf:{own_code}?trust_remote_code=true", folder)
     marker.unlink()
     store(folder, encoder, CODE, way)
-    words = rf"(?s){re.escape(str(folder / 'model.json'))}.*trust_remote_code.*--trust-remote-code"
+    words = rf"(?s){re.escape(str(folder / 'model.json'))}.*trust_remote_code.*REFERENCE"
     with (
         pytest.warns(PermissionIgnoredWarning, match=words),
         pytest.raises(ModelFolderError, match="trust_remote_code"),

@@ -1,6 +1,6 @@
 import pytest
 
-from isosent.encoders.reference import options_of, parse_reference, weighting_of
+from isosent.encoders.reference import options_of, parse_reference, weighting_of, write_options
 from isosent.evaluation.published import published_rows
 
 DEFAULTS = {"lowercase": "true", "tokenizer": "wordpunct", "punctuation": "keep", "stop_words": "keep"}
@@ -10,7 +10,7 @@ COUNTS = "/data/enwiki_vocab_min200.txt"
 def labels(options, *, transform=None):
     """Labels beside GloVe 840B with options written as in a reference, fitted on the target."""
     checked = dict(parse_reference(f"words:glove.840B.300d.txt?{options}").options)
-    in_force = DEFAULTS | checked | options_of(weighting_of(checked))
+    in_force = DEFAULTS | write_options(checked | options_of(weighting_of(checked)))
     model = {"reference": "words:/data/glove.840B.300d.txt", "options": in_force, "fits": []}
     protocol = {"transform": transform, "fit": "target", "parameters": {}, "missing_subsets": {}}
     return [

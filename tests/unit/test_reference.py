@@ -1,9 +1,19 @@
 import re
+from pathlib import Path
 
 import pytest
 
 from isosent import load
-from isosent.encoders.reference import GRAMMAR, OPTIONS, SCHEMES, Reference, escape, parse_reference, unescape
+from isosent.encoders.reference import (
+    GRAMMAR,
+    OPTIONS,
+    SCHEMES,
+    Reference,
+    escape,
+    parse_reference,
+    unescape,
+    write_options,
+)
 from isosent.errors import ModelReferenceError
 
 
@@ -58,14 +68,14 @@ def test_the_grammar_names_every_kind_and_every_option():
 @pytest.mark.parametrize(
     ("text", "options"),
     [
-        ("words:g.txt?lowercase=false", {"lowercase": "false"}),
-        ("words:g.txt?lowercase=TRUE&tokenizer=whitespace", {"lowercase": "true", "tokenizer": "whitespace"}),
+        ("words:g.txt?lowercase=false", {"lowercase": False}),
+        ("words:g.txt?lowercase=TRUE&tokenizer=whitespace", {"lowercase": True, "tokenizer": "whitespace"}),
         ("words:g.txt?tokenizer=wordpunct", {"tokenizer": "wordpunct"}),
-        ("static:d?normalize=True&max_length=128", {"normalize": "true", "max_length": "128"}),
-        ("static:d?max_length=None", {"max_length": "none"}),
+        ("static:d?normalize=True&max_length=128", {"normalize": True, "max_length": 128}),
+        ("static:d?max_length=None", {"max_length": None}),
         ("hf:d?layers=1,-1&pooling=mean", {"layers": "1,-1", "pooling": "mean"}),
-        ("hf:d?layers=0&pooling=mean,max&dense=false", {"layers": "0", "pooling": "mean,max", "dense": "false"}),
-        ("hf:d?max_length=064", {"max_length": "64"}),
+        ("hf:d?layers=0&pooling=mean,max&dense=false", {"layers": "0", "pooling": "mean,max", "dense": False}),
+        ("hf:d?max_length=064", {"max_length": 64}),
         ("words:g.txt?", {}),
     ],
 )
@@ -81,7 +91,7 @@ def test_the_encoder_of_a_saved_folder_may_have_options_of_its_own(tmp_path):
 
 def test_flags_win_over_written_options():
     parsed = parse_reference("words:g.txt?lowercase=false&tokenizer=whitespace", {"lowercase": "true"})
-    assert parsed.options == {"lowercase": "true", "tokenizer": "whitespace"}
+    assert parsed.options == {"lowercase": True, "tokenizer": "whitespace"}
 
 
 def test_flags_are_checked_as_written_options_are():
@@ -94,10 +104,10 @@ def test_an_unknown_prefix_is_refused():
 
 @pytest.mark.parametrize("prefix", ["words", "static", "hf"])
 def test_a_prefix_with_nothing_behind_it_is_refused(prefix):
-    does_not_understand(f"{prefix}:", rf"'{prefix}:' names nothing behind {prefix}:\.")
+    does_not_understand(f"{prefix}:", rf"'{prefix}:' names nothing after {prefix}:\.")
 
 
-@pytest.mark.parametrize("text", ["wordlama", "words", "folder", "/no/such/folder", "glove.txt"])
+@pytest.mark.parametrize("text", ["wordlama", "words", "folder", "/no/such/folder", "./no/such/folder", "glove.txt"])
 def test_what_is_neither_a_reference_nor_a_folder_is_refused(text):
     does_not_understand(text, rf"'{re.escape(text)}' is no model reference and no folder\.")
 
@@ -123,7 +133,7 @@ def test_nonsense_longer_than_a_file_name_may_be_is_refused():
 def test_an_unknown_option_is_refused():
     refuses(
         "hf:d?layer=1",
-        r"'hf:d\?layer=1': there is no option layer\. The nearest for hf:ID-OR-DIR is layers\.$",
+        r"'hf:d\?layer=1': there is no option layer\. Did you mean layers\?$",
     )
 
 
@@ -135,7 +145,7 @@ def test_an_unknown_option_is_refused():
             r"'wordllama\?normalize=true': wordllama takes weighting, zipfian, .*; got normalize\.",
         ),
         ("words:g.txt?layers=1", r": words:FILE\[,FILE\.\.\.\] takes lowercase, tokenizer, .*; got layers\."),
-        ("static:d?pooling=mean", r": static:DIR takes normalize, max_length, .*; got pooling\."),
+        ("static:d?pooling=mean", r": static:ID-OR-DIR takes normalize, max_length, .*; got pooling\."),
         (
             "hf:d?lowercase=true",
             r": hf:ID-OR-DIR takes layers, pooling, dense, normalize, max_length, .*; got lowercase\.",
@@ -180,9 +190,33 @@ def test_a_malformed_value_is_refused(text, words):
     refuses(text, words)
 
 
-@pytest.mark.parametrize("options", [{"normalize": True}, {"max_length": 128}])
-def test_an_option_that_is_no_string_is_refused(options):
-    refuses("static:d", r"(normalize must be true or false; got True|max_length must be .*; got 128)\.", options)
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        ({"normalize": True, "max_length": 128}, {"normalize": "true", "max_length": "128"}),
+        ({"max_length": None}, {"max_length": "none"}),
+        ({"weighting": "sif", "n_components": 1, "a": 1e-4}, {"weighting": "sif", "n_components": "1", "a": "0.0001"}),
+        ({"weighting": "p_mean", "powers": [1, 3.5]}, {"weighting": "p_mean", "powers": "1,3.5"}),
+        ({"weighting": "sif", "frequencies": Path("a,b.txt")}, {"weighting": "sif", "frequencies": "a%2Cb.txt"}),
+    ],
+)
+def test_options_may_be_values_of_python(options, written):
+    parsed = parse_reference("static:d", options).options
+    assert write_options(parsed) == written
+    assert parse_reference("static:d", written).options == parsed
+
+
+def test_layers_and_poolings_may_be_lists():
+    parsed = parse_reference("hf:d", {"layers": [1, -1], "pooling": ["mean", "cls"], "devices": ["cpu"]})
+    assert parsed.options == {"layers": "1,-1", "pooling": "mean,cls", "devices": "cpu"}
+
+
+@pytest.mark.parametrize(
+    "options", [{"normalize": 1}, {"max_length": True}, {"max_length": 1.5}, {"weighting": 3}, {"powers": [[1]]}]
+)
+def test_a_value_of_the_wrong_type_is_refused(options):
+    [(name, _)] = options.items()
+    refuses("static:d", f"{name} must", options)
 
 
 def test_wordllama_is_ambiguous_where_a_model_of_that_name_lies_here(tmp_path):
@@ -197,10 +231,33 @@ def test_another_folder_named_wordllama_is_no_matter(tmp_path):
     assert parse_reference("wordllama").scheme == "wordllama"
 
 
-def test_a_folder_without_a_model_file_that_is_an_encoder_asks_for_its_prefix(tmp_path):
-    (tmp_path / "bert").mkdir()
-    (tmp_path / "bert" / "config.json").write_text("{}")
-    refuses("bert", r"'bert' is no model saved by isosent\. Write hf:bert or static:bert, whichever it is\.")
+STATIC_MODULES = '[{"type": "sentence_transformers.models.StaticEmbedding", "path": ""}]'
+ST_MODULES = '[{"type": "sentence_transformers.models.Transformer", "path": ""}]'
+
+
+@pytest.mark.parametrize(
+    ("files", "scheme"),
+    [
+        ({"config.json": '{"model_type": "bert"}'}, "hf"),
+        ({"config.json": '{"model_type": "bert"}', "modules.json": ST_MODULES}, "hf"),
+        ({"config.json": '{"model_type": "model2vec"}', "modules.json": STATIC_MODULES}, "static"),
+        ({"config.json": '{"normalize": true, "seq_length": 1000000}'}, "static"),
+        ({"modules.json": STATIC_MODULES}, "static"),
+        ({"model.safetensors": "", "tokenizer.json": ""}, "static"),
+        ({"model.json": "{}", "config.json": '{"model_type": "bert"}'}, "folder"),
+        ({"README.md": ""}, "folder"),
+    ],
+)
+def test_a_folder_is_recognised_by_its_files(tmp_path, files, scheme):
+    (tmp_path / "model").mkdir()
+    for name, content in files.items():
+        (tmp_path / "model" / name).write_text(content)
+    assert parse_reference("model") == Reference(scheme, "model", {})
+
+
+@pytest.mark.parametrize("text", ["sentence-transformers/all-MiniLM-L6-v2", "org/name@v1.0"])
+def test_an_id_on_the_hub_needs_no_prefix(text):
+    assert parse_reference(f"{text}?pooling=mean") == Reference("hub", text, {"pooling": "mean"})
 
 
 def test_a_folder_whose_name_has_a_colon_is_still_a_folder(tmp_path):
@@ -216,7 +273,7 @@ def test_an_escaped_path_stands_in_a_reference_and_comes_back(path):
     assert unescape(escape(path)) == path
     parsed = parse_reference(f"words:{escape(path)},b.txt?lowercase=false")
     assert [unescape(part) for part in parsed.location.split(",")] == [path, "b.txt"]
-    assert parsed.options == {"lowercase": "false"}
+    assert parsed.options == {"lowercase": False}
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -11,8 +11,7 @@ import typer
 from rich.table import Table
 
 from isosent.cli.printing import out, progress_bar
-from isosent.encoders.options import OPTIONS, RUNTIME_OPTIONS
-from isosent.encoders.reference import DEFAULT_REFERENCE
+from isosent.encoders.reference import DEFAULT_REFERENCE, OPTIONS, RUNTIME_OPTIONS
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.run import TARGET

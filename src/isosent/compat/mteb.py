@@ -108,13 +108,11 @@ class MTEBEncoder:
             if "text" not in batch:
                 raise InputError(f"MTEBEncoder: a batch must hold text; got {', '.join(batch) or 'nothing'}.")
             texts.extend(batch["text"])
-        match prompt_type:
-            case "query":
-                return self._model.encode_query(texts)
-            case "document":
-                return self._model.encode_document(texts)
-            case _:
-                return self._model.encode(texts)
+        roles = {"query": self._model.encode_query, "document": self._model.encode_document}
+        vectors: NDArray[np.float32] = roles.get(str(getattr(prompt_type, "value", prompt_type)), self._model.encode)(
+            texts
+        )
+        return vectors
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Cosine of each vector with each other one, a tensor of shape (n, m)."""

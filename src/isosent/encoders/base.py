@@ -181,6 +181,16 @@ class Encoder(ABC):
         """Return the encoder of texts to be found; itself where documents are encoded as any text."""
         return self
 
+    def on_device(self, device: str) -> Encoder:
+        """Return the encoder on a device; static encoders have only the CPU."""
+        if device != "cpu":
+            raise InputError(f"encode: {self.reference} runs on the CPU; got device={device!r}. Leave it out.")
+        return self
+
+    def saved_as(self) -> Encoder:
+        """Return the encoder that a saved model names; itself, unless it exists in memory only."""
+        return self
+
     def require_fitted(self, where: str) -> None:
         """Refuse to go on where it still has to be fitted on texts; `where` begins the message."""
         if self.needs_corpus:

@@ -1,56 +1,72 @@
-"""From a parsed reference to an encoder."""
+"""Loading the encoder that a model reference names."""
 
 from __future__ import annotations
 
-from isosent.encoders.base import Encoder
-from isosent.encoders.reference import WEIGHTING_OPTIONS, Reference
-from isosent.encoders.static_load import Given, open_static_folder, open_token_embeddings, open_wordllama, open_words
-from isosent.encoders.transformer import PROMPT_OF
-from isosent.encoders.transformer_load import open_transformer
-from isosent.errors import InputError
+from collections.abc import Callable
+from dataclasses import replace
+
+from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.hub import download
+from isosent.encoders.reference import PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, Reference, folder_kind
+from isosent.encoders.static import SplitFunction, load_static, load_token_embeddings, load_wordllama, load_words
+from isosent.encoders.transformer import PROMPT_OF, load_transformer
+from isosent.encoders.word_average import Corpus
+from isosent.errors import InputError, InputFileError
+from isosent.networks.network import Permissions
 
 DEFAULT_PROMPT = "default"
 
 
+def load_encoder(
+    reference: Reference,
+    *,
+    split: SplitFunction | None = None,
+    corpus: Corpus | None = None,
+    progress: Callable[[int], Progress] | None = None,
+) -> Encoder:
+    """Load the encoder that a reference names.
+
+    `split` is a tokenizer that a reference cannot name; `corpus` is what a saved model learned from texts; `progress`
+    is called with the bytes of files of word vectors, and returns what is called with the bytes read.
+    """
+    if reference.scheme == "hub":
+        reference = _hub_model(reference)
+    location, options = reference.location, dict(reference.options)
+    if split is not None and reference.scheme != "words":
+        raise InputError(f"load: a tokenizer function is for words: only; got {reference.scheme}.")
+    match reference.scheme:
+        case "wordllama":
+            return load_wordllama(options, corpus=corpus)
+        case "words":
+            return load_words(location, options, split=split, corpus=corpus, progress=progress)
+        case "static":
+            return load_static(location, options, corpus=corpus)
+    if options.pop("static", False):
+        return load_token_embeddings(location, options, corpus=corpus)
+    if weights := [name for name in WEIGHTING_OPTIONS if name in options]:
+        raise InputError(f"hf:{location}: {', '.join(weights)} must come with static=true, for token embeddings.")
+    return load_transformer(location, options)
+
+
+def _hub_model(reference: Reference) -> Reference:
+    """Tell Model2Vec from transformers by the files of a model on the hub."""
+    permissions = Permissions(*(reference.options.get(name, False) for name in PERMISSIONS))
+    kind = folder_kind(download("hub", reference.location, permissions))
+    if kind not in ("hf", "static"):
+        raise InputFileError(f"{reference.location}: the hub has no config.json of a known kind of model for it.")
+    if foreign := set(reference.options) - set(SCHEMES[kind].options):
+        raise InputError(f"{reference.location} is a Model2Vec model, which has no {', '.join(sorted(foreign))}.")
+    return replace(reference, scheme=kind)
+
+
 def named_prompts(encoder: Encoder) -> dict[str, str]:
-    """Name the prompts of an encoder."""
+    """Prompts of an encoder by the names that sentence-transformers gives them."""
     prompts = {role: encoder.options.get(PROMPT_OF[role], "") for role in ("query", "document")}
     default = encoder.options.get(PROMPT_OF["text"], "")
     return prompts | ({DEFAULT_PROMPT: default} if default else {})
 
 
 def encoder_for(encoder: Encoder, role: str) -> Encoder:
-    """Return the encoder of texts of a role."""
-    match role:
-        case "query":
-            return encoder.for_queries()
-        case "document":
-            return encoder.for_documents()
-        case _:
-            return encoder
-
-
-_NOTHING = Given()
-
-
-def open_encoder(reference: Reference, given: Given = _NOTHING) -> Encoder:
-    """Open the encoder that a reference names."""
-    location, options = reference.location, reference.options
-    if given.split is not None and reference.scheme != "words":
-        raise InputError(f"load: a tokenizer function is for words: only; got {reference.scheme}.")
-    match reference.scheme:
-        case "wordllama":
-            return open_wordllama(options, given)
-        case "words":
-            return open_words(location, options, given)
-        case "static":
-            return open_static_folder(location, options, given)
-        case _ if options.get("static") == "true":
-            return open_token_embeddings(location, options, given)
-        case _:
-            if weights := [name for name in WEIGHTING_OPTIONS if name in options]:
-                raise InputError(
-                    f"hf:{location}: {', '.join(weights)} must come with static=true, for token embeddings."
-                )
-            layers = {name: value for name, value in options.items() if name != "static"}
-            return open_transformer(location, layers)
+    """The encoder of texts of a role: "text", "query" or "document"."""
+    roles = {"query": encoder.for_queries, "document": encoder.for_documents}
+    return roles[role]() if role in roles else encoder

@@ -12,7 +12,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from isosent import _extras
-from isosent.encoders.static_load import read_tensors
+from isosent.encoders.static import read_tensors
 from isosent.errors import FileFormatError, ModelReferenceError
 from isosent.io.export_note import verify_export
 from isosent.io.foreign_json import (

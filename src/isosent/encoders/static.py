@@ -1,137 +1,71 @@
-"""Encoders without context: what a weighting makes of the vectors of a text's words."""
+"""Encoders without context: word vectors, Model2Vec folders, and the token embeddings of transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 
 from isosent import _check
 from isosent.encoders.base import WINDOW, Encoder, Progress
-from isosent.encoders.reference import options_of
+from isosent.encoders.hub import download, local_folder
+from isosent.encoders.reference import (
+    FILE_OPTIONS,
+    FUNCTION,
+    PROMPTS,
+    RUNTIME_OPTIONS,
+    escape,
+    options_of,
+    unescape,
+    weighting_of,
+    with_absolute_paths,
+    write_options,
+)
 from isosent.encoders.word_average import Average, Corpus, Weighting, Words
-from isosent.errors import InputError
+from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.io.export_note import verify_export
+from isosent.io.foreign_json import Model2VecConfig, Module, TokenizerHeader, path_inside
+from isosent.io.json import read_json
 from isosent.io.texts import text_blocks
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.transforms.base import LinearTransform, make_linear
-from isosent.words.frequencies import Frequencies, count_tokens, frequencies_of_counts, warn_if_many_without
+from isosent.words.cache import model_folder, read_embedding_matrix
+from isosent.words.frequencies import (
+    Frequencies,
+    count_tokens,
+    frequencies_of_counts,
+    read_frequencies,
+    warn_if_many_without,
+    zipf_probabilities,
+)
 from isosent.words.stored_numbers import Numbers, Scales, decoded
-from isosent.words.tokens import TokenIds, Tokenizing
-from isosent.words.word_vectors import Subwords, WordVectors
+from isosent.words.subwords import SubwordTokenizer, TokenLookup
+from isosent.words.tokenizer import CallableTokenizer, TokenFilter, WordTokenizer, read_stop_words
+from isosent.words.tokens import SPLITTERS, TokenIds, Tokenizing
+from isosent.words.vocabulary import Vocabulary
+from isosent.words.word_vectors import Subwords, WordVectors, read_word_vectors, size_of_files
 
+SplitFunction = Callable[[str], Sequence[str]]
+
+_BLOCK = 1 << 16
+_WINDOWS_AT_ONCE = 8
+_MODEL2VEC_MAX_LENGTH = 512
 _NO_PRODUCTS = np.empty((0, 0))
 
 
-class RowTable:
-    """Rows and products of words, made when a word is first seen and kept."""
-
-    # Float32 vectors that nothing is to be done with are used where they lie.
-
-    def __init__(
-        self,
-        vectors: Numbers,
-        scales: Scales | None,
-        subwords: Subwords | None,
-        word_map: LinearMap | None,
-        principal: PrincipalVectors | None,
-    ) -> None:
-        self._vectors = vectors
-        self._scales = scales
-        self._subwords = subwords
-        self._word_map = word_map
-        self._principal = principal
-        self._is_direct = vectors.dtype == np.float32 and word_map is None and principal is None
-        self._n_rows = 0
-        self._place: NDArray[np.int32] = np.empty(0, dtype=np.int32)
-        self._rows = np.empty((0, vectors.shape[1] if word_map is None else word_map.n_components), dtype=np.float32)
-        self._products = _NO_PRODUCTS
-        self._mean: NDArray[np.float32] | None = None
-        self.lock = Lock()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return RowTable, (self._vectors, self._scales, self._subwords, self._word_map, self._principal)
-
-    @property
-    def dim(self) -> int:
-        """Dimensions of the rows."""
-        return self._rows.shape[1]
-
-    def look_up(self, tokens: TokenIds) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int32]]:
-        """Rows of the words of some texts; hold `lock` while they are in use."""
-        if self._is_direct and not tokens.unknown:
-            return self._vectors, _NO_PRODUCTS, tokens.ids
-        vocab_size = len(self._vectors)
-        if not len(self._place):
-            self._place = np.full(vocab_size, -1, dtype=np.int32)
-        is_known = tokens.ids < vocab_size
-        known = tokens.ids[is_known] if tokens.unknown else tokens.ids
-        new = np.unique(known[self._place[known] < 0])
-        self._write(decoded(self._vectors, self._scales, new))
-        self._place[new] = np.arange(self._n_rows, self._n_rows + len(new))
-        self._n_rows += len(new)
-        if not tokens.unknown:
-            return self._rows, self._products, self._place[known]
-        self._write(self._vectors_of_unknown(tokens.unknown))  # behind those that stay, for this call only
-        ids = tokens.ids + np.int32(self._n_rows - vocab_size)
-        ids[is_known] = self._place[known]
-        return self._rows, self._products, ids
-
-    def _write(self, vectors: NDArray[np.float32]) -> None:
-        """Write rows behind those that stay."""
-        rows = vectors
-        if self._word_map is not None:  # in float64: float32 products of one row and of many are not the same
-            rows = self._word_map.apply(vectors.astype(np.float64)).astype(np.float32)
-        start, stop = self._n_rows, self._n_rows + len(rows)
-        self._rows = _with_room(self._rows, stop)
-        self._rows[start:stop] = rows
-        if self._principal is not None:
-            products = self._principal.products(rows)
-            if not len(self._products):
-                self._products = products[:0]
-            self._products = _with_room(self._products, stop)
-            self._products[start:stop] = products
-
-    def _vectors_of_unknown(self, words: tuple[str, ...]) -> NDArray[np.float32]:
-        if self._subwords is not None:
-            return self._subwords.vectors(words)
-        if self._mean is None:
-            self._mean = _mean_row(self._vectors, self._scales)
-        return np.broadcast_to(self._mean, (len(words), len(self._mean)))
-
-
-def _with_room(array: NDArray[Any], n_rows: int) -> NDArray[Any]:
-    """The array, or one of at least twice its length that begins with it."""
-    if n_rows <= len(array):
-        return array
-    longer = np.empty((max(n_rows, 2 * len(array)), array.shape[1]), dtype=array.dtype)
-    longer[: len(array)] = array
-    return longer
-
-
-def _mean_row(vectors: Numbers, scales: Scales | None, block: int = 65536) -> NDArray[np.float32]:
-    sums = [
-        decoded(vectors, scales, slice(start, start + block)).sum(axis=0, dtype=np.float64)
-        for start in range(0, len(vectors), block)
-    ]
-    mean: NDArray[np.float64] = np.sum(sums, axis=0) / len(vectors)
-    return mean.astype(np.float32)
-
-
-FILE_OPTIONS = ("frequencies", "stop_words", "tokenizer", "vocabulary")
-_BLOCK = 1 << 16
-_WINDOWS_AT_ONCE = 8
-
-
 class StaticEncoder(Encoder):
-    """Word vectors, and a weighting that makes one vector of those of a text."""
+    """Word vectors, and a weighting that turns those of a text into one vector."""
 
     skips_unknown = True
 
@@ -149,7 +83,7 @@ class StaticEncoder(Encoder):
     ) -> None:
         self._numbers: Numbers = vectors.vectors if isinstance(vectors, WordVectors) else vectors
         self._scales: Scales | None = vectors.scales if isinstance(vectors, WordVectors) else None
-        self._subwords: Subwords | None = vectors.subwords if isinstance(vectors, WordVectors) else None
+        subwords = vectors.subwords if isinstance(vectors, WordVectors) else None
         if not isinstance(vectors, WordVectors):
             _check.finite_rows(reference, "token vectors", vectors)
         weighting.check(self._numbers.shape[1])
@@ -161,19 +95,18 @@ class StaticEncoder(Encoder):
         if corpus is None and not weighting.learns and (frequencies is not None or not weighting.uses_frequencies):
             corpus = self._corpus(frequencies)
         self.corpus = corpus
-        known = Corpus() if corpus is None else corpus
-        self._table = RowTable(self._numbers, self._scales, self._subwords, known.word_map, known.principal)
-        word_dim = self._numbers.shape[1] if known.word_map is None else known.word_map.n_components
-        super().__init__(reference, options, weighting.dim(word_dim))
+        learned = corpus or Corpus()
+        self._table = RowTable(self._numbers, self._scales, subwords, learned.word_map, learned.principal)
+        super().__init__(reference, options, weighting.dim(self._table.dim))
 
     @property
     def needs_corpus(self) -> bool:
-        """Whether it has to be fitted on texts before it can encode."""
+        """Whether it must be fitted on texts before it can encode."""
         return self.corpus is None
 
     @property
     def is_plain(self) -> bool:
-        """Whether the words are plainly averaged."""
+        """Whether it averages without weights, so that whitening may help."""
         return isinstance(self.weighting, Average)
 
     @property
@@ -182,14 +115,14 @@ class StaticEncoder(Encoder):
         return 0 if self.corpus is None else self.corpus.n_texts
 
     def on_corpus(self, texts: Sequence[str], *, progress: Progress | None = None) -> StaticEncoder:
-        """Fit the weighting on texts, if it needs them."""
+        """Return it fitted on texts, if the weighting needs them."""
         if not self.needs_corpus:
             return self
         texts = _check.text_list("on_corpus", texts)
         windows = [self.tokenize(window) for window in text_blocks(texts, WINDOW)]
         n_texts = sum(int(np.count_nonzero(window.lengths)) for window in windows)
         if not n_texts:
-            raise InputError(f"fit: texts must hold words that the encoder knows; got {len(texts)} texts without any.")
+            raise InputError(f"fit: the encoder knows no word of the {len(texts)} texts.")
         frequencies = self.frequencies
         if self.weighting.uses_frequencies:
             counts = np.zeros(len(self._numbers), dtype=np.int64)
@@ -199,23 +132,23 @@ class StaticEncoder(Encoder):
                 frequencies = frequencies_of_counts(counts)
             else:
                 warn_if_many_without(frequencies.share_without(counts), self.options.get("frequencies", "frequencies"))
-        known = self._with(self._corpus(frequencies, n_texts, sum(len(window.ids) for window in windows) / n_texts))
+        mean_length = sum(len(window.ids) for window in windows) / n_texts
+        fitted = self._with(self._corpus(frequencies, n_texts, mean_length))
         if not self.weighting.has_principal:
-            return known
-        return known.on_moments(known._coarse_moments(windows, progress))
+            return fitted
+        return fitted.on_moments(fitted._coarse_moments(windows, progress))
 
     def corpus_moments(self, texts: Sequence[str]) -> Moments:
-        """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; parts may be added."""
+        """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; they may be added."""
         self._require_principal("corpus_moments")
         if self.weighting.whitens_words and self.frequencies is None:
-            raise InputError("corpus_moments: frequencies must be given before words are whitened; got none.")
-        known = self._with(self.corpus or self._corpus(self.frequencies))
+            raise InputError("corpus_moments: zipfian whitening needs frequencies from a file; got none.")
+        encoder = self._with(self.corpus or self._corpus(self.frequencies))
         texts = _check.text_list("corpus_moments", texts)
-        windows = (known.tokenize(window) for window in text_blocks(texts, WINDOW))
-        return known._coarse_moments(windows)
+        return encoder._coarse_moments(encoder.tokenize(window) for window in text_blocks(texts, WINDOW))
 
     def on_moments(self, moments: Moments) -> StaticEncoder:
-        """Fit GEM on what `corpus_moments` returned."""
+        """Return it with GEM fitted on what `corpus_moments` returned."""
         self._require_principal("on_moments")
         corpus = self.corpus or self._corpus(self.frequencies)
         _check.same_dim("on_moments", "moments", moments.dim, self._with(corpus)._table.dim)
@@ -225,16 +158,16 @@ class StaticEncoder(Encoder):
         return self._with(replace(corpus, n_texts=n_texts, principal=self.weighting.principal(moments)))
 
     def own_transform(self) -> LinearTransform | None:
-        """Return the linear step of the weighting."""
+        """The linear step of the weighting."""
         return self.weighting.transform()
 
     def settings(self) -> dict[str, str]:
-        """Return weighting, its settings, and where frequencies come from."""
-        settings, facts = options_of(self.weighting), self.fingerprint_facts()
+        """Weighting, its settings, and where frequencies come from."""
+        settings, facts = write_options(options_of(self.weighting)), self.fingerprint_facts()
         return settings | {"frequencies": facts["frequencies"]} if "frequencies" in facts else settings
 
     def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
-        """Return what it knows of its corpus."""
+        """What it learned from texts."""
         return self.corpus.tensors() if self.corpus is not None and self.corpus_size else {}
 
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
@@ -242,16 +175,15 @@ class StaticEncoder(Encoder):
         return self.tokenizer(texts)
 
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Return the vectors of texts, which depend on nothing but their own words; zero for a text without any."""
-        corpus = self.corpus or Corpus()
+        """Return the vectors of texts, shape (n_texts, dim); zero for a text without a known word."""
         with self._table.lock:
-            vectors = self.weighting.combine(self._words(tokens), corpus)
+            vectors = self.weighting.combine(self._words(tokens), self.corpus or Corpus())
         if progress:
             progress(len(tokens.lengths))
         return unit_rows(vectors).astype(np.float32, copy=False) if self.normalize else vectors
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
-        """Yield the vectors, or their hash, and what it knows of its corpus."""
+        """Yield the vectors, or their hash, and what it learned from texts."""
         if isinstance(self.vectors, WordVectors):
             yield np.frombuffer(self.vectors.content_hash.encode(), dtype=np.uint8)
         else:
@@ -264,7 +196,7 @@ class StaticEncoder(Encoder):
         return self.tokenizer.vocabulary()
 
     def fingerprint_facts(self) -> dict[str, str]:
-        """Return the options, with the names of files in place of their paths, and the stop words themselves."""
+        """Options, with the names of files in place of their paths, and the stop words themselves."""
         facts = {
             name: value.rpartition("/")[2] if name in FILE_OPTIONS else value for name, value in self.options.items()
         }
@@ -274,34 +206,33 @@ class StaticEncoder(Encoder):
 
     @cached_property
     def token_vectors(self) -> NDArray[np.float32]:
-        """One vector a token, of which a text's vector is the mean, for exports; shape (vocab_size, dim)."""
+        """One vector per token, whose mean is the vector of a text, for exports; shape (vocab_size, dim)."""
         self.require_fitted("export")
         if not self.weighting.is_linear or getattr(self.tokenizer, "unknown", "skip") != "skip":
             got = f"unknown={self.options['unknown']}" if self.weighting.is_linear else self.weighting.name
             raise InputError(
                 f"export: a text must be the mean of its known words, plain or weighted; got {got}. "
-                "Take isosent itself along for it."
+                "Use isosent itself for this model."
             )
-        corpus = self.corpus or Corpus()
         rows = decoded(self._numbers, self._scales, slice(None))
-        if corpus.word_map is not None:
-            rows = corpus.word_map.apply(rows).astype(np.float32, copy=False)
+        if self.corpus is not None and self.corpus.word_map is not None:
+            rows = self.corpus.word_map.apply(rows).astype(np.float32, copy=False)
         return rows if self._weights is None else rows * self._weights[:-1, None]
 
     @cached_property
     def _weights(self) -> NDArray[np.float32] | None:
-        """Weight of each word, and of any unknown one behind them."""
+        """Weight of each word; the last one is that of any unknown word."""
         weights = self.weighting.word_weights(self.corpus or Corpus())
         return None if weights is None else weights.astype(np.float32)
 
     def _words(self, tokens: TokenIds) -> Words:
         rows, products, ids = self._table.look_up(tokens)
         weights = self._weights
-        of_tokens = None if weights is None else weights[np.minimum(tokens.ids, len(weights) - 1)]
-        return Words(rows, products, ids, tokens.offsets, of_tokens)
+        token_weights = None if weights is None else weights[np.minimum(tokens.ids, len(weights) - 1)]
+        return Words(rows, products, ids, tokens.offsets, token_weights)
 
     def _coarse_moments(self, windows: Iterable[TokenIds], progress: Progress | None = None) -> Moments:
-        """Moments of several windows at a time: the threads of both kinds of work get in each other's way."""
+        # several windows at a time: the threads of coarse vectors and of moments would get in each other's way
         moments, collected = Moments.empty(self._table.dim), []
         for tokens in windows:
             with self._table.lock:
@@ -330,7 +261,7 @@ class StaticEncoder(Encoder):
         )
 
     def _corpus(self, frequencies: Frequencies | None, n_texts: int = 0, mean_length: float = 0.0) -> Corpus:
-        """What frequencies and counts tell, ahead of principal vectors."""
+        """What frequencies and counts determine, without principal vectors."""
         if not self.weighting.uses_frequencies or frequencies is None:
             return Corpus(n_texts, mean_length)
         probabilities = frequencies.probabilities
@@ -338,7 +269,7 @@ class StaticEncoder(Encoder):
         return Corpus(n_texts, mean_length, probabilities, word_map)
 
     def _zipfian_map(self, probabilities: NDArray[np.float64]) -> LinearMap:
-        """Whitening of the word vectors, each counted by its probability."""
+        """Whitening of the word vectors, each weighted by its probability (Yokoi et al. 2024)."""
         frequent = np.flatnonzero(probabilities)
         if not len(frequent):
             raise InputError("zipfian: frequencies must be those of at least one known word; got none.")
@@ -347,3 +278,268 @@ class StaticEncoder(Encoder):
             ids = frequent[start : start + _BLOCK]
             moments = moments + Moments.from_rows(decoded(self._numbers, self._scales, ids), probabilities[ids])
         return make_linear("whitening").fit_moments(moments).linear_map_
+
+
+class RowTable:
+    """Rows of words, after the word map, and their products with principal vectors; computed once per word."""
+
+    def __init__(
+        self,
+        vectors: Numbers,
+        scales: Scales | None,
+        subwords: Subwords | None,
+        word_map: LinearMap | None,
+        principal: PrincipalVectors | None,
+    ) -> None:
+        self._vectors = vectors
+        self._scales = scales
+        self._subwords = subwords
+        self._word_map = word_map
+        self._principal = principal
+        # float32 vectors that need no map are used where they lie
+        self._is_direct = vectors.dtype == np.float32 and word_map is None and principal is None
+        self._n_rows = 0
+        self._place: NDArray[np.int32] = np.empty(0, dtype=np.int32)
+        self._rows = np.empty((0, vectors.shape[1] if word_map is None else word_map.n_components), dtype=np.float32)
+        self._products = _NO_PRODUCTS
+        self._mean: NDArray[np.float32] | None = None
+        self.lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowTable, (self._vectors, self._scales, self._subwords, self._word_map, self._principal)
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the rows."""
+        return self._rows.shape[1]
+
+    def look_up(self, tokens: TokenIds) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.int32]]:
+        """Rows, products, and the row of each token; hold `lock` while they are in use."""
+        if self._is_direct and not tokens.unknown:
+            return self._vectors, _NO_PRODUCTS, tokens.ids
+        vocab_size = len(self._vectors)
+        if not len(self._place):
+            self._place = np.full(vocab_size, -1, dtype=np.int32)
+        is_known = tokens.ids < vocab_size
+        ids = tokens.ids[is_known] if tokens.unknown else tokens.ids
+        new = np.unique(ids[self._place[ids] < 0])
+        self._write(decoded(self._vectors, self._scales, new))
+        self._place[new] = np.arange(self._n_rows, self._n_rows + len(new))
+        self._n_rows += len(new)
+        if not tokens.unknown:
+            return self._rows, self._products, self._place[ids]
+        self._write(self._vectors_of_unknown(tokens.unknown))  # after the rows that stay, for this call only
+        rows = tokens.ids + np.int32(self._n_rows - vocab_size)
+        rows[is_known] = self._place[ids]
+        return self._rows, self._products, rows
+
+    def _write(self, vectors: NDArray[np.float32]) -> None:
+        """Append rows to those that stay."""
+        rows = vectors
+        if self._word_map is not None:  # in float64: float32 products of one row and of many are not the same
+            rows = self._word_map.apply(vectors.astype(np.float64)).astype(np.float32)
+        start, stop = self._n_rows, self._n_rows + len(rows)
+        self._rows = _with_room(self._rows, stop)
+        self._rows[start:stop] = rows
+        if self._principal is not None:
+            products = self._principal.products(rows)
+            if not len(self._products):
+                self._products = products[:0]
+            self._products = _with_room(self._products, stop)
+            self._products[start:stop] = products
+
+    def _vectors_of_unknown(self, words: tuple[str, ...]) -> NDArray[np.float32]:
+        if self._subwords is not None:
+            return self._subwords.vectors(words)
+        if self._mean is None:
+            blocks = (slice(start, start + _BLOCK) for start in range(0, len(self._vectors), _BLOCK))
+            sums = [decoded(self._vectors, self._scales, block).sum(axis=0, dtype=np.float64) for block in blocks]
+            self._mean = (np.sum(sums, axis=0) / len(self._vectors)).astype(np.float32)
+        return np.broadcast_to(self._mean, (len(words), len(self._mean)))
+
+
+def _with_room(array: NDArray[Any], n_rows: int) -> NDArray[Any]:
+    """The array, or one of at least twice its length that begins with it."""
+    if n_rows <= len(array):
+        return array
+    longer = np.empty((max(n_rows, 2 * len(array)), array.shape[1]), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def load_wordllama(options: Mapping[str, Any], *, corpus: Corpus | None = None) -> StaticEncoder:
+    """Load the vectors and the tokenizer of the package wordllama, without importing it."""
+    spec = importlib.util.find_spec("wordllama")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputFileError("wordllama is not installed. Run: pip install wordllama")
+    folder = Path(spec.submodule_search_locations[0])
+    tensors = read_tensors(folder / "weights" / "l2_supercat_256.safetensors")
+    tokenizer = SubwordTokenizer(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
+    return _assembled("wordllama", options, tokenizer, tensors["embedding.weight"].astype("float32"), corpus)
+
+
+def load_words(
+    location: str,
+    options: Mapping[str, Any],
+    *,
+    split: SplitFunction | None = None,
+    corpus: Corpus | None = None,
+    progress: Callable[[int], Progress] | None = None,
+) -> StaticEncoder:
+    """Load word vectors."""
+    paths = [Path(unescape(part)).expanduser().resolve() for part in location.split(",")]
+    defaults = {"lowercase": True, "tokenizer": "wordpunct", "punctuation": "keep", "stop_words": "keep"}
+    options = with_absolute_paths(defaults | dict(options))
+    vocabulary = unescape(options["vocabulary"]) if "vocabulary" in options else None
+    report = None if progress is None else progress(size_of_files(paths))
+    words = read_word_vectors(paths, vocabulary=vocabulary, progress=report)
+    options.setdefault("unknown", "skip" if words.subwords is None else "subwords")
+    if options["unknown"] == "subwords" and words.subwords is None:
+        raise InputError(f"{location}: unknown=subwords needs vectors of sub-words; the file has none.")
+    tokenizer = _word_tokenizer(words.vocabulary, options, split)
+    return _assembled(f"words:{','.join(escape(str(path)) for path in paths)}", options, tokenizer, words, corpus)
+
+
+def _word_tokenizer(words: Vocabulary, options: Mapping[str, Any], split: SplitFunction | None) -> Tokenizing:
+    name = options["tokenizer"]
+    if name == FUNCTION and split is None:
+        raise InputError("load: this model was made with a tokenizer function. Pass it: load(..., tokenizer=FUNCTION).")
+    if name != FUNCTION and split is not None:
+        raise InputError(f"load: the model was made with tokenizer={name}; got a function. Leave it out.")
+    unknown = "skip" if options["unknown"] == "skip" else "keep"
+    lowercase, punctuation = options["lowercase"], options["punctuation"]
+    stop_words = read_stop_words(unescape(options["stop_words"]))
+    if name in SPLITTERS or split is not None:
+        settings: dict[str, Any] = {"lowercase": lowercase, "punctuation": punctuation, "stop_words": stop_words}
+        if split is None:
+            return WordTokenizer(words, split=name, unknown=unknown, **settings)
+        return CallableTokenizer(split, words, unknown=unknown, **settings)
+    subwords = SubwordTokenizer(_check.input_file(unescape(name)), skip_unknown=False)
+    token_filter = TokenFilter(punctuation, stop_words)
+    return TokenLookup(subwords, words, lowercase=lowercase, token_filter=token_filter, unknown=unknown)
+
+
+def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | None = None) -> StaticEncoder:
+    """Load a Model2Vec model, or a sentence-transformers folder that holds a StaticEmbedding."""
+    folder = local_folder("static", location)
+    reference = f"static:{location}" if folder is None else f"static:{escape(str(folder))}"
+    folder = folder or download("static", location)
+    inner, normalize, max_length, is_model2vec = _static_layout(folder)
+    options = {"normalize": normalize, "max_length": max_length} | dict(options)
+    # Model2Vec cuts characters before it tokenizes, and leaves unknown tokens out
+    tokenizer = SubwordTokenizer(
+        _check.input_file(inner / "tokenizer.json"),
+        max_length=options["max_length"],
+        cut_characters=is_model2vec,
+        skip_unknown=is_model2vec,
+    )
+    vectors = _token_vectors(inner, read_tensors(_check.input_file(inner / "model.safetensors")))
+    _check_vocabulary(folder, vectors, tokenizer)
+    return _assembled(reference, options, tokenizer, vectors, corpus)
+
+
+def _static_layout(folder: Path) -> tuple[Path, bool, int | None, bool]:
+    """Folder of the files, normalize, max_length, and whether it is Model2Vec's or sentence-transformers'."""
+    verify_export(folder)
+    config, path = folder / "config.json", folder / "modules.json"
+    if config.exists():
+        settings = read_json(config, Model2VecConfig)
+        return folder, bool(settings.get("normalize")), settings.get("max_length", _MODEL2VEC_MAX_LENGTH), True
+    if not path.exists():
+        return folder, False, _MODEL2VEC_MAX_LENGTH, True
+    modules = read_json(path, list[Module])
+    kinds = [module["type"].rpartition(".")[2] for module in modules]
+    is_theirs = all(module["type"].startswith("sentence_transformers.") for module in modules)
+    if kinds not in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"]) or not is_theirs:
+        raise FileFormatError(
+            f"{path} must list a StaticEmbedding, and at most a Normalize after it, both of sentence-transformers; "
+            f"got {', '.join(module['type'] for module in modules) or 'nothing'}."
+        )
+    inner = path_inside(folder, modules[0]["path"], path)
+    tokenizer = inner / "tokenizer.json"  # sentence-transformers lets the tokenizer cut texts
+    truncation = (read_json(tokenizer, TokenizerHeader) if tokenizer.exists() else {}).get("truncation")
+    return inner, len(kinds) == 2, (truncation or {}).get("max_length"), False
+
+
+def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDArray[np.float32]:
+    """One vector per token, with the mapping and the weights of Model2Vec applied."""
+    path = f"{folder}/model.safetensors"
+    vectors = tensors.get("embeddings", tensors.get("embedding.weight"))
+    if vectors is None or vectors.ndim != 2:
+        names = f"{', '.join(list(tensors)[:3])}{' and others' if len(tensors) > 3 else ''}"
+        raise FileFormatError(f"{path} must hold a matrix 'embeddings'; it holds {names}. A transformer is hf:DIR.")
+    table = vectors.astype(np.float32)
+    if "mapping" in tensors:
+        mapping = tensors["mapping"].astype(np.int64)
+        if mapping.min(initial=0) < 0 or mapping.max(initial=0) >= len(table):
+            raise FileFormatError(f"{path}: mapping must point to {len(table)} vectors; it points beyond.")
+        table = table[mapping]
+    if "weights" in tensors:
+        weights = tensors["weights"].astype(np.float32)
+        if weights.shape != (len(table),):
+            raise FileFormatError(f"{path}: weights must have shape ({len(table)},); got {weights.shape}.")
+        table = table * weights[:, None]
+    return table
+
+
+def load_token_embeddings(location: str, options: Mapping[str, Any], *, corpus: Corpus | None = None) -> StaticEncoder:
+    """Load the input embeddings of a transformer, and its tokenizer, without its layers."""
+    for name in ("layers", "pooling", "dense", "long", "overlap", *PROMPTS, *RUNTIME_OPTIONS):
+        if name in options:
+            raise InputError(f"hf:{location}: static=true takes no {name}, because it leaves the layers out.")
+    options = {"normalize": False, "max_length": None, "static": True} | dict(options)
+    folder = model_folder(unescape(location))
+    tokenizer = SubwordTokenizer(_check.input_file(folder / "tokenizer.json"), max_length=options["max_length"])
+    vectors = read_embedding_matrix(folder)
+    _check_vocabulary(folder, vectors, tokenizer)
+    name = str(folder) if Path(unescape(location)).expanduser().is_dir() else unescape(location)
+    return _assembled(f"hf:{escape(name)}", options, tokenizer, vectors, corpus)
+
+
+def _assembled(
+    reference: str, options: Mapping[str, Any], tokenizer: Tokenizing, vectors: Any, corpus: Corpus | None
+) -> StaticEncoder:
+    """Build an encoder with the weighting that the options name, and record every option in force."""
+    weighting = weighting_of(options)
+    options = {name: value for name, value in options.items() if name != "zipfian"} | options_of(weighting)
+    if weighting.uses_frequencies:
+        options.setdefault("frequencies", "corpus")
+    elif "frequencies" in options:
+        raise InputError(f"frequencies must come with sif, usif or zipfian=true; got weighting={weighting.name}.")
+    options = with_absolute_paths(options)
+    frequencies, source = None, options.get("frequencies", "corpus")
+    if corpus is None and source == "rank":
+        frequencies = Frequencies(zipf_probabilities(len(getattr(vectors, "vectors", vectors))))
+    elif corpus is None and source != "corpus":
+        words = getattr(tokenizer, "words", None)
+        words = Vocabulary.from_words(tokenizer.vocabulary()) if words is None else words
+        frequencies = read_frequencies(unescape(source), words)
+    return StaticEncoder(
+        reference,
+        write_options(options),
+        tokenizer,
+        vectors,
+        weighting=weighting,
+        frequencies=frequencies,
+        corpus=corpus,
+        normalize=bool(options.get("normalize")),
+    )
+
+
+def read_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
+    """Read every tensor of a safetensors file."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputFileError(f"{path} must exist; got no such file.") from None
+    except (SafetensorError, TypeError) as error:
+        raise FileFormatError(f"{path} must be a safetensors file of int8, float16 or float32; got: {error}.") from None
+
+
+def _check_vocabulary(folder: Path, vectors: Any, tokenizer: SubwordTokenizer) -> None:
+    if len(vectors) <= tokenizer.largest_id:
+        raise FileFormatError(
+            f"{folder}: every token must have a vector; got {len(vectors)} vectors and the token "
+            f"{tokenizer.largest_id}."
+        )

@@ -5,87 +5,27 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
-from isosent.encoders.st_modules import Head, ModuleFolder
-from isosent.errors import InputError
+from isosent.encoders.hub import download, local_folder
+from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
+from isosent.encoders.st_modules import Head, ModuleFolder, load_heads, read_module_folder
+from isosent.errors import InputError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import Computing, Layout
-from isosent.networks.layer_pooling import LayerPooling
-from isosent.networks.load import computing_of
-from isosent.networks.network import Network, Runtime
+from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, canonical_pooling, resolve_layers, written_layers
+from isosent.networks.load import check_devices, computing_of
+from isosent.networks.network import Network, Permissions, Runtime, load_network
 from isosent.networks.torch_backend import traceable
+from isosent.numeric.sbert_wk import sbert_wk_layers
 from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRule:
-    """How a long text is cut."""
-
-    max_length: int  # tokens of a window, the leading and closing ones included
-    overlap: int  # tokens that a window shares with the one before
-    n_leading: int  # special tokens, and those of a prompt, that stand at the beginning and the end of every window
-    n_closing: int  # special tokens, and those of a prompt, that stand at the beginning and the end of every window
-
-    @property
-    def n_own(self) -> int:
-        """Tokens of the text itself in a window."""
-        return self.max_length - self.n_leading - self.n_closing
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Windows:
-    """Windows of several texts."""
-
-    tokens: TokenIds  # the windows, those of a text side by side
-    starts: NDArray[np.intp]  # first window of each text; each has one at least
-    weights: NDArray[np.float32]  # tokens that no window before it has, so that every token counts once
-
-    def joined(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Give each text the weighted mean of the vectors of its windows."""
-        if len(self.starts) == len(vectors):
-            return vectors
-        sums = np.add.reduceat(vectors * self.weights[:, None], self.starts)
-        joined = (sums / np.add.reduceat(self.weights, self.starts)[:, None]).astype(np.float32, copy=False)
-        single = np.diff(np.append(self.starts, len(vectors))) == 1
-        joined[single] = vectors[self.starts[single]]
-        return joined
-
-
-def windows_of(tokens: TokenIds, rule: WindowRule) -> Windows:
-    """Cut long texts into windows."""
-    lists: list[NDArray[np.int32]] = []
-    starts, weights = [], []
-    for start, stop in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
-        ids = tokens.ids[start:stop]
-        starts.append(len(lists))
-        if len(ids) <= rule.max_length:
-            lists.append(ids)
-            weights.append(max(1, len(ids) - rule.n_leading - rule.n_closing))
-            continue
-        closing = len(ids) - rule.n_closing
-        leading, own, end = ids[: rule.n_leading], ids[rule.n_leading : closing], ids[closing:]
-        done = 0
-        while done < len(own):
-            first = max(0, done - rule.overlap)
-            window = own[first : first + rule.n_own]
-            lists.append(np.concatenate([leading, window, end]))
-            weights.append(first + len(window) - done)
-            done = first + len(window)
-    ids, offsets = np.concatenate([*lists, tokens.ids[:0]]), offsets_of([len(window) for window in lists])
-    return Windows(
-        TokenIds(ids, offsets),
-        np.array(starts, dtype=np.intp),
-        np.array(weights, dtype=np.float32),
-    )
-
 
 UNBOUNDED = 1 << 20
 WINDOWS = "windows"
@@ -108,7 +48,7 @@ class TransformerEncoder(Encoder):
     def __init__(
         self,
         reference: str,
-        options: Mapping[str, str],
+        options: Mapping[str, Any],
         module_folder: ModuleFolder,
         network: Network,
         heads: list[Head],
@@ -120,14 +60,17 @@ class TransformerEncoder(Encoder):
         self.runtime = runtime
         self.computed_in = runtime.dtype
         self.n_layers = network.n_layers
-        self.own_layer_pooling = self.reading(options["layers"], options["pooling"])
+        self.own_layer_pooling = self.layer_pooling(options["layers"], options["pooling"])
         self.equal_lengths = network.model.config.model_type in _PADDING_IS_VISIBLE
         self.n_special_tokens = network.tokenizer.num_special_tokens_to_add(pair=False)
-        self._max_length = UNBOUNDED if options["max_length"] == "none" else int(options["max_length"])
-        self._first = self  # stays this one in encoders of other prompts, which share its network
-        super().__init__(reference, options, heads[-1].out_dim if heads else self.own_layer_pooling.width(network.dim))
-        self.prompt = self.options["prompt"]
-        if options["long"] == WINDOWS:
+        self.max_length: int | None = options["max_length"]
+        self.has_windows = options["long"] == WINDOWS
+        self.prompt: str = options["prompt"]
+        self._overlap = options["overlap"] if self.has_windows else 0
+        self._first = self  # also in copies with other prompts, which share its network
+        dim = heads[-1].out_dim if heads else self.own_layer_pooling.width(network.dim)
+        super().__init__(reference, write_options(options), dim)
+        if self.has_windows:
             self._require_room()
 
     @cached_property
@@ -162,31 +105,43 @@ class TransformerEncoder(Encoder):
         other.__dict__.pop("fingerprint", None)  # depends on the prompt
         return other
 
-    def reading(self, layers: str, pooling: str) -> LayerPooling:
-        """Say what is to be read off a pass, in the spelling of a model reference."""
-        reading = LayerPooling.of(layers, pooling, n_layers=self.n_layers)
-        if not self.network.tells_layers and any(layer < self.n_layers for layer, _ in reading.layers):
+    def with_runtime(self, runtime: Runtime) -> TransformerEncoder:
+        """Return the encoder computed in another way, with the same network."""
+        other = copy.copy(self)
+        other.runtime, other.computed_in, other._first = runtime, runtime.dtype, other
+        return other
+
+    def on_device(self, device: str) -> TransformerEncoder:
+        """Return the encoder on other devices, as torch writes them: ``cuda:1``, or several with commas between."""
+        runtime = replace(self.runtime, devices=parse_reference(self.reference, {"devices": device}).options["devices"])
+        check_devices(runtime)
+        return self if runtime == self.runtime else self.with_runtime(runtime)
+
+    def layer_pooling(self, layers: str, pooling: str) -> LayerPooling:
+        """Layers and pooling, as a model reference writes them."""
+        layer_pooling = LayerPooling.of(layers, pooling, n_layers=self.n_layers)
+        if not self.network.tells_layers and any(layer < self.n_layers for layer, _ in layer_pooling.layers):
             raise InputError(
                 f"hf: layers must be the last one for this network, which gives no other hidden states; got {layers}."
             )
-        return reading
+        return layer_pooling
 
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
         """Return the token ids of texts, special tokens included, cut at the maximum unless they become windows."""
         is_blank = [not text.strip() for text in texts]
-        if self.options["long"] != WINDOWS:  # what is cut off anyway is not tokenized
-            most = max(LONGEST_PIECE, _CHARACTERS_A_TOKEN * self._max_length)
+        if not self.has_windows:  # what is cut off anyway is not tokenized
+            most = max(LONGEST_PIECE, _CHARACTERS_A_TOKEN * (self.max_length or UNBOUNDED))
             texts = [text[:most] for text in texts]
         texts = [self.prompt + text for text in texts]
         if self.module_folder.lowercase:
             texts = [text.lower() for text in texts]
         lists = self._input_ids(texts) if texts else []
         lists = [[] if blank else ids for blank, ids in zip(is_blank, lists, strict=True)]
-        if self.options["long"] == WINDOWS:
+        if self.has_windows:
             return TokenIds.from_lists(lists)
-        too_long = [i for i, ids in enumerate(lists) if len(ids) > self._max_length]
+        too_long = [i for i, ids in enumerate(lists) if len(ids) > (self.max_length or UNBOUNDED)]
         if too_long:
-            shortened = self._input_ids([texts[i] for i in too_long], truncation=True, max_length=self._max_length)
+            shortened = self._input_ids([texts[i] for i in too_long], truncation=True, max_length=self.max_length)
             for i, ids in zip(too_long, shortened, strict=True):
                 lists[i] = ids
         return TokenIds.from_lists(lists, cut=too_long)
@@ -211,13 +166,13 @@ class TransformerEncoder(Encoder):
     def read(
         self, texts: Sequence[str], layer_poolings: Sequence[LayerPooling], *, progress: Progress | None = None
     ) -> list[NDArray[np.float32]]:
-        """Read several things off one pass over texts: layers and poolings, without the modules behind them."""
+        """Vectors of several layers and poolings from one pass over texts, without the modules that follow."""
         listed = _check.text_list("read", texts)
         if not layer_poolings:
-            raise InputError("read: readings must hold at least one reading; got none.")
-        if (highest := max(reading.highest for reading in layer_poolings)) > self.n_layers:
-            raise InputError(f"read: readings must be of layers up to {self.n_layers}; got layer {highest}.")
-        widths = [reading.width(self.network.dim) for reading in layer_poolings]
+            raise InputError("read: layer_poolings is empty; pass at least one.")
+        if (highest := max(each.highest for each in layer_poolings)) > self.n_layers:
+            raise InputError(f"read: the network has {self.n_layers} layers; got layer {highest}.")
+        widths = [each.width(self.network.dim) for each in layer_poolings]
         computing = self._computing(tuple(layer_poolings))
 
         def embed(tokens: TokenIds) -> list[NDArray[np.float32]]:
@@ -232,14 +187,14 @@ class TransformerEncoder(Encoder):
     def _pooled(
         self, tokens: TokenIds, computing: Computing, progress: Progress | None
     ) -> tuple[NDArray[np.intp], list[NDArray[np.float32]]]:
-        """Texts that have a vector, and what was read of each of them."""
+        """Numbers of the texts that have a vector, and their vectors, one array per layer pooling."""
         known = np.flatnonzero(tokens.lengths > self.n_special_tokens)
         if progress:
             progress(len(tokens.lengths) - len(known))
-        whole = tokens.take(known)
-        if self.options["long"] != WINDOWS:
-            return known, computing.vectors(whole, self._layout(computing), progress)
-        windows = windows_of(whole, self._frame)
+        tokens = tokens.take(known)
+        if not self.has_windows:
+            return known, computing.vectors(tokens, self._layout(computing), progress)
+        windows = windows_of(tokens, self._frame)
         vectors = computing.vectors(windows.tokens, self._layout(computing))
         if progress:
             progress(len(known))
@@ -262,8 +217,7 @@ class TransformerEncoder(Encoder):
         special, one, prompt, prompted = self._input_ids(["", "a", before, before + word])
         n_closing = len(special) - _n_common(special, one)
         n_leading = _n_common(prompt, prompted)
-        overlap = 0 if self.options["long"] != WINDOWS else int(self.options["overlap"])
-        return WindowRule(self._max_length, overlap, n_leading, n_closing)
+        return WindowRule(self.max_length or UNBOUNDED, self._overlap, n_leading, n_closing)
 
     def _require_room(self) -> None:
         """Refuse windows that are full before a text begins, or never get on in it."""
@@ -335,3 +289,137 @@ def _n_common(first: Sequence[int], second: Sequence[int]) -> int:
     """Tokens that two texts begin with alike."""
     pairs = zip(first, second, strict=False)
     return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
+
+
+def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEncoder:
+    """Load a transformers encoder or a sentence-transformers model."""
+    for package in ("torch", "transformers"):
+        _extras.require(package)
+    permissions = Permissions(*(bool(options.get(name)) for name in PERMISSIONS))
+    folder = local_folder("hf", location)
+    reference = f"hf:{location}" if folder is None else f"hf:{escape(str(folder))}"
+    modules = read_module_folder(folder or download("hf", location, permissions), pooling=options.get("pooling"))
+    runtime = Runtime.of(options)
+    check_devices(runtime)
+
+    def check(n_layers: int) -> None:  # before the weights are read
+        if "layers" in options:
+            _layer_pooling({"pooling": modules.pooling, **options}, n_layers)
+
+    network = load_network(modules.transformer, permissions, check)
+    resolved = _resolved(modules, network, options)
+    heads = load_heads(
+        modules.heads,
+        dim=_layer_pooling(resolved, network.n_layers).width(network.dim),
+        dense=resolved["dense"],
+        normalize=resolved["normalize"],
+    )
+    return TransformerEncoder(reference, resolved, modules, network, heads, runtime)
+
+
+def _resolved(modules: ModuleFolder, network: Network, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option that the vectors depend on, with the value in force."""
+    n_positions = _n_positions(network.model) or UNBOUNDED
+    # what the folder says, else what the tokenizer says, as far as the positions of the model reach
+    limits = [limit for limit in (modules.max_length or network.tokenizer.model_max_length, n_positions) if limit]
+    resolved: dict[str, Any] = {
+        "layers": modules.layers,
+        "pooling": modules.pooling,
+        "dense": True,
+        "normalize": any(head.kind == "Normalize" for head in modules.heads),
+        "max_length": min((limit for limit in limits if 0 < limit < UNBOUNDED), default=None),
+        "long": "truncate",
+        **{PROMPT_OF[role]: prompt for role, prompt in modules.prompts.items()},
+    }
+    resolved |= {name: value for name, value in options.items() if name not in RUNTIME_OPTIONS}
+    resolved["pooling"] = canonical_pooling(resolved["pooling"])
+    if "layers" not in options and SBERT_WK in resolved["pooling"].split(","):
+        resolved["layers"] = ",".join(map(str, sbert_wk_layers(network.n_layers)))
+    _layer_pooling(resolved, network.n_layers)
+    resolved["layers"] = written_layers(resolve_layers(resolved["layers"], network.n_layers))
+    n_special = network.tokenizer.num_special_tokens_to_add(pair=False)
+    if not n_special < (resolved["max_length"] or UNBOUNDED) <= n_positions:
+        most = "" if n_positions == UNBOUNDED else f" and at most {n_positions}, the positions of this model"
+        got = resolved["max_length"] or "none"
+        raise InputError(f"hf: max_length must be above {n_special}, its special tokens,{most}; got {got}.")
+    if resolved["long"] != WINDOWS:
+        if "overlap" in resolved:
+            raise InputError("hf: overlap must come with long=windows. Leave it out, or add that.")
+        return resolved
+    if resolved["max_length"] is None:
+        raise InputError("hf: long=windows must come with a max_length; it is none. Name one.")
+    return {"overlap": resolved["max_length"] // 4} | resolved
+
+
+def _layer_pooling(options: Mapping[str, Any], n_layers: int) -> LayerPooling:
+    try:
+        return LayerPooling.of(options["layers"], options["pooling"], n_layers=n_layers)
+    except ModelReferenceError as error:
+        raise ModelReferenceError(f"hf: {error}") from None
+
+
+def _n_positions(model: Any) -> int | None:
+    """Length of a model's table of learned positions, if it has one; some families leave its first entries unused."""
+    within = getattr(model, "embeddings", model)
+    tables = (getattr(within, name, None) for name in ("position_embeddings", "embed_positions", "wpe"))
+    table: Any = next((table for table in tables if hasattr(table, "num_embeddings")), None)
+    if table is None:
+        return None
+    unused = getattr(table, "offset", 0 if table.padding_idx is None else table.padding_idx + 1)
+    return int(table.num_embeddings - unused)
+
+
+class WindowRule(NamedTuple):
+    """How a long text is cut into windows."""
+
+    max_length: int  # tokens of a window, leading and closing ones included
+    overlap: int  # tokens that a window shares with the one before
+    n_leading: int  # special tokens, and those of a prompt, at the start of every window
+    n_closing: int  # special tokens at the end of every window
+
+    @property
+    def n_own(self) -> int:
+        """Tokens of the text itself in a window."""
+        return self.max_length - self.n_leading - self.n_closing
+
+
+class Windows(NamedTuple):
+    """Windows of several texts."""
+
+    tokens: TokenIds  # the windows, those of a text side by side
+    starts: NDArray[np.intp]  # first window of each text; each text has one at least
+    weights: NDArray[np.float32]  # tokens that no window before it has, so that every token counts once
+
+    def joined(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The weighted mean of the window vectors of each text, shape (n_texts, dim)."""
+        if len(self.starts) == len(vectors):
+            return vectors
+        sums = np.add.reduceat(vectors * self.weights[:, None], self.starts)
+        joined = (sums / np.add.reduceat(self.weights, self.starts)[:, None]).astype(np.float32, copy=False)
+        single = np.diff(np.append(self.starts, len(vectors))) == 1
+        joined[single] = vectors[self.starts[single]]  # bit-identical for texts of one window
+        return joined
+
+
+def windows_of(tokens: TokenIds, rule: WindowRule) -> Windows:
+    """Cut long texts into windows."""
+    lists: list[NDArray[np.int32]] = []
+    starts, weights = [], []
+    for start, stop in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
+        ids = tokens.ids[start:stop]
+        starts.append(len(lists))
+        if len(ids) <= rule.max_length:
+            lists.append(ids)
+            weights.append(max(1, len(ids) - rule.n_leading - rule.n_closing))
+            continue
+        closing = len(ids) - rule.n_closing
+        leading, text_ids, end = ids[: rule.n_leading], ids[rule.n_leading : closing], ids[closing:]
+        n_covered = 0
+        while n_covered < len(text_ids):
+            first = max(0, n_covered - rule.overlap)
+            window = text_ids[first : first + rule.n_own]
+            lists.append(np.concatenate([leading, window, end]))
+            weights.append(first + len(window) - n_covered)
+            n_covered = first + len(window)
+    ids, offsets = np.concatenate([*lists, tokens.ids[:0]]), offsets_of([len(window) for window in lists])
+    return Windows(TokenIds(ids, offsets), np.array(starts, dtype=np.intp), np.array(weights, dtype=np.float32))

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from isosent.demo import demo_texts
 from isosent.encoders.base import Encoder
-from isosent.encoders.bundled import ENCODER_FOLDER
 from isosent.encoders.load import encoder_for
+from isosent.encoders.reference import ENCODER_FOLDER
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import PROMPT_OF, WINDOWS, TransformerEncoder
 from isosent.errors import FileFormatError, InputError, IsosentWarning, OutputError
@@ -168,15 +168,7 @@ def exportable(model: SentenceEncoder) -> SentenceEncoder:
             "export: other libraries cut long texts, and this model takes the mean over windows of them. Open its "
             "encoder with long=truncate and fit again, or export to faiss or numpy."
         )
-    plain = TransformerEncoder(
-        encoder.reference,
-        encoder.options,
-        encoder.module_folder,
-        encoder.network,
-        encoder.heads,
-        Runtime(TORCH, devices="cpu"),
-    )
-    return SentenceEncoder.from_record(plain, model.record)
+    return SentenceEncoder.from_record(encoder.with_runtime(Runtime(TORCH, devices="cpu")), model.record)
 
 
 LARGEST_DIFFERENCE = 1e-3

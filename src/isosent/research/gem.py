@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Any
 
 from isosent.encoders.base import Progress
-from isosent.encoders.reference import options_of
+from isosent.encoders.reference import options_of, write_options
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.word_average import GEM, Average, Weighting
 from isosent.errors import InputError
@@ -143,7 +143,7 @@ def _with_weighting(encoder: StaticEncoder, weighting: Weighting) -> StaticEncod
     """The same word vectors under another weighting."""
     return StaticEncoder(
         encoder.reference,
-        encoder.options | options_of(weighting),
+        encoder.options | write_options(options_of(weighting)),
         encoder.tokenizer,
         encoder.vectors,
         weighting=weighting,

@@ -66,7 +66,7 @@ def read_layers(
 ) -> LayerVectors:
     """Read every layer of a transformer off one pass over the sentences of STS tasks."""
     encoder, pooling = plain_transformer("study layers", model, name), canonical_pooling(pooling)
-    layer_poolings = [encoder.reading(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
+    layer_poolings = [encoder.layer_pooling(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
     texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
     pooled = encoder.read(texts, layer_poolings, progress=None if progress is None else progress(len(texts)))
     return LayerVectors(Measured(name, encoder.reference, sickr), pooling, pooled, placed)
@@ -171,7 +171,7 @@ def study_pooling(
     encoder = plain_transformer("study pooling", model, name)
     names = dict.fromkeys(canonical_pooling(pooling) for pooling in poolings)
     wanted = [(pooling, layers) for pooling in names for layers in _layer_sets(pooling, encoder.n_layers)]
-    layer_poolings = [encoder.reading(",".join(map(str, layers)), pooling) for pooling, layers in wanted]
+    layer_poolings = [encoder.layer_pooling(",".join(map(str, layers)), pooling) for pooling, layers in wanted]
     found = read_sts(folder, tasks=tasks, sickr=sickr)
     placed_texts = [place_tasks([task]) for task in found]
     tell = None if progress is None else progress(sum(len(texts) for texts, _ in placed_texts))

@@ -433,7 +433,7 @@ def measure_speed(request: Request, tasks: Sequence[str], folder: Folder, run: E
     if stsb is None or CPU not in tasks:
         return {}
     parsed = parse_reference(request.model)
-    is_network = parsed.scheme == "hf" and parsed.options.get("static") != "true"
+    is_network = parsed.scheme == "hf" and not parsed.options.get("static")
     model = open_model(request, **({"devices": "cpu"} if is_network else {}))
     texts = stsb.all_texts
     if model.encoder.needs_corpus:

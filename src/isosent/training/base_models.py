@@ -23,8 +23,7 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordPieceTrainer
 
 from isosent import _check, _extras
-from isosent.encoders import options as rules
-from isosent.encoders.reference import escape, parse_reference
+from isosent.encoders.reference import escape, parse_flag, parse_reference, parse_whole
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import WINDOWS, TransformerEncoder
 from isosent.errors import InputError, IsosentError, IsosentWarning, ModelReferenceError, OutputError
@@ -151,9 +150,9 @@ class ScratchSettings:
 
 _EXAMPLE = "scratch:?layers=4&dim=256"
 _SIZES = ("layers", "dim", "heads", "vocab", "max_length")
-_PARSERS: Mapping[str, tuple[Callable[[str], str], str]] = {
-    **dict.fromkeys(_SIZES, (rules.whole_number, "a whole number above 0")),
-    "lowercase": (rules.yes_or_no, "true or false"),
+_PARSERS: Mapping[str, tuple[Callable[[str], int | bool], str]] = {
+    **dict.fromkeys(_SIZES, (parse_whole(1), "a whole number above 0")),
+    "lowercase": (parse_flag, "true or false"),
 }
 
 
@@ -165,10 +164,9 @@ def _value_of(name: str, written: str) -> int | bool:
         )
     parse, rule = _PARSERS[name]
     try:
-        value = parse(written)
+        return parse(written)
     except ValueError:
         raise ModelReferenceError(f"scratch: {name} must be {rule}; got {written!r}.") from None
-    return value == "true" if name == "lowercase" else int(value)
 
 
 def write_scratch(folder: Path, settings: ScratchSettings, texts: Sequence[str]) -> int:

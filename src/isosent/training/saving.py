@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from safetensors import SafetensorError
 
-from isosent.encoders.bundled import ENCODER_FOLDER
-from isosent.encoders.reference import escape
+from isosent.encoders.reference import ENCODER_FOLDER, escape
 from isosent.errors import InputError, OutputError
 from isosent.exports.check import compare_on_texts, exportable, require_agreement
 from isosent.exports.sentence_transformers import (

@@ -1,0 +1,55 @@
+"""Folders of models that are named by a path or by an id on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from isosent.encoders.reference import unescape
+from isosent.errors import InputFileError
+from isosent.io.atomic import recover
+from isosent.networks.network import Permissions
+
+_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
+_FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
+_LEFT_OUT = ["onnx/*", "openvino/*", "*.msgpack", "*.h5"]
+
+
+def local_folder(scheme: str, location: str) -> Path | None:
+    """The folder that a location names, or None for an id on the hub."""
+    path = Path(unescape(location)).expanduser()
+    recover(path)
+    if path.is_dir():
+        return path.resolve()
+    if path.exists():
+        raise InputFileError(f"{scheme}: {location} must be a folder or an id on the hub; got a file.")
+    if not _HUB_ID.fullmatch(location) or location.startswith("."):
+        raise InputFileError(f"{scheme}: {location} must be a folder or an id on the hub; got no such folder.")
+    return None
+
+
+def download(scheme: str, hub_id: str, permissions: Permissions = Permissions()) -> Path:  # noqa: B008
+    """Download a model, or find it in the cache of the hub client; code and pickles only where they are permitted."""
+    import huggingface_hub
+
+    name, _, revision = hub_id.partition("@")
+
+    def snapshot(*more: str) -> Path:
+        allowed = [*_FILES, *(["*.py"] if permissions.trust_remote_code else []), *more]
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, revision=revision or None, allow_patterns=allowed, ignore_patterns=_LEFT_OUT
+            )
+        )
+
+    try:
+        folder = snapshot()
+        lacks_weights = not any(folder.rglob("*.safetensors"))
+        return snapshot("*.bin") if permissions.pickled_weights and lacks_weights else folder
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise InputFileError(
+            f"{scheme}: {hub_id} is no folder here, and the hub did not give a model of that name: {reason}. "
+            "Check the spelling and the network. Without network: download it elsewhere, copy the folder here, and "
+            "name that, as in ./NAME."
+        ) from error
