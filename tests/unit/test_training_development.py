@@ -6,10 +6,11 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics.pairwise import cosine_similarity
 
 from isosent.errors import EvaluationWarning, InputError
-from isosent.training.development import DevSet, dev_evaluator, score_pairs, score_trained
+from isosent.io.pairs import ScoredPairs
+from isosent.training.development import check_dev_set, dev_evaluator, score_pairs, score_trained
 
 TEXTS = [f"text {number}" for number in range(12)]
-PAIRS = DevSet("pairs", TEXTS[:8], [TEXTS[(3 * row + 5) % 12] for row in range(8)], np.arange(8.0) % 5)
+PAIRS = ScoredPairs("pairs", tuple(TEXTS[:8]), tuple(TEXTS[(3 * row + 5) % 12] for row in range(8)), np.arange(8.0) % 5)
 
 
 def vectors_of(texts):
@@ -32,7 +33,7 @@ def test_each_text_is_encoded_once():
 
 
 def test_a_model_of_isosent_is_scored(wordllama, texts):
-    devset = DevSet("demo", texts[:20], texts[20:40], np.arange(20.0))
+    devset = ScoredPairs("demo", texts[:20], texts[20:40], np.arange(20.0))
     assert -1 <= score_pairs(wordllama.encode, devset).spearman <= 1
 
 
@@ -48,20 +49,20 @@ def test_an_undefined_score_is_nan_and_said(vector, says):
 
 def test_scores_that_are_all_the_same_are_said():
     with pytest.warns(EvaluationWarning, match="every score is 3; no correlation"):
-        DevSet("flat", TEXTS[:3], TEXTS[3:6], [3.0, 3.0, 3.0])
+        check_dev_set(ScoredPairs("flat", TEXTS[:3], TEXTS[3:6], [3.0, 3.0, 3.0]))
 
 
 @pytest.mark.parametrize(
     ("first", "scores", "says"),
     [
-        (TEXTS[:2], [1.0, 2.0, 3.0], "one entry a pair, of two pairs at least; got 2, 3"),
-        (TEXTS[:3], [1.0, 2.0], "one entry a pair"),
+        (TEXTS[:2], [1.0, 2.0, 3.0], "one entry per pair, for at least two pairs; got 2, 3"),
+        (TEXTS[:3], [1.0, 2.0], "one entry per pair"),
         (TEXTS[:3], [1.0, np.nan, 3.0], "scores must be finite; got NaN in row 1"),
     ],
 )
 def test_a_set_that_does_not_fit_together_is_refused(first, scores, says):
     with pytest.raises(InputError, match=f"development set d.*{says}"):
-        DevSet("d", first, TEXTS[3:6], scores)
+        check_dev_set(ScoredPairs("d", first, TEXTS[3:6], scores))
 
 
 def test_another_number_of_vectors_is_refused():

@@ -18,16 +18,17 @@ pytest.importorskip("accelerate")
 from isosent import Whitening, load
 from isosent.errors import FileFormatError, InputError, IsosentError, NonFiniteLossError, OutputError
 from isosent.io.atomic import _host, locked
+from isosent.io.pairs import ScoredPairs
 from isosent.training import run, saving
 from isosent.training import trainer as checkpoints
 from isosent.training.base_models import open_base
-from isosent.training.data import Examples
-from isosent.training.development import DevSet
+from isosent.training.data import Examples, read_examples
 from isosent.training.metrics import StepRecorder
 from isosent.training.objectives import make_loss
 from isosent.training.run import RunFolder, TrainingJob, plan, read_training, spread, train_all
+from isosent.training.run import train as train_model
 from isosent.training.run import train_job as train
-from isosent.training.settings import TrainingSettings
+from isosent.training.settings import TrainingSettings, parse_setting
 from isosent.training.trainer import make_arguments, make_trainer, newest_checkpoint
 from isosent.transforms.flow import GlowFlow
 
@@ -52,7 +53,7 @@ def examples(n=50):
 
 
 def development(n=20, name="dev"):
-    return DevSet(name, sentences(n, 3), sentences(n, 4), np.arange(n, dtype=float))
+    return ScoredPairs(name, tuple(sentences(n, 3)), tuple(sentences(n, 4)), np.arange(n, dtype=float))
 
 
 def job(output, **settings):
@@ -564,3 +565,70 @@ def test_settings_out_of_range_are_refused(setting, message):
 
 def test_the_run_folder_lies_beside_the_output(tmp_path):
     assert RunFolder(tmp_path / "model").path == tmp_path / "model.training"
+
+
+def test_files_and_settings_are_enough(tmp_path):
+    pairs = zip(sentences(24, 0), sentences(24, 1), strict=True)
+    lines = [f"{i % 6}\t{one}\t{other}\n" for i, (one, other) in enumerate(pairs)]
+    (tmp_path / "texts.txt").write_text("\n".join(sentences(40, 5)))
+    scaled = "".join(f"{int(line[0]) / 5}{line[1:]}" for line in lines)
+    (tmp_path / "sts.tsv").write_text("gold\ta\tb\n" + scaled)
+    settings = {"batch_size": 8, "learning_rate": 1e-2, "n_evaluations": 1}
+    data = read_examples("regression", [tmp_path / "sts.tsv"], columns="a,b,gold", score_range=(0, 1))
+    result = train_model(
+        *(BASE, data, tmp_path / "m"),
+        dev=tmp_path / "sts.tsv",
+        dev_columns="a,b,gold",
+        tests=[development(8, "test")],
+        transform="auto",
+        fit_on=tmp_path / "texts.txt",
+        **settings,
+    )
+    assert (result.n_steps, list(result.scores)) == (3, ["sts", "test"])
+    record = json.loads((tmp_path / "m" / "training.json").read_text())
+    assert (record["objective"], record["batch_size"], record["fitted_on"]) == (
+        "regression",
+        8,
+        str(tmp_path / "texts.txt"),
+    )
+    assert read_training(tmp_path / "m").scores == result.scores
+    again = train_model(tmp_path / "m", data, tmp_path / "n", max_gradient_norm=2.0, **settings)
+    assert again.n_steps == 3
+    with pytest.raises(InputError, match="the objective is triplet, but the data are for regression"):
+        train_model(BASE, data, tmp_path / "x", "triplet")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("batch_size=32", ("batch_size", 32)),
+        ("learning-rate = 1e-3", ("learning_rate", 1e-3)),
+        ("learning_rate=none", ("learning_rate", None)),
+        ("matryoshka=256,64", ("matryoshka", (256, 64))),
+        ("concatenation=|u-v|,u*v", ("concatenation", "|u-v|,u*v")),
+        ("recompute=true", ("recompute", True)),
+        ("regularizer=whitening", ("regularizer", "whitening")),
+    ],
+)
+def test_a_setting_is_parsed(text, expected):
+    assert parse_setting(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("batch_sise=32", "no setting 'batch_sise'. Did you mean batch_size"),
+        ("xyz=1", "no setting 'xyz'. Settings: objective, "),
+        ("batch_size", "must be NAME=VALUE; got 'batch_size'"),
+        ("batch_size=many", "batch_size must be a whole number; got 'many'"),
+        ("batch_size=0", "batch_size must be a whole number >= 1; got 0"),
+        ("batch_size=none", "batch_size must be a whole number; got 'none'"),
+        ("recompute=maybe", "recompute must be true or false; got 'maybe'"),
+        ("matryoshka=8,x", "matryoshka must be whole numbers with commas between them; got '8,x'"),
+        ("warmup=nan", "warmup"),
+        ("keep=first", "keep must be one of best, last; got 'first'"),
+    ],
+)
+def test_a_setting_that_is_not_one_is_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_setting(text)

@@ -23,6 +23,7 @@ from isosent.errors import FileFormatError, InputError, OutputError
 from isosent.exports.sentence_transformers import quiet_library
 from isosent.io.atomic import Replaceable, check_parent, fsync, locked, remove_folder, replacing_folder, sweep
 from isosent.io.json import document_bytes, read_document, read_json, without_nan
+from isosent.io.pairs import ScoredPairs
 from isosent.io.schemas import Checksum, Count, Document, RelativePath, Sha256
 from isosent.io.texts import read_texts
 from isosent.loading import load
@@ -30,8 +31,8 @@ from isosent.model import SentenceEncoder
 from isosent.persistence import RECORD_FILE
 from isosent.training.base_models import Base, is_scratch, open_base
 from isosent.training.curve import curve_page
-from isosent.training.data import Examples, read_dev_set, read_examples
-from isosent.training.development import DevScore, DevSet, score_pairs, score_trained
+from isosent.training.data import Columns, Examples, read_dev_set, read_examples
+from isosent.training.development import DevScore, check_dev_set, fingerprint, score_pairs, score_trained
 from isosent.training.metrics import MetricsLog, StepRecorder, TrainingProgress, read_metrics
 from isosent.training.objectives import make_loss
 from isosent.training.saving import check_training_folder, save_trained
@@ -94,8 +95,8 @@ class TrainingJob:
     examples: Examples
     output: Path
     settings: TrainingSettings = field(default_factory=TrainingSettings)
-    dev: DevSet | None = None
-    tests: Sequence[DevSet] = ()
+    dev: ScoredPairs | None = None
+    tests: Sequence[ScoredPairs] = ()
     transform: Transform | Literal["auto"] | None = None
     fit_texts: Sequence[str] | None = None  # None: the training texts
     fit_source: str = "training texts"  # where they come from, for the record
@@ -115,7 +116,7 @@ class TrainingJob:
             raise InputError(f"train: two scored sets have the name {twice[0]}, so it occurs twice. Rename a file.")
 
     @property
-    def scored(self) -> list[DevSet]:
+    def scored(self) -> list[ScoredPairs]:
         """Every set that is scored before and after."""
         return [*([] if self.dev is None else [self.dev]), *self.tests]
 
@@ -125,7 +126,7 @@ class TrainingJob:
             "base_reference": self.base,
             **asdict(self.settings),
             "data": self.examples.fingerprint,
-            "development": None if self.dev is None else self.dev.fingerprint,
+            "development": None if self.dev is None else fingerprint(self.dev),
         }
 
     def result_facts(self) -> dict[str, Any]:
@@ -137,7 +138,7 @@ class TrainingJob:
         else:
             name, settings = transform_name(transform), settings_of(transform)
         return {
-            "tests": {devset.name: devset.fingerprint for devset in self.tests},
+            "tests": {devset.name: fingerprint(devset) for devset in self.tests},
             "transform": name,
             "transform_settings": settings,
             "fitted_on": None if transform is None else self.fit_source,
@@ -150,8 +151,10 @@ def train(
     output: str | os.PathLike[str],
     objective: str | None = None,
     *,
-    dev: DevSet | str | os.PathLike[str] | None = None,
-    tests: Sequence[DevSet | str | os.PathLike[str]] = (),
+    columns: Columns | None = None,
+    dev: ScoredPairs | str | os.PathLike[str] | None = None,
+    dev_columns: Columns | None = None,
+    tests: Sequence[ScoredPairs | str | os.PathLike[str]] = (),
     transform: Transform | Literal["auto"] | None = None,
     fit_on: Sequence[str] | os.PathLike[str] | None = None,
     settings: TrainingSettings | None = None,
@@ -172,9 +175,14 @@ def train(
     objective : {"classification", "regression", "triplet", "ranking"}, optional
         What is minimized, see `TrainingSettings`. The default is that of `data` if it is `Examples`, else that of the
         settings.
-    dev : DevSet or path-like, optional
+    columns : str, sequence of str, or mapping of str to str, optional
+        Columns of the files in `data`, see `read_examples`; those of `dev` and `tests` too if the objective is
+        regression.
+    dev : ScoredPairs or path-like, optional
         Development set, scored before, during and after the training. It decides which weights are kept.
-    tests : sequence of DevSet or path-like, optional
+    dev_columns : str, sequence of str, or mapping of str to str, optional
+        Columns of the files in `dev` and `tests`, see `read_dev_set`.
+    tests : sequence of ScoredPairs or path-like, optional
         Sets that are scored before and after.
     transform : Transform or "auto", optional
         Transform to fit on the trained model and save with it, as for `SentenceEncoder.fitted`. Not a flow, which
@@ -228,7 +236,13 @@ def train(
         examples = data
     else:
         files = [data] if isinstance(data, (str, os.PathLike)) else data
-        examples = read_examples(objective or settings.objective, files)
+        examples = read_examples(objective or settings.objective, files, columns=columns)
+    if dev_columns is None and examples.objective == "regression":
+        dev_columns = columns
+
+    def dev_set(pairs: ScoredPairs | str | os.PathLike[str]) -> ScoredPairs:
+        return check_dev_set(pairs) if isinstance(pairs, ScoredPairs) else read_dev_set(pairs, columns=dev_columns)
+
     fit_texts, fit_source = fit_on, "training texts" if fit_on is None else "texts"
     if isinstance(fit_on, os.PathLike):
         fit_texts, fit_source = read_texts(fit_on), str(fit_on)
@@ -237,8 +251,8 @@ def train(
         examples,
         Path(output),
         replace(settings, objective=objective or examples.objective),
-        dev if dev is None or isinstance(dev, DevSet) else read_dev_set(dev),
-        [one if isinstance(one, DevSet) else read_dev_set(one) for one in tests],
+        None if dev is None else dev_set(dev),
+        [dev_set(pairs) for pairs in tests],
         transform,
         fit_texts,  # type: ignore[arg-type]
         fit_source,
