@@ -17,7 +17,7 @@ import xxhash
 
 from isosent.io.checksum import _checksum_of_version, file_checksum
 from isosent.io.space import Space
-from isosent.io.vectors import VectorFile, open_vectors, writing_vectors
+from isosent.io.vectors import open_vectors, writing_vectors
 from isosent.jobs.vectors import moments_of
 
 SPACE = Space("ab" * 32, "made up")
@@ -31,7 +31,7 @@ def seconds(run):
 
 
 def write(path, rows):
-    with writing_vectors(path, VectorFile(*rows.shape, space=SPACE)) as write_rows:
+    with writing_vectors(path, rows.shape, space=SPACE) as write_rows:
         for start in range(0, len(rows), 10_000):
             write_rows(rows[start : start + 10_000])
 

@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from isosent import Moments
-from isosent.io.vectors import VectorFile, open_vectors, writing_vectors
+from isosent.io.vectors import open_vectors, writing_vectors
 from isosent.jobs.vectors import moments_of
 from whitening_fit import SPECTRA, THREADS, conditions, make_rows
 
@@ -25,7 +25,7 @@ QUICK_SHAPES = ((60_000, 256),)
 def measure(n_rows, dim, repeats, folder):
     rows = make_rows(n_rows, dim, *SPECTRA["easy"])
     for name in ("rows.npy", "rows.parquet"):
-        with writing_vectors(folder / name, VectorFile(n_rows, dim, "float32", None)) as write:
+        with writing_vectors(folder / name, (n_rows, dim)) as write:
             for start in range(0, n_rows, 10_000):
                 write(rows[start : start + 10_000])
     ways = {

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vector_makers import write_vectors
 
 import isosent
 from isosent import Whitening
 from isosent.errors import OutputError
 from isosent.io.atomic import Replaceable, _host, exchange, locked, recover, replacing, replacing_folder, sweep
-from isosent.io.vectors import write_vectors
 
 KILLED = -signal.SIGKILL
 
@@ -212,7 +212,7 @@ def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path
 
 def test_a_process_killed_in_the_middle_of_writing_vectors_leaves_the_old_file(tmp_path):
     script = """
-from isosent.io.vectors import write_vectors
+from isosent.io.vectors import writing_vectors
 vectors = np.arange(27, dtype=np.float32).reshape(9, 3)
 opened = Path.open
 
@@ -235,7 +235,8 @@ def open_(path, mode="r", *more, **settings):
     return Dying(file) if mode == "wb" else file
 
 Path.open = open_
-write_vectors(sys.argv[1], vectors, ["a"] * 9)
+with writing_vectors(sys.argv[1], (9, 3)) as write:
+    write(vectors)
 """
     np.save(tmp_path / "v.npy", np.zeros(3))
     finished = run(KILL + script, tmp_path / "v.npy")
@@ -360,9 +361,9 @@ def test_fit_on_a_full_disk_exits_with_2_and_leaves_the_old_model(models, tmp_pa
 @pytest.mark.parametrize("n_texts", [20, 1020, 10_000])
 def test_vectors_that_do_not_fit_on_the_disk_are_an_error_in_words(tmp_path, name, n_texts):
     script = FULL_DISK.replace("(300, 300)", "(size, size)").format(
-        imports="import numpy as np; from isosent.io.vectors import write_vectors; size = 10 * int(sys.argv[2])",
+        imports="import numpy as np; from isosent.io.vectors import writing_vectors; size = 10 * int(sys.argv[2])",
         call="vectors = np.random.default_rng(0).random((int(sys.argv[2]), 3), np.float32)\n"
-        "write_vectors(sys.argv[1], vectors, ['a'] * len(vectors))",
+        "with writing_vectors(sys.argv[1], vectors.shape) as write: write(vectors)",
     )
     (tmp_path / name).write_bytes(b"old")
     finished = run(script, tmp_path / name, n_texts)

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from vector_makers import write_vectors
 
 import isosent
 from isosent.errors import FileFormatError, InputError
@@ -14,7 +15,7 @@ from isosent.io.json import parse_json, read_json, write_document
 from isosent.io.shards import Sharding
 from isosent.io.space import Space, note_path
 from isosent.io.texts import open_texts
-from isosent.io.vectors import open_vectors, write_vectors
+from isosent.io.vectors import open_vectors, writing_vectors
 from isosent.jobs import vectors as checkpoint_module
 from isosent.jobs.encode import encode_folder
 from isosent.jobs.vectors import moments_of, read_moments, write_moments
@@ -154,9 +155,10 @@ def test_a_table_that_another_tool_rewrote_is_no_damaged_one(tmp_path):
 
 
 @pytest.mark.parametrize("n_groups", [1, 2, 7])
-def test_a_sealed_table_of_many_row_groups_is_read_by_other_tools(tmp_path, n_groups, monkeypatch):
-    monkeypatch.setattr("isosent.io.vectors.BLOCK_BYTES", len(ROWS) // n_groups * 4 * 4)
-    write_vectors(tmp_path / "v.parquet", ROWS, ["a"] * len(ROWS), SPACE)
+def test_a_sealed_table_of_many_row_groups_is_read_by_other_tools(tmp_path, n_groups):
+    with writing_vectors(tmp_path / "v.parquet", ROWS.shape, space=SPACE) as write:
+        for rows in np.array_split(ROWS, n_groups):
+            write(rows)
     table = pq.read_table(tmp_path / "v.parquet")
     np.testing.assert_array_equal(np.stack(table["vector"].to_numpy()), ROWS)
     polars = pytest.importorskip("polars")

@@ -1,15 +1,18 @@
+import json
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
+from vector_makers import write_vectors
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, ModelFolderError, OutputError
 from isosent.io import vector_source
 from isosent.io.space import Space
-from isosent.io.vectors import open_vectors, write_vectors
+from isosent.io.vectors import open_vectors
 from isosent.jobs import vectors as checkpoint_module
 from isosent.jobs.vectors import holds_moments, moments_of, read_moments, transform_file, write_moments
 from isosent.model import SentenceEncoder
@@ -77,10 +80,10 @@ def test_int8_does_not_overflow(tmp_path):
 
 def test_the_rounding_of_bfloat16_is_kept_though_it_is_read_as_float32(tmp_path):
     bits = (ROWS.view(np.uint32) >> 16).astype(np.uint16)
-    with (tmp_path / "v.npy").open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<V2", "fortran_order": False, "shape": bits.shape})
-        file.write(bits.tobytes())
-    moments = moments_of([open_vectors(tmp_path / "v.npy")]).moments
+    header = {"v": {"dtype": "BF16", "shape": bits.shape, "data_offsets": [0, bits.nbytes]}}
+    encoded = json.dumps(header).encode()
+    (tmp_path / "v.safetensors").write_bytes(len(encoded).to_bytes(8, "little") + encoded + bits.tobytes())
+    moments = moments_of([open_vectors(tmp_path / "v.safetensors")]).moments
     values = (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     np.testing.assert_allclose(moments.rounding, 2.0**-14 * (values**2).sum(axis=0), rtol=1e-5)
 

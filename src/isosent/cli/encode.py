@@ -9,8 +9,7 @@ import typer
 from isosent.cli.options import ModelChoice, with_model_flags
 from isosent.cli.printing import err, out, print_unknown, progress_bar
 from isosent.errors import InputError
-from isosent.io.number_types import DTYPES
-from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, ShardIndex, Sharding, check_shard_folder
+from isosent.io.shards import DTYPES, SHARD_FORMATS, SHARD_SIZE, ShardIndex, Sharding, check_shard_folder
 from isosent.io.texts import TextSource, open_texts
 from isosent.io.vectors import check_vector_file
 from isosent.jobs.encode import Encoded, encode_file, encode_folder

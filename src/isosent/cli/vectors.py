@@ -14,7 +14,7 @@ from isosent.cli.options import ModelChoice, TransformChoice, with_model_flags
 from isosent.cli.printing import change_table, choice_table, err, likelihood_change, out, print_likelihood, progress_bar
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.number_types import DTYPES
+from isosent.io.shards import DTYPES
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.vectors import (

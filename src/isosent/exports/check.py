@@ -35,7 +35,7 @@ from isosent.io.export_note import (
     verify_export,
 )
 from isosent.io.json import document_bytes, without_nan
-from isosent.io.space import FileIdentity, Space
+from isosent.io.space import Space, file_identity
 from isosent.model import SentenceEncoder
 from isosent.networks.network import TORCH, Runtime
 from isosent.words.subwords import SubwordTokenizer
@@ -101,7 +101,7 @@ def note_bytes(target: str, model: SentenceEncoder, agreement: Agreement, more: 
             "format": FORMAT,
             "target": target,
             "isosent_version": version("isosent"),
-            **asdict(space_of(model)),
+            **space_of(model).to_json(),
             "normalize": model.normalize,
             **more,
             "model": without_nan(shared_facts(model)),
@@ -133,7 +133,7 @@ def file_entry(path: Path, document: Mapping[str, Any]) -> dict[str, Any] | None
     # None where there is no file, or its note is from before notes described their file.
     if not path.is_file() or "files" not in document:
         return None
-    identity = asdict(FileIdentity.of(path)).items()
+    identity = file_identity(path).items()
     entry = next((entry for entry in document["files"] if identity <= entry.items()), None)
     if entry is None:
         raise FileFormatError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from isosent.exports.numpy import required_map
 from isosent.io.atomic import check_destination, locked, replacing
 from isosent.io.checksum import file_checksum
 from isosent.io.export_note import is_noted
-from isosent.io.space import FileIdentity, Space, note_path, same_space
+from isosent.io.space import Space, file_identity, note_path, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
@@ -124,7 +123,7 @@ def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
 
 def _entry(path: Path, space: Space) -> dict[str, Any]:
     """What a note says of an index."""
-    return asdict(FileIdentity.of(path)) | {"checksum": file_checksum(path)} | asdict(space)
+    return file_identity(path) | {"checksum": file_checksum(path)} | space.to_json()
 
 
 def _older_entry(path: Path) -> dict[str, Any] | None:

@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from isosent.errors import InputError, OutputError
 from isosent.exports.check import Agreement, Export, compare, refuse_flow, require_agreement, sample_vectors, space_of
 from isosent.io.atomic import check_destination, replacing
-from isosent.io.checksum import tensors_bytes
 from isosent.io.space import space_in
+from isosent.io.tensors import tensors_bytes
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 

@@ -1,18 +1,13 @@
-"""A .safetensors file of isosent: the same bytes for the same content, with its own checksum in its metadata."""
+"""Checksums of files that isosent writes, by which damage is noticed before a file is used."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
-import numpy as np
 import xxhash
-from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from isosent.errors import FileFormatError
 
@@ -77,25 +72,16 @@ def file_checksum(path: Path, seal_at: int | None = None) -> str:
 
 
 def checksum_of_file(file: IO[bytes], seal_at: int | None) -> str:
-    """Checksum of what an open file holds from its place on, as `file_checksum`."""
+    """Checksum of what an open file holds from its position on, as `file_checksum`."""
     digest = xxhash.xxh3_128()
-    for chunk in _chunks(file, seal_at):
+    if seal_at is not None:
+        while (n_left := seal_at - file.tell()) > 0 and (chunk := file.read(min(_CHUNK_BYTES, n_left))):
+            digest.update(chunk)
+        file.seek(seal_at + len(UNSEALED))
+        digest.update(UNSEALED.encode())
+    while chunk := file.read(_CHUNK_BYTES):
         digest.update(chunk)
     return _PREFIX + digest.hexdigest()
-
-
-def _chunks(file: IO[bytes], seal_at: int | None) -> Iterator[bytes]:
-    if seal_at is not None:
-        yield from _up_to(file, seal_at)
-        file.seek(seal_at + len(UNSEALED))
-        yield UNSEALED.encode()
-    while chunk := file.read(_CHUNK_BYTES):
-        yield chunk
-
-
-def _up_to(file: IO[bytes], stop: int) -> Iterator[bytes]:
-    while (n_left := stop - file.tell()) > 0 and (chunk := file.read(min(_CHUNK_BYTES, n_left))):
-        yield chunk
 
 
 def file_state(path: Path) -> FileState:
@@ -158,30 +144,3 @@ def verify_folder(folder: Path, checksums: dict[str, str]) -> None:
         if not path.is_file():
             raise FileFormatError(f"{folder}: {name} is missing. Copy the whole folder.")
         verify_file(path, checksum)
-
-
-SEAL = "isosent.checksum"
-
-
-def tensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
-    """Arrays and metadata in the format of safetensors, sealed."""
-    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    length = int.from_bytes(content[:8], "little")
-    # the library writes its metadata in another order in every process
-    header = {"__metadata__": dict(sorted(metadata.items())) | {SEAL: UNSEALED}} | json.loads(content[8 : 8 + length])
-    written = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-    written += b" " * (-len(written) % 8)  # the format aligns the tensors
-    return sealed(len(written).to_bytes(8, "little") + written + content[8 + length :])
-
-
-def read_tensors(path: Path, metadata: Mapping[str, str], known: Collection[str]) -> dict[str, NDArray[Any]]:
-    """Read what `tensors_bytes` gave."""
-    content = path.read_bytes()
-    if unknown := sorted(set(metadata) - {*known, SEAL}):
-        raise FileFormatError(f"{path}: damaged. Its metadata has an unknown field {unknown[0]!r}. Write it again.")
-    if SEAL in metadata and not is_intact(content, metadata[SEAL]):
-        raise damaged(str(path))
-    try:
-        return load(content)
-    except SafetensorError as error:
-        raise FileFormatError(f"{path}: damaged or truncated: {error}.") from None

@@ -24,9 +24,8 @@ from isosent.io.checksum import (
     require_checksum,
     seal_file,
 )
-from isosent.io.number_types import NUMBER_TYPES, NumberType
 from isosent.io.space import space_in
-from isosent.io.vector_source import VectorSource, in_blocks
+from isosent.io.vector_source import NUMBER_TYPES, NumberType, VectorSource, in_blocks
 
 SEAL_MARK = b"isosent.checksum="
 

@@ -64,54 +64,6 @@ class VectorNoteV1(Document):
     sample_sha256: Sha256
 
 
-class SpaceFields(Struct, forbid_unknown_fields=True):
-    """A vector space."""
-
-    fingerprint: str
-    reference: Text
-
-
-class TextsFields(Struct, forbid_unknown_fields=True):
-    """Texts that a folder of shards is made of."""
-
-    name: Text
-    n_texts: Count
-    sha256: str
-
-
-class ShardingFields(Struct, forbid_unknown_fields=True):
-    """How vectors are cut into shards."""
-
-    shard_size: Positive
-    file_format: str
-    dtype: str
-
-
-class CountFields(Struct, forbid_unknown_fields=True):
-    """What is counted over texts while they are encoded."""
-
-    n_texts: Count = 0
-    n_cut: Count = 0
-    n_tokens: Count = 0
-    n_unknown: Count = 0
-    n_zero_rows: Count = 0
-
-
-class Shards(Document):
-    """``shards.json`` in a folder of shards."""
-
-    space: SpaceFields
-    dim: Positive
-    texts: TextsFields
-    sharding: ShardingFields
-    role: str
-    computed_in: str
-    n_written: Count
-    counts: CountFields
-    n_shards: Count
-    is_complete: bool
-
-
 class CheckpointRun(Struct, forbid_unknown_fields=True):
     """How far the moments of files have come, in the metadata of a checkpoint."""
 

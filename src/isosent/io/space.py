@@ -1,18 +1,19 @@
-"""Which vector space the vectors of a file belong to, and the note of that beside files that have no place for it."""
+"""Which vector space the vectors of a file belong to, and the note that says so beside files without metadata."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.atomic import replacing
 from isosent.io.json import check_format, check_schema, document_bytes, read_json
-from isosent.io.schemas import NotedFile, VectorNote, VectorNoteV1
+from isosent.io.schemas import NotedFile, Text, VectorNote, VectorNoteV1
 
 FORMAT = "isosent-vectors"
 FORMAT_VERSION = 2
@@ -22,19 +23,22 @@ SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.refe
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(Struct, frozen=True, forbid_unknown_fields=True):
     """A vector space; only vectors with the same fingerprint can be compared."""
 
-    fingerprint: str  # its hash
-    reference: str  # what made the vectors, for people
+    fingerprint: str
+    reference: Text  # what made the vectors, for people
 
     def __str__(self) -> str:
         return f"{self.reference} ({self.fingerprint[:16]})"
 
+    def to_json(self) -> dict[str, str]:
+        """Return the fields."""
+        return {"fingerprint": self.fingerprint, "reference": self.reference}
+
     @property
     def metadata(self) -> dict[str, str]:
-        """What a format with a place for metadata keeps."""
+        """The same for the metadata of a file."""
         return {_FINGERPRINT: self.fingerprint, _REFERENCE: self.reference}
 
 
@@ -43,40 +47,30 @@ def same_space(here: str, space: Space | None, there: str, other: Space | None) 
     if space and other and space.fingerprint != other.fingerprint:
         raise InputError(
             f"{there} holds vectors of the space {other}; {here} belongs to {space}. "
-            "Vectors of one mean nothing in the other. Encode both with the same model."
+            "They cannot be compared. Encode both with the same model."
         )
     return space or other
 
 
 def space_in(metadata: Mapping[Any, Any]) -> Space | None:
-    """Find the space in a file's metadata."""
-    texts = {_text(name): _text(value) for name, value in metadata.items()}
-    if _FINGERPRINT not in texts:
-        return None
-    return Space(texts[_FINGERPRINT], texts.get(_REFERENCE, "vectors"))
+    """Find the space in the metadata of a file."""
+
+    def text(value: object) -> str:
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+    texts = {text(name): text(value) for name, value in metadata.items()}
+    return Space(texts[_FINGERPRINT], texts.get(_REFERENCE, "vectors")) if _FINGERPRINT in texts else None
 
 
-def _text(value: object) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
-    """What tells one file from another without reading all of it; its name does not count."""
-
-    size_bytes: int  # its size
-    sample_sha256: str  # hash of 64 stretches of 4 KiB, evenly spread, the first and the last bytes among them
-
-    @classmethod
-    def of(cls, path: Path) -> FileIdentity:
-        """Take the identity of a file."""
-        size, digest = path.stat().st_size, hashlib.sha256()
-        last = max(0, size - _SAMPLE_BYTES)
-        with path.open("rb") as file:
-            for start in sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)}):
-                file.seek(start)
-                digest.update(file.read(_SAMPLE_BYTES))
-        return cls(size, digest.hexdigest())
+def file_identity(path: Path) -> dict[str, Any]:
+    """What distinguishes a file from others without reading all of it: its size, and a hash of 64 stretches of it."""
+    size, digest = path.stat().st_size, hashlib.sha256()
+    last = max(0, size - _SAMPLE_BYTES)
+    with path.open("rb") as file:
+        for start in sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)}):
+            file.seek(start)
+            digest.update(file.read(_SAMPLE_BYTES))
+    return {"size_bytes": size, "sample_sha256": digest.hexdigest()}
 
 
 def note_path(path: Path) -> Path:
@@ -87,37 +81,38 @@ def note_path(path: Path) -> Path:
 
 def note_entry(path: Path, checksum: str, facts: Mapping[str, Any], space: Space | None) -> dict[str, Any]:
     """What a note says of a file: its identity, its checksum, ``shape`` and ``dtype`` of its vectors, their space."""
-    return asdict(FileIdentity.of(path)) | {"checksum": checksum, **facts, **(asdict(space) if space else {})}
+    return file_identity(path) | {"checksum": checksum, **facts, **(space.to_json() if space else {})}
 
 
 def older_entry(path: Path) -> dict[str, Any] | None:
-    """What a note says of the file that is about to be replaced; None where there is none."""
+    """What a note says of the file that is about to be replaced; None if there is no file."""
     if not path.is_file():
         return None
     with suppress(InputFileError):  # a damaged note is replaced with its file
         if entry := _entry_of(path):
             return entry
-    return asdict(FileIdentity.of(path))
+    return file_identity(path)
 
 
 def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None = None) -> None:
-    """Write the note beside a file."""
-    # Just before the file is replaced, the note describes both the new file and the older one, so that a kill between
-    # the two leaves a note that fits.
+    """Write the note beside a file.
+
+    Just before the file is replaced, the note describes both the new file and the older one, so that a kill between
+    the two leaves a note that fits.
+    """
     note = note_path(path)
-    files = [entry] if older in (None, entry) else [entry, older]
-    content = document_bytes({"format": FORMAT, "format_version": FORMAT_VERSION, "files": files})
+    entries = [entry] if older in (None, entry) else [entry, older]
+    content = document_bytes({"format": FORMAT, "format_version": FORMAT_VERSION, "files": entries})
     if not note.exists() or note.read_bytes() != content:
         with replacing(note, mode_of=path) as temporary:
             temporary.write_bytes(content)
 
 
 def read_note(path: Path) -> tuple[Space | None, str | None]:
-    """Read the note beside a file."""
+    """Read the space and the checksum of a file from the note beside it; None where it has none."""
     if not note_path(path).exists():
         return None, None
-    # a second look where a process is just replacing both
-    entry = _entry_of(path) or _entry_of(path)
+    entry = _entry_of(path) or _entry_of(path)  # once more: another process may be replacing both
     if entry is None:
         raise FileFormatError(
             f"{note_path(path)} describes other content than {path.name} has now: one of the two is damaged, or was "
@@ -129,7 +124,7 @@ def read_note(path: Path) -> tuple[Space | None, str | None]:
 
 
 def _entry_of(path: Path) -> dict[str, Any] | None:
-    """What the note beside a file says of it as it is now; None without a note, or where it describes other content."""
+    """What the note beside a file says of it as it is now; None without a note, or if it describes other content."""
     note = note_path(path)
     try:
         document = read_json(note)
@@ -140,7 +135,7 @@ def _entry_of(path: Path) -> dict[str, Any] | None:
         return None
     except FileFormatError as error:
         raise FileFormatError(f"{error} Remove it, or write it and {path.name} again.") from None
-    identity = asdict(FileIdentity.of(path)).items()
+    identity = file_identity(path).items()
     if is_old:
         entries = [{name: document[name] for name in NotedFile.__struct_fields__ if name != "checksum"}]
     else:

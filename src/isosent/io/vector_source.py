@@ -1,56 +1,85 @@
-"""Formats that are read through a memory map: .npy, .fvecs, .bvecs and .safetensors."""
+"""Vectors in a file, read in blocks: .npy, .fvecs, .bvecs and .safetensors, through a memory map."""
 
 from __future__ import annotations
 
-import ast
 import mmap
-import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
 from isosent.io.bounds import MOST_DIMENSIONS
-from isosent.io.checksum import SEAL, FileState, check_unchanged, file_state, verify_file
-from isosent.io.json import check_schema, parse_json
-from isosent.io.number_types import NUMBER_TYPES, NumberType
-from isosent.io.schemas import Count
+from isosent.io.checksum import FileState, check_unchanged, file_state, verify_file
 from isosent.io.shards import INDEX_FILE
-from isosent.io.space import FileIdentity, Space, read_note, space_in
+from isosent.io.space import Space, file_identity, read_note, space_in
+from isosent.io.tensors import SEAL, safetensors_header
 
 BLOCK_BYTES = 32 << 20
 BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which moments would notice block by block
 
+Array = NDArray[Any]
+
+
+class NumberType(NamedTuple):
+    """How the numbers of vectors are stored."""
+
+    name: str  # as numpy names it; numpy has no bfloat16
+    eps: float  # relative rounding, the gap between 1 and the next value; 0 for integers, which are exact
+
+    @property
+    def stored(self) -> np.dtype[np.generic]:
+        """The numpy type of the bytes in a file, little-endian."""
+        return np.dtype(np.uint16 if self.name == "bfloat16" else self.name).newbyteorder("<")
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of one number, as `decoded` returns it."""
+        return 4 if self.name == "bfloat16" else self.stored.itemsize
+
+    def decoded(self, rows: NDArray[np.generic]) -> NDArray[np.generic]:
+        """Convert stored rows to numbers that numpy can calculate with."""
+        if self.name == "bfloat16":  # the upper half of a float32
+            return (rows.astype(np.uint32) << 16).view(np.float32)
+        return rows.astype(rows.dtype.newbyteorder("="), copy=False)
+
+
+_EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52, "int8": 0.0, "uint8": 0.0}
+NUMBER_TYPES = {name: NumberType(name, eps) for name, eps in _EPS.items()}
+_SAFETENSORS_NAMES = {
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "I8": "int8",
+    "U8": "uint8",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class VectorSource:
-    """Vectors in a file, of any size; only a block of them is in memory at a time."""
+    """Vectors in a file of any size; only a block of them is in memory at a time."""
 
     path: Path  # the file, or a folder of shards
-    n_rows: int  # vectors in it
-    dim: int  # their dimensions
-    number_type: NumberType  # what its numbers are
-    space: Space | None  # the space that the file says its vectors belong to
-    # Takes the first row and a number of rows; yields blocks of so many rows, the last one shorter
-    read: Callable[[int, int], Iterator[NDArray[Any]]]
+    n_rows: int
+    dim: int
+    number_type: NumberType
+    space: Space | None  # as the file says
+    read: Callable[[int, int], Iterator[Array]]  # first row, rows of a block -> blocks; the last one may be shorter
     column: str | None = None  # column or tensor that holds the vectors, where the format has names
-    # Over all bytes of the file, where it was written by isosent; compared before the first block is read
-    checksum: str | None = None
+    checksum: str | None = None  # over all bytes, if isosent wrote the file; compared before the first block is read
     seal_at: int | None = None  # byte at which the file holds that checksum itself
-    # What the file was when it was opened, see `file_state`: the blocks of another one are not read
-    state: FileState | None = None
+    state: FileState | None = None  # of the file when it was opened: blocks of another one are not read
 
     @property
     def dtype(self) -> str:
-        """Name of the number type, ``bfloat16`` included."""
+        """Name of the number type, such as ``bfloat16``."""
         return self.number_type.name
 
     @property
@@ -65,29 +94,26 @@ class VectorSource:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells this data from other data, as plain values; the name of the file does not count."""
+        """What distinguishes this data from other data, as JSON values; the name of the file does not count."""
         path = self.path / INDEX_FILE if self.path.is_dir() else self.path
-        file = FileIdentity.of(path)
-        return {
-            "size_bytes": file.size_bytes,
-            "sample_sha256": file.sample_sha256,
+        return file_identity(path) | {
             "mtime_ns": path.stat().st_mtime_ns,
             "shape": [self.n_rows, self.dim],
             "dtype": self.dtype,
             "column": self.column,
         }
 
-    def blocks(self, start_row: int = 0) -> Iterator[NDArray[Any]]:
+    def blocks(self, start_row: int = 0) -> Iterator[Array]:
         """Read the vectors from a row on."""
         self.verify()
         return self.read(start_row, self.block_rows)
 
     def verify(self) -> None:
-        """Refuse a file that is damaged: its checksum differs."""
+        """Refuse a damaged file: its checksum differs."""
         if self.checksum is not None:
             verify_file(self.path, self.checksum, self.seal_at, self.state)
 
-    def check_finite(self, block: NDArray[Any], start_row: int) -> None:
+    def check_finite(self, block: Array, start_row: int) -> None:
         """Refuse NaN and infinity."""
         try:
             _check.finite_rows(str(self.path), "vectors", block, start_row)
@@ -95,7 +121,7 @@ class VectorSource:
             raise FileFormatError(str(error)) from None
 
 
-def in_blocks(pieces: Iterator[NDArray[Any]], n_rows: int) -> Iterator[NDArray[Any]]:
+def in_blocks(pieces: Iterator[Array], n_rows: int) -> Iterator[Array]:
     """Cut and join pieces so that every block but the last has `n_rows` rows."""
     block, n_filled = None, 0
     for piece in pieces:
@@ -113,95 +139,42 @@ def in_blocks(pieces: Iterator[NDArray[Any]], n_rows: int) -> Iterator[NDArray[A
         yield block[:n_filled]
 
 
-_LISTED = ", ".join(NUMBER_TYPES)
-_NPY_HEADER_LENGTH = {1: "<H", 2: "<I", 3: "<I"}
-_LONGEST_HEADER = 1 << 20
-_BFLOAT16 = ("bfloat16", "<V2", "|V2")  # ml_dtypes names it or leaves two bytes of unknown meaning
-_OWN_FORMATS = "isosent-"  # whose matrices are no vectors
-_SAFETENSORS_NAMES = {
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
-    "I8": "int8",
-    "U8": "uint8",
-}
-
-Array = NDArray[Any]
-
-
-class _NpyHeader(Struct, forbid_unknown_fields=True):
-    """What numpy writes in front of an array."""
-
-    descr: Any
-    fortran_order: bool
-    shape: tuple[Count, ...]
-
-
-class _TensorHeader(Struct):
-    """What a .safetensors file says of a tensor."""
-
-    dtype: str
-    shape: list[Count]
-    data_offsets: tuple[Count, Count]
-
-
 def open_npy(path: Path, column: str | None) -> VectorSource:
-    """Open an array as numpy writes it, in C or Fortran order."""
+    """Open an array saved by numpy, in C or Fortran order."""
     _no_column(path, column)
     state = file_state(path)
-    with path.open("rb") as file:
-        header, offset = _npy_header(path, file)
+    format_ = np.lib.format
     try:
-        check_schema(header, "header", _NpyHeader)
-        number_type, stored = _npy_numbers(path, header["descr"])
-    except (FileFormatError, TypeError, ValueError) as error:
-        if isinstance(error, FileFormatError) and str(error).startswith(str(path)):
-            raise
-        raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {error}.") from None
-    n_rows, dim = _matrix_shape(path, header["shape"])
-    _check_size(path, state, offset + n_rows * dim * stored.itemsize)
+        with path.open("rb") as file:
+            is_first = format_.read_magic(file) == (1, 0)  # version 3 is version 2 with names that are not ASCII
+            read_header = format_.read_array_header_1_0 if is_first else format_.read_array_header_2_0
+            shape, is_fortran, dtype = read_header(file)
+            offset = file.tell()
+        if not all(type(n) is int for n in shape):
+            raise ValueError(f"its shape is {shape}")
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+        reason = brief(str(error).partition("<")[0].rstrip(": "))  # numpy puts an address in memory after it
+        raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {reason}.") from None
+    if dtype.hasobject:
+        raise FileFormatError(f"{path} must hold numbers; it holds pickled objects, which are not read. Save numbers.")
+    if dtype.name not in NUMBER_TYPES:
+        types = ", ".join(name for name in NUMBER_TYPES if name != "bfloat16")
+        raise FileFormatError(f"{path} must hold {types}; it holds {dtype}. Convert it with astype.")
+    n_rows, dim = _matrix_shape(path, shape)
+    _check_size(path, state, offset + n_rows * dim * dtype.itemsize)
+    number_type = NUMBER_TYPES[dtype.name]
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
-        stored_rows = _by_columns if header["fortran_order"] else _mapped
-        for block in stored_rows(path, state, (n_rows, dim), stored, offset, start_row, block_rows):
+        stored_rows = _by_columns if is_fortran else _mapped
+        for block in stored_rows(path, state, (n_rows, dim), dtype, offset, start_row, block_rows):
             yield number_type.decoded(block)
 
     space, checksum = read_note(path)
     return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
 
 
-def _npy_header(path: Path, file: BinaryIO) -> tuple[dict[str, Any], int]:
-    """Read the header by hand: numpy's reader stops at the names of types that it does not have."""
-    magic = file.read(8)
-    if magic[:6] != b"\x93NUMPY" or len(magic) < 8 or magic[6] not in _NPY_HEADER_LENGTH:
-        raise FileFormatError(f"{path} must be an array saved by numpy; it starts otherwise.")
-    length_format = _NPY_HEADER_LENGTH[magic[6]]
-    try:
-        (length,) = struct.unpack(length_format, file.read(struct.calcsize(length_format)))
-        if length > _LONGEST_HEADER:
-            raise ValueError(f"it is {length} bytes long")
-        header = ast.literal_eval(file.read(length).decode("utf-8"))
-    except (struct.error, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        reason = brief(str(error).partition("<")[0].rstrip(": "))  # behind it stands an address in memory
-        raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {reason}.") from None
-    return header, file.tell()
-
-
-def _npy_numbers(path: Path, descr: Any) -> tuple[NumberType, np.dtype[Any]]:
-    if descr in _BFLOAT16:
-        number_type = NUMBER_TYPES["bfloat16"]
-        return number_type, number_type.stored
-    dtype = np.dtype(descr)
-    if dtype.hasobject:
-        raise FileFormatError(f"{path} must hold numbers; it holds pickled objects, which are not read. Save numbers.")
-    if dtype.name not in NUMBER_TYPES:
-        raise FileFormatError(f"{path} must hold {_LISTED}; it holds {dtype}. Convert it with astype.")
-    return NUMBER_TYPES[dtype.name], dtype
-
-
 def open_vecs(path: Path, column: str | None) -> VectorSource:
-    """Open .fvecs (float32) or .bvecs (uint8): each row its dimensions as int32, then its numbers."""
+    """Open .fvecs (float32) or .bvecs (uint8): each row is its dimensions as int32, then its numbers."""
     _no_column(path, column)
     state = file_state(path)
     number_type = NUMBER_TYPES["float32" if path.suffix.lower() == ".fvecs" else "uint8"]
@@ -221,14 +194,14 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
             wrong = np.flatnonzero(block["dim"] != dim)
             if wrong.size:
                 raise FileFormatError(
-                    f"{path}: every row must have {dim} dimensions, those of the first; "
+                    f"{path}: every row must have {dim} dimensions, as the first has; "
                     f"got {block['dim'][wrong[0]]} in row {first + wrong[0]}, counted from 0."
                 )
             yield number_type.decoded(block["values"])
             first += len(block)
 
     if size % record.itemsize:
-        for _ in read(0, 1 << 16):
+        for _ in read(0, 1 << 16):  # names a row of other dimensions, if that is the reason
             pass
         raise FileFormatError(f"{path} must end with a whole row; row {n_rows} is truncated. Copy the file again.")
     space, checksum = read_note(path)
@@ -239,16 +212,15 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     """Open the 2-D tensor of a .safetensors file."""
     state = file_state(path)
     tensors, metadata, data_start = safetensors_header(path)
-    # either sign is enough: one of them may be damaged
-    if metadata.get("format", "").startswith(_OWN_FORMATS) or SEAL in metadata:
+    # a saved transform or word vectors of isosent; either sign is enough, as one of them may be damaged
+    if metadata.get("format", "").startswith("isosent-") or SEAL in metadata:
         raise FileFormatError(f"{path} must hold vectors; it holds {brief(metadata.get('format', 'something else'))}.")
     name = _choose_tensor(path, tensors, column)
-    kind, shape = tensors[name]["dtype"], tensors[name]["shape"]
-    begin, end = tensors[name]["data_offsets"]
-    if kind not in _SAFETENSORS_NAMES:
-        raise FileFormatError(f"{path}: tensor {name} must hold {', '.join(_SAFETENSORS_NAMES)}; it holds {kind}.")
-    number_type = NUMBER_TYPES[_SAFETENSORS_NAMES[kind]]
-    n_rows, dim = _matrix_shape(path, shape)
+    dtype, (begin, end) = tensors[name]["dtype"], tensors[name]["data_offsets"]
+    if dtype not in _SAFETENSORS_NAMES:
+        raise FileFormatError(f"{path}: tensor {name} must hold {', '.join(_SAFETENSORS_NAMES)}; it holds {dtype}.")
+    number_type = NUMBER_TYPES[_SAFETENSORS_NAMES[dtype]]
+    n_rows, dim = _matrix_shape(path, tensors[name]["shape"])
     if end - begin != n_rows * dim * number_type.stored.itemsize:
         raise FileFormatError(f"{path} must be a safetensors file; tensor {name} has the wrong number of bytes.")
     _check_size(path, state, data_start + end)
@@ -260,33 +232,12 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     return VectorSource(path, n_rows, dim, number_type, space_in(metadata), read, name, state=state)
 
 
-def safetensors_metadata(path: Path) -> dict[str, str]:
-    """Read the metadata of a .safetensors file."""
-    return safetensors_header(path)[1]
-
-
-def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
-    """Read the header of a .safetensors file."""
-    try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > path.stat().st_size:
-                raise ValueError("it is longer than the file")
-            header = parse_json(file.read(length), "header")
-        metadata = header.pop("__metadata__", {})
-        check_schema(metadata, "metadata", dict[str, str])
-        check_schema(header, "tensors", dict[str, _TensorHeader])
-        return header, metadata, 8 + length
-    except (struct.error, ValueError) as error:
-        raise FileFormatError(f"{path} must be a safetensors file; its header is damaged: {error}.") from None
-
-
 def _choose_tensor(path: Path, tensors: dict[str, dict[str, Any]], column: str | None) -> str:
     if column is not None:
         if column not in tensors:
             raise InputError(f"{path} has no tensor {column}; it has: {', '.join(tensors)}.")
         return column
-    matrices = [name for name, tensor in tensors.items() if len(tensor.get("shape", ())) == 2]
+    matrices = [name for name, tensor in tensors.items() if len(tensor["shape"]) == 2]
     if not matrices:
         raise FileFormatError(f"{path} must hold a 2-D tensor; it has: {', '.join(tensors) or 'none'}.")
     if len(matrices) > 1:
@@ -305,7 +256,7 @@ def _no_column(path: Path, column: str | None) -> None:
 def _matrix_shape(path: Path, shape: Sequence[int]) -> tuple[int, int]:
     if len(shape) == 2 and shape[1] > MOST_DIMENSIONS:
         raise FileFormatError(f"{path}: {shape[1]:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
-    if len(shape) != 2 or shape[1] < 1:
+    if len(shape) != 2 or shape[0] < 0 or shape[1] < 1:
         raise FileFormatError(
             f"{path} must be 2-D of shape (n_rows, dim), with dim at least 1; got shape {tuple(shape)}."
         )
@@ -313,10 +264,10 @@ def _matrix_shape(path: Path, shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _check_size(path: Path, state: FileState, promised: int) -> None:
-    size = state[1]
-    if size < promised:
+    if state[1] < promised:
         raise FileFormatError(
-            f"{path} must have {promised} bytes, as its header says; got {size}: it is truncated. Copy the file again."
+            f"{path} must have {promised} bytes, as its header says; got {state[1]}: it is truncated. "
+            "Copy the file again."
         )
 
 
@@ -329,7 +280,7 @@ def _mapped(
     start_row: int,
     block_rows: int,
 ) -> Iterator[Array]:
-    """Views of an array that lies in a file; pages that were read are let go of."""
+    """Blocks of rows as views of the file; pages that were read are released, or they would fill the memory."""
     with path.open("rb") as file:
         check_unchanged(path, state)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -349,7 +300,7 @@ def _by_columns(
     start_row: int,
     block_rows: int,
 ) -> Iterator[Array]:
-    """Blocks of rows of an array in Fortran order, where each column lies in one piece."""
+    """Blocks of rows of an array in Fortran order, where each column is contiguous."""
     n_rows, dim = shape
     with path.open("rb") as file:
         check_unchanged(path, state)

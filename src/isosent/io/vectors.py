@@ -1,11 +1,10 @@
-"""Writing vectors block by block: an array, float vectors, or a table with other columns beside them."""
+"""Files of vectors: opened by their ending, and written block by block as .npy, .fvecs or .parquet."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -16,11 +15,10 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
-from isosent.io.number_types import DTYPES, NUMBER_TYPES
 from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside, open_parquet, vector_columns, writing_parquet
-from isosent.io.shards import INDEX_FILE, ShardIndex, read_index
+from isosent.io.shards import DTYPES, INDEX_FILE, ShardIndex, read_index
 from isosent.io.space import Space, note_entry, note_path, older_entry, write_note
-from isosent.io.vector_source import BLOCK_BYTES, VectorSource, in_blocks, open_npy, open_safetensors, open_vecs
+from isosent.io.vector_source import NUMBER_TYPES, VectorSource, in_blocks, open_npy, open_safetensors, open_vecs
 
 _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
     ".npy": open_npy,
@@ -62,10 +60,10 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
 def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
     """Open a shard that is whole."""
     source = open_vectors(folder / index.shard_name(number))
-    found = (source.n_rows, source.dim, source.dtype, source.space)
+    actual = (source.n_rows, source.dim, source.dtype, source.space)
     expected = (index.shard_rows(number), index.dim, index.sharding.dtype, index.space)
-    if found != expected:
-        listed = ("{} x {} {} of the space {}".format(*facts) for facts in (expected, found))
+    if actual != expected:
+        listed = ("{} x {} {} of the space {}".format(*facts) for facts in (expected, actual))
         raise FileFormatError("{} must hold {}; it holds {}. Encode again.".format(source.path, *listed))
     return source
 
@@ -81,7 +79,7 @@ def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorS
     if not index.is_complete:
         raise FileFormatError(
             f"{folder} must hold all its shards; {index.n_written} of {index.n_shards} are there. "
-            "Run the command that began it once more: it goes on."
+            "Run the same command again to resume."
         )
     if column not in (None, VECTOR_COLUMN):
         raise InputError(f"{folder} holds shards of vectors; got column {column}. Leave it out.")
@@ -107,17 +105,6 @@ ENDINGS = (".npy", ".fvecs", ".parquet")
 Write = Callable[[NDArray[Any]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class VectorFile:
-    """A file of vectors to be written."""
-
-    n_rows: int  # vectors that will be written
-    dim: int  # their dimensions
-    dtype: str = "float32"  # one of `DTYPES`
-    # Where they belong. A .parquet file keeps it in its metadata, beside any other lies ``FILE.isosent.json``
-    space: Space | None = None
-
-
 def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32") -> None:
     """Refuse a file that `writing_vectors` cannot write, before any work is done."""
     ending = Path(path).suffix.lower()
@@ -133,33 +120,36 @@ def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32") -> N
 
 @contextmanager
 def writing_vectors(
-    path: str | os.PathLike[str], file: VectorFile, beside: ColumnsBeside | None = None
+    path: str | os.PathLike[str],
+    shape: tuple[int, int],
+    *,
+    dtype: str = "float32",
+    space: Space | None = None,
+    beside: ColumnsBeside | None = None,
 ) -> Iterator[Write]:
-    """Write vectors under a temporary name and rename the file when it is whole."""
-    # Beside an array lies its note, ``FILE.isosent.json``, with the space and a checksum. The note is put in place
-    # first and describes the older array as well, so that the array that a killed run leaves always has a note that
-    # fits.
-    check_vector_file(path, file.dtype)
+    """Write vectors under a temporary name, and rename the file when it is complete.
+
+    A .parquet file keeps the space in its metadata. Beside any other file lies its note, ``FILE.isosent.json``, with
+    the space and a checksum. The note is put in place first and describes the older file as well: whenever a run is
+    killed, the note fits the file that is there.
+    """
+    check_vector_file(path, dtype)
     path = Path(path).resolve()  # the note belongs to the file, not to a link to it
     if path.suffix.lower() == ".parquet":
-        metadata = {} if file.space is None else file.space.metadata
-        with (
-            replacing(path) as temporary,
-            writing_parquet(temporary, file.dim, file.dtype, metadata, beside) as write,
-        ):
+        metadata = {} if space is None else space.metadata
+        with replacing(path) as temporary, writing_parquet(temporary, shape[1], dtype, metadata, beside) as write:
             yield write
         return
-    writing = _writing_npy if path.suffix.lower() == ".npy" else _writing_fvecs
     is_new = not path.exists()
     try:
         with ExitStack() as commit:
             with replacing(path) as temporary:
                 with temporary.open("wb") as opened:
                     hashing = HashingFile(opened)
-                    yield writing(hashing, file)
+                    is_npy = path.suffix.lower() == ".npy"
+                    yield _writing_npy(hashing, shape, dtype) if is_npy else _writing_fvecs(hashing, shape[1])
                 fsync(temporary)
-                facts = {"shape": (file.n_rows, file.dim), "dtype": file.dtype}
-                entry = note_entry(temporary, hashing.checksum, facts, file.space)
+                entry = note_entry(temporary, hashing.checksum, {"shape": shape, "dtype": dtype}, space)
                 # of two processes that write the same file, one puts array and note in place, then the other
                 commit.enter_context(locked(path.parent))
                 write_note(path, entry, older_entry(path))
@@ -172,36 +162,24 @@ def writing_vectors(
         raise
 
 
-def write_vectors(
-    path: str | os.PathLike[str], vectors: NDArray[np.floating], texts: Sequence[str], space: Space | None = None
-) -> None:
-    """Write the vectors of texts."""
-    n_rows, dim = vectors.shape
-    beside = ColumnsBeside.of_texts([texts]) if Path(path).suffix.lower() == ".parquet" else None
-    size = max(1, BLOCK_BYTES // (dim * vectors.itemsize))
-    with writing_vectors(path, VectorFile(n_rows, dim, vectors.dtype.name, space), beside) as write:
-        for start in range(0, n_rows, size):
-            write(vectors[start : start + size])
-
-
-def _writing_npy(opened: HashingFile, file: VectorFile) -> Write:
+def _writing_npy(opened: HashingFile, shape: tuple[int, int], dtype: str) -> Write:
     """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
-    dtype = np.dtype(file.dtype).newbyteorder("<")
-    header = {"descr": dtype.str, "fortran_order": False, "shape": (file.n_rows, file.dim)}
+    stored = np.dtype(dtype).newbyteorder("<")
+    header = {"descr": stored.str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(cast("IO[bytes]", opened), header)
 
     def write(rows: NDArray[Any]) -> None:
-        opened.write(np.ascontiguousarray(rows, dtype).data)
+        opened.write(np.ascontiguousarray(rows, stored).data)
 
     return write
 
 
-def _writing_fvecs(opened: HashingFile, file: VectorFile) -> Write:
-    record = np.dtype([("dim", "<i4"), ("values", "<f4", (file.dim,))])
+def _writing_fvecs(opened: HashingFile, dim: int) -> Write:
+    record = np.dtype([("dim", "<i4"), ("values", "<f4", (dim,))])
 
     def write(rows: NDArray[Any]) -> None:
         records = np.empty(len(rows), record)
-        records["dim"], records["values"] = file.dim, rows
+        records["dim"], records["values"] = dim, rows
         opened.write(records.data)
 
     return write

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice, tee
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,10 +17,18 @@ from isosent.encoders.base import WINDOW, EncodingStats, Progress, collecting_st
 from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.parquet import ColumnsBeside
-from isosent.io.shards import ShardIndex, Sharding, check_shard_folder, read_index, sweep_shards, write_index
+from isosent.io.shards import (
+    ShardIndex,
+    Sharding,
+    ShardTexts,
+    check_shard_folder,
+    read_index,
+    sweep_shards,
+    write_index,
+)
 from isosent.io.space import Space, same_space
 from isosent.io.texts import TextSource, text_blocks
-from isosent.io.vectors import VectorFile, check_vector_file, open_shard, writing_vectors
+from isosent.io.vectors import check_vector_file, open_shard, writing_vectors
 from isosent.jobs.vectors import narrowed
 from isosent.model import SentenceEncoder
 from isosent.transforms.base import known_rows
@@ -51,7 +60,7 @@ def encode_file(
     check_vector_file(output, dtype)
     run = _Run(model, source, role, progress)
     dim = run.dim()
-    encoding_stats = run.write(Path(output), VectorFile(source.n_texts, dim, dtype, run.space), source.read())
+    encoding_stats = run.write(Path(output), (source.n_texts, dim), dtype, run.space, source.read())
     run.warn(encoding_stats)
     return Encoded(dim, encoding_stats)
 
@@ -70,7 +79,7 @@ def encode_folder(
     folder = Path(folder)
     check_shard_folder(folder)
     run = _Run(model, source, role, progress)
-    texts = {"name": source.name, "n_texts": source.n_texts, "sha256": source.sha256}
+    texts = ShardTexts(source.name, source.n_texts, source.sha256)
     asked = ShardIndex(run.space, run.dim(), texts, sharding or Sharding(), role, model.encoder.computed_in)
     with _held(folder):
         index = _reached(folder, asked)
@@ -113,18 +122,20 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
         write_index(folder, asked)
         return asked
     same_space("the model", asked.space, str(folder), index.space)
-    here, there = ({**index.texts, "name": ""} for index in (asked, index))
-    if here != there:
+    here, there = asked.texts, index.texts
+    if (here.n_texts, here.sha256) != (there.n_texts, there.sha256):
         raise InputError(
-            f"{folder} must be of the same texts, {asked.texts['name']} as it is now with {here['n_texts']:,}; it was "
-            f"begun with {index.texts['name']} as it was then with {there['n_texts']:,}. Name another folder, or "
-            "remove this one."
+            f"{folder} was begun with other texts: {there.name} with {there.n_texts:,} texts; {here.name} has "
+            f"{here.n_texts:,} now. Name another folder, or remove this one."
         )
-    now, then = (asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in} for run in (asked, index))
-    if now != then:
+    now, then = (
+        msgspec.structs.asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in}
+        for run in (asked, index)
+    )
+    if changed := [name for name in now if now[name] != then[name]]:
+        before, after = (", ".join(f"{name}={settings[name]}" for name in changed) for settings in (then, now))
         raise InputError(
-            f"{folder} must be of a run with the same settings, {_listed(now)}; it was begun with {_listed(then)}. "
-            "Name another folder, or remove this one."
+            f"{folder} was begun with other settings: {before}, not {after}. Name another folder, or remove this one."
         )
     for number in range(index.n_written):
         try:
@@ -132,10 +143,6 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
         except FileFormatError as error:
             raise FileFormatError(f"{error} If there is no copy, remove {folder} and encode again.") from None
     return index
-
-
-def _listed(settings: dict[str, object]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +173,8 @@ class _Run:
         n_rows, dtype = index.shard_rows(index.n_written), index.sharding.dtype
         path = folder / index.shard_name(index.n_written)
         try:
-            file = VectorFile(n_rows, index.dim, dtype, index.space)
-            encoding_stats = self.write(path, file, islice(left, n_rows), index.n_rows_written)
+            texts = islice(left, n_rows)
+            encoding_stats = self.write(path, (n_rows, index.dim), dtype, index.space, texts, index.n_rows_written)
             index = index.with_next(asdict(EncodingStats(**index.counts) + encoding_stats))
             write_index(folder, index)
         except OutputError as error:
@@ -177,18 +184,29 @@ class _Run:
             ) from error
         return index
 
-    def write(self, path: Path, file: VectorFile, texts: Iterator[str], first_row: int = 0) -> EncodingStats:
+    def write(
+        self,
+        path: Path,
+        shape: tuple[int, int],
+        dtype: str,
+        space: Space,
+        texts: Iterator[str],
+        first_row: int = 0,
+    ) -> EncodingStats:
         """Encode texts into a file."""
-        blocks = text_blocks(texts, self._block_texts(file.dim))
+        blocks = text_blocks(texts, self._block_texts(shape[1]))
         beside = None
         if path.suffix.lower() == ".parquet":
             blocks, again = tee(blocks)
             beside = ColumnsBeside.of_texts(again)
         n_zero_rows = 0
-        with collecting_stats() as tallied, writing_vectors(path, file, beside) as write:
+        with (
+            collecting_stats() as tallied,
+            writing_vectors(path, shape, dtype=dtype, space=space, beside=beside) as write,
+        ):
             for block in blocks:
                 vectors = self._encode(block)
-                write(narrowed(vectors, file.dtype, first_row))
+                write(narrowed(vectors, dtype, first_row))
                 n_zero_rows += len(block) - int(known_rows(vectors).sum())
                 first_row += len(block)
                 del vectors  # ahead of the next block

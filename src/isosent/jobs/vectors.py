@@ -20,13 +20,13 @@ from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, OutputError
 from isosent.io.atomic import check_destination, replacing
-from isosent.io.checksum import read_tensors, tensors_bytes
 from isosent.io.json import parse_json
 from isosent.io.parquet import ColumnsBeside
 from isosent.io.schemas import CheckpointRun
 from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
-from isosent.io.vector_source import VectorSource, safetensors_metadata
-from isosent.io.vectors import VectorFile, check_vector_file, writing_vectors
+from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import check_vector_file, writing_vectors
 from isosent.numeric.moments import Moments, RadialMoments
 from isosent.persistence import ModelRecord
 from isosent.transforms.base import known_rows
@@ -59,7 +59,7 @@ class Checkpoint:
         """Read how far the last run came."""
         if not self._path.exists():
             return None
-        metadata = safetensors_metadata(self._path)
+        metadata = safetensors_header(self._path)[1]
         if (metadata.get("format"), metadata.get("format_version")) != (FORMAT, str(FORMAT_VERSION)):
             raise FileFormatError(f"{self._path} must be a checkpoint; it holds something else. Name another file.")
         try:
@@ -218,19 +218,19 @@ def holds_moments(path: str | os.PathLike[str]) -> bool:
     """Tell a file of moments from a file of vectors."""
     if Path(path).suffix.lower() != ENDING:
         return False
-    return safetensors_metadata(_check.input_file(path)).get("format") == FORMAT_FILE_MOMENTS
+    return safetensors_header(_check.input_file(path))[1].get("format") == FORMAT_FILE_MOMENTS
 
 
 def read_moments(path: str | os.PathLike[str]) -> FileMoments:
     """Read what `write_moments` wrote."""
     file = _check.input_file(path)
-    metadata = safetensors_metadata(file)
+    metadata = safetensors_header(file)[1]
     if (metadata.get("format"), metadata.get("format_version")) != (
         FORMAT_FILE_MOMENTS,
         str(FORMAT_VERSION_FILE_MOMENTS),
     ):
         raise FileFormatError(
-            f"{file} must be a file of moments, {FORMAT} version {FORMAT_VERSION}; "
+            f"{file} must be a file of moments, {FORMAT_FILE_MOMENTS} version {FORMAT_VERSION_FILE_MOMENTS}; "
             f"its format is {metadata.get('format')} {metadata.get('format_version', '')}."
         )
     return moments_in(file)
@@ -252,7 +252,7 @@ def moments_bytes(measured: FileMoments, metadata: Mapping[str, str]) -> bytes:
 
 def moments_in(path: Path) -> FileMoments:
     """Read the moments in a file that `moments_bytes` made."""
-    metadata = safetensors_metadata(path)
+    metadata = safetensors_header(path)[1]
     tensors = read_tensors(path, metadata, _METADATA)
     try:
         radial = None
@@ -291,9 +291,8 @@ def transform_file(
     space = Space(record.fingerprint, record.name)
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
-    with writing_vectors(
-        output, VectorFile(source.n_rows, dim, dtype, space), ColumnsBeside.of_table(source) if are_tables else None
-    ) as write:
+    beside = ColumnsBeside.of_table(source) if are_tables else None
+    with writing_vectors(output, (source.n_rows, dim), dtype=dtype, space=space, beside=beside) as write:
         for block in source.blocks():
             try:
                 mapped = record.postprocessing.apply(block, queries=queries)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,57 +22,16 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import CacheWarning, FileFormatError, InputError, InputFileError, OutputError
 from isosent.io.atomic import replacing, user_cache
-from isosent.io.checksum import SEAL, UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
+from isosent.io.checksum import UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
 from isosent.io.foreign_json import TransformersConfig, WeightsIndex, path_inside
 from isosent.io.json import parse_json, read_json
-from isosent.io.number_types import NUMBER_TYPES
-from isosent.io.vector_source import safetensors_header
+from isosent.io.tensors import SEAL, TENSOR_TYPES, MappedTensor, map_tensors
+from isosent.io.vector_source import NUMBER_TYPES
 from isosent.words.fasttext import NgramTable
 from isosent.words.formats import FilePlace, RowBlock, WordCollector
 from isosent.words.stored_numbers import Numbers, Scales, decoded, encoded
 from isosent.words.vector_formats import FileRows
 from isosent.words.vocabulary import Vocabulary
-
-TENSOR_TYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I8": "i1",
-    "U8": "u1",
-}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MappedTensor:
-    """A tensor in a file."""
-
-    kind: str  # type of its numbers, as safetensors spells it
-    array: NDArray[Any]  # its numbers, read-only; those of ``BF16`` as uint16
-
-
-def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
-    """Open a .safetensors file without reading its numbers."""
-    header, metadata, data_start = safetensors_header(path)
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    tensors = {}
-    try:
-        for name, entry in header.items():
-            shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
-            if entry["dtype"] not in TENSOR_TYPES:
-                continue
-            dtype = np.dtype(TENSOR_TYPES[entry["dtype"]])
-            if end - begin != prod(shape) * dtype.itemsize:
-                raise ValueError(f"tensor {name} has the wrong number of bytes")
-            array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=data_start + begin)
-            tensors[name] = MappedTensor(entry["dtype"], array)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise FileFormatError(f"{path} must be a whole safetensors file; it is damaged: {error}.") from None
-    return tensors, metadata
-
 
 FORMAT = "isosent-word-vectors"
 VERSION = "1"
@@ -321,7 +279,7 @@ def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]
     of_that_size = [name for name, tensor in matrices.items() if len(tensor.array) == vocab_size]
     chosen = min(of_that_size or matrices, key=lambda name: (_MODULES.index(_module(name)), name.count("."), name))
     numbers = matrices[chosen].array
-    if matrices[chosen].kind == "BF16":
+    if matrices[chosen].dtype == "BF16":
         numbers = NUMBER_TYPES["bfloat16"].decoded(numbers)
     matrix: NDArray[np.float32] = numbers.astype(np.float32, copy=False)
     _check.finite_rows(str(folder), chosen, matrix)
@@ -377,7 +335,7 @@ def _module(name: str) -> str:
 
 
 def _is_matrix(tensor: MappedTensor | None) -> bool:
-    return tensor is not None and tensor.kind in _FLOATS and tensor.array.ndim == 2
+    return tensor is not None and tensor.dtype in _FLOATS and tensor.array.ndim == 2
 
 
 def _vocab_size(folder: Path) -> int | None:

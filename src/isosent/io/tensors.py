@@ -1,0 +1,115 @@
+"""Files of safetensors: their header, their tensors through a memory map, and those of isosent with a checksum.
+
+The library itself neither reads bfloat16 into numpy nor writes the same bytes for the same content twice.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import struct
+from collections.abc import Collection, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from isosent.errors import FileFormatError
+from isosent.io.checksum import UNSEALED, damaged, is_intact, sealed
+from isosent.io.json import check_schema, parse_json
+from isosent.io.schemas import Count
+
+SEAL = "isosent.checksum"
+# numpy has no bfloat16: its bytes are read as uint16
+TENSOR_TYPES = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I8": "i1",
+    "U8": "u1",
+}
+
+
+class MappedTensor(NamedTuple):
+    """A tensor in a file, read-only."""
+
+    dtype: str  # as safetensors names it
+    array: NDArray[Any]
+
+
+class _TensorHeader(Struct):
+    dtype: str
+    shape: list[Count]
+    data_offsets: tuple[Count, Count]
+
+
+def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
+    """Read the header: the entry of each tensor, the metadata, and the byte at which the numbers start."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > path.stat().st_size:
+                raise ValueError("it is longer than the file")
+            header = parse_json(file.read(length), "header")
+        metadata = header.pop("__metadata__", {})
+        check_schema(metadata, "metadata", dict[str, str])
+        check_schema(header, "tensors", dict[str, _TensorHeader])
+        return header, metadata, 8 + length
+    except (struct.error, ValueError) as error:
+        raise FileFormatError(f"{path} must be a safetensors file; its header is damaged: {error}.") from None
+
+
+def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
+    """Open a file without reading its numbers: its tensors and its metadata."""
+    header, metadata, data_start = safetensors_header(path)
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    tensors = {}
+    try:
+        for name, entry in header.items():
+            if entry["dtype"] not in TENSOR_TYPES:
+                continue
+            shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
+            dtype = np.dtype(TENSOR_TYPES[entry["dtype"]])
+            if end - begin != prod(shape) * dtype.itemsize:
+                raise ValueError(f"tensor {name} has the wrong number of bytes")
+            array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=data_start + begin)
+            tensors[name] = MappedTensor(entry["dtype"], array)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FileFormatError(f"{path} must be a whole safetensors file; it is damaged: {error}.") from None
+    return tensors, metadata
+
+
+def tensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """Arrays and metadata as a file of safetensors that holds its own checksum."""
+    from safetensors.numpy import save
+
+    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    length = int.from_bytes(content[:8], "little")
+    # the library writes its metadata in another order in every process
+    header = {"__metadata__": dict(sorted(metadata.items())) | {SEAL: UNSEALED}} | json.loads(content[8 : 8 + length])
+    encoded = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    encoded += b" " * (-len(encoded) % 8)  # the format aligns the tensors
+    return sealed(len(encoded).to_bytes(8, "little") + encoded + content[8 + length :])
+
+
+def read_tensors(path: Path, metadata: Mapping[str, str], fields: Collection[str]) -> dict[str, NDArray[Any]]:
+    """Read what `tensors_bytes` gave; the metadata may have these fields only."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    content = path.read_bytes()
+    if unknown := sorted(set(metadata) - {*fields, SEAL}):
+        raise FileFormatError(f"{path}: damaged. Its metadata has an unknown field {unknown[0]!r}. Write it again.")
+    if SEAL in metadata and not is_intact(content, metadata[SEAL]):
+        raise damaged(str(path))
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise FileFormatError(f"{path}: damaged or truncated: {error}.") from None
