@@ -195,7 +195,7 @@ def test_rows_to_transform_are_checked(fitted):
         fitted.transform(np.array([np.zeros(6), np.full(6, np.inf)]))
     with pytest.raises(InputError, match="7 features"):
         fitted.transform(np.zeros((2, 7)))
-    with pytest.raises(InputError, match="within float32; those behind row 0 do not"):
+    with pytest.raises(InputError, match="within float32; some do not, from row 0 on"):
         fitted.transform(np.full((2, 6), 3e38, dtype=np.float32))
 
 
@@ -218,7 +218,7 @@ def with_nan(arrays):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (without_a_name, "the arrays must be those of a flow; they are not: '1.0.shift'"),
+        (without_a_name, "the arrays are not those of a flow: '1.0.shift'"),
         (with_another_width, "the shapes of a step must agree, at 3 dimensions"),
         (with_an_order_that_repeats, "mixing must hold each of 0 ... 5 once"),
         (with_nan, "all numbers must be finite"),

@@ -1,4 +1,4 @@
-"""The fitted normalizing flow of BERT-flow: forward, inverse, log-determinant, in numpy alone."""
+"""A fitted normalizing flow (BERT-flow): forward, inverse and likelihood, with numpy alone."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.threads import over_blocks
 
+_BLOCK_ROWS = 4096
+
 Rows = NDArray[np.floating]
-Layer = tuple[NDArray[np.floating], NDArray[np.floating]]
+Layer = tuple[NDArray[np.floating], NDArray[np.floating]]  # weight and bias
 
 
 def kept_dim(dim: int) -> int:
-    """Dimensions of the first half: those that a coupling leaves alone, and that a level hands on."""
+    """Dimensions of the first half: those that a coupling leaves alone, and that go on to the next level."""
     return dim - dim // 2
 
 
@@ -28,12 +30,10 @@ def kept_dim(dim: int) -> int:
 class GlowStep:
     """One step of the flow: activation normalisation, mixing of the dimensions, additive coupling."""
 
-    shift: NDArray[np.floating]  # activation normalisation: ``(x + shift) * exp(log_scale)``
-    log_scale: NDArray[np.floating]  # activation normalisation: ``(x + shift) * exp(log_scale)``
-    # An order of the dimensions, or the matrix that a row is multiplied with from the right: Glow's 1x1 convolution
-    mixing: NDArray[Any]
-    # Layers with rectified linear units between; from the first half of the dimensions to what is added to the rest
-    network: tuple[Layer, ...]
+    shift: NDArray[np.floating]  # (dim,); activation normalisation is (x + shift) * exp(log_scale)
+    log_scale: NDArray[np.floating]  # (dim,)
+    mixing: NDArray[Any]  # (dim,), an order of the dimensions; or (dim, dim), W of x W (Glow's 1x1 convolution)
+    network: tuple[Layer, ...]  # from the first half of the dimensions to what is added to the second; ReLU in between
 
     @property
     def dim(self) -> int:
@@ -42,12 +42,12 @@ class GlowStep:
 
     @property
     def log_determinant(self) -> float:
-        """Logarithm of the Jacobian's determinant, which is the same for every row: coupling adds nothing to it."""
+        """Logarithm of the Jacobian's determinant, the same for every row; the coupling adds nothing to it."""
         of_mixing = np.linalg.slogdet(self.mixing.astype(np.float64)).logabsdet if self.mixing.ndim == 2 else 0.0
         return float(self.log_scale.sum(dtype=np.float64) + of_mixing)
 
     def forward(self, rows: Rows) -> Rows:
-        """Take rows through the step; parameters as for `Glow.forward`, not checked."""
+        """Apply the step to unchecked rows."""
         normed = (rows + self.shift) * np.exp(self.log_scale)
         mixed: Rows = normed @ self.mixing if self.mixing.ndim == 2 else normed[:, self.mixing]
         kept = kept_dim(self.dim)
@@ -55,7 +55,7 @@ class GlowStep:
         return mixed
 
     def inverse(self, rows: Rows) -> Rows:
-        """Take rows back through the step; parameters as for `Glow.inverse`, not checked."""
+        """Undo the step."""
         mixed, kept = rows.copy(), kept_dim(self.dim)
         mixed[:, kept:] -= self._coupling(mixed[:, :kept])
         if self.mixing.ndim == 2:
@@ -67,7 +67,7 @@ class GlowStep:
         return unscaled
 
     def astype(self, dtype: type[np.floating]) -> GlowStep:
-        """Return the step with its numbers in another type."""
+        """Return the step in another dtype."""
         return GlowStep(
             self.shift.astype(dtype),
             self.log_scale.astype(dtype),
@@ -83,29 +83,6 @@ class GlowStep:
         return moved
 
 
-def check_step(step: GlowStep, dim: int) -> None:
-    """Refuse a step that does not fit between its neighbours."""
-    widths = [kept_dim(dim), *(weight.shape[-1] for weight, _ in step.network)]
-    fits = (
-        dim > 1
-        and step.shift.shape == step.log_scale.shape == (dim,)
-        and step.mixing.shape in ((dim,), (dim, dim))
-        and widths[-1] == dim // 2
-        and all(
-            weight.shape == (width, after) and bias.shape == (after,)
-            for (weight, bias), width, after in zip(step.network, widths, widths[1:], strict=False)
-        )
-    )
-    if not fits:
-        raise InputError(f"Glow: the shapes of a step must agree, at {dim} dimensions; those of one do not.")
-    if step.mixing.ndim == 1 and not np.array_equal(np.sort(step.mixing), np.arange(dim)):
-        raise InputError(f"Glow: mixing must hold each of 0 ... {dim - 1} once; one does not.")
-    if not all(np.isfinite(array).all() for array in (step.shift, step.log_scale, step.mixing, *sum(step.network, ()))):
-        raise InputError("Glow: all numbers must be finite; got NaN or infinity.")
-
-
-_BLOCK_ROWS = 4096
-
 _Levels = tuple[tuple[GlowStep, ...], ...]
 
 
@@ -113,19 +90,19 @@ _Levels = tuple[tuple[GlowStep, ...], ...]
 class Glow:
     """A flow from vectors to a standard Gaussian: invertible, with an exact likelihood."""
 
-    # The flow of Li et al. 2020: Glow (Kingma & Dhariwal 2018) with additive coupling, on a vector instead of an
-    # image. Rows in float64 are computed with in float64, all others in float32.
+    # The flow of Li et al. 2020: Glow (Kingma & Dhariwal 2018) with additive coupling, on vectors instead of images.
+    # After each level but the last, the second half of the dimensions goes to the result. float64 rows are computed in
+    # float64, all others in float32.
 
-    # Steps of each level. Behind each level but the last, the second half of the dimensions leaves for the result
-    levels: _Levels
+    levels: _Levels  # steps of each level
 
     def __post_init__(self) -> None:
         if not self.levels or not all(self.levels):
-            raise InputError("Glow: levels must hold at least one step each; got none.")
+            raise InputError("Glow: every level must have at least one step; got none.")
         dim = self.dim
         for level in self.levels:
             for step in level:
-                check_step(step, dim)
+                _check_step(step, dim)
             dim = kept_dim(dim)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -136,85 +113,83 @@ class Glow:
 
     @property
     def dim(self) -> int:
-        """Dimensions of the vectors that go in, and of those that come out."""
+        """Dimensions of the vectors and of the latents."""
         return self.levels[0][0].dim
 
     @cached_property
     def log_determinant(self) -> float:
-        """Logarithm of the absolute value of the Jacobian's determinant, the same for every row, in nats."""
+        """Logarithm of the absolute Jacobian determinant in nats, the same for every row."""
         return sum(step.log_determinant for level in self.levels for step in level)
 
     def forward(self, rows: ArrayLike) -> Rows:
-        """Take vectors to the Gaussian."""
+        """Map vectors to latents, both (n_rows, dim)."""
         return self._by_blocks("Glow.forward", rows, _forward)
 
     def inverse(self, latents: ArrayLike) -> Rows:
-        """Take vectors back: the inverse of `forward`."""
+        """Map latents back to vectors."""
         return self._by_blocks("Glow.inverse", latents, _inverse)
 
     def log_likelihood(self, rows: ArrayLike) -> NDArray[np.float64]:
-        """Logarithm of the density of each row."""
-        # :math:`\log p(x) = \log N(f(x); 0, I) + \log |\det \partial f / \partial x|`, Li et al. 2020, equation 4.
+        """Logarithm of the density of each row in nats, (n_rows,)."""
+        # log p(x) = log N(f(x); 0, I) + log |det df/dx|, Li et al. 2020, equation 4
         latents = self.forward(rows).astype(np.float64, copy=False)
         norms = np.einsum("ij,ij->i", latents, latents)
         densities: NDArray[np.float64] = self.log_determinant - 0.5 * (norms + self.dim * np.log(2 * np.pi))
         return densities
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return all numbers as named arrays, which `from_arrays` takes."""
-        found: dict[str, NDArray[Any]] = {}
+        """Return all numbers as named arrays for `from_arrays`; the names are those of model folders."""
+        arrays: dict[str, NDArray[Any]] = {}
         for i, level in enumerate(self.levels):
             for j, step in enumerate(level):
-                own = {"shift": step.shift, "log_scale": step.log_scale, "mixing": step.mixing}
+                of_step = {"shift": step.shift, "log_scale": step.log_scale, "mixing": step.mixing}
                 for k, (weight, bias) in enumerate(step.network):
-                    own |= {f"weight.{k}": weight, f"bias.{k}": bias}
-                found |= {f"{i}.{j}.{name}": array for name, array in own.items()}
-        return found
+                    of_step |= {f"weight.{k}": weight, f"bias.{k}": bias}
+                arrays |= {f"{i}.{j}.{name}": array for name, array in of_step.items()}
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Glow:
-        """Make a flow of what `arrays` returned."""
+        """Make a flow from the result of `arrays`."""
+
+        def step(i: int, j: int) -> GlowStep:
+            prefix = f"{i}.{j}."
+            n_layers = sum(name.startswith(f"{prefix}weight.") for name in arrays)
+            network = tuple((arrays[f"{prefix}weight.{k}"], arrays[f"{prefix}bias.{k}"]) for k in range(n_layers))
+            return GlowStep(arrays[f"{prefix}shift"], arrays[f"{prefix}log_scale"], arrays[f"{prefix}mixing"], network)
+
         try:
-            places = sorted({(int(i), int(j)) for i, j, *_ in (name.split(".") for name in arrays)})
-            return cls(
-                tuple(
-                    tuple(_step_of(arrays, f"{i}.{j}.") for i, j in of_level)
-                    for _, of_level in groupby(places, key=lambda place: place[0])
-                )
-            )
+            positions = sorted({(int(i), int(j)) for i, j, *_ in (name.split(".") for name in arrays)})
+            by_level = groupby(positions, key=lambda position: position[0])
+            return cls(tuple(tuple(step(i, j) for i, j in level) for _, level in by_level))
         except (KeyError, ValueError) as error:
-            raise InputError(f"Glow: the arrays must be those of a flow; they are not: {error}.") from None
+            raise InputError(f"Glow: the arrays are not those of a flow: {error}.") from None
 
     @cached_property
     def _in_single(self) -> _Levels:
-        return _cast(self.levels, np.float32)
+        return tuple(tuple(step.astype(np.float32) for step in level) for level in self.levels)
 
     @cached_property
     def _in_double(self) -> _Levels:
-        return _cast(self.levels, np.float64)
+        return tuple(tuple(step.astype(np.float64) for step in level) for level in self.levels)
 
-    def _by_blocks(self, where: str, rows: ArrayLike, take: Callable[[_Levels, Rows], Rows]) -> Rows:
+    def _by_blocks(self, where: str, rows: ArrayLike, apply: Callable[[_Levels, Rows], Rows]) -> Rows:
         array = _check.matrix(where, "rows", rows)
         _check.same_dim(where, "rows", array.shape[1], self.dim)
         levels, dtype = (self._in_double, "float64") if array.dtype == np.float64 else (self._in_single, "float32")
         result = np.empty(array.shape, dtype)
 
-        def take_block(start: int) -> None:
+        def apply_to_block(start: int) -> None:
             block = array[start : start + _BLOCK_ROWS]
             with np.errstate(over="ignore", invalid="ignore"):
-                taken = take(levels, block.astype(dtype, copy=False))
-            if not np.isfinite(taken).all():
+                mapped = apply(levels, block.astype(dtype, copy=False))
+            if not np.isfinite(mapped).all():
                 _check.finite_rows(where, "rows", block, start)
-                raise InputError(f"{where}: rows must map to values within {dtype}; those behind row {start} do not.")
-            result[start : start + _BLOCK_ROWS] = taken
+                raise InputError(f"{where}: rows must map to values within {dtype}; some do not, from row {start} on.")
+            result[start : start + _BLOCK_ROWS] = mapped
 
-        over_blocks(take_block, len(array), _BLOCK_ROWS)
+        over_blocks(apply_to_block, len(array), _BLOCK_ROWS)
         return result
-
-
-def bits_per_dimension(log_likelihood: float, dim: int) -> float:
-    """Negative log-likelihood in bits per dimension, the loss of the fit: lower is likelier."""
-    return float(-log_likelihood / (dim * np.log(2)))
 
 
 def _forward(levels: _Levels, rows: Rows) -> Rows:
@@ -240,11 +215,22 @@ def _inverse(levels: _Levels, latents: Rows) -> Rows:
     return rows
 
 
-def _cast(levels: _Levels, dtype: type[np.floating]) -> _Levels:
-    return tuple(tuple(step.astype(dtype) for step in level) for level in levels)
-
-
-def _step_of(arrays: Mapping[str, NDArray[Any]], place: str) -> GlowStep:
-    n_layers = sum(name.startswith(f"{place}weight.") for name in arrays)
-    network = tuple((arrays[f"{place}weight.{k}"], arrays[f"{place}bias.{k}"]) for k in range(n_layers))
-    return GlowStep(arrays[f"{place}shift"], arrays[f"{place}log_scale"], arrays[f"{place}mixing"], network)
+def _check_step(step: GlowStep, dim: int) -> None:
+    """Refuse a step that does not fit between its neighbours, at `dim` dimensions."""
+    widths = [kept_dim(dim), *(weight.shape[-1] for weight, _ in step.network)]
+    fits = (
+        dim > 1
+        and step.shift.shape == step.log_scale.shape == (dim,)
+        and step.mixing.shape in ((dim,), (dim, dim))
+        and widths[-1] == dim // 2
+        and all(
+            weight.shape == (width, after) and bias.shape == (after,)
+            for (weight, bias), width, after in zip(step.network, widths, widths[1:], strict=False)
+        )
+    )
+    if not fits:
+        raise InputError(f"Glow: the shapes of a step must agree, at {dim} dimensions; one does not fit.")
+    if step.mixing.ndim == 1 and not np.array_equal(np.sort(step.mixing), np.arange(dim)):
+        raise InputError(f"Glow: mixing must hold each of 0 ... {dim - 1} once; it does not.")
+    if not all(np.isfinite(array).all() for array in (step.shift, step.log_scale, step.mixing, *sum(step.network, ()))):
+        raise InputError("Glow: all numbers must be finite; got NaN or infinity.")

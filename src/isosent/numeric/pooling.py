@@ -1,9 +1,9 @@
-"""From token vectors to one vector a text, on numpy arrays or torch tensors alike.
+"""Poolings, from token vectors to one vector per text, for numpy arrays and torch tensors.
 
 Every pooling takes ``token_embeddings`` of shape (n_texts, seq_len, dim), any real float dtype, and ``attention_mask``
-of shape (n_texts, seq_len), above 0 for a token and 0 for padding, on either side. It returns one row a text, in at
-least float32: half precision is summed in float32. What stands under the padding never reaches the result, NaN
-included. A text without tokens has the zero row. Nothing branches on values, so torch can trace every pooling.
+of shape (n_texts, seq_len), above 0 for a token and 0 for padding, on either side. It returns one row per text, in at
+least float32; half precision is summed in float32. Values under the padding, NaN included, have no influence. A text
+without tokens has the zero row. Nothing branches on values, so torch can trace every pooling.
 """
 
 import math
@@ -27,13 +27,13 @@ def pool_mean(token_embeddings: Array, attention_mask: Array) -> Array:
 
 
 def pool_mean_sqrt_len(token_embeddings: Array, attention_mask: Array) -> Array:
-    """Sum over the tokens divided by the root of their number."""
+    """Sum over the tokens divided by the square root of their number."""
     total, count = _weighted_sum(_prepared(token_embeddings, attention_mask), attention_mask, attention_mask > 0)
     return total / count**0.5
 
 
 def pool_weighted_mean(token_embeddings: Array, attention_mask: Array) -> Array:
-    """Mean weighted by the position, 1 for the first token (Muennighoff 2022, SGPT, equation 2)."""
+    """Mean weighted by the position, from 1 for the first token on (Muennighoff 2022, SGPT, equation 2)."""
     xp = array_namespace(token_embeddings)
     present = xp.astype(attention_mask > 0, xp.int64)
     position = xp.cumulative_sum(present, axis=1)
@@ -49,7 +49,7 @@ def pool_max(token_embeddings: Array, attention_mask: Array) -> Array:
 
 
 def pool_cls(token_embeddings: Array, attention_mask: Array) -> Array:
-    """Vector of the first token, [CLS] in BERT's family."""
+    """Vector of the first token ([CLS] in BERT's family)."""
     return _pick(token_embeddings, attention_mask, _first(attention_mask))
 
 
@@ -59,9 +59,9 @@ def pool_last_token(token_embeddings: Array, attention_mask: Array) -> Array:
 
 
 def pool_p_mean(token_embeddings: Array, attention_mask: Array, *, powers: Sequence[float] = P_MEAN_POWERS) -> Array:
-    """Concatenated power means over the tokens (Rueckle et al. 2018), here of contextual token vectors."""
-    # :math:`\operatorname{Re} \left( \frac{1}{n} \sum_i v_i^p \right)^{1/p}` by coordinate, with principal values, as
-    # `isosent.numeric.word_averages.power_means` has it; powers other than 1 and the infinities are taken in float64.
+    """Concatenated power means over the tokens (Rueckle et al. 2018)."""
+    # Re((sum_i v_i^p / n)^(1/p)) by coordinate, with principal values, as in `word_averages.power_means`. Powers other
+    # than 1 and the infinities are computed in float64.
     if not powers or not all(power > 0 or power == -math.inf for power in powers):
         raise InputError(f"pool_p_mean: powers must be one or more numbers, each > 0 or -inf; got {powers!r}.")
     xp = array_namespace(token_embeddings)
@@ -90,15 +90,15 @@ def pooled_width(pooling: str, dim: int) -> int:
 
 
 def visible_tokens(token_embeddings: Array, attention_mask: Array) -> Array:
-    """Token vectors with a token of the same text in the place of padding."""
-    # A maximum does not see the repetition and a sum gives it the weight 0, which the padding itself could not have:
-    # 0 times NaN is NaN. Copying whole rows takes a third of the time of choosing number by number.
+    """Token vectors with the first token of the same text in place of padding."""
+    # A maximum does not notice the repetition, and a sum gives it weight 0. Padding itself cannot get weight 0, because
+    # 0 times NaN is NaN. To copy whole rows takes a third of the time of a choice number by number.
     xp = array_namespace(token_embeddings)
     n_texts, seq_len, dim = token_embeddings.shape
     here = device(token_embeddings)
     positions = xp.arange(seq_len, device=here)[None, :]
-    shown = xp.where(attention_mask > 0, positions, _first(attention_mask)[:, None])
-    rows = shown + seq_len * xp.arange(n_texts, device=here)[:, None]
+    sources = xp.where(attention_mask > 0, positions, _first(attention_mask)[:, None])
+    rows = sources + seq_len * xp.arange(n_texts, device=here)[:, None]
     flat = xp.reshape(token_embeddings, (n_texts * seq_len, dim))
     return xp.reshape(xp.take(flat, xp.reshape(rows, (n_texts * seq_len,)), axis=0), (n_texts, seq_len, dim))
 
@@ -111,13 +111,13 @@ def last_token(attention_mask: Array) -> Array:
 
 
 def zero_if_empty(vectors: Array, attention_mask: Array) -> Array:
-    """Vectors of shape (n_texts, width) with zeros for the texts without tokens."""
+    """The same vectors, (n_texts, width), with zeros for texts without tokens."""
     xp = array_namespace(vectors)
     return xp.where(xp.any(attention_mask > 0, axis=1)[:, None], vectors, xp.zeros_like(vectors))
 
 
 def at_least_single(array: Array) -> Array:
-    """The array itself, or in float32 if it is in half precision."""
+    """The array, in float32 if it is in half precision."""
     xp = array_namespace(array)
     return xp.astype(array, xp.float32) if xp.finfo(array.dtype).bits < 32 else array
 
@@ -140,7 +140,7 @@ def _mean(tokens: Array, attention_mask: Array) -> Array:
 
 def _weighted_sum(tokens: Array, attention_mask: Array, weights: Array) -> tuple[Array, Array]:
     """Weighted sum of the tokens, (n_texts, dim), and sum of the weights, (n_texts, 1), which is 1 without tokens."""
-    # no matrix product, which TF32 and automatic mixed precision would round
+    # not a matrix product, which TF32 and automatic mixed precision would round
     xp = array_namespace(tokens)
     weights = xp.astype(weights, tokens.dtype)
     total = xp.sum(tokens * weights[:, :, None], axis=1)
@@ -156,15 +156,16 @@ def _pick(token_embeddings: Array, attention_mask: Array, position: Array) -> Ar
 
 
 def _power_mean(tokens: Array, attention_mask: Array, power: float) -> Array:
-    """One power mean of tokens without padding between them."""
+    """One power mean, (n_texts, dim), of the result of `_prepared`."""
     xp = array_namespace(tokens)
     if math.isinf(power):
         return xp.max(tokens, axis=1) if power > 0 else xp.min(tokens, axis=1)
     if power == 1:
         return _mean(tokens, attention_mask)
     exact = xp.astype(tokens, xp.float64)
-    whole = float(power).is_integer()
-    turn = (1 - 2 * (power % 2), 0.0) if whole else (math.cos(math.pi * power), math.sin(math.pi * power))
+    # (-1)^p; sine and cosine would round it for whole powers
+    is_whole = float(power).is_integer()
+    turn = (1 - 2 * (power % 2), 0.0) if is_whole else (math.cos(math.pi * power), math.sin(math.pi * power))
     sizes, negative = xp.abs(exact) ** power, exact < 0
     along = _mean(xp.where(negative, turn[0] * sizes, sizes), attention_mask)
     across = _mean(xp.where(negative, turn[1] * sizes, xp.zeros_like(sizes)), attention_mask)
