@@ -114,7 +114,9 @@ def test_a_flow_takes_no_queries(wordllama, texts):
 
 
 def test_a_flow_is_no_step_of_a_chain(wordllama, texts):
-    with pytest.raises(InputError, match="a flow cannot be part of a chain, because it is not linear; got one as step 2"):
+    with pytest.raises(
+        InputError, match="a flow cannot be part of a chain, because it is not linear; got one as step 2"
+    ):
         wordllama.fitted(texts, transform=chain(MeanCentering(), GlowFlow()))
 
 
