@@ -11,8 +11,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from isosent.report.leaderboard import make_leaderboard
-from isosent.report.result_files import ReportData, ResultFile
+from isosent.report.leaderboard import ReportData, ResultFile, make_leaderboard
 from isosent.report.results_page import html_report
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

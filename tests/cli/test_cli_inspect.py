@@ -32,7 +32,7 @@ def here(tmp_path, monkeypatch, wordllama, texts):
 def test_texts_get_tables_that_end_with_the_advice(isosent_):
     finished = isosent_("inspect", "texts.txt")
     assert (finished.code, finished.err) == (0, "")
-    for word in ("rows (N)", "IsoScore", "share of random pairs below a cosine", "auto would choose", "95 % interval"):
+    for word in ("rows (N)", "IsoScore", "share of random pairs below a cosine", "auto would choose", "95% interval"):
         assert word in finished.out
     assert finished.out.splitlines()[-1].endswith(".")
 
@@ -41,7 +41,7 @@ def test_vectors_get_tables_and_no_effect(isosent_):
     finished = isosent_("inspect", "v.npy")
     assert (finished.code, finished.err) == (0, "")
     assert "float32" in finished.out
-    assert "95 % interval" not in finished.out
+    assert "95% interval" not in finished.out
     assert "its effect could not be measured here" in finished.out.splitlines()[-1]
 
 

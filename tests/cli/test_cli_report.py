@@ -29,8 +29,9 @@ def test_figures_are_written_beside_it(isosent_, here):
     finished = isosent_("report", "a.json", "-o", "report.html", "--figures", "figures")
     assert finished.code == 0, finished.err
     assert [line for line in finished.out.splitlines() if "sts" in line] == [
-        "figures/scores_sts.png",
         "figures/scores_sts.svg",
+        "figures/scores_sts.png",
+        "figures/scores_sts.pdf",
     ]
     assert (here / "figures" / "scores_transfer.svg").stat().st_size
 
@@ -40,7 +41,7 @@ def test_what_cannot_be_compared_is_noted(isosent_, here):
     finished = isosent_("report", "a.json", "c.json", "-o", "report.html")
     assert finished.code == 0
     assert finished.err == (
-        "note: a.json and c.json are of the same model and settings (first): the names of the files tell them apart.\n"
+        "note: a.json and c.json are of the same model and settings (first). Their rows carry the names of the files.\n"
     )
     write(here, "d.json", made_result("third", TREC=right_and_wrong(3)))
     finished = isosent_("report", "c.json", "d.json", "-o", "report.html")
@@ -54,10 +55,10 @@ def test_what_cannot_be_reported_is_refused(isosent_, refuses, here):
     (here / "other.json").write_text("[]")
     refuses(report("a.json", "other.json"), "other.json")
     refuses(report("a.json", "no.json"), "no.json must exist")
-    refuses(report("a.json", "a.json"), "each file must be named once; got a.json 2 times")
+    refuses(report("a.json", "a.json"), "a.json is named 2 times")
     refuses(report("a.json", output="a.json"), "a.json must not be a file that is read")
     refuses(report("a.json", output="no/report.html"), "must lie in an existing folder")
-    refuses(report("a.json", "--figures", "b.json"), "b.json must be a folder for the figures; got a file")
+    refuses(report("a.json", "--figures", "b.json"), "b.json is a file")
     assert not (here / "report.html").exists()
     finished = isosent_("report", "-o", "report.html")
     assert finished.code == 2

@@ -67,10 +67,10 @@ def test_json_can_go_to_standard_output(isosent_):
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses, here):
     refuses(isosent_("reproduce", "S1", "--data", "nowhere"), "nowhere must be a folder; got no such folder")
     refuses(isosent_("reproduce", "S7", "--data", "data"), "got 'S7'")
-    refuses(isosent_("reproduce", "S1", "--data", "data", "--table", "7"), "table must be among table 1; table 2;")
+    refuses(isosent_("reproduce", "S1", "--data", "data", "--table", "7"), "Its tables: table 1; table 2;")
     refuses(isosent_("reproduce", "S1", "--data", "data", "--json", "no/a.json"), "must lie in an existing folder")
     (here / "map.yaml").write_text("bert-base-uncase: hf:x\n")
     refuses(
         isosent_("reproduce", "S1", "--data", "data", "--models", "map.yaml"),
-        "got 'bert-base-uncase'. The nearest is bert-base-uncased",
+        "Did you mean bert-base-uncased?",
     )

@@ -54,7 +54,7 @@ def test_what_cannot_be_studied_is_refused(isosent_, refuses):
     def study(*arguments):
         return isosent_("study", "dims", "--data", "data", *arguments)
 
-    refuses(study("--figure", "dims.png"), "--figure must end in .svg; got dims.png")
+    refuses(study("--figure", "dims.gif"), "dims.gif")
     refuses(study("--csv", "no/dims.csv"), "must lie in an existing folder")
     refuses(study("--dims", "8,wide"), "--dims must be whole numbers with commas between; got '8,wide'")
     refuses(study("--dims", "8,300"), "n_components must lie in 1 ... 256")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.research.auto import ROWS
+from isosent.research.study import ROWS
 
 
 @pytest.fixture(autouse=True)

@@ -9,17 +9,10 @@ from isosent.encoders.base import Encoder
 from isosent.errors import InputError, RankWarning
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.model import SentenceEncoder
-from isosent.report.study_figures import dims_figure
-from isosent.research.dims import (
-    DimsCell,
-    DimsPlan,
-    DimsStudy,
-    SearchTime,
-    exact_top,
-    measure_search,
-    study_dims,
-    width_grid,
-)
+from isosent.pages.figures import render
+from isosent.report.figures import dims_figure
+from isosent.research.dims import exact_top, measure_search, study_dims, width_grid
+from isosent.research.study import DimsCell, DimsStudy, SearchTime
 from isosent.transforms import whitening as whitening_solution
 from isosent.words.tokens import TokenIds
 
@@ -85,7 +78,7 @@ def made(curves, dim=None, untransformed=0.5, search=()):
     ],
 )
 def test_a_cell_is_the_score_of_the_narrow_transform(wordllama, stsb, transform, narrow):
-    study = study_dims(wordllama, stsb, name="w", plan=DimsPlan(transform, WIDTHS, n_docs=0))
+    study = study_dims(wordllama, stsb, name="w", transform=transform, widths=WIDTHS, n_docs=0)
     for cell in study.cells:
         scores = evaluate(wordllama, stsb, transform=narrow(cell.k)).tasks[cell.task]
         assert cell.spearman["all"] == pytest.approx(scores.scores["spearman"], abs=1e-4)
@@ -99,8 +92,7 @@ def aggregations(task):
 
 
 def test_the_three_aggregations_are_kept(wordllama, data):
-    plan = DimsPlan(isosent.Truncate(), [4], n_docs=0)
-    study = study_dims(wordllama, data, name="w", plan=plan)
+    study = study_dims(wordllama, data, name="w", transform=isosent.Truncate(), widths=[4], n_docs=0)
     scores = evaluate(wordllama, data, transform=isosent.Truncate(4)).tasks["STS13"]
     assert study.cells[0].spearman == pytest.approx(aggregations(scores), abs=1e-9)
 
@@ -108,7 +100,7 @@ def test_the_three_aggregations_are_kept(wordllama, data):
 def test_a_file_to_fit_on(wordllama, stsb, tmp_path, texts):
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     fit = tmp_path / "texts.txt"
-    study = study_dims(wordllama, stsb, name="w", plan=DimsPlan(widths=[16], fit=fit, n_docs=0))
+    study = study_dims(wordllama, stsb, name="w", widths=[16], fit=fit, n_docs=0)
     scores = evaluate(wordllama, stsb, transform=isosent.Whitening(16), fit_on=fit).tasks["STSB"]
     assert study.cells[0].spearman == pytest.approx(aggregations(scores), abs=1e-9)
     assert study.protocol["fit"] == str(fit)
@@ -121,7 +113,7 @@ def test_sentences_are_encoded_once_and_decomposed_once(monkeypatch, stsb):
         whitening_solution, "spectrum", lambda *given, **more: decomposed.append(1) or spectrum(*given, **more)
     )
     with pytest.warns(RankWarning, match="components kept"):
-        study = study_dims(SentenceEncoder(encoder), stsb, name="random", plan=DimsPlan(n_docs=0))
+        study = study_dims(SentenceEncoder(encoder), stsb, name="random", n_docs=0)
     assert len(study.widths) > 10
     assert len(decomposed) == 1
     probes = encoder.asked.index(next(text for text in encoder.asked if "fox" in text and "3.5 km" in text))
@@ -130,9 +122,7 @@ def test_sentences_are_encoded_once_and_decomposed_once(monkeypatch, stsb):
 
 def test_a_width_above_the_rank_is_the_rank(stsb):
     with pytest.warns(RankWarning):
-        study = study_dims(
-            SentenceEncoder(RandomEncoder()), stsb, name="random", plan=DimsPlan(widths=[16, 700, 768], n_docs=0)
-        )
+        study = study_dims(SentenceEncoder(RandomEncoder()), stsb, name="random", widths=[16, 700, 768], n_docs=0)
     small, above, full = study.cells
     assert small.n_components == 16
     assert above.n_components == full.n_components < 700
@@ -142,7 +132,7 @@ def test_a_width_above_the_rank_is_the_rank(stsb):
 def test_published_scores_stand_beside_the_same_model_width_and_pairs(stsb):
     bert = SentenceEncoder(RandomEncoder("hf:bert-base-uncased", {"layers": "1,12", "pooling": "mean"}))
     with pytest.warns(RankWarning):
-        study = study_dims(bert, stsb, name="bert", plan=DimsPlan(widths=[128, 256, 768], n_docs=0))
+        study = study_dims(bert, stsb, name="bert", widths=[128, 256, 768], n_docs=0)
     ours = [row for row in study.published if "Su et al." in row.label]
     assert [(row.k, row.transformed, row.aggregation, row.scores) for row in ours] == [
         (768, False, "wmean", {"STSB": 59.04}),
@@ -160,9 +150,8 @@ def test_published_scores_stand_beside_the_same_model_width_and_pairs(stsb):
 
 def test_nothing_was_published_for_another_strength(stsb):
     bert = SentenceEncoder(RandomEncoder("hf:bert-base-uncased", {"layers": "1,12", "pooling": "mean"}))
-    plan = DimsPlan(isosent.Whitening(strength=0.5), [256], n_docs=0)
     with pytest.warns(RankWarning):
-        study = study_dims(bert, stsb, name="bert", plan=plan)
+        study = study_dims(bert, stsb, name="bert", transform=isosent.Whitening(strength=0.5), widths=[256], n_docs=0)
     assert [row.transformed for row in study.published] == [False]
 
 
@@ -195,24 +184,24 @@ def test_the_rows_hold_memory_and_search_time():
 
 
 @pytest.mark.parametrize(
-    ("plan", "message"),
+    ("settings", "message"),
     [
-        (DimsPlan(isosent.AllButTheTop()), r"transform must end with whitening, .*; got AllButTheTop\(\)"),
-        (DimsPlan(isosent.Whitening(method="zca")), r"by method pca or pca_cor.*got Whitening\(method='zca'\)"),
-        (DimsPlan(isosent.Whitening(64)), r"must be of full width.*got Whitening\(n_components=64\)"),
-        (DimsPlan(isosent.L2Normalize()), r"must end with .*; got L2Normalize\(\)"),
-        (DimsPlan(widths=[300]), "n_components must lie in 1 ... 256, the dimensions of the vectors; got 300"),
-        (DimsPlan(widths=[]), "widths must hold at least one number"),
+        ({"transform": isosent.AllButTheTop()}, r"transform must end with whitening, .*; got AllButTheTop\(\)"),
+        ({"transform": isosent.Whitening(method="zca")}, r"by method pca or pca_cor.*got Whitening\(method='zca'\)"),
+        ({"transform": isosent.Whitening(64)}, r"Whitening\(n_components=64\) must keep all dimensions"),
+        ({"transform": isosent.L2Normalize()}, r"must end with .*; got L2Normalize\(\)"),
+        ({"widths": [300]}, "n_components must lie in 1 ... 256, the dimensions of the vectors; got 300"),
+        ({"widths": []}, "widths must hold at least one number"),
     ],
 )
-def test_a_plan_that_cannot_be_studied_is_refused(wordllama, tmp_path, plan, message):
+def test_a_plan_that_cannot_be_studied_is_refused(wordllama, tmp_path, settings, message):
     with pytest.raises(InputError, match=message):
-        study_dims(wordllama, tmp_path, name="w", plan=plan)
+        study_dims(wordllama, tmp_path, name="w", **settings)
 
 
 def test_a_model_that_ends_with_length_1_is_refused(wordllama, tmp_path, texts):
     model = wordllama.fitted(texts, transform=isosent.chain(isosent.Whitening(8), isosent.L2Normalize()))
-    with pytest.raises(InputError, match="must not end with scaling to length 1"):
+    with pytest.raises(InputError, match="ends with scaling to length 1"):
         study_dims(model, tmp_path, name="w")
 
 
@@ -232,16 +221,19 @@ def test_every_width_is_searched_among_as_many_vectors():
     assert all(time.elapsed_s > 0 for time in times)
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
 def test_the_figure_marks_the_best_width_of_every_line():
     curves = {"STSB": {8: 0.3, 32: 0.5, 64: 0.4}, "SICKR": {8: 0.6, 32: 0.5, 64: float("nan")}}
     search = tuple(SearchTime(k, 100, 10, 5, 0.001 * k) for k in (8, 32, 64))
-    root = ET.fromstring(dims_figure([made(curves, search=search), made(curves)]))
-    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"b & c, whitening fitted on target", "search of 100 (right)", "32 MB", "256 MB", "average"} <= set(texts)
-    panels = list(root.iter("{http://www.w3.org/2000/svg}g"))
-    lines = [[line.get("class") for line in panel.iter("{http://www.w3.org/2000/svg}polyline")] for panel in panels]
-    assert lines == [["search", "c0", "c1", "average"], ["c0", "c1", "average"]]
-    tips = [title.text for title in panels[0].iter("{http://www.w3.org/2000/svg}title")]
+    root = ET.fromstring(render(dims_figure([made(curves, search=search), made(curves)]), ".svg"))
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    wanted = {"b & c, whitening fitted on target", "search of 100 vectors (right axis)", "32 MB", "256 MB", "average"}
+    assert wanted <= set(texts)
+    lines = [line.get("stroke-dasharray") for line in root.iter(f"{SVG}polyline") if line.get("stroke-width") == "2"]
+    assert lines.count("2 4") == 2  # one panel and the legend
+    tips = [title.text for title in root.iter(f"{SVG}title")][1:7]
     assert tips == [
         *("STSB: 50.00 at 32", "SICKR: 60.00 at 8", "average: 50.00 at 32"),
         *(f"{name}, without the transform: 50.00" for name in ("STSB", "SICKR", "average")),
@@ -249,5 +241,5 @@ def test_the_figure_marks_the_best_width_of_every_line():
 
 
 def test_a_figure_of_one_width_and_no_score_can_be_drawn():
-    root = ET.fromstring(dims_figure([made({"STSB": {8: float("nan")}}, untransformed=float("nan"))]))
-    assert not list(root.iter("{http://www.w3.org/2000/svg}circle"))
+    figure = dims_figure([made({"STSB": {8: float("nan")}}, untransformed=float("nan"))])
+    assert not list(ET.fromstring(render(figure, ".svg")).iter(f"{SVG}circle"))

@@ -11,8 +11,10 @@ from isosent import evaluate
 from isosent.encoders.word_average import GEM
 from isosent.errors import InputError
 from isosent.evaluation.sts_files import read_sts
-from isosent.report.study_figures import gem_figure
-from isosent.research.gem import GemCell, conditions, study_gem, write_gem_csv
+from isosent.pages.figures import render
+from isosent.report.figures import gem_figure
+from isosent.research.gem import conditions, study_gem
+from isosent.research.study import GemCell, write_study_csv
 
 DIM, BASE = 12, "weighting=gem&window=3&n_candidates=6&n_removed=3"
 
@@ -114,7 +116,7 @@ def test_a_model_starts_from_the_published_settings(data):
 
 @pytest.mark.parametrize("options", ["weighting=sif", "zipfian=true"])
 def test_other_models_are_refused(data, reference, options):
-    with pytest.raises(InputError, match="must be word vectors with weighting=mean or gem, and nothing behind them"):
+    with pytest.raises(InputError, match="must be word vectors with weighting=mean or gem"):
         study_gem(isosent.load(f"{reference}&{options}"), data, name="other")
 
 
@@ -124,14 +126,14 @@ def test_too_few_dimensions_are_refused(data, reference):
 
 
 def test_the_csv_holds_a_line_a_cell(tmp_path, cells):
-    write_gem_csv(tmp_path / "gem.csv", cells)
+    write_study_csv(tmp_path / "gem.csv", cells)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "gem.csv").read_text())))
     assert list(rows[0]) == ["model", "task", "study", "condition", "pearson", "spearman", "n_zero_rows"]
     assert [float(row["pearson"]) for row in rows] == [cell.pearson for cell in cells]
 
 
 def test_an_undefined_score_is_an_empty_field(tmp_path):
-    write_gem_csv(tmp_path / "gem.csv", [GemCell("m", "STSB", "ablation", "novelty", float("nan"), 0.5, 3)])
+    write_study_csv(tmp_path / "gem.csv", [GemCell("m", "STSB", "ablation", "novelty", float("nan"), 0.5, 3)])
     assert (tmp_path / "gem.csv").read_text().splitlines()[1] == "m,STSB,ablation,novelty,,0.5,3"
 
 
@@ -141,11 +143,11 @@ def test_the_figure_has_a_line_a_task_in_every_panel():
         for task in ("STSB", "SICKR")
         for study, condition, value in [("ablation", "all", 0), ("removed", "5", 1), ("removed", "17", 0)]
     ]
-    root = ET.fromstring(gem_figure(cells))
-    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ET.fromstring(render(gem_figure(cells), ".svg"))
+    texts = [text.text for text in root.iter(f"{svg}text")]
     assert {"glove & co.txt, STSB", "glove & co.txt, SICKR"} <= set(texts)
-    panels = list(root.iter("{http://www.w3.org/2000/svg}g"))
-    lines = [[line.get("points") for line in panel.iter("{http://www.w3.org/2000/svg}polyline")] for panel in panels]
-    assert [len(points) for points in lines] == [2] * 8
-    rising = [float(point.split(",")[1]) for point in lines[2][0].split()]  # Pearson over the vectors removed
+    lines = [line.get("points") for line in root.iter(f"{svg}polyline") if line.get("stroke") == "#0072b2"]
+    assert len(lines) == 2  # in the legend; of all panels, only that of Pearson over "removed" has points
+    rising = [float(point.split(",")[1]) for point in lines[1].split()]
     assert rising[0] < rising[1]

@@ -11,21 +11,18 @@ from sklearn.metrics import roc_auc_score
 from isosent.errors import InputError
 from isosent.numeric.isotropy import mean_cosine_of_sum
 from isosent.numeric.similarity import unit_rows
-from isosent.pages.figures import Axis, steps
 from isosent.report import inspect as inspecting
-from isosent.report import inspect as survey_module
 from isosent.report.inspect import (
-    ArrayBlocks,
     Change,
     Effect,
     RowCounts,
+    Survey,
     advise,
     drop_words,
     inspect_texts,
     inspect_vectors,
     paired_change,
-    rank_augmentations,
-    survey,
+    rank_copies,
 )
 from isosent.report.inspect_page import html_page, inspection_tables
 from isosent.transforms.auto import AutoChoice, Candidate, ScoredCandidate
@@ -49,7 +46,7 @@ def choice(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inspecting, "choose_from_texts", lambda *_, **__: choice)
         patch.setattr(inspecting, "choose_from_moments", lambda *_, **__: choice)
-        patch.setattr(survey_module, "COSINE_PAIRS", 4000)
+        patch.setattr(inspecting, "COSINE_PAIRS", 4000)
         yield choice
 
 
@@ -65,7 +62,7 @@ def rows():
 
 
 def seen_in(rows, seed=0):
-    return survey(ArrayBlocks(rows), seed=seed)
+    return Survey(rows, seed=seed)
 
 
 def counts(n_used=1000, dim=10, n_rows=None):
@@ -86,7 +83,7 @@ def test_bad_rows_are_counted_and_left_out(rows):
 
 def test_the_figures_are_those_of_the_whole_array(rows):
     seen = seen_in(rows)
-    figures = seen.figures(seen.cosines(seed=0), seen.eigenvalues())
+    figures = seen.figures()
     exact, variances = rows.astype(np.float64), rows.astype(np.float64).var(axis=0)
     lengths = np.linalg.norm(exact, axis=1)
     assert figures.mean_cosine == pytest.approx(
@@ -104,7 +101,7 @@ def test_the_figures_are_those_of_the_whole_array(rows):
 
 def test_how_the_rows_come_in_blocks_does_not_matter(rows, monkeypatch):
     whole = seen_in(rows)
-    monkeypatch.setattr("isosent.report.inspect._BLOCK_ROWS", 11)
+    monkeypatch.setattr(inspecting, "_BLOCK_ROWS", 11)
     parts = seen_in(rows)
     assert whole.counts == parts.counts
     np.testing.assert_array_equal(whole.sample, parts.sample)
@@ -113,7 +110,7 @@ def test_how_the_rows_come_in_blocks_does_not_matter(rows, monkeypatch):
 
 
 def test_the_sample_is_bounded_and_drawn_by_the_seed(rows, monkeypatch):
-    monkeypatch.setattr(survey_module, "SAMPLE_ROWS", 50)
+    monkeypatch.setattr(inspecting, "SAMPLE_ROWS", 50)
     first, again, other = seen_in(rows), seen_in(rows), seen_in(rows, seed=1)
     assert first.sample.shape == (50, 6)
     np.testing.assert_array_equal(first.sample, again.sample)
@@ -149,7 +146,7 @@ def test_pairs_are_ranked_as_roc_auc_does():
     rng = np.random.default_rng(0)
     first = rng.normal(size=(60, 5))
     second = first + rng.normal(size=(60, 5))
-    found, ranked = rank_augmentations(first, second)
+    found, ranked = rank_copies(first, second)
     cosines = (first @ second.T) / np.outer(np.linalg.norm(first, axis=1), np.linalg.norm(second, axis=1))
     assert ranked.mean() == pytest.approx(roc_auc_score(np.eye(60).ravel(), cosines.ravel()), abs=1e-12)
     np.testing.assert_array_equal(found, cosines.argmax(axis=1) == np.arange(60))
@@ -176,15 +173,15 @@ GAIN, LOSS, UNCLEAR = Change(0.5, 0.6, 0.05, 0.15), Change(0.5, 0.4, -0.15, -0.0
             HALF,
             GAIN,
             GAIN,
-            "Fit whitening (strength 0.5, 32 dimensions): it finds the nearest held-out text more often by 10.0 "
-            "points and tells held-out pairs apart better by 10.0 points.",
+            "Fit whitening (strength 0.5, 32 dimensions): it finds the nearest held-out text 10.0 points "
+            "more often and separates held-out pairs 10.0 points better.",
         ),
         (HALF, UNCLEAR, GAIN, "Fit whitening"),
         (
             HALF,
             GAIN,
             UNCLEAR,
-            "Fit whitening (strength 0.5, 32 dimensions): it finds the nearest held-out text more",
+            "Fit whitening (strength 0.5, 32 dimensions): it finds the nearest held-out text 10.0",
         ),
         (HALF, GAIN, LOSS, "Test whitening"),
         (HALF, LOSS, GAIN, "Test whitening"),
@@ -195,33 +192,42 @@ GAIN, LOSS, UNCLEAR = Change(0.5, 0.6, 0.05, 0.15), Change(0.5, 0.4, -0.15, -0.0
             LOSS,
             UNCLEAR,
             "Leave these vectors alone: auto would choose whitening (strength 0.5, 32 dimensions), which finds the "
-            "nearest held-out text less often by 10.0 points.",
+            "nearest held-out text 10.0 points less often.",
         ),
-        (LEAVE, GAIN, LOSS, "Leave these vectors alone: full whitening would tell held-out pairs apart worse by 10.0"),
-        (LEAVE, LOSS, UNCLEAR, "Leave these vectors alone: full whitening would find the nearest held-out text less"),
-        (LEAVE, UNCLEAR, UNCLEAR, "Leave these vectors alone: auto sees nothing to gain"),
+        (
+            LEAVE,
+            GAIN,
+            LOSS,
+            "Leave these vectors alone: full whitening would separate held-out pairs 10.0 points worse",
+        ),
+        (
+            LEAVE,
+            LOSS,
+            UNCLEAR,
+            "Leave these vectors alone: full whitening would find the nearest held-out text 10.0 points less",
+        ),
+        (LEAVE, UNCLEAR, UNCLEAR, "Leave these vectors alone: auto expects no gain"),
         (
             LEAVE,
             GAIN,
             GAIN,
-            "Auto would leave these vectors alone, but full whitening would find the nearest held-out text more "
-            "often by 10.0 points and tell held-out pairs apart better by 10.0 points in this test: try it on pairs of "
-            "your own.",
+            "Auto would leave these vectors alone, but in this test full whitening would find the nearest held-out "
+            "text 10.0 points more often and separate held-out pairs 10.0 points better: try it on pairs of your own.",
         ),
     ],
 )
 def test_the_advice_follows_the_measured_effect(chosen, nearest, ranked, words):
     label = "full whitening" if chosen == LEAVE else "what was chosen"
-    sentence = advise(counts(), AutoChoice(chosen, SCORED, ""), Effect(label, 500, nearest, ranked), is_text=True)
+    sentence = advise(counts(), AutoChoice(chosen, SCORED, ""), Effect(label, 500, nearest, ranked))
     assert sentence.startswith(words)
     assert sentence.endswith(".")
 
 
 def test_the_advice_says_when_nothing_was_measured_and_when_rows_are_few():
     choice = AutoChoice(HALF, SCORED, "")
-    assert "could not be measured" in advise(counts(), choice, None, is_text=False)
-    assert "only 0.5 rows a dimension" in advise(counts(5, 10), choice, None, is_text=False)
-    assert advise(counts(3), None, None, is_text=True).startswith("Nothing can be said yet: 3 usable texts are too few")
+    assert "could not be measured" in advise(counts(), choice, None, kind="vectors")
+    assert "only 0.5 rows per dimension" in advise(counts(5, 10), choice, None, kind="vectors")
+    assert advise(counts(3), None, None).startswith("Nothing can be said yet: 3 usable texts are too few")
 
 
 def test_an_inspection_of_texts_is_the_same_every_time(found, wordllama, texts):
@@ -294,6 +300,12 @@ def test_an_array_of_the_wrong_shape_is_refused():
         inspect_vectors(np.ones(5))
 
 
+def test_a_list_of_vectors_is_taken_for_an_array(rows):
+    assert inspect_vectors(rows[:50].tolist()).counts.n_rows == 50
+    with pytest.raises(InputError):
+        inspect_vectors(["no", "vectors"])
+
+
 def test_the_percentiles_rise_with_the_cosine(found):
     for stage in (found.before, found.after):
         assert (np.diff(stage.percentiles) >= 0).all()
@@ -335,7 +347,7 @@ def test_the_page_stands_alone_and_is_well_formed(found):
 
 
 def test_every_figure_is_named_and_keeps_within_its_frame(found):
-    figures = re.findall(r"<svg.*?</svg>", html_page(found))
+    figures = [svg for svg in re.findall(r"<svg.*?</svg>", html_page(found)) if 'role="img"' in svg]
     assert len(figures) == 6
     for figure in figures:
         root = ET.fromstring(figure)
@@ -354,27 +366,13 @@ def test_every_figure_is_named_and_keeps_within_its_frame(found):
 def test_the_dot_of_the_variance_lies_on_its_curve(found):
     (figure,) = re.findall(r'<svg[^>]*"cumulative-t.*?</svg>', html_page(found))
     x, y = map(float, re.search(r'<circle[^>]* cx="([\d.]+)" cy="([\d.]+)"', figure).groups())
-    (line,) = re.findall(r'<polyline class="line before" points="(.*?)"', figure)
+    (line,) = re.findall(r'<polyline[^>]* stroke="var\(--before\)"[^>]* points="(.*?)"', figure)
     assert (x, y) in [tuple(map(float, point.split(","))) for point in line.split()]
 
 
 def test_the_chosen_width_is_marked_where_there_is_one(found, choice):
     marked = html_page(found).count("chosen: k = 32")
     assert marked == (2 if choice.chosen == HALF else 0)
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (-0.3, 0.9), (0, 4096), (0.001, 0.0013), (-2.4, -1.2)])
-def test_ticks_are_few_round_and_inside(low, high):
-    ticks = steps(low, high)
-    assert 3 <= len(ticks) <= 8
-    assert low - 1e-9 <= ticks[0] < ticks[-1] <= high + 1e-9
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.6, 1.7), (1e-9, 3.0), (0.02, 0.5), (1e-300, 1e-280)])
-def test_a_logarithmic_axis_has_ticks_however_short_it_is(low, high):
-    ticks = Axis("", low, high, log=True).ticks
-    assert 1 <= len(ticks) <= 8
-    assert all(low <= tick <= high for tick in ticks)
 
 
 def test_the_tables_hold_every_figure(found):

@@ -1,4 +1,5 @@
 import xml.etree.ElementTree as ET
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -11,21 +12,25 @@ from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError, ModelReferenceError
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import YEAR_SUBSETS, STSTask, read_sts
-from isosent.report.study_figures import HeatMap, layer_figure, pooling_figure
-from isosent.research.layers import LayerVectors, best_of_sizes, pair_grid, read_layers, study_layers, study_pooling
-from isosent.research.study import (
+from isosent.pages.figures import render
+from isosent.report.figures import layer_figure, pooling_figure
+from isosent.research.layers import (
     AUTO,
     NONE,
     TRANSFORMS,
     WHITENING,
-    LayerCell,
-    Measured,
-    PublishedScore,
     Score,
     averages,
+    best_of_sizes,
+    layer_cells,
+    pair_grid,
     place_tasks,
     published_average,
+    search_layers,
+    study_layers,
+    study_pooling,
 )
+from isosent.research.study import LayerCell, PublishedScore
 
 TEXT = "{http://www.w3.org/2000/svg}text"
 
@@ -69,7 +74,7 @@ def reference(tiny_model):
 
 @pytest.fixture(scope="module")
 def cells(reference, data):
-    return study_layers(read_layers(isosent.load(reference), data, name="tiny"))
+    return study_layers(isosent.load(reference), data, name="tiny")
 
 
 @pytest.fixture(scope="module")
@@ -132,11 +137,11 @@ def random_layers(data):
     texts, placed = place_tasks(read_sts(data, tasks=["STSB"]))
     rng = np.random.default_rng(0)
     layers = [rng.normal(size=(len(texts), 8)).astype(np.float32) for _ in range(7)]
-    return LayerVectors(Measured("random", "hf:random", "full"), "mean", layers, placed)
+    return layers, placed, partial(layer_cells, "random", "hf:random", "full", "mean")
 
 
 def test_the_greedy_search_follows_the_best(random_layers):
-    cells = study_layers(random_layers, aggregation="mean")
+    cells = search_layers(*random_layers, aggregation="mean")
     best = best_of_sizes(cells, "mean")
     assert [len(each.layers) for each in best[NONE].values()] == [1, 2, 3, 4, 5, 6, 7]
     for size in range(3, 7):
@@ -152,7 +157,7 @@ def test_the_progress_counts_every_measurement(random_layers):
         totals.append(total)
         return done.append
 
-    cells = study_layers(random_layers, progress=progress)
+    cells = search_layers(*random_layers, progress=progress)
     assert totals == [sum(done)] == [len(cells)]
 
 
@@ -164,7 +169,7 @@ def test_every_text_goes_through_the_network_once(reference, data, monkeypatch):
         return read(self, texts, layer_poolings, **how)
 
     monkeypatch.setattr(TransformerEncoder, "read", counted)
-    study_layers(read_layers(isosent.load(reference), data, name="tiny"))
+    study_layers(isosent.load(reference), data, name="tiny")
     assert len(calls) == 1
     assert len(calls[0]) == len(set(calls[0]))
     calls.clear()
@@ -174,32 +179,32 @@ def test_every_text_goes_through_the_network_once(reference, data, monkeypatch):
 
 
 def test_equal_vectors_are_undefined(reference, data):
-    cells = study_layers(read_layers(isosent.load(reference), data, name="tiny", pooling="cls"))
+    cells = study_layers(isosent.load(reference), data, name="tiny", pooling="cls")
     for transform in (NONE, WHITENING):
         cell = found(cells, (0,), transform, "cls")["STSB"]  # [CLS] is the same for every text in the embedding layer
         assert np.isnan(list(cell.spearman.values())).all()
         assert cell.to_json()["spearman"] == dict.fromkeys(AGGREGATIONS)
-        assert [line["spearman"] for line in cell.lines()] == [None, None, None]
+        assert [row["spearman"] for row in cell.rows()] == [None, None, None]
     assert not np.isnan(found(cells, (0, 3), WHITENING, "cls")["STSB"].spearman["all"])
     assert best_of_sizes(cells, "all")[NONE][1].layers != (0,)
 
 
-@pytest.mark.parametrize(("study", "asked"), [(read_layers, "study layers"), (study_pooling, "study pooling")])
+@pytest.mark.parametrize(("study", "asked"), [(study_layers, "study layers"), (study_pooling, "study pooling")])
 def test_other_models_are_refused(study, asked, reference, data, texts, tmp_path):
     with pytest.raises(InputError, match=f"{asked}: model must be a transformer, such as hf:FOLDER; got words"):
         study(isosent.load("wordllama"), data, name="words")
     fitted = isosent.load(reference).fitted(texts, transform=isosent.MeanCentering())
-    with pytest.raises(InputError, match=f"{asked}: model must have nothing fitted behind it"):
+    with pytest.raises(InputError, match=f"{asked}: fitted has a fitted transform"):
         study(fitted, data, name="fitted")
     save_model(tmp_path / "shallow", "bert", changes={"num_hidden_layers": 1})
-    with pytest.raises(InputError, match=f"{asked}: model must have at least 2 layers; got shallow with 1"):
+    with pytest.raises(InputError, match=f"{asked}: model must have at least 2 layers; shallow has 1"):
         study(isosent.load(f"hf:{tmp_path / 'shallow'}"), data, name="shallow")
 
 
 def test_unknown_poolings_are_refused(reference, data):
     model = isosent.load(reference)
     with pytest.raises(ModelReferenceError, match="pooling must be among"):
-        read_layers(model, data, name="tiny", pooling="median")
+        study_layers(model, data, name="tiny", pooling="median")
     with pytest.raises(ModelReferenceError, match="pooling must be among"):
         study_pooling(model, data, name="tiny", poolings=["mean", "median"])
 
@@ -240,9 +245,9 @@ def test_poolings_go_by_either_name(reference, data):
 
 
 def published(reference, layers, transform, *, pooling="mean", task="STSB", sickr="test", missing=()):
-    measured = Measured("m", reference, sickr)
     made_up = STSTask(task, (), (), missing_subsets=missing)
-    return measured.cells(pooling, layers, made_up, {transform: Score({})})[0].published
+    scores = {transform: Score(dict.fromkeys(AGGREGATIONS, 0.5))}
+    return layer_cells("m", reference, sickr, pooling, layers, made_up, scores)[0].published
 
 
 BERT = "hf:bert-base-uncased"
@@ -307,42 +312,10 @@ def test_averages_are_over_the_tasks():
     assert np.isnan(published_average([*two, cell((1,), NONE, 0.5, task="STS13")], "all"))
 
 
-def test_a_heat_map_prints_each_number_in_its_cell():
-    values = np.array([[50.04, np.nan], [75.0, 25.0]])
-    drawn = ET.fromstring(HeatMap("a & b", ["L0", "L1"], ["x", "y"], "layers", values, (25.0, 75.0)).panel(3, 4))
-    figures = {text.text: text.get("class") for text in drawn.iter("text") if "value" in text.get("class")}
-    assert figures == {"50.0": "value dark", "75.0": "value light", "25.0": "value dark"}
-    tips = [tip.text for tip in drawn.iter("title")]
-    assert tips == ["L0, x: 50.04", "L1, x: 75.00", "L1, y: 25.00"]
-    cells = {rect.get("fill"): (rect.get("x"), rect.get("y")) for rect in drawn.iter("rect") if rect.get("fill")}
-    (best,) = [(rect.get("x"), rect.get("y")) for rect in drawn.iter("rect") if rect.get("class") == "best"]
-    assert cells["#083f73"] == best  # the darkest
-    assert len(cells) == 3
-
-
-def contrast(colour, ink):
-    def brightness(code):
-        parts = [int(code[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return np.dot(linear, [0.2126, 0.7152, 0.0722])
-
-    bright, dim = sorted([brightness(colour), brightness(ink)], reverse=True)
-    return (bright + 0.05) / (dim + 0.05)
-
-
-def test_numbers_can_be_read_on_every_shade():
-    shades = HeatMap("", ["row"], [str(i) for i in range(101)], "", np.arange(101.0)[None], (0.0, 100.0))
-    drawn = ET.fromstring(shades.panel(0, 0))
-    fills = [rect.get("fill") for rect in drawn.iter("rect") if rect.get("fill")]
-    inks = [text.get("class").split()[1] for text in drawn.iter("text") if "value" in text.get("class")]
-    for fill, ink in zip(fills, inks, strict=True):
-        assert contrast(fill, {"dark": "#000000", "light": "#ffffff"}[ink]) >= 4.5
-
-
 def test_figures_have_a_block_a_model():
     cells = [*SMALL, *(cell((layer,), transform, 0.5, model="<other>") for layer in (0, 1) for transform in TRANSFORMS)]
     for draw in (layer_figure, pooling_figure):
-        root = ET.fromstring(draw(cells, "all"))
+        root = ET.fromstring(render(draw(cells, "all"), ".svg"))
         written = [text.text for text in root.iter(TEXT)]
         assert {f"{name}, average over the tasks, Spearman x100" for name in ("m", "<other>")} <= set(written)
         assert {"87.5", "62.5", "25.0"} <= set(written)
@@ -350,7 +323,7 @@ def test_figures_have_a_block_a_model():
 
 
 def test_the_figure_of_layers_has_a_line_a_transform():
-    root = ET.fromstring(layer_figure(SMALL, "all"))
+    root = ET.fromstring(render(layer_figure(SMALL, "all"), ".svg"))
     dots = [
         dot.find("{http://www.w3.org/2000/svg}title").text for dot in root.iter("{http://www.w3.org/2000/svg}circle")
     ]

@@ -14,14 +14,22 @@ from isosent.exports.check import read_space
 from isosent.exports.targets import export
 from isosent.io.export_note import verify_export
 from isosent.io.json import read_json
-from isosent.report.leaderboard import make_leaderboard
-from isosent.report.result_files import read_report
+from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report
-from isosent.research.auto import ROWS, AutoCell
-from isosent.research.dims import DimsCell, DimsStudy, PublishedWidth, SearchTime
-from isosent.research.flow import FlowCell
-from isosent.research.gem import GemCell
-from isosent.research.study import LayerCell, PublishedScore, read_study, study_to_json
+from isosent.research.study import (
+    ROWS,
+    AutoCell,
+    DimsCell,
+    DimsStudy,
+    FlowCell,
+    GemCell,
+    LayerCell,
+    PublishedScore,
+    PublishedWidth,
+    SearchTime,
+    read_study,
+    study_to_json,
+)
 
 N_CHANGES = 200
 SPEARMAN = {"all": 0.5, "mean": 0.25, "wmean": 0.125}

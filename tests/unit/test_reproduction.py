@@ -10,8 +10,8 @@ from isosent.errors import FileFormatError, InputError, InputFileError, ModelRef
 from isosent.evaluation.run import EvaluationSettings
 from isosent.research.dims import width_grid
 from isosent.research.gem import study_gem
-from isosent.research.layers import best_of_sizes, read_layers, study_layers
-from isosent.research.reproduce import Cell, Number, reproduce, rows, to_markdown
+from isosent.research.layers import best_of_sizes, study_layers
+from isosent.research.reproduce import Cell, Number, reproduce
 from isosent.research.study import layers_label
 
 PAPER = """
@@ -199,7 +199,7 @@ def test_numbers_of_a_model_that_lacks_words_are_not_compared():
 
 
 def test_tables_say_measured_published_and_difference():
-    laid_out = {line[0]: line for line in rows(table_1().tables[0], line_end=" ")}
+    laid_out = {line[0]: line for line in table_1().tables[0].rows(line_end=" ")}
     assert laid_out["mean"][1] == f"{100 * stsb():.2f} (50.00) {100 * stsb() - 50:+.2f}"
     assert laid_out["mean"][2].endswith(" (unknown)")
     assert laid_out["mean"][3:] == ["60.00", "missing: needs files of STS16"]
@@ -208,7 +208,7 @@ def test_tables_say_measured_published_and_difference():
 
 
 def test_markdown_holds_every_row_and_command():
-    text = to_markdown(table_1(), with_commands=True)
+    text = table_1().to_markdown(with_commands=True)
     assert "## T: Tiny" in text
     assert "### T, table 1: Some rows" in text
     assert "- a thing to know" in text
@@ -231,7 +231,7 @@ def test_json_holds_scores_between_minus_one_and_one():
     [
         (
             "bert-base-uncase: hf:x\n",
-            "got 'bert-base-uncase'. The nearest is bert-base-uncased",
+            "no table has a model or file named 'bert-base-uncase'. Did you mean bert-base-uncased",
         ),
         ("here: 3\n", "here must be a model reference or a path; got 3"),
         ("instead: wordllama\n", "instead must hold names and references; got 'wordllama'"),
@@ -245,7 +245,7 @@ def test_a_map_of_another_form_is_refused(here, written, message):
 
 
 def test_what_cannot_be_done_is_refused(here):
-    with pytest.raises(InputError, match="table must be among table 1; figure 1; table 2; got 'table 9'"):
+    with pytest.raises(InputError, match="T has no 'table 9'. Its tables: table 1; figure 1; table 2"):
         outcomes("9")
     with pytest.raises(InputFileError, match="none must be a folder"):
         reproduce("S1", "none")
@@ -256,7 +256,7 @@ def test_what_cannot_be_done_is_refused(here):
         outcomes("1")
     (here / "map.yaml").write_text("here: wordllama\n")
     (here / "paper.yaml").write_text(PAPER.replace("metric: spearman", "metric: rho", 1))
-    with pytest.raises(InputError, match=r"table 1: metric of STSB must be one of spearman, .*; got rho"):
+    with pytest.raises(InputError, match=r"table 1: STSB has no metric rho; it has spearman"):
         outcomes("1")
 
 
@@ -295,7 +295,7 @@ def figure(name, here, reference):
 def test_the_best_layers_are_those_of_the_study(here, tiny_model, one_thread):
     reference = f"hf:{tiny_model('bert')}"
     outcome = figure("figure 1", here, reference)
-    cells = study_layers(read_layers(isosent.load(reference), here / "data", name="net"), aggregation="mean")
+    cells = study_layers(isosent.load(reference), here / "data", name="net", aggregation="mean")
     best = best_of_sizes(cells, "mean")["none"]
     for column, size in (("best layer", 1), ("best pair", 2)):
         measured = outcome.cells[column].measured

@@ -41,9 +41,8 @@ from isosent.evaluation.transfer_files import TRANSFER_TASKS
 from isosent.io.atomic import check_destination
 from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.numeric.statistics import LEVEL
-from isosent.report.leaderboard import make_leaderboard
-from isosent.report.plots import check_figures, write_figures
-from isosent.report.result_files import read_report
+from isosent.report.figures import check_figures, write_figures
+from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
 
 app = typer.Typer(no_args_is_help=True, help="Measure a model against human judgement.")
@@ -418,7 +417,9 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write, as report.html.")],
     figures: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write the figures as PNG and SVG, too; needs the extra plots."),
+        typer.Option(
+            metavar="DIR", help="Also write the figures and the leaderboard (CSV, LaTeX); needs the extra plots."
+        ),
     ] = None,
 ) -> None:
     """Make a page of results: leaderboard, figures, what auto chose, speed and memory, and the small print.

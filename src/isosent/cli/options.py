@@ -23,7 +23,7 @@ from isosent.loading import load, read_record
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import N_RESAMPLES
 from isosent.persistence import ModelRecord
-from isosent.research.study import StudyResult, study_to_json
+from isosent.research.study import Record, study_to_json
 from isosent.transforms.base import AUTO, TRANSFORMS, Transform, make_transform
 
 
@@ -583,7 +583,7 @@ def check_outputs(*paths: Path | None, figure: Path | None = None) -> None:
             check_destination(path)
 
 
-def write_json(path: Path | None, study: str, results: Sequence[StudyResult]) -> None:
+def write_json(path: Path | None, study: str, results: Sequence[Record]) -> None:
     """Write a study as JSON, where a file was asked for."""
     if path is not None:
         write_document(path, study_to_json(study, results))

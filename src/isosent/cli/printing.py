@@ -17,20 +17,20 @@ from isosent.encoders.base import Progress as Advance
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.evaluation.tables import x100
 from isosent.numeric.isotropy import SpaceReport
-from isosent.report.study_figures import title
-from isosent.research.auto import ROWS, AutoCell, AutoVerdict
-from isosent.research.gem import GemCell
-from isosent.research.layers import EXHAUSTIVE, best_of_sizes, pair_grid
-from isosent.research.study import (
+from isosent.report.figures import transform_title as title
+from isosent.research.auto import AutoVerdict
+from isosent.research.layers import (
     AUTO,
+    EXHAUSTIVE,
     NONE,
     TRANSFORMS,
     WHITENING,
-    LayerCell,
     averages,
-    layers_label,
+    best_of_sizes,
+    pair_grid,
     published_average,
 )
+from isosent.research.study import ROWS, AutoCell, GemCell, LayerCell, layers_label
 from isosent.training.data import Examples
 from isosent.training.run import Scores, TrainingResult, spread
 from isosent.transforms.base import FitProgress

@@ -26,7 +26,6 @@ from isosent.cli.options import (
     with_transform_flags,
     write_json,
     write_output,
-    write_text,
 )
 from isosent.cli.printing import (
     err,
@@ -45,18 +44,27 @@ from isosent.evaluation.sts import AGGREGATIONS
 from isosent.evaluation.sts_files import SICKR_PARTS
 from isosent.evaluation.tables import x100
 from isosent.io.json import document_bytes
-from isosent.io.tables import write_csv
 from isosent.io.texts import is_table, read_texts
 from isosent.loading import load
-from isosent.report.study_figures import dims_figure, gem_figure, layer_figure, pooling_figure
-from isosent.research.auto import AutoCell, judge, study_auto
-from isosent.research.dims import LEADING, N_DOCS, DimsCell, DimsPlan, DimsStudy, size_of_a_million, study_dims
-from isosent.research.flow import NLI, FlowCell, FlowPlan, study_flow
-from isosent.research.gem import GemCell, study_gem, write_gem_csv
-from isosent.research.layers import STUDIED, read_layers, study_layers, study_pooling
-from isosent.research.reproduce import LEGEND, TableOutcome, caption, commands, header, rows, to_markdown
+from isosent.report.figures import check_figure, dims_figure, gem_figure, layer_figure, pooling_figure, write_figure
+from isosent.research.auto import judge, study_auto
+from isosent.research.dims import LEADING, N_DOCS, study_dims
+from isosent.research.flow import NLI, study_flow
+from isosent.research.gem import study_gem
+from isosent.research.layers import STUDIED_POOLINGS as STUDIED
+from isosent.research.layers import study_layers, study_pooling
+from isosent.research.reproduce import LEGEND, TableOutcome
 from isosent.research.reproduce import reproduce as reproduce_paper
-from isosent.research.study import LayerCell
+from isosent.research.study import (
+    AutoCell,
+    DimsCell,
+    DimsStudy,
+    FlowCell,
+    GemCell,
+    LayerCell,
+    write_study_csv,
+)
+from isosent.research.study import bytes_of_a_million as size_of_a_million
 from isosent.transforms.base import is_flow
 
 Transformers = Annotated[
@@ -82,22 +90,28 @@ def layers(
     network runs once over the sentences. Layers, pooling and modules behind it that the model comes with are set aside.
     """
     _check(aggregation)
-    check_outputs(csv_output, json_output, figure=figure)
+    check_outputs(csv_output, json_output)
+    if figure is not None:
+        check_figure(figure)
     cells: list[LayerCell] = []
     for reference in models:
         with progress_bar(reference) as bar:
-            model = load(reference)
-            vectors = read_layers(
-                model, data, name=reference, tasks=split_names(tasks), sickr=sickr, pooling=pooling, progress=bar
+            own = study_layers(
+                load(reference),
+                data,
+                name=reference,
+                tasks=split_names(tasks),
+                sickr=sickr,
+                pooling=pooling,
+                aggregation=aggregation,
+                progress=bar,
             )
-        with progress_bar("sets of layers", "scores") as bar:
-            own = study_layers(vectors, aggregation=aggregation, progress=bar)
         err.print(f"done: {reference}")
         print_layer_study(own, aggregation)
         cells += own
     _write_readings("layers", cells, csv_output, json_output)
     if figure is not None:
-        write_text(figure, layer_figure(cells, aggregation))
+        write_figure(figure, layer_figure(cells, aggregation))
 
 
 def pooling(
@@ -120,7 +134,9 @@ def pooling(
     it that the model comes with are set aside.
     """
     _check(aggregation)
-    check_outputs(csv_output, json_output, figure=figure)
+    check_outputs(csv_output, json_output)
+    if figure is not None:
+        check_figure(figure)
     cells: list[LayerCell] = []
     for reference in models:
         with progress_bar(reference) as bar:
@@ -138,7 +154,7 @@ def pooling(
         cells += own
     _write_readings("pooling", cells, csv_output, json_output)
     if figure is not None:
-        write_text(figure, pooling_figure(cells, aggregation))
+        write_figure(figure, pooling_figure(cells, aggregation))
 
 
 def _check(aggregation: str) -> None:
@@ -148,7 +164,7 @@ def _check(aggregation: str) -> None:
 
 def _write_readings(study: str, cells: list[LayerCell], csv_output: Path | None, json_output: Path | None) -> None:
     if csv_output is not None:
-        write_csv(csv_output, [line for cell in cells for line in cell.lines()])
+        write_study_csv(csv_output, cells)
     write_json(json_output, study, cells)
 
 
@@ -185,7 +201,9 @@ def dims(
     The best width of a task is marked. Search is exact, of the ten nearest, on one thread. Published scores of the same
     model stand beside the measured ones.
     """
-    check_outputs(csv_output, json_output, figure=figure)
+    check_outputs(csv_output, json_output)
+    if figure is not None:
+        check_figure(figure)
     if aggregation not in AGGREGATIONS:
         raise InputError(f"--aggregation must be one of {', '.join(AGGREGATIONS)}; got {aggregation!r}.")
     numbers = None if widths is None else whole_numbers("--dims", widths)
@@ -195,17 +213,29 @@ def dims(
         made = transform.make(model.dim)
         if isinstance(made, str) or is_flow(made):
             raise InputError(f"study dims: transform must end with {', '.join(LEADING)}; got {made!r}.")
-        plan = DimsPlan(made, numbers, fit, sickr, docs)
         with progress_bar(reference) as bar:
-            studies.append(study_dims(model, data, name=reference, plan=plan, tasks=split_names(tasks), progress=bar))
+            studies.append(
+                study_dims(
+                    model,
+                    data,
+                    name=reference,
+                    transform=made,
+                    widths=numbers,
+                    fit=fit,
+                    sickr=sickr,
+                    n_docs=docs,
+                    tasks=split_names(tasks),
+                    progress=bar,
+                )
+            )
         err.print(f"done: {reference}")
     for study in studies:
         out.print(_table(study, aggregation))
     if csv_output is not None:
-        write_csv(csv_output, [row for study in studies for row in study.rows()])
+        write_study_csv(csv_output, studies)
     write_json(json_output, "dims", studies)
     if figure is not None:
-        write_text(figure, dims_figure(studies, aggregation))
+        write_figure(figure, dims_figure(studies, aggregation))
 
 
 def _table(study: DimsStudy, how: str) -> Table:
@@ -301,17 +331,24 @@ def flow(
     seeds. Needs torch.
     """
     check_outputs(json_output)
-    plan = FlowPlan(
-        [text for path in nli or [] for text in _sentences(path, columns)],
-        whole_numbers("--seeds", seeds),
-        {} if settings is None else flow_settings(settings),
-    )
+    sentences = [text for path in nli or [] for text in _sentences(path, columns)]
+    numbers = whole_numbers("--seeds", seeds)
+    chosen = {} if settings is None else flow_settings(settings)
     cells: list[FlowCell] = []
     for reference in models or [DEFAULT_REFERENCE]:
         with progress_bar(reference) as bar:
-            own = study_flow(load(reference), data, name=reference, plan=plan, tasks=split_names(tasks), progress=bar)
+            own = study_flow(
+                load(reference),
+                data,
+                name=reference,
+                nli=sentences,
+                seeds=numbers,
+                settings=chosen,
+                tasks=split_names(tasks),
+                progress=bar,
+            )
         err.print(f"done: {reference}")
-        out.print(_table_study_flow(own, plan))
+        out.print(_table_study_flow(own, numbers))
         cells += own
     write_json(json_output, "flow", cells)
 
@@ -321,8 +358,8 @@ def _sentences(path: str, columns: str) -> list[str]:
     return [text for column in names for text in read_texts(path, column=column)]
 
 
-def _table_study_flow(cells: Sequence[FlowCell], plan: FlowPlan) -> Table:
-    seeds = ", ".join(map(str, plan.seeds))
+def _table_study_flow(cells: Sequence[FlowCell], seeds_of_flow: Sequence[int]) -> Table:
+    seeds = ", ".join(map(str, seeds_of_flow))
     caption = (
         f"Spearman x100 (all); flow: mean ± standard deviation of seeds {seeds}; bits per dimension: held-out rows"
     )
@@ -387,7 +424,9 @@ def gem(
     and settings moved one at a time, from those of the model. Principal vectors are fitted on the sentences of the task
     (target); scores are Pearson and Spearman x100, one correlation over all pairs.
     """
-    check_outputs(csv_output, json_output, figure=figure)
+    check_outputs(csv_output, json_output)
+    if figure is not None:
+        check_figure(figure)
     cells: list[GemCell] = []
     for reference in models or [DEFAULT_REFERENCE]:
         with progress_bar(reference, "settings") as bar:
@@ -395,10 +434,10 @@ def gem(
         err.print(f"done: {reference}")
     print_gem_study(cells)
     if csv_output is not None:
-        write_gem_csv(csv_output, cells)
+        write_study_csv(csv_output, cells)
     write_json(json_output, "gem", cells)
     if figure is not None:
-        write_text(figure, gem_figure(cells))
+        write_figure(figure, gem_figure(cells))
 
 
 def reproduce(
@@ -440,24 +479,24 @@ def reproduce(
     if write_output(json_output, document_bytes(found.to_json()).decode()):
         return
     if markdown:
-        typer.echo(to_markdown(found, with_commands=show_commands), nl=False)
+        typer.echo(found.to_markdown(with_commands=show_commands), nl=False)
         return
     for done in found.tables:
         out.print(_table_reproduce(found.paper.name, done))
         if show_commands:
-            for label, command in commands(done).items():
+            for label, command in done.commands.items():
                 out.print(f"{label}:\n  {command}")
     out.print(LEGEND)
 
 
 def _table_reproduce(paper: str, done: TableOutcome) -> Table:
     title = f"{paper}, {done.table.name}: {done.table.title}"
-    table = Table(title=title, title_justify="left", caption="\n".join(caption(done)), caption_justify="left")
-    first, *numbers, last = header(done)
+    table = Table(title=title, title_justify="left", caption="\n".join(done.caption), caption_justify="left")
+    first, *numbers, last = done.header
     table.add_column(first)
     for name in numbers:
         table.add_column(name, justify="right")
     table.add_column(last)
-    for row in rows(done):
+    for row in done.rows():
         table.add_row(*row)
     return table

@@ -1,1 +1,1 @@
-"""HTML pages that need nothing else: what all of them share."""
+"""Figures and HTML pages that need no other file."""

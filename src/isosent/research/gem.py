@@ -1,13 +1,13 @@
-"""What each part of GEM is worth, and how much its settings matter."""
+"""What each part of GEM is worth, and how much its settings matter: table 4 and figure 2 of its paper."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from isosent.encoders.base import Progress
 from isosent.encoders.reference import options_of, write_options
@@ -16,11 +16,10 @@ from isosent.encoders.word_average import GEM, Average, Weighting
 from isosent.errors import InputError
 from isosent.evaluation.sts import score_task
 from isosent.evaluation.sts_files import STSTask, read_sts
-from isosent.io.json import nan_where_none, without_nan
-from isosent.io.tables import write_csv
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments
+from isosent.research.study import GemCell
 
 ABLATION = "ablation"
 _PARTS: Mapping[str, Mapping[str, Any]] = {
@@ -42,41 +41,16 @@ SENSITIVITY: Mapping[str, tuple[str, Sequence[int]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GemCell:
-    """One setting of GEM on one task, its principal vectors fitted on the sentences of the task."""
+class Condition(NamedTuple):
+    """One setting to measure; `study` and `name` as in `GemCell`."""
 
-    model: str  # model reference
-    task: str  # the task
-    study: str  # "ablation", or a key of `SENSITIVITY`
-    condition: str  # what is not as in the defaults; the value of the setting in a study of sensitivity
-    pearson: float  # one correlation over all pairs, in [-1, 1]; NaN where undefined
-    spearman: float  # one correlation over all pairs, in [-1, 1]; NaN where undefined
-    n_zero_rows: int  # sentences of the pairs without a vector; their cosine counts as 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values; an undefined score is None."""
-        plain: dict[str, Any] = without_nan(asdict(self))
-        return plain
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> GemCell:
-        """Make it of what `to_json` returned."""
-        scores = nan_where_none({metric: document[metric] for metric in ("pearson", "spearman")})
-        return cls(**{**document, **scores})
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One setting to measure."""
-
-    study: str  # as in `GemCell`
-    name: str  # as in `GemCell`
-    weighting: Weighting  # what is measured
+    study: str
+    name: str
+    weighting: Weighting
 
 
 def conditions(base: GEM, word_dim: int) -> list[Condition]:
-    """List what a study measures: every part left out, then every setting moved alone."""
+    """The parts left out one by one, then each setting varied alone."""
     base.check(word_dim)
     listed = [Condition(ABLATION, name, replace(base, **changes)) for name, changes in _PARTS.items()]
     listed.append(Condition(ABLATION, "mean of words", Average()))
@@ -97,60 +71,52 @@ def study_gem(
     tasks: Sequence[str] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> list[GemCell]:
-    """Measure every setting of `conditions` on STS tasks."""
-    # Sentences are split once, coarse vectors taken once for each power, and each setting is encoded once.
+    """Score all `conditions` on STS tasks. Sentences are split once, and coarse vectors are taken once per power."""
     encoder = model.encoder
     if not isinstance(encoder, StaticEncoder) or not isinstance(encoder.weighting, Average | GEM) or model.fits:
         raise InputError(
-            f"study gem: model must be word vectors with weighting=mean or gem, and nothing behind them; got {name}."
+            "study gem: model must be word vectors with weighting=mean or gem, and without a fitted transform; got "
+            f"{name}."
         )
     base = encoder.weighting if isinstance(encoder.weighting, GEM) else GEM()
-    found = read_sts(folder, tasks=tasks)
-    listed = conditions(base, encoder.dim)
-    tell = None if progress is None else progress(len(found) * len(listed))
-    return [cell for task in found for cell in _study_task(encoder, name, task, listed, tell)]
-
-
-def _study_task(
-    encoder: StaticEncoder, name: str, task: STSTask, listed: Sequence[Condition], tell: Progress | None
-) -> list[GemCell]:
-    texts = dict.fromkeys(task.texts)
-    rows = {text: row for row, text in enumerate(texts)}
-    tokens = encoder.tokenize(list(texts))
-
-    @cache
-    def coarse_moments(power: float) -> Moments:
-        return _with_weighting(encoder, GEM(n_candidates=1, n_removed=1, power=power)).corpus_moments(task.target_texts)
-
-    @cache
-    def measure(weighting: Weighting) -> tuple[float, float, int]:
-        weighted = _with_weighting(encoder, weighting)
-        if isinstance(weighting, GEM) and weighting.learns:
-            weighted = weighted.on_moments(coarse_moments(weighting.power))
-        vectors = weighted.embed(tokens)
-        scores = score_task(task, SentenceEncoder(weighted), lambda some: vectors[[rows[text] for text in some]])
-        return scores.pearson["all"], scores.spearman["all"], scores.n_zero_rows
-
+    listed, read = conditions(base, encoder.dim), read_sts(folder, tasks=tasks)
+    advance = None if progress is None else progress(len(read) * len(listed))
     cells = []
-    for condition in listed:
-        cells.append(GemCell(name, task.name, condition.study, condition.name, *measure(condition.weighting)))
-        if tell:
-            tell(1)
+    for task in read:
+        measure = _measure_on(encoder, task)
+        for condition in listed:
+            cells.append(GemCell(name, task.name, condition.study, condition.name, *measure(condition.weighting)))
+            if advance:
+                advance(1)
     return cells
 
 
-def _with_weighting(encoder: StaticEncoder, weighting: Weighting) -> StaticEncoder:
-    """The same word vectors under another weighting."""
-    return StaticEncoder(
-        encoder.reference,
-        encoder.options | write_options(options_of(weighting)),
-        encoder.tokenizer,
-        encoder.vectors,
-        weighting=weighting,
-        normalize=encoder.normalize,
-    )
+def _measure_on(encoder: StaticEncoder, task: STSTask) -> Callable[[Weighting], tuple[float, float, int]]:
+    """From a weighting to Pearson, Spearman and zero rows on a task; equal weightings are measured once."""
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(task.texts))}
+    tokens = encoder.tokenize(list(row_of))
 
+    def weighted_by(weighting: Weighting) -> StaticEncoder:
+        return StaticEncoder(
+            encoder.reference,
+            encoder.options | write_options(options_of(weighting)),
+            encoder.tokenizer,
+            encoder.vectors,
+            weighting=weighting,
+            normalize=encoder.normalize,
+        )
 
-def write_gem_csv(path: str | os.PathLike[str], cells: Sequence[GemCell]) -> None:
-    """Write a study as CSV, a line a cell under the names of its fields."""
-    write_csv(path, [cell.to_json() for cell in cells])
+    @cache
+    def coarse_moments(power: float) -> Moments:
+        return weighted_by(GEM(n_candidates=1, n_removed=1, power=power)).corpus_moments(task.target_texts)
+
+    @cache
+    def measure(weighting: Weighting) -> tuple[float, float, int]:
+        weighted = weighted_by(weighting)
+        if isinstance(weighting, GEM) and weighting.learns:
+            weighted = weighted.on_moments(coarse_moments(weighting.power))
+        vectors = weighted.embed(tokens)
+        scores = score_task(task, SentenceEncoder(weighted), lambda texts: vectors[[row_of[text] for text in texts]])
+        return scores.pearson["all"], scores.spearman["all"], scores.n_zero_rows
+
+    return measure

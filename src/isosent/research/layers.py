@@ -1,60 +1,54 @@
-"""How tokens are pooled, crossed with which layers and whether to whiten: table 1 of WhiteningBERT."""
+"""Which layers of a transformer, and which pooling of their tokens: figures 1 and 2 and table 1 of WhiteningBERT.
+
+The network runs once over the sentences. Each layer pooling is scored as it is, whitened, and as auto chooses, with the
+transform fitted on the sentences of the task.
+"""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from isosent.encoders.base import Progress
-from isosent.evaluation.sts_files import read_sts
+from isosent.encoders.transformer import TransformerEncoder
+from isosent.errors import InputError
+from isosent.evaluation.published import published_rows
+from isosent.evaluation.run import TARGET
+from isosent.evaluation.sts import AGGREGATIONS, aggregate, pair_scores
+from isosent.evaluation.sts_files import STSTask, read_sts
 from isosent.model import SentenceEncoder
+from isosent.networks.batching import run_batches
 from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling
+from isosent.numeric.moments import Moments
 from isosent.numeric.pooling import POOLINGS
 from isosent.numeric.sbert_wk import sbert_wk_layers
-from isosent.research.study import (
-    AUTO,
-    NONE,
-    TRANSFORMS,
-    WHITENING,
-    LayerCell,
-    Measured,
-    PlacedTask,
-    averages,
-    place_tasks,
-    plain_transformer,
-    score_reading,
-    side_by_side,
-)
+from isosent.numeric.similarity import spearman
+from isosent.numeric.spectrum import spectrum
+from isosent.numeric.threads import n_workers
+from isosent.research.study import ALL, LayerCell, PublishedScore, pivot
+from isosent.transforms.auto import FEWEST_TEXTS, Candidate, Rows, choose_from_augmentations, perturb
+from isosent.transforms.base import known_rows
 
-EXHAUSTIVE = {NONE: 3, WHITENING: 3, AUTO: 2}
+NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")
+EXHAUSTIVE = {NONE: 3, WHITENING: 3, AUTO: 2}  # up to this size all sets of layers are scored
+STUDIED_POOLINGS = ("cls", *(name for name in POOLINGS if name != "cls"), SBERT_WK)
 
 Layers = tuple[int, ...]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerVectors:
-    """Every layer of a transformer, pooled, for all sentences of some tasks and their copies."""
-
-    measured: Measured  # what the model is called
-    pooling: str  # how each layer is pooled
-    layers: list[NDArray[np.float32]]  # from the embedding layer to the last
-    placed: list[PlacedTask]  # the tasks
-
-    def mean_of(self, layers: Layers, placed: PlacedTask) -> NDArray[np.float32]:
-        """Return the mean of some pooled layers, for the texts of a task."""
-        total = self.layers[layers[0]][placed.rows]
-        for layer in layers[1:]:
-            total += self.layers[layer][placed.rows]
-        return total if len(layers) == 1 else total / np.float32(len(layers))
-
-
-def read_layers(
+def study_layers(
     model: SentenceEncoder,
     folder: str | os.PathLike[str],
     *,
@@ -62,98 +56,62 @@ def read_layers(
     tasks: Sequence[str] | None = None,
     sickr: str = "full",
     pooling: str = "mean",
+    aggregation: str = ALL,
     progress: Callable[[int], Progress] | None = None,
-) -> LayerVectors:
-    """Read every layer of a transformer off one pass over the sentences of STS tasks."""
-    encoder, pooling = plain_transformer("study layers", model, name), canonical_pooling(pooling)
-    layer_poolings = [encoder.layer_pooling(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
-    texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
-    pooled = encoder.read(texts, layer_poolings, progress=None if progress is None else progress(len(texts)))
-    return LayerVectors(Measured(name, encoder.reference, sickr), pooling, pooled, placed)
-
-
-def study_layers(
-    vectors: LayerVectors, *, aggregation: str = "all", progress: Callable[[int], Progress] | None = None
 ) -> list[LayerCell]:
-    """Score every single layer, every pair and more, as they are, whitened, and as "auto" chooses."""
-    # All sets of up to three layers are scored (of up to two for "auto"); from the best of that size on, the best set
-    # of each size is extended by one layer after another. Each layer is pooled, then the layers are averaged.
-    search = _Search(vectors, aggregation)
-    n_layers = len(vectors.layers)
-    search.tell = None if progress is None else progress(len(vectors.placed) * n_measured(n_layers))
+    """Score every layer, every pair and more sets of layers; `progress` is called for the texts, then for the scores.
+
+    All sets of up to three layers are scored (of up to two for auto). From the best of that size on, the best set of
+    each size is extended by one layer at a time. Each layer is pooled, then the layers are averaged.
+    """
+    encoder, pooling = _transformer_of("study layers", model, name), canonical_pooling(pooling)
+    single_layers = [encoder.layer_pooling(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
+    texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
+    layers = encoder.read(texts, single_layers, progress=None if progress is None else progress(len(texts)))
+    make_cells = partial(layer_cells, name, encoder.reference, sickr, pooling)
+    return search_layers(layers, placed, make_cells, aggregation=aggregation, progress=progress)
+
+
+def search_layers(
+    pooled: Sequence[NDArray[np.float32]],
+    placed: Sequence[PlacedTask],
+    make_cells: Callable[[Layers, STSTask, Mapping[str, Score]], list[LayerCell]],
+    *,
+    aggregation: str = ALL,
+    progress: Callable[[int], Progress] | None = None,
+) -> list[LayerCell]:
+    """Score sets of pooled layers, from the embedding layer to the last."""
+    n_layers = len(pooled)
+    cells: list[LayerCell] = []
+    n_sets = 0
+    for most in (min(most, n_layers) for most in EXHAUSTIVE.values()):
+        n_sets += sum(math.comb(n_layers, size) for size in range(1, most + 1))
+        n_sets += sum(n_layers - size for size in range(most, n_layers))
+    advance = None if progress is None else progress(len(placed) * n_sets)
+
+    def mean_of(layers: Layers, task: PlacedTask) -> NDArray[np.float32]:
+        total = pooled[layers[0]][task.rows]
+        for layer in layers[1:]:
+            total += pooled[layer][task.rows]
+        return total if len(layers) == 1 else total / np.float32(len(layers))
+
+    def score(sets: Iterable[Layers], transforms: Sequence[str]) -> None:
+        work = ((layers, task) for layers in sets for task in placed)
+        scored = _in_threads(work, lambda each: score_vectors(each[1], mean_of(*each), transforms))
+        for (layers, task), scores in scored:
+            cells.extend(make_cells(layers, task.task, scores))
+            if advance:
+                advance(len(transforms))
+
     for size in range(1, min(max(EXHAUSTIVE.values()), n_layers) + 1):
         transforms = [transform for transform in TRANSFORMS if EXHAUSTIVE[transform] >= size]
-        search.score(combinations(range(n_layers), size), transforms)
+        score(combinations(range(n_layers), size), transforms)
     for transform in TRANSFORMS:
         for size in range(min(EXHAUSTIVE[transform], n_layers), n_layers):
-            best = search.best(size, transform)
-            more = (layer for layer in range(n_layers) if layer not in best)
-            search.score((tuple(sorted((*best, layer))) for layer in more), [transform])
-    return search.cells
-
-
-def n_measured(n_layers: int) -> int:
-    """Count what is scored on each task."""
-    total = 0
-    for most in EXHAUSTIVE.values():
-        most = min(most, n_layers)
-        total += sum(len(list(combinations(range(n_layers), size))) for size in range(1, most + 1))
-        total += sum(n_layers - size for size in range(most, n_layers))
-    return total
-
-
-class _Search:
-    """Scores sets of layers on all tasks, and knows the best of those it has seen."""
-
-    def __init__(self, vectors: LayerVectors, aggregation: str) -> None:
-        self.cells: list[LayerCell] = []
-        self.tell: Progress | None = None
-        self._vectors = vectors
-        self._aggregation = aggregation
-
-    def score(self, sets: Iterable[Layers], transforms: Sequence[str]) -> None:
-        vectors = self._vectors
-        work = ((layers, placed) for layers in sets for placed in vectors.placed)
-        done = side_by_side(work, lambda each: score_reading(each[1], vectors.mean_of(*each), transforms))
-        for (layers, placed), scores in done:
-            self.cells += vectors.measured.cells(vectors.pooling, layers, placed.task, scores)
-            if self.tell:
-                self.tell(len(transforms))
-
-    def best(self, size: int, transform: str) -> Layers:
-        return best_of_sizes(self.cells, self._aggregation)[transform][size].layers
-
-
-@dataclass(frozen=True, slots=True)
-class BestSet:
-    """The best set of layers of some size, by the average over the tasks."""
-
-    layers: Layers  # the layers
-    average: float  # mean over the tasks, in [-1, 1]; NaN where no set of that size has one
-
-
-def best_of_sizes(cells: Iterable[LayerCell], aggregation: str) -> dict[str, dict[int, BestSet]]:
-    """Find the best set of layers of every size among those scored."""
-    found: dict[str, dict[int, BestSet]] = {}
-    for (_, layers, transform), average in averages(cells, aggregation).items():
-        sizes = found.setdefault(transform, {})
-        seen = sizes.get(len(layers))
-        if seen is None or not average <= seen.average:
-            sizes[len(layers)] = BestSet(layers, average) if seen is None or not np.isnan(average) else seen
-    return found
-
-
-def pair_grid(cells: Sequence[LayerCell], transform: str, aggregation: str) -> NDArray[np.float64]:
-    """Lay out single layers and pairs as a matrix (figure 1 of the paper)."""
-    n_layers = 1 + max(layer for cell in cells for layer in cell.layers)
-    grid = np.full((n_layers, n_layers), np.nan)
-    for (_, layers, of), average in averages(cells, aggregation).items():
-        if of == transform and len(layers) <= 2:
-            grid[layers[-1], layers[0]] = average
-    return grid
-
-
-STUDIED = ("cls", *(name for name in POOLINGS if name != "cls"), SBERT_WK)
+            best = best_of_sizes(cells, aggregation)[transform][size].layers
+            others = (layer for layer in range(n_layers) if layer not in best)
+            score((tuple(sorted((*best, layer))) for layer in others), [transform])
+    return cells
 
 
 def study_pooling(
@@ -163,28 +121,202 @@ def study_pooling(
     name: str,
     tasks: Sequence[str] | None = None,
     sickr: str = "full",
-    poolings: Sequence[str] = STUDIED,
+    poolings: Sequence[str] = STUDIED_POOLINGS,
     progress: Callable[[int], Progress] | None = None,
 ) -> list[LayerCell]:
     """Score every pooling of the last layer, of layers 1 and the last, and of the last two."""
-    # The network runs once over the sentences of each task; all readings are taken from that pass.
-    encoder = plain_transformer("study pooling", model, name)
-    names = dict.fromkeys(canonical_pooling(pooling) for pooling in poolings)
-    wanted = [(pooling, layers) for pooling in names for layers in _layer_sets(pooling, encoder.n_layers)]
+    encoder = _transformer_of("study pooling", model, name)
+    n_layers = encoder.n_layers
+    sets = list(dict.fromkeys([(n_layers,), (1, n_layers), (n_layers - 1, n_layers)]))
+    wanted = [
+        (pooling, layers)
+        for pooling in dict.fromkeys(canonical_pooling(pooling) for pooling in poolings)
+        for layers in ([sbert_wk_layers(n_layers)] if pooling == SBERT_WK else sets)
+    ]
     layer_poolings = [encoder.layer_pooling(",".join(map(str, layers)), pooling) for pooling, layers in wanted]
-    found = read_sts(folder, tasks=tasks, sickr=sickr)
-    placed_texts = [place_tasks([task]) for task in found]
-    tell = None if progress is None else progress(sum(len(texts) for texts, _ in placed_texts))
-    measured, cells = Measured(name, encoder.reference, sickr), []
-    for texts, (placed,) in placed_texts:
-        vectors = encoder.read(texts, layer_poolings, progress=tell)
-        done = side_by_side(vectors, partial(score_reading, placed))
-        for (pooling, layers), (_, scores) in zip(wanted, done, strict=True):
-            cells += measured.cells(pooling, layers, placed.task, scores)
+    per_task = [place_tasks([task]) for task in read_sts(folder, tasks=tasks, sickr=sickr)]
+    advance = None if progress is None else progress(sum(len(texts) for texts, _ in per_task))
+    cells = []
+    for texts, (placed,) in per_task:
+        vectors = encoder.read(texts, layer_poolings, progress=advance)
+        scored = _in_threads(vectors, partial(score_vectors, placed))
+        for (pooling, layers), (_, scores) in zip(wanted, scored, strict=True):
+            cells += layer_cells(name, encoder.reference, sickr, pooling, layers, placed.task, scores)
     return cells
 
 
-def _layer_sets(pooling: str, n_layers: int) -> list[tuple[int, ...]]:
-    if pooling == SBERT_WK:
-        return [sbert_wk_layers(n_layers)]
-    return list(dict.fromkeys([(n_layers,), (1, n_layers), (n_layers - 1, n_layers)]))
+class BestSet(NamedTuple):
+    layers: Layers
+    average: float  # over the tasks; NaN where no set of that size has one
+
+
+def best_of_sizes(cells: Iterable[LayerCell], aggregation: str) -> dict[str, dict[int, BestSet]]:
+    """The best set of layers of every size among those scored, by transform."""
+    best: dict[str, dict[int, BestSet]] = {}
+    for (_, layers, transform), average in averages(cells, aggregation).items():
+        sizes = best.setdefault(transform, {})
+        current = sizes.get(len(layers))
+        if current is None or average > current.average or (math.isnan(current.average) and not math.isnan(average)):
+            sizes[len(layers)] = BestSet(layers, average)
+    return best
+
+
+def averages(cells: Iterable[LayerCell], aggregation: str) -> dict[tuple[str, Layers, str], float]:
+    """Mean over the tasks, by pooling, layers and transform."""
+    return pivot(
+        cells, lambda cell: (cell.pooling, cell.layers, cell.transform), lambda cell: cell.spearman[aggregation]
+    )
+
+
+def published_average(cells: Sequence[LayerCell], aggregation: str) -> float:
+    """Mean of the published numbers over the tasks; NaN if a task has none."""
+    scores = [cell.published[aggregation].spearman for cell in cells if aggregation in cell.published]
+    return float(np.mean(scores)) if scores and len(scores) == len(cells) else float("nan")
+
+
+def pair_grid(cells: Sequence[LayerCell], transform: str, aggregation: str) -> NDArray[np.float64]:
+    """Averages of single layers (the diagonal) and of pairs (below it): figure 1 of the paper."""
+    n_layers = 1 + max(layer for cell in cells for layer in cell.layers)
+    grid = np.full((n_layers, n_layers), np.nan)
+    for (_, layers, name), average in averages(cells, aggregation).items():
+        if name == transform and len(layers) <= 2:
+            grid[layers[-1], layers[0]] = average
+    return grid
+
+
+class Score(NamedTuple):
+    """A task under one transform: Spearman by aggregation, and the choice of auto."""
+
+    spearman: Mapping[str, float]
+    chosen: str | None = None
+
+
+def layer_cells(
+    name: str,
+    reference: str,
+    sickr: str,
+    pooling: str,
+    layers: Layers,
+    task: STSTask,
+    scores: Mapping[str, Score],
+) -> list[LayerCell]:
+    """Records of one layer pooling on one task, one per transform, with the numbers that were published for it."""
+    return [
+        LayerCell(
+            name,
+            pooling,
+            layers,
+            transform,
+            score.chosen,
+            task.name,
+            dict(score.spearman),
+            _published(reference, sickr, pooling, layers, transform, task),
+        )
+        for transform, score in scores.items()
+    ]
+
+
+def _published(
+    reference: str, sickr: str, pooling: str, layers: Layers, transform: str, task: STSTask
+) -> dict[str, PublishedScore]:
+    if transform == AUTO:
+        return {}
+    options = {"layers": ",".join(map(str, layers)), "pooling": pooling}
+    protocol: dict[str, Any] = {
+        "transform": None if transform == NONE else transform,
+        "fit": TARGET,
+        "parameters": {},
+        "missing_subsets": task.missing_subsets,
+    }
+    return {
+        row.aggregation: PublishedScore(scores[task.name] / 100, row.label)
+        for row in published_rows({"reference": reference, "options": options, "fits": []}, protocol)
+        if task.name in (scores := row.scores_of([task.name], sickr))
+    }
+
+
+def _transformer_of(where: str, model: SentenceEncoder, name: str) -> TransformerEncoder:
+    encoder = model.encoder
+    if not isinstance(encoder, TransformerEncoder):
+        raise InputError(f"{where}: model must be a transformer, such as hf:FOLDER; got {name}.")
+    if model.fits:
+        raise InputError(f"{where}: {name} has a fitted transform. Name its encoder; the study fits on each task.")
+    if encoder.n_layers < 2:
+        raise InputError(f"{where}: model must have at least 2 layers; {name} has {encoder.n_layers}.")
+    return encoder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedTask:
+    """A task, and the rows of its sentences and their copies among texts that are encoded together."""
+
+    task: STSTask
+    rows: NDArray[np.intp]  # of its distinct texts, those of the scored pairs first
+    n_scored: int  # how many of them are in scored pairs
+    pairs: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]  # per subset: first and second texts, places in `rows`
+    counts: NDArray[np.float64]  # how often each text is among those to fit on; 0 for copies
+    sample: Mapping[str, NDArray[np.intp]]  # sampled texts, neighbours and copies that auto compares, places in `rows`
+
+
+def place_tasks(tasks: Sequence[STSTask]) -> tuple[list[str], list[PlacedTask]]:
+    """The distinct texts of some tasks, with the copies that auto looks at."""
+    row_of: dict[str, int] = {}
+    placed = []
+    for task in tasks:
+        sample = perturb(task.target_texts)
+        lists = sample.lists if len(sample.texts) >= FEWEST_TEXTS else {}
+        scored = list(dict.fromkeys(task.texts))
+        copies = [text for texts in lists.values() for text in texts]
+        places = {text: place for place, text in enumerate(dict.fromkeys([*scored, *task.target_texts, *copies]))}
+        for text in places:
+            row_of.setdefault(text, len(row_of))
+        counts = Counter(task.target_texts)
+        pairs = tuple((_places(places, subset.first), _places(places, subset.second)) for subset in task.subsets)
+        rows = np.array([row_of[text] for text in places], dtype=np.intp)
+        count_of_each = np.array([counts[text] for text in places], dtype=np.float64)
+        lists_of_places = {name: _places(places, texts) for name, texts in lists.items()}
+        placed.append(PlacedTask(task, rows, len(scored), pairs, count_of_each, lists_of_places))
+    return list(row_of), placed
+
+
+def _places(places: Mapping[str, int], texts: Sequence[str]) -> NDArray[np.intp]:
+    return np.array([places[text] for text in texts], dtype=np.intp)
+
+
+def _in_threads(work: Iterable[T], score: Callable[[T], R]) -> Iterator[tuple[T, R]]:
+    """Score several things at once, each on one thread."""
+    # Eigenpairs of a few hundred dimensions gain little from threads that share them, and lose much where these wait
+    # for one another: each worker computes alone.
+    with threadpool_limits(1):
+        yield from run_batches(work, score, n_workers())
+
+
+def score_vectors(
+    placed: PlacedTask, vectors: NDArray[np.float32], transforms: Sequence[str] = TRANSFORMS
+) -> dict[str, Score]:
+    """Score the vectors of a task, in the order of `PlacedTask.rows`, under each transform.
+
+    Whitening has strength 1 and keeps every axis that is more than noise. Moments, eigenpairs and cosines are float64.
+    """
+
+    def score(mapped: NDArray[np.floating], chosen: str | None = None) -> Score:
+        cosines = [pair_scores(mapped[first], mapped[second]) for first, second in placed.pairs]
+        return Score(aggregate(spearman, placed.task.subsets, cosines), chosen)
+
+    scored, has_vector = vectors[: placed.n_scored], known_rows(vectors)
+    scores = {NONE: score(scored)} if NONE in transforms else {}
+    if len(scores) == len(transforms):
+        return scores
+    fitted_on = (placed.counts > 0) & has_vector
+    moments = Moments.from_rows(vectors[fitted_on], placed.counts[fitted_on])
+    principal = spectrum(moments.covariance, noise=moments.rounding_variance)
+    rows, is_scored = Rows(scored, moments, principal), has_vector[: placed.n_scored, None]
+    if WHITENING in transforms:
+        undefined = Score(dict.fromkeys(AGGREGATIONS, float("nan")))
+        whitening = Candidate("whitening", 1.0, principal.rank)
+        scores[WHITENING] = score(rows.under(whitening) * is_scored) if principal.rank else undefined
+    if AUTO in transforms:
+        parts = {name: vectors[places].astype(np.float64) for name, places in placed.sample.items()}
+        chosen = choose_from_augmentations(parts, moments, principal)
+        scores[AUTO] = score(rows.under(chosen) * is_scored, str(chosen))
+    return scores

@@ -1,62 +1,335 @@
-"""Scoring many readings of one transformer: its sentences and their copies encoded once, maps fitted on the task."""
+"""Studies: lists of records that hold the scores of one setting on one task, their file format, CSV, and averages.
+
+Each study (`layers`, `dims`, `gem`, `auto`, `flow`) is a function from a model and a folder of STS tasks to records.
+Tables and figures are averages of them, see `pivot`.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from msgspec import Meta, Struct
 
 from isosent import _check
-from isosent.encoders.transformer import TransformerEncoder
-from isosent.errors import FileFormatError, InputError
-from isosent.evaluation.published import published_rows
-from isosent.evaluation.run import TARGET
-from isosent.evaluation.sts import AGGREGATIONS, aggregate, pair_scores
-from isosent.evaluation.sts_files import STSTask
-from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
-from isosent.io.schemas import AutoStudy, DimsStudies, FlowStudy, GemStudy, LayerStudy
-from isosent.model import SentenceEncoder
-from isosent.networks.batching import run_batches
-from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import spearman
-from isosent.numeric.spectrum import spectrum
-from isosent.numeric.threads import n_workers
-from isosent.research.auto import ROWS, AutoCell
-from isosent.research.dims import DimsStudy
-from isosent.research.flow import FlowCell
-from isosent.research.gem import GemCell
-from isosent.transforms.auto import FEWEST_TEXTS, Candidate, Rows, choose_from_augmentations, perturb
-from isosent.transforms.base import known_rows
+from isosent.errors import FileFormatError
+from isosent.evaluation.sts import AGGREGATIONS
+from isosent.io.json import check_schema, read_json, without_nan
+from isosent.io.schemas import Checksum, Finite, Seconds, Size, Whole
+from isosent.io.tables import write_csv
 
-_FORMAT = "isosent study {} 1"
+if TYPE_CHECKING:
+    Score = float  # NaN where undefined
+    Layers = tuple[int, ...]
+else:
+    Score = Annotated[float, Meta(ge=-1, le=1)] | None  # None in a file, NaN once it was read
+    Layers = Annotated[tuple[Annotated[int, Meta(ge=0, le=10_000)], ...], Meta(min_length=1)]
+
+ALL = AGGREGATIONS[0]
+RAW, WHITENING, HALF, PROJECTION, SPECTRUM, AUTO_ROW, BEST = ROWS = (  # of the study of auto
+    "as they are",
+    "whitening",
+    "whitening to half",
+    "mean projection",
+    "auto without texts",
+    "auto",
+    "best in hindsight",
+)
+_MILLION, _FLOAT32_BYTES = 10**6, 4
+
+R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
 
 
-class StudyResult(Protocol):
-    """One of the results that a study is a list of."""
+def pivot(records: Iterable[R], key: Callable[[R], K], score: Callable[[R], float]) -> dict[K, float]:
+    """Mean score of the records of each key, in the order of the records; NaN where one of them is NaN."""
+    groups: dict[K, list[float]] = {}
+    for record in records:
+        groups.setdefault(key(record), []).append(score(record))
+    return {name: float(np.mean(scores)) for name, scores in groups.items()}
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True):
+    """One record of a study, as it stands in its file."""
+
+    score_fields: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.score_fields:
+            msgspec.structs.force_setattr(self, name, _nan_where_none(getattr(self, name)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Values that JSON can hold; an undefined score is None."""
+        values: dict[str, Any] = without_nan(msgspec.to_builtins(self))
+        return values
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows of a CSV file."""
+        return [self.to_json()]
 
 
-@dataclass(frozen=True, slots=True)
-class Study:
-    """A study that was read from its file."""
+def _nan_where_none(scores: Any) -> Any:
+    if isinstance(scores, Mapping):
+        return {name: math.nan if score is None else score for name, score in scores.items()}
+    if isinstance(scores, (list, tuple)):
+        return [math.nan if score is None else score for score in scores]
+    return math.nan if scores is None else scores
 
-    name: str  # which: auto, dims, flow, gem, layers or pooling
-    results: tuple[Any, ...]  # what the function of that name, such as ``study_auto``, found
+
+def _check_aggregations(scores: Mapping[str, float]) -> None:
+    if set(scores) != set(AGGREGATIONS):
+        raise ValueError(f"spearman must have the aggregations {', '.join(AGGREGATIONS)}; got {', '.join(scores)}")
 
 
-def study_to_json(name: str, results: Sequence[StudyResult]) -> dict[str, Any]:
-    """Return a study as plain values."""
+class AutoCell(Record, frozen=True):
+    """An encoder on a task, with each of `ROWS` fitted on the sentences of the task."""
+
+    score_fields: ClassVar = ("scores",)
+
+    model: str
+    task: str
+    scores: dict[str, Score]  # Spearman (all) by row; "auto without texts" sees only the spectrum
+    chosen: str  # by auto
+    best: str  # by the labels
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if missing := [row for row in ROWS if row not in self.scores]:
+            raise ValueError(f"there is no score of {self.task}, {missing[0]}. Run the study again")
+
+
+class FlowCell(Record, frozen=True):
+    """A row of the study of flows on a task."""
+
+    score_fields: ClassVar = ("scores",)
+
+    model: str
+    task: str
+    row: str  # what was fitted, and on what, such as "flow(target)"
+    scores: list[Score]  # Spearman (all), one per seed
+    held_out_bits: list[tuple[Finite | None, Finite | None]] = []  # bits per dimension before and after, per seed
+    fit_s: Seconds = 0.0  # mean time of a fit
+    n_rows: Whole = 0  # vectors it was fitted on
+
+
+class GemCell(Record, frozen=True):
+    """A setting of GEM on a task, its principal vectors fitted on the sentences of the task."""
+
+    score_fields: ClassVar = ("pearson", "spearman")
+
+    model: str
+    task: str
+    study: str  # "ablation", or the setting that is varied
+    condition: str  # the setting, or its value
+    pearson: Score
+    spearman: Score
+    n_zero_rows: Whole  # sentences without a vector; their cosine counts as 0
+
+
+class PublishedScore(Struct, frozen=True, forbid_unknown_fields=True):
+    spearman: Finite
+    source: str
+
+
+class LayerCell(Record, frozen=True):
+    """A layer pooling of a transformer on a task, under a transform fitted on the sentences of the task."""
+
+    score_fields: ClassVar = ("spearman",)
+
+    model: str
+    pooling: str
+    layers: Layers  # the layers whose mean is taken; 0 is the embedding layer
+    transform: str  # "none", "whitening" or "auto"
+    chosen: str | None  # by auto
+    task: str
+    spearman: dict[str, Score]  # by aggregation
+    published: dict[str, PublishedScore]  # by aggregation, for the same layer pooling, transform and protocol
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_aggregations(self.spearman)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per aggregation."""
+        values = self.to_json()
+        settings = {name: values[name] for name in ("model", "pooling")}
+        settings |= {"layers": layers_label(self.layers), "n_layers": len(self.layers)}
+        settings |= {name: values[name] for name in ("transform", "chosen", "task")}
+        nothing = {"spearman": None, "source": None}
+        published = {how: values["published"].get(how, nothing) for how in self.spearman}
+        return [
+            settings
+            | {"aggregation": how, "spearman": score}
+            | {"published": published[how]["spearman"], "source": published[how]["source"]}
+            for how, score in values["spearman"].items()
+        ]
+
+
+class DimsCell(Record, frozen=True):
+    """A task at one width."""
+
+    score_fields: ClassVar = ("spearman",)
+
+    task: str
+    k: Size  # dimensions asked for
+    n_components: Whole  # dimensions compared: fewer where the vectors of the task vary along fewer axes
+    n_pairs: Whole
+    n_zero_rows: Whole  # sentences without a vector; their cosine counts as 0
+    spearman: dict[str, Score]  # by aggregation
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_aggregations(self.spearman)
+
+
+class SearchTime(Struct, frozen=True, forbid_unknown_fields=True):
+    """Time of an exact search at one width."""
+
+    k: Size
+    n_docs: Whole
+    n_queries: Whole  # at once
+    n_repeats: Whole  # after one search that was not timed
+    elapsed_s: Seconds  # median time of a search, divided by the queries
+
+
+class PublishedWidth(Struct, frozen=True, forbid_unknown_fields=True):
+    """Published scores of the same model under the same transform."""
+
+    label: str
+    k: Size
+    transformed: bool
+    aggregation: str
+    scores: dict[str, Finite]  # Spearman x100 by task
+
+
+class DimsStudy(Record, frozen=True):
+    """A model at several widths: scores, memory and search time."""
+
+    name: str
+    model: dict[str, Any]  # reference, options, dimensions and fingerprint
+    protocol: dict[str, Any]  # transform, what it was fitted on, the pairs of SICK-R
+    untransformed: Annotated[tuple[DimsCell, ...], Meta(min_length=1)]  # each task without the transform
+    cells: Annotated[tuple[DimsCell, ...], Meta(min_length=1)]  # each task at each width
+    search: tuple[SearchTime, ...]  # empty if it was not timed
+    published: tuple[PublishedWidth, ...]
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(self.protocol.get(name), str) for name in ("transform", "fit")):
+            raise ValueError("protocol must name a transform and what it was fitted on (transform, fit)")
+        scores = {(cell.task, cell.k) for cell in self.cells} | {(cell.task, None) for cell in self.untransformed}
+        for task, k in product(self.tasks, (*self.widths, None)):
+            if (task, k) not in scores:
+                raise ValueError(f"there is no score of {task} at {k or 'all'} dimensions. Run the study again")
+
+    @property
+    def widths(self) -> list[int]:
+        """The widths, ascending."""
+        return sorted({cell.k for cell in self.cells})
+
+    @property
+    def tasks(self) -> list[str]:
+        return list(dict.fromkeys(cell.task for cell in self.cells))
+
+    @property
+    def dim(self) -> int:
+        """Dimensions without the transform."""
+        return self.untransformed[0].k
+
+    def curve(self, task: str | None = None, how: str = ALL) -> dict[int, float]:
+        """Spearman at each width; without a task, the average over the tasks."""
+        cells = (cell for cell in sorted(self.cells, key=lambda cell: cell.k) if task in (None, cell.task))
+        return pivot(cells, lambda cell: cell.k, lambda cell: cell.spearman[how])
+
+    def whole(self, task: str | None = None, how: str = ALL) -> float:
+        """Spearman without the transform; parameters as for `curve`."""
+        return float(np.mean([cell.spearman[how] for cell in self.untransformed if task in (None, cell.task)]))
+
+    def best(self, task: str | None = None, how: str = ALL) -> int | None:
+        """Width of the highest score, the smallest of equal ones; None where all are undefined."""
+        curve = {k: score for k, score in self.curve(task, how).items() if not math.isnan(score)}
+        return max(curve, key=curve.__getitem__) if curve else None
+
+    def to_json(self) -> dict[str, Any]:
+        best = {task: {how: self.best(task, how) for how in AGGREGATIONS} for task in self.tasks}
+        memory = {str(k): bytes_of_a_million(k) for k in self.widths}
+        return super().to_json() | {"best": best, "bytes_per_million": memory}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per task and width."""
+        times = {time.k: time for time in self.search}
+        rows = []
+        for transform, cells in (("none", self.untransformed), (self.protocol["transform"], self.cells)):
+            for cell in cells:
+                published = {
+                    row.aggregation: row
+                    for row in reversed(self.published)
+                    if row.k == cell.k and row.transformed == (transform != "none") and cell.task in row.scores
+                }
+                time = times.get(cell.k)
+                row: dict[str, Any] = {"model": self.name, "task": cell.task, "transform": transform}
+                row |= {name: getattr(cell, name) for name in ("k", "n_components", "n_pairs", "n_zero_rows")}
+                row |= {f"spearman_{how}": score for how, score in cell.spearman.items()}
+                for how in AGGREGATIONS:
+                    row[f"published_{how}"] = published[how].scores[cell.task] / 100 if how in published else None
+                labels = [published[how].label for how in AGGREGATIONS if how in published]
+                row["published_in"] = "; ".join(labels) or None
+                row["bytes_per_million"] = bytes_of_a_million(cell.k)
+                row["search_s_per_query"] = None if time is None else time.elapsed_s
+                row["search_n_docs"] = None if time is None else time.n_docs
+                rows.append(without_nan(row))
+        return rows
+
+
+def bytes_of_a_million(k: int) -> int:
+    """Size of a million float32 vectors of k dimensions."""
+    return _MILLION * _FLOAT32_BYTES * k
+
+
+def layers_label(layers: Sequence[int]) -> str:
+    """Write layers as the papers do: L1+L12, or L1..L12 for more than three in a row."""
+    if len(layers) > 3 and layers[-1] - layers[0] == len(layers) - 1:
+        return f"L{layers[0]}..L{layers[-1]}"
+    return "+".join(f"L{layer}" for layer in layers)
+
+
+class _StudyFile(Struct, Generic[R], forbid_unknown_fields=True, kw_only=True):
+    format: str
+    checksum: Checksum | None = None  # files from before checksums have none
+    results: list[R]
+
+
+_RECORDS: Mapping[str, Any] = {
+    "auto": AutoCell,
+    "dims": DimsStudy,
+    "flow": FlowCell,
+    "gem": GemCell,
+    "layers": LayerCell,
+    "pooling": LayerCell,
+}
+_FORMAT = "isosent study {} 1"
+STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _RECORDS}
+
+
+class Study(NamedTuple):
+    """The content of a study's file."""
+
+    name: str  # auto, dims, flow, gem, layers or pooling
+    results: tuple[Any, ...]  # records of that study
+
+
+def study_to_json(name: str, results: Sequence[Record]) -> dict[str, Any]:
+    """The document of a study's file."""
     return {"format": _FORMAT.format(name), "results": [result.to_json() for result in results]}
+
+
+def write_study_csv(path: str | os.PathLike[str], results: Sequence[Record]) -> None:
+    """Write the records of a study as a long table."""
+    write_csv(path, [row for result in results for row in result.rows()])
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
@@ -66,286 +339,16 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     name = STUDY_FORMATS.get(str(document.get("format")))
     if name is None:
         raise FileFormatError(
-            f"{path} must be a study, written by isosent study ... --json OUT, of one of the formats "
+            f"{path} is not a study written by isosent study ... --json OUT. Its format must be one of "
             f"{', '.join(STUDY_FORMATS)}; got {document.get('format')!r}."
         )
-    schema, read = _READERS[name]
-    check_schema(document, str(path), schema)
-    results = tuple(map(read, document["results"]))
-    if missing := next((lacks for result in results if (lacks := _missing(result))), None):
-        raise FileFormatError(f"{path} must hold a score of {missing}; it does not. Run the study again.")
-    return Study(name, results)
-
-
-def _missing(result: Any) -> str | None:
-    """A score that a table of the study needs and a result does not have, which a schema cannot say."""
-    if isinstance(result, AutoCell):
-        return next((f"{result.task}, {row}" for row in ROWS if row not in result.scores), None)
-    if isinstance(result, DimsStudy):
-        scored: set[tuple[str, int | None]] = {(cell.task, cell.k) for cell in result.cells}
-        scored |= {(cell.task, None) for cell in result.untransformed}
-        wanted = product(result.tasks, (*result.widths, None))
-        return next((f"{task} at {k or 'all'} dimensions" for task, k in wanted if (task, k) not in scored), None)
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedScore:
-    """A published number for what was measured."""
-
-    spearman: float  # in [-1, 1]
-    source: str  # where it stands
-
-
-@dataclass(frozen=True, slots=True)
-class LayerCell:
-    """One reading of a model on one task, under one transform."""
-
-    model: str  # what the model is called
-    pooling: str  # how each layer is pooled
-    layers: tuple[int, ...]  # the layers whose mean is taken; 0 is the embedding layer
-    transform: str  # "none", "whitening" or "auto", fitted on the sentences of the task (target)
-    chosen: str | None  # what "auto" chose
-    task: str  # the task
-    spearman: Mapping[str, float]  # by aggregation, in [-1, 1]; NaN where undefined
-    # By aggregation, where there is one for the same model, layers, pooling, transform and protocol
-    published: Mapping[str, PublishedScore]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values; an undefined score is None."""
-        published = {how: {"spearman": there.spearman, "source": there.source} for how, there in self.published.items()}
-        plain: dict[str, Any] = without_nan(
-            {
-                "model": self.model,
-                "pooling": self.pooling,
-                "layers": list(self.layers),
-                "transform": self.transform,
-                "chosen": self.chosen,
-                "task": self.task,
-                "spearman": dict(self.spearman),
-                "published": published,
-            }
-        )
-        return plain
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> LayerCell:
-        """Make it of what `to_json` returned."""
-        read = {
-            "layers": tuple(document["layers"]),
-            "spearman": nan_where_none(document["spearman"]),
-            "published": {how: PublishedScore(**there) for how, there in document["published"].items()},
-        }
-        return cls(**{**document, **read})
-
-    def lines(self) -> Iterable[dict[str, Any]]:
-        """Yield it as lines of a table, one an aggregation; an undefined score is None."""
-        for how, score in self.spearman.items():
-            there = self.published.get(how)
-            yield {
-                "model": self.model,
-                "pooling": self.pooling,
-                "layers": layers_label(self.layers),
-                "n_layers": len(self.layers),
-                "transform": self.transform,
-                "chosen": self.chosen,
-                "task": self.task,
-                "aggregation": how,
-                "spearman": None if math.isnan(score) else score,
-                "published": None if there is None else there.spearman,
-                "source": None if there is None else there.source,
-            }
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What all cells of a study have in common, to make them from scores."""
-
-    name: str  # what the model is called
-    reference: str  # the reference that published numbers are looked up by
-    sickr: str  # pairs of SICK-R that are evaluated
-
-    def cells(
-        self, pooling: str, layers: tuple[int, ...], task: STSTask, scores: Mapping[str, Score]
-    ) -> list[LayerCell]:
-        """Make the cells of one reading on one task, one a transform."""
-        return [
-            LayerCell(
-                self.name,
-                pooling,
-                layers,
-                transform,
-                score.chosen,
-                task.name,
-                score.spearman,
-                self._published(pooling, layers, transform, task),
-            )
-            for transform, score in scores.items()
+    if name == "dims" and isinstance(document.get("results"), list):
+        derived = ("best", "bytes_per_million")
+        document["results"] = [
+            {field: value for field, value in result.items() if field not in derived}
+            if isinstance(result, dict)
+            else result
+            for result in document["results"]
         ]
-
-    def _published(
-        self, pooling: str, layers: tuple[int, ...], transform: str, task: STSTask
-    ) -> dict[str, PublishedScore]:
-        if transform == AUTO:
-            return {}
-        options = {"layers": ",".join(map(str, layers)), "pooling": pooling}
-        protocol: dict[str, Any] = {
-            "transform": None if transform == NONE else transform,
-            "fit": TARGET,
-            "parameters": {},
-            "missing_subsets": task.missing_subsets,
-        }
-        rows = published_rows({"reference": self.reference, "options": options, "fits": []}, protocol)
-        return {
-            row.aggregation: PublishedScore(scores[task.name] / 100, row.label)
-            for row in rows
-            if task.name in (scores := row.scores_of([task.name], self.sickr))
-        }
-
-
-def layers_label(layers: Sequence[int]) -> str:
-    """Write layers as the papers do."""
-    if len(layers) > 3 and layers[-1] - layers[0] == len(layers) - 1:
-        return f"L{layers[0]}..L{layers[-1]}"
-    return "+".join(f"L{layer}" for layer in layers)
-
-
-def averages(cells: Iterable[LayerCell], aggregation: str) -> dict[tuple[str, tuple[int, ...], str], float]:
-    """Average a study over its tasks."""
-    scores: dict[tuple[str, tuple[int, ...], str], list[float]] = {}
-    for cell in cells:
-        scores.setdefault((cell.pooling, cell.layers, cell.transform), []).append(cell.spearman[aggregation])
-    return {key: float(np.mean(each)) for key, each in scores.items()}
-
-
-def published_average(cells: Sequence[LayerCell], aggregation: str) -> float:
-    """Average the published numbers over the tasks of a study."""
-    found = [cell.published[aggregation].spearman for cell in cells if aggregation in cell.published]
-    return float(np.mean(found)) if found and len(found) == len(cells) else float("nan")
-
-
-NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedTask:
-    """A task, and where its sentences and their copies stand among texts that are encoded together."""
-
-    task: STSTask  # the task
-    rows: NDArray[np.intp]  # the places of its texts, each once, those of the scored pairs first
-    n_scored: int  # how many of them stand in scored pairs
-    # For each subset, the first and the second sentences of its pairs, as places in `rows`
-    pairs: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]
-    counts: NDArray[np.float64]  # how often each text is among those to fit on; 0 for copies
-    # Sampled texts, their neighbours and their copies, see `Sample.lists`, as places in `rows`; empty where there are
-    # too few texts
-    sample: Mapping[str, NDArray[np.intp]]
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """What one reading is worth on one task under one transform."""
-
-    spearman: Mapping[str, float]  # by aggregation; NaN where undefined
-    chosen: str | None = None  # what "auto" chose
-
-
-_UNDEFINED = Score(dict.fromkeys(AGGREGATIONS, float("nan")))
-
-
-def plain_transformer(where: str, model: SentenceEncoder, name: str) -> TransformerEncoder:
-    """Take the transformer out of a model, refusing models that have no layers to choose from."""
-    encoder = model.encoder
-    if not isinstance(encoder, TransformerEncoder):
-        raise InputError(f"{where}: model must be a transformer, such as hf:FOLDER; got {name}.")
-    if model.fits:
-        raise InputError(
-            f"{where}: model must have nothing fitted behind it, because each map is fitted on the task; got {name}."
-        )
-    if encoder.n_layers < 2:
-        raise InputError(f"{where}: model must have at least 2 layers; got {name} with {encoder.n_layers}.")
-    return encoder
-
-
-def place_tasks(tasks: Sequence[STSTask]) -> tuple[list[str], list[PlacedTask]]:
-    """Gather the texts of some tasks, each once, with the copies that "auto" looks at."""
-    places: dict[str, int] = {}
-    placed = [_place(task, places) for task in tasks]
-    return list(places), placed
-
-
-def _place(task: STSTask, places: dict[str, int]) -> PlacedTask:
-    sample = perturb(task.target_texts)
-    lists = sample.lists if len(sample.texts) >= FEWEST_TEXTS else {}
-    scored = list(dict.fromkeys(task.texts))
-    own = {text: row for row, text in enumerate(dict.fromkeys([*scored, *task.target_texts, *_flat(lists)]))}
-    for text in own:
-        places.setdefault(text, len(places))
-    counts = Counter(task.target_texts)
-    return PlacedTask(
-        task,
-        np.array([places[text] for text in own], dtype=np.intp),
-        len(scored),
-        tuple((_rows(own, subset.first), _rows(own, subset.second)) for subset in task.subsets),
-        np.array([counts[text] for text in own], dtype=np.float64),
-        {name: _rows(own, texts) for name, texts in lists.items()},
-    )
-
-
-def _flat(lists: Mapping[str, Sequence[str]]) -> list[str]:
-    return [text for texts in lists.values() for text in texts]
-
-
-def _rows(own: Mapping[str, int], texts: Sequence[str]) -> NDArray[np.intp]:
-    return np.array([own[text] for text in texts], dtype=np.intp)
-
-
-def side_by_side(work: Iterable[T], score: Callable[[T], R]) -> Iterator[tuple[T, R]]:
-    """Score several things at once, each in a thread of its own."""
-    # Eigenpairs of a few hundred dimensions gain little from threads that share them, and lose much where these have
-    # to wait for one another: each thread computes alone.
-    with threadpool_limits(1):
-        yield from run_batches(work, score, n_workers())
-
-
-def score_reading(
-    placed: PlacedTask, vectors: NDArray[np.float32], transforms: Sequence[str] = TRANSFORMS
-) -> dict[str, Score]:
-    """Score the vectors of one reading on one task."""
-    # Whitening has strength 1 and keeps every axis that is more than noise. Moments, eigenpairs and cosines are
-    # float64.
-
-    def score(mapped: NDArray[np.floating], chosen: str | None = None) -> Score:
-        cosines = [pair_scores(mapped[first], mapped[second]) for first, second in placed.pairs]
-        return Score(aggregate(spearman, placed.task.subsets, cosines), chosen)
-
-    scored, known = vectors[: placed.n_scored], known_rows(vectors)
-    scores = {NONE: score(scored)} if NONE in transforms else {}
-    if len(scores) == len(transforms):
-        return scores
-    fitted_on = (placed.counts > 0) & known
-    moments = Moments.from_rows(vectors[fitted_on], placed.counts[fitted_on])
-    found = spectrum(moments.covariance, noise=moments.rounding_variance)
-    rows, has_vector = Rows(scored, moments, found), known[: placed.n_scored, None]
-    if WHITENING in transforms:
-        whitening = Candidate("whitening", 1.0, found.rank)
-        scores[WHITENING] = score(rows.under(whitening) * has_vector) if found.rank else _UNDEFINED
-    if AUTO in transforms:
-        parts = {name: vectors[places].astype(np.float64) for name, places in placed.sample.items()}
-        chosen = choose_from_augmentations(parts, moments, found)
-        scores[AUTO] = score(rows.under(chosen) * has_vector, str(chosen))
-    return scores
-
-
-_READERS: Mapping[str, tuple[Any, Callable[[Mapping[str, Any]], Any]]] = {
-    "auto": (AutoStudy, AutoCell.from_json),
-    "dims": (DimsStudies, DimsStudy.from_json),
-    "flow": (FlowStudy, FlowCell.from_json),
-    "gem": (GemStudy, GemCell.from_json),
-    "layers": (LayerStudy, LayerCell.from_json),
-    "pooling": (LayerStudy, LayerCell.from_json),
-}
-STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _READERS}
+    schema: Any = _StudyFile
+    return Study(name, tuple(check_schema(document, str(path), schema[_RECORDS[name]]).results))

@@ -1,4 +1,4 @@
-"""The course of a training run: loss, score of the development set, learning rate and gradient, as a page or PNG."""
+"""The course of a training run: loss, development score, learning rate and gradient norm, as a page or an image."""
 
 from __future__ import annotations
 
@@ -8,92 +8,83 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from html import escape
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isosent import _extras
 from isosent.errors import InputError
 from isosent.io.atomic import check_destination, replacing
-from isosent.pages.figures import COLOURS, Axis, Frame, colour_class, colour_rules
-from isosent.pages.html import NONE, figure, html_document, lead, section, table
+from isosent.pages.figures import FORMATS, Axis, Figure, Panel, check_format, colour_of, render
+from isosent.pages.html import NONE, figure_box, html_document, lead, section, table
 from isosent.training.metrics import Metrics
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
-ENDINGS = (".html", ".png")
-_LOSS, _DEV, _RATE, _NORM = range(4)  # colours
-_N_DRAWN = 400
-_SMOOTHED_SHARE, _SMOOTHED_FROM = 0.05, 40
-_LOG_FROM = 30.0
-_FROM_ZERO, _ROOM = 0.4, 0.1
-_LABELLED = 6
-_DPI = 200
-_ABOVE, _BELOW = (0, -11), (0, 20)
+ENDINGS = (".html", *FORMATS)
+_COLOURS = {name: colour_of(number) for number, name in enumerate(("loss", "dev", "learning_rate", "gradient_norm"))}
+_MOST_POINTS = 400
+_SMOOTHED_SHARE, _SMOOTHED_FROM = 0.05, 40  # a running mean over a twentieth of the points, from so many points on
+_LOG_FROM = 30.0  # the axis of the loss is logarithmic where the largest is this many times the smallest
+_MOST_LABELS = 6
+_CSS = "section { max-width: 560px } caption { position: absolute; clip-path: inset(50%) }"
 
 Series = Sequence[tuple[float, float]]
 
 
 def check_curve_output(path: str | os.PathLike[str]) -> None:
-    """Refuse, before any work is done, a file that the curves cannot be written to."""
-    if Path(path).suffix not in ENDINGS:
-        raise InputError(f"curve: the output must end in {' or '.join(ENDINGS)}; got {path}. Choose another name.")
-    if Path(path).suffix == ".png":
-        _extras.require("matplotlib")
+    """Refuse a file that the curves cannot be written to, before any work is done."""
+    ending = Path(path).suffix
+    if ending not in ENDINGS:
+        raise InputError(f"curve: {path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
+    if ending != ".html":
+        check_format(ending)
     check_destination(path)
 
 
 def write_curve(path: str | os.PathLike[str], metrics: Metrics) -> None:
-    """Draw a training run into a file."""
+    """Write a training run as a page, or its loss and development score as an image, by the ending of the path."""
     check_curve_output(path)
-    _check_measured(metrics)
+    if (ending := Path(path).suffix) == ".html":
+        content = curve_page(metrics).encode()
+    else:
+        _check_measured(metrics)
+        panels = [draw(metrics, title=title) for title, draw in (("Loss", _loss), ("Development set", _dev))]
+        title = _headline(metrics)
+        content = render(Figure(title, title, [("", [panel for panel in panels if panel])]), ending)
     with replacing(path) as temporary:
-        if temporary.suffix == ".png":
-            _draw_image(temporary, metrics)
-        else:
-            temporary.write_text(curve_page(metrics), "utf-8")
+        temporary.write_bytes(content)
 
 
 def curve_page(metrics: Metrics) -> str:
-    """Write the page of a training run."""
-    # Of more than 400 points, runs of neighbours are drawn as their mean. From 40 on, a running mean over a twentieth
-    # of them is drawn in front. The axis of the loss is logarithmic where the largest is more than 30 times the
-    # smallest.
+    """The page of a training run."""
     _check_measured(metrics)
-    devs = _devs(metrics)
-    is_smoothed = len(metrics.losses) >= _SMOOTHED_FROM
-    smoothed = "Strong line: running mean." if is_smoothed else ""
+    smoothed = "Strong line: running mean." if len(metrics.losses) >= _SMOOTHED_FROM else ""
     shown = [
-        ("Loss", smoothed or "Mean of the steps since the last point.", _line_figure(metrics, "loss", _LOSS)),
-        ("Development set", "Cosine against human score.", _dev_figure(metrics) if devs else ""),
-        ("Learning rate", "It rises while the run warms up.", _line_figure(metrics, "learning_rate", _RATE)),
-        ("Gradient norm", f"Before clipping. {smoothed}", _line_figure(metrics, "gradient_norm", _NORM)),
+        ("loss", "Loss", smoothed or "Mean of the steps since the last point.", _loss(metrics)),
+        ("dev", "Development set", "Correlation of the cosine with the human score.", _dev(metrics)),
+        ("learning_rate", "Learning rate", "It rises during the warm-up.", _course(metrics, "learning_rate")),
+        ("gradient_norm", "Gradient norm", f"Before clipping. {smoothed}", _course(metrics, "gradient_norm")),
     ]
+    boxes = "".join(
+        figure_box(name, Figure(title, _description(metrics, name), [("", [panel])]), title, caption)
+        for name, title, caption, panel in shown
+        if panel is not None
+    )
     body = (
         f"<header><h1>{escape(_headline(metrics))}</h1>{lead(*_facts(metrics))}</header>"
-        f'<div class="figures">{"".join(figure(*of) for of in shown if of[-1])}</div>'
-        f"{_dev_table(metrics) if metrics.devs else ''}"
-        f"<footer>isosent {escape(version('isosent'))}. Seconds are those spent in steps, not in evaluations and "
+        f'<div class="figures">{boxes}</div>{_dev_table(metrics) if metrics.devs else ""}'
+        f"<footer>isosent {escape(version('isosent'))}. Times are those of the steps, without evaluations and "
         "checkpoints.</footer>"
     )
-    css = (files("isosent.training") / "curve.css").read_text("utf-8") + colour_rules()
-    return html_document(f"isosent train: {_headline(metrics)}", body, css=css)
+    return html_document(f"isosent train: {_headline(metrics)}", body, css=_CSS)
 
 
 def _check_measured(metrics: Metrics) -> None:
-    if not (_losses(metrics, "loss") or _devs(metrics)):
-        raise InputError(
-            "curve: the metrics must hold a loss or a score that is defined; got none. Wait for the first steps."
-        )
+    if not (_series(metrics, "loss") or _dev_scores(metrics)):
+        raise InputError("curve: the metrics hold no defined loss or development score yet. Wait for the first steps.")
 
 
 def _headline(metrics: Metrics) -> str:
-    devs, losses = _devs(metrics), _losses(metrics, "loss")
+    devs, losses = _dev_scores(metrics), _series(metrics, "loss")
     if len(devs) > 1:
         (first, before), (best, highest) = devs[0], max(devs, key=lambda point: point[1])
         if highest <= before:
@@ -105,24 +96,23 @@ def _headline(metrics: Metrics) -> str:
 
 
 def _facts(metrics: Metrics) -> Iterator[str]:
-    """Sentences on the run as a whole."""
     planned = next((m.facts["n_steps"] for m in reversed(metrics.milestones) if "n_steps" in m.facts), None)
     if metrics.losses:
         last = metrics.losses[-1]
-        of = "" if planned is None else f" of {planned:,}"
+        total = "" if planned is None else f" of {planned:,}"
         rate = median(point.examples_per_s for point in metrics.losses)
         elapsed = timedelta(seconds=round(metrics.elapsed_s))
-        yield f"{last.step:,}{of} steps, {last.epoch:.2f} epochs, in {elapsed}; {rate:,.0f} examples a second (median)."
+        yield f"{last.step:,}{total} steps, {last.epoch:.2f} epochs, in {elapsed}; {rate:,.0f} examples/s (median)."
     if resumed := _resumed(metrics):
         yield f"Resumed after step {', '.join(f'{step:,}' for step in resumed)}."
     yield from (f"Stopped: {m.facts['reason']}" for m in metrics.milestones[-1:] if "reason" in m.facts)
 
 
-def _losses(metrics: Metrics, field: str) -> list[tuple[int, float]]:
+def _series(metrics: Metrics, field: str) -> list[tuple[int, float]]:
     return [(p.step, getattr(p, field)) for p in metrics.losses if math.isfinite(getattr(p, field))]
 
 
-def _devs(metrics: Metrics) -> list[tuple[int, float]]:
+def _dev_scores(metrics: Metrics) -> list[tuple[int, float]]:
     """Step and Spearman x100 of the defined scores."""
     return [(point.step, 100 * point.spearman) for point in metrics.devs if not math.isnan(point.spearman)]
 
@@ -131,16 +121,65 @@ def _resumed(metrics: Metrics) -> list[int]:
     return sorted({milestone.step for milestone in metrics.milestones if milestone.event == "resumed"})
 
 
-def _thinned(series: Series) -> Series:
-    """Means of neighbours, where there are more points than can be seen."""
-    if len(series) <= _N_DRAWN:
-        return series
-    x, y = (np.array_split(column, _N_DRAWN) for column in np.array(series).T)
-    return [(float(a.mean()), float(b.mean())) for a, b in zip(x, y, strict=True)]
+def _loss(metrics: Metrics, title: str = "") -> Panel | None:
+    return _course(metrics, "loss", title)
 
 
-def _smoothed(series: Series) -> Series:
-    """Running mean, of fewer points at both ends."""
+def _course(metrics: Metrics, field: str, title: str = "") -> Panel | None:
+    """One field of the losses over the steps; None where it has no value."""
+    series = _series(metrics, field)
+    if not series:
+        return None
+    drawn: Series = series
+    if len(series) > _MOST_POINTS:  # means of neighbours: more points could not be seen
+        x, y = (np.array_split(column, _MOST_POINTS) for column in np.array(series).T)
+        drawn = [(float(a.mean()), float(b.mean())) for a, b in zip(x, y, strict=True)]
+    values, label, colour = [y for _, y in drawn], field.replace("_", " "), _COLOURS[field]
+    y_axis = _value_axis(label, values)
+    if field == "loss" and min(values) > 0 and max(values) > _LOG_FROM * min(values):
+        y_axis = Axis(f"{label} (log scale)", 0.9 * min(values), 1.1 * max(values), log=True, write=_short)
+    panel = Panel(_step_axis(metrics), y_axis, title=title)
+    _mark_resumed(panel, metrics, "resumed" if field == "loss" else "")
+    if len(series) >= _SMOOTHED_FROM and field != "learning_rate":
+        panel.line(drawn, colour, width=1, opacity=0.45)
+        panel.line(_running_mean(drawn), colour)
+    else:
+        panel.line(drawn, colour)
+    if len(series) == 1:
+        panel.dot(*series[0], colour, tip=f"step {series[0][0]}: {series[0][1]:.4g}")
+    return panel
+
+
+def _dev(metrics: Metrics, title: str = "") -> Panel | None:
+    devs, colour = _dev_scores(metrics), _COLOURS["dev"]
+    if not devs:
+        return None
+    best = max(devs, key=lambda point: point[1])
+    y_axis = _value_axis("Spearman x100", [y for _, y in devs], below=0.2)
+    panel = Panel(_step_axis(metrics), y_axis, title=title)
+    _mark_resumed(panel, metrics)
+    panel.line(devs, colour)
+    for step, score in devs:
+        panel.dot(step, score, colour, tip=f"step {step}: {score:.2f}")
+    for step, score in devs if len(devs) <= _MOST_LABELS else [devs[0], devs[-1]]:
+        if (step, score) != best:
+            panel.text(step, score, f"{score:.2f}", shift=(0, 20))
+    panel.dot(*best, colour, is_open=True, radius=6, tip=f"best, step {best[0]}: {best[1]:.2f}")
+    panel.text(*best, f"best {best[1]:.2f}", shift=(0, -11), bold=True)
+    return panel
+
+
+def _description(metrics: Metrics, name: str) -> str:
+    if name == "dev":
+        best, highest = max(_dev_scores(metrics), key=lambda point: point[1])
+        return f"Best: {highest:.2f} at step {best}."
+    series = _series(metrics, name)
+    (first, start), (last, end) = series[0], series[-1]
+    return f"From {start:.4g} at step {first} to {end:.4g} at step {last}."
+
+
+def _running_mean(series: Series) -> Series:
+    """Of fewer points at both ends."""
     x, y = np.array(series).T
     reach = max(1, round(_SMOOTHED_SHARE * len(series) / 2))
     sums = np.concatenate([[0.0], np.cumsum(y)])
@@ -149,73 +188,34 @@ def _smoothed(series: Series) -> Series:
     return list(zip(x.tolist(), ((sums[high] - sums[low]) / (high - low)).tolist(), strict=True))
 
 
-def _is_log(values: Sequence[float]) -> bool:
-    return min(values) > 0 and max(values) > _LOG_FROM * min(values)
-
-
-def _labelled(devs: Series) -> Series:
-    """Scores whose number is written beside them: the best one's always is."""
-    return devs if len(devs) <= _LABELLED else [devs[0], devs[-1]]
-
-
 def _step_axis(metrics: Metrics) -> Axis:
     steps = [p.step for p in metrics.losses] + [p.step for p in metrics.devs]
     return Axis("step", 0, max([1, *steps]))
 
 
-def _value_axis(label: str, values: Sequence[float], *, may_be_log: bool = False, below: float = _ROOM) -> Axis:
-    """An axis with some room at both ends; from 0 where the values come near it."""
+def _value_axis(label: str, values: Sequence[float], *, below: float = 0.1) -> Axis:
+    """With some room at both ends; from 0 where the values come near it."""
     low, high = min(values), max(values)
-    if may_be_log and _is_log(values):
-        return Axis(f"{label} (log scale)", low * (1 - _ROOM), high * (1 + _ROOM), log=True, write=_short)
     span = high - low or abs(high) or 1.0
-    return Axis(label, 0 if 0 <= low <= _FROM_ZERO * high else low - below * span, high + _ROOM * span, write=_short)
+    return Axis(label, 0 if 0 <= low <= 0.4 * high else low - below * span, high + 0.1 * span, write=_short)
 
 
 def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _line_figure(metrics: Metrics, field: str, colour: int) -> str:
-    """The course of one field of the losses; nothing where there is none."""
-    series = _losses(metrics, field)
-    if not series:
-        return ""
-    drawn, style, label = _thinned(series), colour_class(colour), field.replace("_", " ")
-    frame = Frame(_step_axis(metrics), _value_axis(label, [y for _, y in drawn], may_be_log=field == "loss"))
-    marks = _resume_marks(frame, metrics, "resumed" if field == "loss" else "")
-    if len(series) >= _SMOOTHED_FROM and field != "learning_rate":
-        marks += [frame.line(drawn, f"single {style}"), frame.line(_smoothed(drawn), style)]
-    else:
-        marks.append(frame.line(drawn, style))
-    if len(series) == 1:
-        marks.append(frame.dot(*series[0], style, f"step {series[0][0]}: {series[0][1]:.4g}"))
-    description = f"From {series[0][1]:.4g} at step {series[0][0]} to {series[-1][1]:.4g} at step {series[-1][0]}."
-    return frame.drawing(field, label.capitalize(), description, marks)
-
-
-def _dev_figure(metrics: Metrics) -> str:
-    devs = _devs(metrics)
-    best, style = max(devs, key=lambda point: point[1]), colour_class(_DEV)
-    frame = Frame(_step_axis(metrics), _value_axis("Spearman x100", [y for _, y in devs], below=2 * _ROOM))
-    marks = [*_resume_marks(frame, metrics), frame.line(devs, style)]
-    marks += [frame.dot(step, score, style, f"step {step}: {score:.2f}") for step, score in devs]
-    marks += [frame.text(*point, f"{point[1]:.2f}", "note", shift=_BELOW) for point in _labelled(devs) if point != best]
-    marks.append(frame.dot(*best, f"{style} best", f"best, step {best[0]}: {best[1]:.2f}"))
-    marks.append(frame.text(*best, f"best {best[1]:.2f}", "note best", shift=_ABOVE))
-    return frame.drawing("dev", "Score of the development set", f"Best: {best[1]:.2f} at step {best[0]}.", marks)
-
-
-def _resume_marks(frame: Frame, metrics: Metrics, word: str = "") -> list[str]:
+def _mark_resumed(panel: Panel, metrics: Metrics, word: str = "") -> None:
     """Faint lines, the first of them with a word."""
-    return [frame.upright(step, "" if row else word, "resumed") for row, step in enumerate(_resumed(metrics))]
+    for number, step in enumerate(_resumed(metrics)):
+        panel.upright(step, "", colour="faint", dash="")
+        if word and number == 0:
+            panel.text(step, panel.y.high, word, shift=(6, 12), colour="mark")
 
 
 def _dev_table(metrics: Metrics) -> str:
-    best = metrics.best
     rows = [
         (
-            f"step {point.step:,}" + (" (best)" if point == best else ""),
+            f"step {point.step:,}" + (" (best)" if point == metrics.best else ""),
             *(NONE if math.isnan(score) else f"{100 * score:.2f}" for score in (point.spearman, point.pearson)),
         )
         for point in metrics.devs
@@ -223,49 +223,3 @@ def _dev_table(metrics: Metrics) -> str:
     about = lead(f"Correlations x100, of {metrics.devs[0].n_pairs:,} pairs. {NONE}: undefined.")
     columns = ("after", "Spearman", "Pearson")
     return section("scores", "Scores", about, table("Scores of the development set", columns, rows, numbers=(1, 2)))
-
-
-def _draw_image(path: Path, metrics: Metrics) -> None:
-    """Loss and development set, side by side."""
-    devs, losses = _devs(metrics), _losses(metrics, "loss")
-    figures = _extras.require("matplotlib.figure")
-    n_panels = bool(losses) + bool(devs)
-    drawing = figures.Figure(figsize=(5.2 * n_panels, 3.6), layout="constrained")
-    panels = iter(drawing.subplots(1, n_panels, squeeze=False)[0])
-    if losses:
-        _plot_losses(next(panels), _thinned(losses), is_smoothed=len(losses) >= _SMOOTHED_FROM)
-    if devs:
-        _plot_devs(next(panels), devs)
-    for axes in drawing.axes:
-        for step in _resumed(metrics):
-            axes.axvline(step, color="#d8d5cd", linewidth=0.8, zorder=0)
-        axes.set_xlabel("step")
-        axes.set_xlim(0, _step_axis(metrics).high * 1.02)
-        axes.grid(visible=True, axis="y", color="#e4e2dc")
-        axes.spines[["right", "top"]].set_visible(False)
-    drawing.savefig(path, dpi=_DPI)
-
-
-def _plot_losses(axes: Axes, losses: Series, *, is_smoothed: bool) -> None:
-    colour = COLOURS[_LOSS][0]
-    width, alpha = (0.8, 0.45) if is_smoothed else (1.5, 1.0)
-    axes.plot(*zip(*losses, strict=True), color=colour, linewidth=width, alpha=alpha)
-    if is_smoothed:
-        axes.plot(*zip(*_smoothed(losses), strict=True), color=colour)
-    if _is_log([loss for _, loss in losses]):
-        axes.set_yscale("log")
-    axes.set_title("Loss", loc="left", fontweight="bold")
-
-
-def _plot_devs(axes: Axes, devs: Series) -> None:
-    colour, best = COLOURS[_DEV][0], max(devs, key=lambda point: point[1])
-    axes.plot(*zip(*devs, strict=True), "o-", color=colour, markersize=4.5, clip_on=False)
-    axes.plot(*best, "o", color=colour, markerfacecolor="white", markersize=8, markeredgewidth=2, clip_on=False)
-    for point in {*_labelled(devs), best}:
-        words, down, weight = (
-            (f"best {best[1]:.2f}", 9, "bold") if point == best else (f"{point[1]:.2f}", -14, "normal")
-        )
-        side = "right" if point[0] > 0.6 * devs[-1][0] else "left"
-        axes.annotate(words, point, (0, down), textcoords="offset points", ha=side, fontweight=weight)
-    axes.margins(y=0.15)
-    axes.set_title("Development set, Spearman x100", loc="left", fontweight="bold")
