@@ -196,7 +196,7 @@ def test_a_transform_that_cannot_be_fitted_leaves_nothing_behind(trained, texts,
 
 @pytest.mark.parametrize("name", ["modules.json", "encoder", "../beside", "a/b", "", ".."])
 def test_an_extra_file_needs_a_name_of_its_own(trained, tmp_path, name):
-    with pytest.raises(InputError, match="extra_files must have names of their own"):
+    with pytest.raises(InputError, match="extra_files must have new names"):
         save_trained(trained["static"], tmp_path / "out", extra_files={name: b""})
     assert files(tmp_path) == []
 

@@ -27,14 +27,14 @@ def test_a_reference_with_all_sizes_says_the_same():
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("scratch:bert", r"must be scratch: with options behind a \?.*got 'scratch:bert'"),
-        ("scratch:?size=3", "options must be layers, dim, .*; got 'size'"),
-        ("scratch:?layer=3", "The nearest is layers"),
+        ("scratch:bert", r"only options may follow, .*got 'scratch:bert'"),
+        ("scratch:?size=3", "no option 'size'.*Options: layers, dim, "),
+        ("scratch:?layer=3", "Did you mean layers"),
         ("scratch:?layers=two", "layers must be a whole number above 0; got 'two'"),
         ("scratch:?layers=0", "layers must be a whole number above 0; got '0'"),
         ("scratch:?layers", "layers must be a whole number above 0; got ''"),
         ("scratch:?lowercase=no", "lowercase must be true or false; got 'no'"),
-        ("scratch:?dim=8&dim=9", "dim must be given once"),
+        ("scratch:?dim=8&dim=9", "dim occurs twice"),
     ],
 )
 def test_a_reference_outside_the_grammar_is_refused(reference, words):

@@ -1,4 +1,4 @@
-"""A trained model as one folder that both isosent and sentence-transformers open."""
+"""Save a trained model as one folder that both isosent and sentence-transformers load."""
 
 from __future__ import annotations
 
@@ -34,24 +34,21 @@ from isosent.transforms.base import Transform
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-
 _MODULES, _CONFIG = "modules.json", "config_sentence_transformers.json"
-_OWN: Final = re.compile(
+_FILES: Final = re.compile(
     r"encoder|\d+_(Dense|Normalize)|(modules|config_sentence_transformers|model|training)\.json|metrics\.jsonl|curve\.html"
     r"|linear_map-[0-9a-f]{16}\.safetensors|events\.out\.tfevents\..*"
 )
 _TRAINED: Final = Replaceable(
     "an older trained model",
-    lambda folder: holds_its_encoder(folder) and all(_OWN.fullmatch(path.name) for path in folder.iterdir()),
+    lambda folder: holds_its_encoder(folder) and all(_FILES.fullmatch(path.name) for path in folder.iterdir()),
 )
 
 
 def check_training_folder(folder: str | os.PathLike[str]) -> None:
     """Refuse a place where no trained model can be written, before any work is done."""
     if holds_its_encoder(parent := Path(folder).absolute().parent):
-        raise OutputError(
-            f"{folder} must not lie in a trained model, {parent}, which would be no longer one. Name another."
-        )
+        raise OutputError(f"{folder} must not lie in a trained model, {parent}. Choose another folder.")
     check_folder(folder, _TRAINED)
 
 
@@ -65,26 +62,34 @@ def save_trained(
     extra_files: Mapping[str, bytes] | None = None,
     record: Callable[[SentenceEncoder], Mapping[str, Any]] | None = None,
 ) -> SentenceEncoder:
-    """Write a trained model, and open it again."""
+    """Fit a transform if there is one, save everything, and load it again.
+
+    `record` makes ``training.json``; `extra_files`, which only people read, can be edited or removed later.
+    """
+    extra_files = extra_files or {}
     with replacing_folder(folder, _TRAINED) as temporary, quiet_library():
         try:
             encoder = _write_encoder(model, temporary / ENCODER_FOLDER)
-            fitted = encoder if transform is None else encoder.fitted(fit_texts, transform=transform, source=source)
-            _write_model(fitted, temporary)
-            _write_extra(extra_files or {}, temporary)
+            saved = encoder
+            if transform is not None:
+                saved = encoder.fitted(fit_texts, transform=transform, source=source)
+            _write_model(saved, temporary)
+            for name, content in extra_files.items():
+                path = temporary / name
+                if path.parent != temporary or path.exists():
+                    raise InputError(f"save_trained: extra_files must have new names, without folders; got {name!r}.")
+                path.write_bytes(content)
         except SafetensorError as error:
             raise OutputError(f"{folder} could not be written: {error}.") from error
-        check_vectors(TARGET, exportable(fitted), temporary)
+        check_vectors(TARGET, exportable(saved), temporary)
         if record is not None:
-            # those that only people read may be edited or removed
-            checksums = folder_checksums(temporary, without=extra_files or ())
-            document = {**record(fitted), "checksums": checksums}
+            document = {**record(saved), "checksums": folder_checksums(temporary, without=extra_files)}
             (temporary / RECORD_FILE).write_bytes(document_bytes(document))
     return load(Path(folder))
 
 
 def _write_encoder(model: SentenceTransformer, folder: Path) -> SentenceEncoder:
-    """Write the trained encoder alone, and open it: the vectors must be those of the model in memory."""
+    """Write the trained encoder alone, and load it: the vectors must be those of the model in memory."""
     was_training = model.training
     model.save_pretrained(str(folder), create_model_card=False)
     kind = "static" if type(model[0]).__name__ == "StaticEmbedding" else "hf"
@@ -96,33 +101,21 @@ def _write_encoder(model: SentenceTransformer, folder: Path) -> SentenceEncoder:
 
 
 def _write_model(model: SentenceEncoder, folder: Path) -> None:
-    """Write what isosent and sentence-transformers read of the whole; the weights of the encoder stay in its folder."""
+    """Write the files of both libraries; the weights of the encoder stay in its folder."""
     for name, content in model_files(folder, model.record).items():
         (folder / name).write_bytes(content)
-    modules = json.loads((folder / ENCODER_FOLDER / _MODULES).read_text("utf-8"))
-    for module in modules:
-        module["path"] = "/".join(part for part in (ENCODER_FOLDER, module["path"]) if part)
+    listed = json.loads((folder / ENCODER_FOLDER / _MODULES).read_text("utf-8"))
+    for entry in listed:
+        entry["path"] = "/".join(part for part in (ENCODER_FOLDER, entry["path"]) if part)
     try:
         postprocessing = modules_behind(model)
     except InexpressibleError as error:
         raise InputError(f"train: {error}") from error
-    modules += [_write_module(module, len(modules) + place, folder) for place, module in enumerate(postprocessing)]
-    (folder / _MODULES).write_text(json.dumps(modules, indent=2) + "\n", "utf-8")
+    for place, module in enumerate(postprocessing, start=len(listed)):
+        kind = type(module)
+        path = f"{place}_{kind.__name__}"
+        (folder / path).mkdir()
+        module.save(str(folder / path))
+        listed.append({"idx": place, "name": str(place), "path": path, "type": f"{kind.__module__}.{kind.__name__}"})
+    (folder / _MODULES).write_text(json.dumps(listed, indent=2) + "\n", "utf-8")
     shutil.copy(folder / ENCODER_FOLDER / _CONFIG, folder / _CONFIG)
-
-
-def _write_module(module: Any, place: int, folder: Path) -> dict[str, Any]:
-    """Write a module into a folder of its own; what the list of modules says of it."""
-    kind = type(module)
-    path = f"{place}_{kind.__name__}"
-    (folder / path).mkdir()
-    module.save(str(folder / path))
-    return {"idx": place, "name": str(place), "path": path, "type": f"{kind.__module__}.{kind.__name__}"}
-
-
-def _write_extra(files: Mapping[str, bytes], folder: Path) -> None:
-    for name, content in files.items():
-        path = folder / name
-        if path.parent != folder or path.exists():
-            raise InputError(f"save_trained: extra_files must have names of their own, without folders; got {name!r}.")
-        path.write_bytes(content)
