@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from transformers import PrinterCallback, ProgressCallback
 
 import isosent
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts
 from isosent.training.batching import batch_sampler, example_lengths
 from isosent.training.objectives import make_loss
 from isosent.training.settings import BATCHINGS, TrainingSettings

@@ -13,9 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 import isosent
-from isosent.evaluation.probes import N_FOLDS, stratified_folds
 from isosent.evaluation.run import run_tasks
-from isosent.evaluation.transfer import STRENGTHS, transfer_tasks
+from isosent.evaluation.transfer import N_FOLDS, STRENGTHS, stratified_folds, transfer_tasks
 from isosent.numeric.logistic import logistic_path
 from whitening_fit import SEED, THREADS, conditions
 

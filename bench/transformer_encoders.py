@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 import isosent
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts
 from whitening_fit import SEED, conditions
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STSB")

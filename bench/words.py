@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 import isosent
 from isosent import Moments
 from isosent.encoders.static import StaticEncoder
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts
 from isosent.numeric.gem import coarse_vectors, gem_vectors
 from isosent.words.tokenizer import WordTokenizer
 from isosent.words.vocabulary import Vocabulary

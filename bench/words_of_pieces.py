@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import isosent
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts
 
 
 def main():

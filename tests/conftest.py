@@ -8,7 +8,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch are loaded: a 
 import pytest
 
 import isosent
-from isosent.evaluation.sts_files import YEAR_SUBSETS
+from isosent.evaluation.sts import YEAR_SUBSETS
 
 
 @pytest.fixture(scope="session")

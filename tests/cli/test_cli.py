@@ -13,7 +13,7 @@ import isosent
 from isosent import evaluate
 from isosent.encoders.reference import GRAMMAR
 from isosent.evaluation.result import read_result
-from isosent.evaluation.sts_files import YEAR_SUBSETS
+from isosent.evaluation.sts import YEAR_SUBSETS
 
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
 TEXTS = "a man\na dog\n\ncat and yak\nthe man, the cat\n"

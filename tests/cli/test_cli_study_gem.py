@@ -3,7 +3,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts
 
 SMALL = "tokenizer=whitespace&weighting=gem&window=2&n_candidates=3&n_removed=2"
 

@@ -9,7 +9,7 @@ import isosent
 from isosent import evaluate
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.overlap import count_overlap
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import sts_tasks
 
 pytestmark = pytest.mark.data
 
@@ -33,6 +33,6 @@ def test_the_benchmark_shares_sentences_between_train_and_test():
     """STS-B was drawn from STS12 to STS17 pair by pair, so that sentences of its test part stand in train, too."""
     lines = (DATA / "stsbenchmark" / "sts-train.csv").read_text("utf-8").split("\n")
     train = [text for line in lines if line for text in line.split("\t")[5:7]]
-    found = count_overlap(train, {"STSB": read_sts(DATA, tasks=["STSB"])[0].scored_items})["STSB"]
+    found = count_overlap(train, {"STSB": sts_tasks(DATA, ["STSB"])[0].items})["STSB"]
     counts = {"n_texts": 2552, "n_exact": 257, "n_same": 257, "n_near": 270, "n_items": 1379, "n_items_same": 62}
     assert found == counts

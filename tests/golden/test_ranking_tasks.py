@@ -8,7 +8,7 @@ import pytest
 
 import isosent
 from isosent import evaluate
-from isosent.evaluation.sts_files import read_scored_pairs
+from isosent.evaluation.sts import read_scored_pairs
 
 pytestmark = pytest.mark.data
 

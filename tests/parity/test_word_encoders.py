@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts
 from isosent.numeric.gem import PrincipalVectors, coarse_vectors, gem_vectors
 from isosent.numeric.moments import Moments
 from isosent.numeric.word_averages import balanced_means, power_means, sif_weights, usif_weights, weighted_means

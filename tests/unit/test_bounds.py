@@ -16,7 +16,7 @@ import isosent
 from isosent import read_texts
 from isosent.errors import FileFormatError
 from isosent.evaluation.cqa import read_cqa
-from isosent.evaluation.sts_files import read_scored_pairs
+from isosent.evaluation.sts import read_scored_pairs
 from isosent.io import bounds
 from isosent.io import lines as lines_module
 from isosent.io.tables import read_numbers

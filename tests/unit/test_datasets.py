@@ -20,8 +20,8 @@ import pytest
 from isosent.datasets import CONVERSIONS, LOCK_NAME, HuggingFaceHub, Mirror, get_data, read_manifest
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
 from isosent.evaluation.rte import read_rte
-from isosent.evaluation.sts_files import TASKS, read_scored_pairs, read_sts
-from isosent.evaluation.transfer_files import TRANSFER_TASKS, read_transfer
+from isosent.evaluation.sts import TASKS, read_scored_pairs, read_sts
+from isosent.evaluation.transfer import TRANSFER_TASKS, read_transfer
 
 PIN = "a" * 40
 FACTS = dict.fromkeys(("title", "command", "download", "terms"), "") | {

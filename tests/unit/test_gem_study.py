@@ -10,7 +10,7 @@ import isosent
 from isosent import evaluate
 from isosent.encoders.word_average import GEM
 from isosent.errors import InputError
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts
 from isosent.pages.figures import render
 from isosent.report.figures import gem_figure
 from isosent.research.gem import conditions, study_gem

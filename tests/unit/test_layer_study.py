@@ -10,8 +10,7 @@ import isosent
 from isosent import evaluate
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError, ModelReferenceError
-from isosent.evaluation.sts import AGGREGATIONS
-from isosent.evaluation.sts_files import YEAR_SUBSETS, STSTask, read_sts
+from isosent.evaluation.sts import AGGREGATIONS, YEAR_SUBSETS, STSSet, read_sts
 from isosent.pages.figures import render
 from isosent.report.figures import layer_figure, pooling_figure
 from isosent.research.layers import (
@@ -245,7 +244,7 @@ def test_poolings_go_by_either_name(reference, data):
 
 
 def published(reference, layers, transform, *, pooling="mean", task="STSB", sickr="test", missing=()):
-    made_up = STSTask(task, (), (), missing_subsets=missing)
+    made_up = STSSet(task, (), (), missing_subsets=missing)
     scores = {transform: Score(dict.fromkeys(AGGREGATIONS, 0.5))}
     return layer_cells("m", reference, sickr, pooling, layers, made_up, scores)[0].published
 

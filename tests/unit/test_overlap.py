@@ -1,7 +1,7 @@
 import pytest
 
 from isosent.evaluation.overlap import count_overlap, plain_form
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts, sts_task
 
 LONG = "the committee of ministers met in the old town hall on a rainy day in early spring"
 
@@ -115,5 +115,5 @@ def test_the_plain_form_of_a_text(text, form):
 def test_pairs_of_sts_are_its_items(write_stsb, tmp_path):
     (task,) = read_sts(write_stsb(tmp_path, n_pairs=9))
     (subset,) = task.subsets
-    found = count_overlap([subset.first[0], subset.second[0], subset.first[1]], {"STSB": task.scored_items})["STSB"]
+    found = count_overlap([subset.first[0], subset.second[0], subset.first[1]], {"STSB": sts_task(task).items})["STSB"]
     assert (found["n_items"], found["n_items_same"]) == (9, 1)

@@ -8,7 +8,7 @@ from scipy.stats import pearsonr, spearmanr
 import isosent
 from isosent import evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError
-from isosent.evaluation.sts_files import read_paraphrases, read_scored_pairs
+from isosent.evaluation.sts import read_paraphrases, read_scored_pairs
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_every_format_holds_the_same_pairs(tmp_path, table, ending):
     table["more"] = "a, b"
     task = read_scored_pairs(write(table, tmp_path / f"pairs.{ending}"))
     assert_reads(task, table)
-    assert (task.name, task.columns, task.n_unscored) == ("pairs", ("sentence1", "sentence2", "score"), 0)
+    assert (task.name, task.columns, sum(task.dropped.values())) == ("pairs", ("sentence1", "sentence2", "score"), 0)
 
 
 def test_tabs_know_no_quoting_and_commas_do(tmp_path):
@@ -84,7 +84,7 @@ def test_rows_without_a_score_are_dropped_and_counted(tmp_path, table):
     table.loc[[3, 5], "score"] = np.nan
     for ending in ("csv", "jsonl", "parquet"):
         task = read_scored_pairs(write(table, tmp_path / f"pairs.{ending}"))
-        assert (len(task.first), task.n_unscored) == (18, 2)
+        assert (len(task.first), task.dropped) == (18, {"without a score": 2})
         assert table.sentence1[3] not in task.first
 
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 
-from isosent.evaluation.probes import fold_means, probe_by_dev, probe_by_folds, probe_each_fold, stratified_folds
+from isosent.evaluation.transfer import fold_means, probe_by_dev, probe_by_folds, probe_each_fold, stratified_folds
 from isosent.numeric.similarity import pearson
 
 STRENGTHS = (0.05, 0.5, 5.0)

@@ -6,7 +6,7 @@ import pytest
 import isosent
 from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.retrieval import read_beir
+from isosent.evaluation.retrieval import read_beir, retrieval_tasks
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -80,8 +80,8 @@ def test_a_document_is_its_title_and_its_text(folder, texts):
 
 
 def test_transforms_are_fitted_on_documents(folder):
-    (task,) = read_beir(folder)
-    assert task.target_texts == task.by_role["document"] == task.documents
+    (task,), (retrieval_set,) = retrieval_tasks(folder), read_beir(folder)
+    assert task.target_texts == task.texts["document"] == retrieval_set.documents
     assert task.target_role == "document"
 
 
@@ -115,7 +115,7 @@ def test_folders_are_found_below_and_called_by_their_names(folder, wordllama):
 
 
 def test_missing_files_are_told(folder):
-    with pytest.raises(InputError, match=r"qrels/dev.tsv must exist; splits there: test\."):
+    with pytest.raises(InputError, match=r"qrels/dev.tsv must exist; available splits: test\."):
         read_beir(folder, split="dev")
     (folder / "queries.jsonl").unlink()
     with pytest.raises(InputError, match=r"must hold corpus.jsonl, queries.jsonl and qrels/test.tsv; no such folder"):

@@ -9,7 +9,7 @@ from scipy.stats import pearsonr, spearmanr
 import isosent
 from isosent import Whitening, evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError, InputTypeError
-from isosent.evaluation.sts_files import TASKS, YEAR_SUBSETS, read_sts
+from isosent.evaluation.sts import TASKS, YEAR_SUBSETS, read_sts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError, InputTypeError
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts
 from isosent.io.pairs import ScoredPairs
 from isosent.training.data import (
     COLUMNS,

@@ -11,10 +11,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 import isosent
 from isosent import evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, TaskNotFoundError
-from isosent.evaluation.probes import probe_each_fold
 from isosent.evaluation.result import read_result
-from isosent.evaluation.transfer import STRENGTHS, STRENGTHS_ON_TRAIN
-from isosent.evaluation.transfer_files import read_transfer
+from isosent.evaluation.transfer import STRENGTHS, STRENGTHS_ON_TRAIN, probe_each_fold, read_transfer
 
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
 SICK = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError, TaskNotFoundError
-from isosent.evaluation.transfer_files import TRANSFER_TASKS, read_transfer
+from isosent.evaluation.transfer import TRANSFER_TASKS, read_transfer
 
 SICK = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
 SICK_ROWS = "1\ta cat\ta dog\t4.5\tNEUTRAL\n2\ta man\tno man\t3\tCONTRADICTION\n7\tone\ttwo\t1\tENTAILMENT\n"
@@ -55,7 +55,7 @@ def test_all_tasks_are_found_in_the_layout_of_senteval(data):
     tasks = read_transfer(data.parent)
     assert tuple(task.name for task in tasks) == TRANSFER_TASKS
     for task in tasks:
-        assert task.texts == task.target_texts == tuple(text for part in task.parts.values() for text in part.texts)
+        assert task.texts == tuple(text for part in task.parts.values() for side in part.sides for text in side)
         assert all(path.is_file() for path in task.files)
 
 
@@ -190,9 +190,9 @@ def test_a_task_in_two_folders(data):
             r"line 2 must hold a score in 1 \.\.\. 5; got '0.5'",
         ),
         ("SICK-R", "SICK/SICK_trial.txt", SICK + "1\ta\tb\tx\tNEUTRAL\n", "line 2 must hold a score in .*; got 'x'"),
-        ("SICK-R", "SICK/SICK_trial.txt", SICK + "1\ta\tb\t3\tx\n" * 2, "of two labels at least; got 2 items of 1"),
+        ("SICK-R", "SICK/SICK_trial.txt", SICK + "1\ta\tb\t3\tx\n" * 2, "of at least two labels; got 2 items of 1"),
         ("STSB-supervised", "STS/STSBenchmark/sts-dev.csv", STSB.replace("5.000", "nan"), "line 1 must hold a score"),
-        ("TREC", "TREC/train_5500.label", "NUM:x a\n", "must hold items of two labels at least; got 1 items of 1"),
+        ("TREC", "TREC/train_5500.label", "NUM:x a\n", "must hold items of at least two labels; got 1 items of 1"),
         ("CR", "CR/custrev.neg", "", "custrev.neg must not be empty"),
     ],
 )

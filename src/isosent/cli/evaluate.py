@@ -33,11 +33,11 @@ from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS, count_overlap
 from isosent.evaluation.result import read_result
 from isosent.evaluation.run import KINDS, evaluate, read_tasks
-from isosent.evaluation.sts_files import SICKR_PARTS
-from isosent.evaluation.sts_files import TASKS as STS_TASKS
+from isosent.evaluation.sts import SICKR_PARTS
+from isosent.evaluation.sts import TASKS as STS_TASKS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, subset_table, task_table, x100
 from isosent.evaluation.task import Task
-from isosent.evaluation.transfer_files import TRANSFER_TASKS
+from isosent.evaluation.transfer import TRANSFER_TASKS
 from isosent.io.atomic import check_destination
 from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.numeric.statistics import LEVEL

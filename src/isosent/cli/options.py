@@ -15,8 +15,7 @@ from isosent.encoders.reference import DEFAULT_REFERENCE, OPTIONS, RUNTIME_OPTIO
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.run import TARGET
-from isosent.evaluation.sts import AGGREGATIONS
-from isosent.evaluation.sts_files import SICKR_PARTS
+from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.json import write_document
 from isosent.loading import load, read_record

@@ -40,8 +40,7 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.published import PAPERS
 from isosent.evaluation.run import TARGET, EvaluationSettings
-from isosent.evaluation.sts import AGGREGATIONS
-from isosent.evaluation.sts_files import SICKR_PARTS
+from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
 from isosent.evaluation.tables import x100
 from isosent.io.json import document_bytes
 from isosent.io.texts import is_table, read_texts

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from isosent import _check
 from isosent.errors import FileFormatError
-from isosent.evaluation.sts_files import TASKS
+from isosent.evaluation.sts import TASKS
 from isosent.networks.layer_pooling import resolve_layers, written_layers
 
 PAPERS = ("S1", "S2", "S3", "S4", "others")

@@ -27,11 +27,9 @@ from isosent.evaluation.overlap import count_overlap
 from isosent.evaluation.result import EvaluationResult, TaskResult
 from isosent.evaluation.retrieval import paraphrase_task, retrieval_tasks
 from isosent.evaluation.rte import rte_tasks
-from isosent.evaluation.sts import pairs_task, sts_tasks
-from isosent.evaluation.sts_files import SICKR_PARTS, TASKS
+from isosent.evaluation.sts import SICKR_PARTS, TASKS, pairs_task, sts_tasks
 from isosent.evaluation.task import Role, Task
-from isosent.evaluation.transfer import transfer_tasks
-from isosent.evaluation.transfer_files import TRANSFER_TASKS
+from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
 from isosent.io.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval

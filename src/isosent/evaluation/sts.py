@@ -1,65 +1,88 @@
-"""Similarity of pairs of texts in a file of one's own: correlation of the cosine with human scores."""
+"""Semantic textual similarity: correlation of the cosine with human scores, on the STS sets and on tables of pairs."""
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import EvaluationWarning
+from isosent import _check
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.sts_files import PairTask, STSTask, read_scored_pairs, read_sts
-from isosent.evaluation.task import Encode, Task
-from isosent.io.pairs import ScoredPairs
+from isosent.evaluation.task import Encode, Task, task_names
+from isosent.io.lines import folders_below, read_lines, split_fields
+from isosent.io.pairs import NO_SCORE, PAIR, SCORED_GROUPS, ScoredPairs, read_pairs, read_sick, read_stsb
+from isosent.io.tables import TEXT_COLUMNS, Group, Table, columns_missing, find_columns, open_table, parse_columns
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine, pearson, spearman
 from isosent.transforms.base import known_rows
 
-Lookup = Callable[[Sequence[str]], NDArray[np.float32]]
-
-KIND = "sts"
+YEAR_SUBSETS = {
+    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "STS13": ("FNWN", "OnWN", "headlines"),
+    "STS14": ("OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news"),
+    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
+TASKS = (*YEAR_SUBSETS, "STSB", "SICKR")
+SICKR_PARTS = ("full", "test")
 METRICS: Mapping[str, Callable[[NDArray[np.float64], NDArray[np.float64]], float]] = {
     "spearman": spearman,
     "pearson": pearson,
 }
-_ROUNDING = 1e-12
+# "all": one correlation over all pairs (Sentence-BERT, SimCSE, MTEB); "mean": mean over the subsets (WhiteningBERT);
+# "wmean": the same, weighted by pairs (BERT-whitening)
 AGGREGATIONS = ("all", "mean", "wmean")
+_ROUNDING = 1e-12
+
+Lookup = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
-@dataclass(frozen=True, slots=True)
-class SubsetResult:
-    """Scores of one subset."""
+@dataclass(frozen=True, slots=True, eq=False)
+class STSSet:
+    """One STS set."""
 
-    n_pairs: int  # pairs scored
-    spearman: float  # in [-1, 1]; NaN where undefined
-    pearson: float  # in [-1, 1]; NaN where undefined
+    name: str  # one of `TASKS`
+    subsets: tuple[ScoredPairs, ...]  # the pairs that are evaluated
+    # All sentences of scored pairs, those of parts that are not evaluated included, such as train and dev of STS-B
+    target_texts: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    missing_subsets: tuple[str, ...] = ()  # subsets of the year without a file
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All sentences of the evaluated pairs, as often as they occur."""
+        return _sentences(self.subsets)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class STSScores:
-    """Scores of one task, in every aggregation."""
+    """Scores of one set, in every aggregation."""
 
-    n_pairs: int  # pairs of all subsets
-    n_zero_rows: int  # sentences among them without a vector; their cosine counts as 0
-    # ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs
-    spearman: Mapping[str, float]
-    # ``all``: one correlation over all pairs; ``mean``: mean over the subsets; ``wmean``: the same weighted by pairs
+    n_pairs: int
+    n_zero_rows: int  # sentences without a vector; their cosine counts as 0
+    spearman: Mapping[str, float]  # by aggregation; NaN if undefined
     pearson: Mapping[str, float]
-    subsets: Mapping[str, SubsetResult]  # every subset
+    subsets: Mapping[str, Mapping[str, float]]  # n_pairs, spearman and pearson of every subset
+    cosines: NDArray[np.float64]  # of shape (n_pairs,)
 
 
 def sts_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None = None, *, sickr: str = "full") -> list[Task]:
-    """Read STS sets."""
-    return [sts_task(each, sickr=sickr) for each in read_sts(folder, tasks=names, sickr=sickr)]
+    """Read STS sets; all that the folder holds if no name is given."""
+    return [sts_task(sts_set, sickr=sickr) for sts_set in read_sts(folder, tasks=names, sickr=sickr)]
 
 
-def sts_task(sts_set: STSTask, *, sickr: str = "full") -> Task:
+def sts_task(sts_set: STSSet, *, sickr: str = "full") -> Task:
     """Make a task of an STS set."""
     protocol: dict[str, Any] = {"similarity": "cosine", "aggregation": "all"}
     if sts_set.name == "SICKR":
@@ -68,57 +91,63 @@ def sts_task(sts_set: STSTask, *, sickr: str = "full") -> Task:
         protocol["missing_subsets"] = list(sts_set.missing_subsets)
     return Task(
         name=sts_set.name,
-        kind=KIND,
+        kind="sts",
         texts={"text": sts_set.texts},
         target_texts=sts_set.target_texts,
-        items=sts_set.scored_items,
+        items=[pair for subset in sts_set.subsets for pair in zip(subset.first, subset.second, strict=True)],
         score=partial(_measure, sts_set),
         protocol=protocol,
         files=sts_set.files,
     )
 
 
-def _measure(task: STSTask, encode: Encode, seed: int) -> Measured:
-    cosines, scores = _cosines(task, encode)
-    flat = {
+def _measure(sts_set: STSSet, encode: Encode, seed: int) -> Measured:
+    scores = _score(sts_set, encode)
+    by_name = {
         metric if how == "all" else f"{metric}_{how}": getattr(scores, metric)[how]
         for metric in METRICS
         for how in AGGREGATIONS
     }
-    gold = np.concatenate([subset.scores for subset in task.subsets])
-    subsets = {name: asdict(subset) for name, subset in scores.subsets.items()}
-    return Measured("spearman", flat, Items(np.concatenate(cosines), gold), {"subsets": subsets})
+    gold = np.concatenate([subset.scores for subset in sts_set.subsets])
+    return Measured("spearman", by_name, Items(scores.cosines, gold), {"subsets": scores.subsets})
 
 
-def score_task(task: STSTask, model: SentenceEncoder, encoded: Lookup) -> STSScores:
-    """Score a model on one task."""
-    return _cosines(task, lambda texts: model.transform(encoded(texts)))[1]
+def score_task(sts_set: STSSet, model: SentenceEncoder, encoded: Lookup) -> STSScores:
+    """Score what follows the encoder of a model, from the vectors of its encoder."""
+    return _score(sts_set, lambda texts: model.transform(encoded(texts)))
 
 
-def _cosines(task: STSTask, encode: Lookup) -> tuple[list[NDArray[np.float64]], STSScores]:
+def _score(sts_set: STSSet, encode: Lookup) -> STSScores:
     cosines, n_zero_rows = [], 0
-    for subset in task.subsets:
-        first, second = (encode(texts) for texts in (subset.first, subset.second))
+    for subset in sts_set.subsets:
+        first, second = encode(subset.first), encode(subset.second)
         cosines.append(pair_scores(first, second))
         n_zero_rows += int((~known_rows(first)).sum() + (~known_rows(second)).sum())
-    if flat := [subset.name for subset, scores in zip(task.subsets, cosines, strict=True) if np.ptp(scores) == 0]:
+    if flat := [subset.name for subset, scores in zip(sts_set.subsets, cosines, strict=True) if np.ptp(scores) == 0]:
         warnings.warn(
-            f"{task.name}: every cosine of {', '.join(flat)} is the same; its correlation is undefined.",
+            f"{sts_set.name}: every cosine of {', '.join(flat)} is the same; its correlation is undefined.",
             EvaluationWarning,
             stacklevel=4,
         )
-    aggregates = {metric: aggregate(correlate, task.subsets, cosines) for metric, correlate in METRICS.items()}
-    subsets = {
-        subset.name: SubsetResult(len(scores), spearman(scores, subset.scores), pearson(scores, subset.scores))
-        for subset, scores in zip(task.subsets, cosines, strict=True)
-    }
-    n_pairs = sum(map(len, cosines))
-    scores = STSScores(n_pairs, n_zero_rows, aggregates["spearman"], aggregates["pearson"], subsets)
-    return cosines, scores
+    by_metric = {metric: aggregate(correlate, sts_set.subsets, cosines) for metric, correlate in METRICS.items()}
+    return STSScores(
+        n_pairs=sum(map(len, cosines)),
+        n_zero_rows=n_zero_rows,
+        spearman=by_metric["spearman"],
+        pearson=by_metric["pearson"],
+        subsets={
+            subset.name: {
+                "n_pairs": len(scores),
+                **{metric: correlate(scores, subset.scores) for metric, correlate in METRICS.items()},
+            }
+            for subset, scores in zip(sts_set.subsets, cosines, strict=True)
+        },
+        cosines=np.concatenate(cosines),
+    )
 
 
 def pair_scores(first: NDArray[np.floating], second: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Cosine of each pair, made all the same where only rounding tells them apart: it must not make a ranking."""
+    """Cosine of each pair; all the same if only rounding separates them, because it must not make a ranking."""
     cosines = pairwise_cosine(first, second)
     return cosines if np.ptp(cosines) > _ROUNDING else np.full_like(cosines, cosines[0])
 
@@ -130,45 +159,228 @@ def aggregate(
 ) -> dict[str, float]:
     """Correlate the cosines of a task with its human scores, in each of `AGGREGATIONS`."""
     each = [correlate(scores, subset.scores) for subset, scores in zip(subsets, cosines, strict=True)]
-    sizes = [len(scores) for scores in cosines]
     return {
         "all": correlate(np.concatenate(cosines), np.concatenate([subset.scores for subset in subsets])),
         "mean": float(np.mean(each)),
-        "wmean": float(np.average(each, weights=sizes)),
+        "wmean": float(np.average(each, weights=[len(scores) for scores in cosines])),
     }
 
 
-KIND_PAIRS = "pairs"
+# -- the files of the STS sets -----------------------------------------------------------------------------------------
+
+_PREFIXES = ("STS", "STS2016")
+_INPUT_NAME = re.compile(r"STS(?:2016)?\.input\.(.+)\.txt")
+_STSB_FILES = ("sts-train.csv", "sts-dev.csv", "sts-test.csv")
+_SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+
+
+def read_sts(
+    folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None, sickr: str = "full"
+) -> tuple[STSSet, ...]:
+    """Find and read STS sets in their original format, anywhere below a folder."""
+    root = _check.input_folder(folder).resolve()
+    _check.one_of("read_sts", "sickr", sickr, SICKR_PARTS)
+    wanted = None if tasks is None else task_names(tasks, TASKS)
+    places = _find(root, TASKS if wanted is None else wanted)
+    if not places:
+        raise TaskNotFoundError(
+            f"{root} must hold STS files; no task was found. Known names: STS.input.NAME.txt with STS.gs.NAME.txt, in "
+            "a folder that holds a subset of one year only or is named by its year, such as STS12 (train parts are not "
+            f"evaluated); {', '.join(_STSB_FILES + _SICK_FILES)}."
+        )
+    if missing := [task for task in wanted or () if task not in places]:
+        raise TaskNotFoundError(f"{root} must hold {', '.join(missing)}; it holds {', '.join(places)}.")
+    sets = []
+    for task in places if wanted is None else [task for task in TASKS if task in wanted]:
+        if task == "STSB":
+            sets.append(_read_stsb(places[task]))
+        elif task == "SICKR":
+            sets.append(_read_sick(places[task], sickr))
+        else:
+            sets.append(_read_year(task, places[task]))
+    return tuple(sets)
+
+
+def _find(root: Path, wanted: Sequence[str]) -> dict[str, Path]:
+    """Folder of each set, in the order of `TASKS`; those that are wanted must lie in one folder."""
+    places: dict[str, list[Path]] = {}
+    for path, files in folders_below(root):
+        subsets = {match[1] for name in files if (match := _INPUT_NAME.fullmatch(name))}
+        if subsets and (year := _year_of(path, subsets)):
+            places.setdefault(year, []).append(path)
+        for task, file in (("STSB", _STSB_FILES[-1]), ("SICKR", _SICK_FILES[-1])):
+            if file in files:
+                places.setdefault(task, []).append(path)
+    for task, paths in places.items():
+        if len(paths) > 1 and task in wanted:
+            raise InputError(f"{task} must lie in one folder; got {', '.join(map(str, paths))}. Name one of them.")
+    return {task: places[task][0] for task in TASKS if task in places}
+
+
+def _year_of(path: Path, subsets: set[str]) -> str | None:
+    """The year of a folder: by a subset of that year alone, else by the folder's name."""
+    years = []
+    for year, names in YEAR_SUBSETS.items():
+        # Three subsets of 2012 also occur in its training part, which is not evaluated
+        shared = {"MSRpar", "MSRvid", "SMTeuroparl"}.union(
+            *(YEAR_SUBSETS[other] for other in YEAR_SUBSETS if other != year)
+        )
+        if subsets & (set(names) - shared):
+            years.append(year)
+    if len(years) > 1:
+        raise InputError(f"{path} must hold the files of one year; got {' and '.join(years)}. Give each a folder.")
+    if years:
+        return years[0]
+    match = re.search(r"(?:20|STS)(1[2-6])", path.name)
+    if match and not re.search("train|trial", path.name) and subsets & set(YEAR_SUBSETS[f"STS{match[1]}"]):
+        return f"STS{match[1]}"
+    return None
+
+
+def _read_year(task: str, folder: Path) -> STSSet:
+    subsets, missing, files = [], [], []
+    for name in YEAR_SUBSETS[task]:
+        prefix = next((prefix for prefix in _PREFIXES if (folder / f"{prefix}.input.{name}.txt").exists()), None)
+        if prefix is None:
+            missing.append(name)
+            continue
+        inputs, scores = folder / f"{prefix}.input.{name}.txt", folder / f"{prefix}.gs.{name}.txt"
+        subsets.append(_read_subset(name, inputs, _check.input_file(scores)))
+        files += [inputs, scores]
+    if missing:
+        warnings.warn(
+            f"{task}: {folder} lacks {', '.join(missing)}; its aggregates are not comparable with published ones.",
+            EvaluationWarning,
+            stacklevel=4,
+        )
+    return STSSet(task, tuple(subsets), _sentences(subsets), tuple(files), tuple(missing))
+
+
+def _read_subset(name: str, inputs: Path, scores: Path) -> ScoredPairs:
+    sentence_lines, score_lines = read_lines(inputs), read_lines(scores)
+    if len(sentence_lines) != len(score_lines):
+        raise FileFormatError(
+            f"{inputs} and {scores.name} must have the same number of lines; got {len(sentence_lines)} and "
+            f"{len(score_lines)}."
+        )
+    first, second, values = [], [], []
+    for number, (line, score) in enumerate(zip(sentence_lines, score_lines, strict=True), start=1):
+        if score.strip():  # a pair without a score was never scored
+            one, other = split_fields(inputs, number, line, 2)[:2]
+            first.append(one)
+            second.append(other)
+            try:
+                values.append(float(score))
+            except ValueError:
+                values.append(math.nan)
+            if not math.isfinite(values[-1]):
+                raise FileFormatError(f"{scores}, line {number} must hold a score; got {score!r}.")
+    return ScoredPairs(name, tuple(first), tuple(second), np.array(values, dtype=np.float64)).require_variance(inputs)
+
+
+def _read_stsb(folder: Path) -> STSSet:
+    paths = [folder / name for name in _STSB_FILES if (folder / name).exists()]
+    parts = {path.name: read_stsb(path).require_variance(path) for path in paths}
+    return STSSet("STSB", (parts["sts-test.csv"],), _sentences(parts.values()), tuple(paths))
+
+
+def _read_sick(folder: Path, sickr: str) -> STSSet:
+    parts = {name: read_sick(folder / name) for name in _SICK_FILES if (folder / name).exists()}
+    if sickr == "test":
+        chosen = [parts[_SICK_FILES[-1]]]
+    else:
+        for name in _SICK_FILES:
+            _check.input_file(folder / name)
+        chosen = list(parts.values())
+    pairs = ScoredPairs(
+        "sick",
+        tuple(text for part in chosen for text in part.first),
+        tuple(text for part in chosen for text in part.second),
+        np.concatenate([part.scores for part in chosen]),
+    )
+    texts = tuple(
+        text for part in parts.values() for pair in zip(part.first, part.second, strict=True) for text in pair
+    )
+    return STSSet("SICKR", (pairs.require_variance(folder),), texts, tuple(folder / name for name in parts))
+
+
+def _sentences(subsets: Iterable[ScoredPairs]) -> tuple[str, ...]:
+    return tuple(text for subset in subsets for text in subset.texts)
+
+
+# -- tables of pairs ---------------------------------------------------------------------------------------------------
+
+_PARAPHRASES = (Group(PAIR, (*TEXT_COLUMNS, ("anchor", "positive"))),)
+_SCORED = (*_PARAPHRASES, SCORED_GROUPS[1])
 
 
 def pairs_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> Task:
-    """Read a table of pairs with a human score."""
+    """Read a table of pairs with a human score, such as KorSTS or an STS benchmark in another language."""
     pairs = read_scored_pairs(file, columns=columns)
     return Task(
         name=pairs.name,
-        kind=KIND_PAIRS,
+        kind="pairs",
         texts={"text": pairs.texts},
         target_texts=pairs.texts,
-        items=pairs.scored_items,
+        items=list(zip(pairs.first, pairs.second, strict=True)),
         score=partial(_measure_pairs, pairs),
         protocol={"similarity": "cosine", "columns": ",".join(pairs.columns)},
-        files=pairs.files,
+        files=[Path(file)],
     )
 
 
-def _measure_pairs(task: PairTask, encode: Encode, seed: int) -> Measured:
-    cosines = pair_scores(encode(task.first), encode(task.second))
+def _measure_pairs(pairs: ScoredPairs, encode: Encode, seed: int) -> Measured:
+    cosines = pair_scores(encode(pairs.first), encode(pairs.second))
     if np.ptp(cosines) == 0:
         warnings.warn(
-            f"{task.name}: every cosine is the same; its correlation is undefined.", EvaluationWarning, stacklevel=4
+            f"{pairs.name}: every cosine is the same; its correlation is undefined.", EvaluationWarning, stacklevel=4
         )
     return Measured(
         "spearman",
-        {metric: correlate(cosines, task.scores) for metric, correlate in METRICS.items()},
-        Items(cosines, task.scores),
+        {metric: correlate(cosines, pairs.scores) for metric, correlate in METRICS.items()},
+        Items(cosines, pairs.scores),
         {
-            "columns": list(task.columns),
-            "score_range": [float(task.scores.min()), float(task.scores.max())],
-            "n_unscored": task.n_unscored,
+            "columns": list(pairs.columns),
+            "score_range": [float(pairs.scores.min()), float(pairs.scores.max())],
+            "n_unscored": pairs.dropped.get(NO_SCORE, 0),
         },
     )
+
+
+def read_scored_pairs(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> ScoredPairs:
+    """Read pairs with a human score."""
+    with _open_pairs(file, columns, _SCORED) as (table, chosen):
+        return read_pairs(table, chosen, name=Path(file).stem).require_variance(file)
+
+
+def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> ScoredPairs:
+    """Read pairs of texts that mean the same; they have no scores."""
+    with _open_pairs(file, columns, _PARAPHRASES) as (table, chosen):
+        names = tuple(chosen.values())
+        pairs = [
+            (table.text(number, names[0], one), table.text(number, names[1], other))
+            for number, (one, other) in table.rows(*names)
+        ]
+    if not pairs:
+        raise FileFormatError(f"{file} must hold at least one pair; got none.")
+    first, second = zip(*pairs, strict=True)
+    return ScoredPairs(Path(file).stem, first, second, np.zeros(0), columns=names)
+
+
+@contextmanager
+def _open_pairs(
+    file: str | os.PathLike[str], columns: str | Sequence[str] | None, groups: Sequence[Group]
+) -> Iterator[tuple[Table, dict[str, str]]]:
+    """Open a table, and choose its columns by name, by number, or by their usual names."""
+    roles = [role for group in groups for role in group.roles]
+    named = parse_columns(columns, roles)
+    by_number = bool(named) and all(map(str.isdecimal, named.values()))
+    with open_table(file, header=False if by_number else None) as table:
+        if not named and table.columns == ("1", "2", "3"):
+            named = dict(zip(roles, table.columns, strict=False))
+        for name in named.values():
+            table.require(name)
+        chosen = find_columns(table, groups, named)
+        if chosen is None:
+            raise columns_missing(table, "pairs", groups, named)
+        yield table, chosen

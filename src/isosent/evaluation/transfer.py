@@ -4,99 +4,135 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import EvaluationWarning, FileFormatError
-from isosent.evaluation.probes import (
-    LEAST_OF_A_CLASS,
-    N_FOLDS,
-    fold_means,
-    probe_by_dev,
-    probe_by_folds,
-    probe_each_fold,
-)
+from isosent import _check
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.task import Encode, Task
-from isosent.evaluation.transfer_files import DEV, TEST, TRAIN, WHOLE, TransferTask, read_transfer
+from isosent.evaluation.task import Encode, Task, task_names
+from isosent.io import bounds
+from isosent.io.lines import folders_below, read_lines, split_fields
+from isosent.numeric.logistic import LogisticFits, logistic_path
 from isosent.numeric.similarity import pearson, spearman
 
-KIND = "transfer"
+# SentEval's values of C, which are divided by the total variance of the features: on features of variance 1 that is
+# SentEval's choice; on others the score does not depend on the unit that vectors are measured in
 STRENGTHS = tuple(2.0**t for t in range(-2, 4))
-STRENGTHS_ON_TRAIN = tuple(2.0**t for t in range(-1, 6))
-F1_OF = {"MRPC": "1"}
+STRENGTHS_ON_TRAIN = tuple(2.0**t for t in range(-1, 6))  # if chosen by folds of train
+N_FOLDS = 10
+LEAST_OF_A_CLASS = 12  # so that each of ten folds holds some, and each of ten folds of any nine of them
+WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
+_F1_OF = {"MRPC": "1"}
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledTexts:
+    """Texts, or pairs of texts, and their labels."""
+
+    sides: tuple[tuple[str, ...], ...]  # the texts; of pairs the first ones, then the second ones
+    labels: NDArray[np.float64]  # index of the label among the classes of the task, or the human score
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransferSet:
+    """A set that a classifier is trained on."""
+
+    name: str  # one of `TRANSFER_TASKS`
+    parts: Mapping[str, LabelledTexts]  # "whole" alone; "train" and "test"; or "train", "dev" and "test"
+    classes: tuple[str, ...]  # the labels; for human scores the whole numbers of their scale
+    is_scored: bool  # whether the labels are human scores
+    files: tuple[Path, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts of all parts, as often as they occur."""
+        return tuple(text for part in self.parts.values() for side in part.sides for text in side)
+
+    @property
+    def learnt_from(self) -> str:
+        """The part that the classifier learns from."""
+        return WHOLE if WHOLE in self.parts else TRAIN
+
+    @property
+    def scored(self) -> str:
+        """The part that is scored."""
+        return WHOLE if WHOLE in self.parts else TEST
+
+    @property
+    def strengths(self) -> tuple[float, ...]:
+        """The penalties to choose from."""
+        return STRENGTHS if WHOLE in self.parts or DEV in self.parts else STRENGTHS_ON_TRAIN
+
+    def class_counts(self, part: str) -> dict[str, int]:
+        """Count the items of each class."""
+        counts = np.bincount(self.parts[part].labels.astype(np.int64), minlength=len(self.classes))
+        return {label: int(count) for label, count in zip(self.classes, counts, strict=True)}
 
 
 def transfer_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None = None) -> list[Task]:
-    """Read transfer tasks."""
-    sets = read_transfer(folder, tasks=names)
-    for each in sets:
-        if DEV not in each.parts:
-            _check_folds(each)
-    return [
-        Task(
-            name=each.name,
-            kind=KIND,
-            texts={"text": each.texts},
-            target_texts=each.texts,
-            items=each.scored_items,
-            score=partial(_measure, each),
-            protocol=_protocol(each),
-            files=each.files,
-        )
-        for each in sets
-    ]
-
-
-def _check_folds(task: TransferTask) -> None:
-    for label, count in _class_counts(task, _learnt_from(task)).items():
-        if 0 < count < LEAST_OF_A_CLASS:
-            raise FileFormatError(
-                f"{task.name}: every class must have at least {LEAST_OF_A_CLASS} items to be split into folds; "
-                f"{task.files[0].parent} holds {count} of {label}."
+    """Read transfer tasks; all that the folder holds if no name is given."""
+    tasks = []
+    for transfer_set in read_transfer(folder, tasks=names):
+        if DEV not in transfer_set.parts:
+            for label, count in transfer_set.class_counts(transfer_set.learnt_from).items():
+                if 0 < count < LEAST_OF_A_CLASS:
+                    raise FileFormatError(
+                        f"{transfer_set.name}: every class must have at least {LEAST_OF_A_CLASS} items to be split "
+                        f"into folds; {transfer_set.files[0].parent} holds {count} of {label}."
+                    )
+        tasks.append(
+            Task(
+                name=transfer_set.name,
+                kind="transfer",
+                texts={"text": transfer_set.texts},
+                target_texts=transfer_set.texts,
+                items=list(zip(*transfer_set.parts[transfer_set.scored].sides, strict=True)),
+                score=partial(_measure, transfer_set),
+                protocol=_protocol(transfer_set),
+                files=transfer_set.files,
             )
+        )
+    return tasks
 
 
-def _protocol(task: TransferTask) -> dict[str, Any]:
-    learnt_from = _learnt_from(task)
+def _protocol(transfer_set: TransferSet) -> dict[str, Any]:
+    learnt_from = transfer_set.learnt_from
     by_folds = f"{N_FOLDS}-fold cross-validation"
     within = {WHOLE: f"{by_folds} within each nine of {N_FOLDS} folds", TRAIN: f"{by_folds} on train"}
     return {
         "classifier": "logistic regression",
-        "features": "u" if len(task.parts[learnt_from].sides) == 1 else "|u - v|, u * v",
+        "features": "u" if len(transfer_set.parts[learnt_from].sides) == 1 else "|u - v|, u * v",
         "standardised": False,
-        "C_times_variance": list(_strengths(task)),
-        "chosen_by": DEV if DEV in task.parts else within[learnt_from],
-        **({"distribution_over": list(task.classes)} if task.is_scored else {}),
+        "C_times_variance": list(transfer_set.strengths),
+        "chosen_by": DEV if DEV in transfer_set.parts else within[learnt_from],
+        **({"distribution_over": list(transfer_set.classes)} if transfer_set.is_scored else {}),
     }
 
 
-def _learnt_from(task: TransferTask) -> str:
-    return WHOLE if WHOLE in task.parts else TRAIN
-
-
-def _strengths(task: TransferTask) -> tuple[float, ...]:
-    return STRENGTHS if WHOLE in task.parts or DEV in task.parts else STRENGTHS_ON_TRAIN
-
-
-def _measure(task: TransferTask, encode: Encode, seed: int) -> Measured:
-    rows = {part: _features([encode(side) for side in items.sides]) for part, items in task.parts.items()}
-    labels = {part: items.labels for part, items in task.parts.items()}
-    strengths = _strengths(task)
-    details: dict[str, Any] = {f"n_{part}": len(of_part) for part, of_part in labels.items()}
+def _measure(transfer_set: TransferSet, encode: Encode, seed: int) -> Measured:
+    rows, labels = {}, {}
+    for name, part in transfer_set.parts.items():
+        u, *v = (encode(side) for side in part.sides)
+        rows[name] = np.hstack([np.abs(u - v[0]), u * v[0]]) if v else u
+        labels[name] = part.labels
+    strengths = transfer_set.strengths
+    details: dict[str, Any] = {f"n_{name}": len(of_part) for name, of_part in labels.items()}
     if WHOLE in rows:
         predicted, fold, probes = probe_each_fold(rows[WHOLE], labels[WHOLE], strengths=strengths, seed=seed)
         of_folds = fold_means(predicted == labels[WHOLE], fold)
         details |= {"folds": of_folds.tolist(), "folds_std": float(of_folds.std(ddof=1))}
     else:
         if DEV in rows:
-            probe = probe_by_dev(
-                rows[TRAIN], labels[TRAIN], rows[DEV], labels[DEV], strengths=strengths, is_scored=task.is_scored
-            )
+            train, dev = (rows[TRAIN], labels[TRAIN]), (rows[DEV], labels[DEV])
+            probe = probe_by_dev(*train, *dev, strengths=strengths, is_scored=transfer_set.is_scored)
         else:
             probe = probe_by_folds(rows[TRAIN], labels[TRAIN], strengths=strengths, seed=seed)
         predicted, probes = probe.predict(rows[TEST]), [probe]
@@ -105,47 +141,31 @@ def _measure(task: TransferTask, encode: Encode, seed: int) -> Measured:
         "C_times_variance": [probe.strength for probe in probes],
         "dev": float(np.mean([probe.dev for probe in probes])),
     }
-    return (_of_scores if task.is_scored else _of_labels)(task, predicted, details)
+    if transfer_set.is_scored:
+        return _measure_scores(transfer_set, predicted, details)
+    return _measure_labels(transfer_set, predicted, details)
 
 
-def _features(sides: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """The vector of a text; of a pair both what tells its vectors apart and what they share."""
-    if len(sides) == 1:
-        return sides[0]
-    u, v = sides
-    return np.hstack([np.abs(u - v), u * v])
+def _measure_labels(transfer_set: TransferSet, predicted: NDArray[np.float64], details: Mapping[str, Any]) -> Measured:
+    gold = transfer_set.parts[transfer_set.scored].labels
+    correct = (predicted == gold).astype(np.float64)
+    scores = {"accuracy": float(correct.mean())}
+    if transfer_set.name in _F1_OF:
+        positive = transfer_set.classes.index(_F1_OF[transfer_set.name])
+        is_predicted, is_gold = predicted == positive, gold == positive
+        scores["f1"] = float(2 * (is_predicted & is_gold).sum() / (is_predicted.sum() + is_gold.sum()))
+    counts = {part: transfer_set.class_counts(part) for part in transfer_set.parts}
+    learnt = counts[transfer_set.learnt_from]
+    majority = max(learnt, key=learnt.__getitem__)
+    baseline = {"label": majority, "accuracy": counts[transfer_set.scored][majority] / len(gold)}
+    return Measured("accuracy", scores, Items(correct), {**details, "majority": baseline, "class_counts": counts})
 
 
-def _of_labels(task: TransferTask, predicted: NDArray[np.float64], details: Mapping[str, Any]) -> Measured:
-    told = WHOLE if WHOLE in task.parts else TEST
-    gold = task.parts[told].labels
-    right = (predicted == gold).astype(np.float64)
-    scores = {"accuracy": float(right.mean())}
-    if task.name in F1_OF:
-        one = task.classes.index(F1_OF[task.name])
-        scores["f1"] = _f1(predicted == one, gold == one)
-    counts = {part: _class_counts(task, part) for part in task.parts}
-    known = counts[_learnt_from(task)]
-    majority = max(known, key=known.__getitem__)
-    baseline = {"label": majority, "accuracy": counts[told][majority] / len(gold)}
-    return Measured("accuracy", scores, Items(right), {**details, "majority": baseline, "class_counts": counts})
-
-
-def _f1(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> float:
-    """Harmonic mean of precision and recall."""
-    return float(2 * (predicted & gold).sum() / (predicted.sum() + gold.sum()))
-
-
-def _class_counts(task: TransferTask, part: str) -> dict[str, int]:
-    counts = np.bincount(task.parts[part].labels.astype(np.int64), minlength=len(task.classes))
-    return {label: int(count) for label, count in zip(task.classes, counts, strict=True)}
-
-
-def _of_scores(task: TransferTask, predicted: NDArray[np.float64], details: Mapping[str, Any]) -> Measured:
-    gold = task.parts[TEST].labels
+def _measure_scores(transfer_set: TransferSet, predicted: NDArray[np.float64], details: Mapping[str, Any]) -> Measured:
+    gold = transfer_set.parts[TEST].labels
     if np.ptp(predicted) == 0:
         warnings.warn(
-            f"{task.name}: every predicted score is the same; its correlation is undefined.",
+            f"{transfer_set.name}: every predicted score is the same; its correlation is undefined.",
             EvaluationWarning,
             stacklevel=4,
         )
@@ -155,3 +175,305 @@ def _of_scores(task: TransferTask, predicted: NDArray[np.float64], details: Mapp
         "mse": float(np.mean((predicted - gold) ** 2)),
     }
     return Measured("pearson", scores, Items(predicted, gold), details)
+
+
+# -- logistic regression with a chosen penalty -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """A logistic regression whose penalty was chosen."""
+
+    fits: LogisticFits  # one fit
+    levels: NDArray[np.float64]  # the labels, or whole scores, that its probabilities are of
+    is_scored: bool  # whether it predicts scores rather than labels
+    strength: float  # the choice: inverse strength of the penalty, in units of the total variance of the rows
+    C: float  # the same as scikit-learn means it: `strength` over that variance
+    dev: float  # accuracy, or Pearson correlation of scores, on the items that it was chosen by
+
+    def predict(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Predict labels or scores."""
+        return _predicted(self.fits.probabilities(rows)[:, :, 0], self.levels, self.is_scored)
+
+
+def probe_by_dev(
+    rows: NDArray[np.floating],
+    labels: NDArray[np.float64],
+    dev_rows: NDArray[np.floating],
+    dev_labels: NDArray[np.float64],
+    *,
+    strengths: Sequence[float],
+    is_scored: bool = False,
+) -> Probe:
+    """Learn from some rows, with the penalty that is best on others."""
+    levels, path = _path(rows, labels, np.ones((len(rows), 1)), strengths)
+    probes = []
+    for strength, C, fits in path:
+        predicted = _predicted(fits.probabilities(dev_rows)[:, :, 0], levels, is_scored)
+        dev = pearson(predicted, dev_labels) if is_scored else float(np.mean(predicted == dev_labels))
+        probes.append(Probe(fits, levels, is_scored, strength, C, dev))
+    return _best(probes)
+
+
+def probe_by_folds(
+    rows: NDArray[np.floating], labels: NDArray[np.float64], *, strengths: Sequence[float], seed: int
+) -> Probe:
+    """Learn labels, with the penalty that is best in cross-validation."""
+    fold = stratified_folds(labels, seed)
+    learnt_from = np.column_stack([fold[:, None] != np.arange(N_FOLDS), np.ones(len(rows))])
+    levels, path = _path(rows, labels, learnt_from, strengths)
+    probes = []
+    for strength, C, fits in path:
+        held_out = fits.probabilities(rows)[np.arange(len(rows)), :, fold]
+        correct = _predicted(held_out, levels, False) == labels
+        probes.append(Probe(fits.one(N_FOLDS), levels, False, strength, C, float(np.mean(fold_means(correct, fold)))))
+    return _best(probes)
+
+
+def probe_each_fold(
+    rows: NDArray[np.floating], labels: NDArray[np.float64], *, strengths: Sequence[float], seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.intp], list[Probe]]:
+    """Predict the labels of every fold by what is learnt from the other nine."""
+    fold = stratified_folds(labels, seed)
+    predicted, probes = np.empty_like(labels), []
+    for number in range(N_FOLDS):
+        held_out = fold == number
+        probes.append(probe_by_folds(rows[~held_out], labels[~held_out], strengths=strengths, seed=seed))
+        predicted[held_out] = probes[-1].predict(rows[held_out])
+    return predicted, fold, probes
+
+
+def stratified_folds(labels: NDArray[np.float64], seed: int) -> NDArray[np.intp]:
+    """Deal rows to ten folds at random, each label alike."""
+    from sklearn.model_selection import StratifiedKFold
+
+    fold = np.empty(len(labels), dtype=np.intp)
+    splits = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(labels, labels)
+    for number, (_, held_out) in enumerate(splits):
+        fold[held_out] = number
+    return fold
+
+
+def fold_means(values: NDArray[np.generic], fold: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Mean of the values of each fold, shape (10,)."""
+    return np.bincount(fold, values) / np.bincount(fold)
+
+
+def _path(
+    rows: NDArray[np.floating],
+    labels: NDArray[np.float64],
+    learnt_from: NDArray[np.float64],
+    strengths: Sequence[float],
+) -> tuple[NDArray[np.float64], Iterator[tuple[float, float, LogisticFits]]]:
+    """Levels that occur, and the fits for each strength."""
+    # A score between two whole ones is the distribution over both with that expectation (Tai et al. 2015, section
+    # 4.2); the regression predicts a distribution, and its expectation is the predicted score
+    levels = np.arange(np.floor(labels.min()), np.ceil(labels.max()) + 1)
+    targets = np.maximum(1 - np.abs(labels[:, None] - levels), 0)
+    occurs = targets.any(axis=0)
+    variance = float(rows.var(axis=0, dtype=np.float64).sum())
+    squared_length = float(np.vdot(rows, rows)) / len(rows)
+    if variance <= np.finfo(np.float32).eps * squared_length:  # rounding noise
+        variance = 1.0
+    Cs = [strength / variance for strength in strengths]
+    return levels[occurs], zip(strengths, Cs, logistic_path(rows, targets[:, occurs], learnt_from, Cs), strict=True)
+
+
+def _predicted(probabilities: NDArray[np.float64], levels: NDArray[np.float64], is_scored: bool) -> NDArray[np.float64]:
+    if not is_scored:
+        most_probable: NDArray[np.float64] = levels[probabilities.argmax(axis=1)]
+        return most_probable
+    expected: NDArray[np.float64] = probabilities @ levels
+    return expected if np.ptp(expected) > _ROUNDING else np.full_like(expected, expected[0])
+
+
+def _best(probes: Sequence[Probe]) -> Probe:
+    return max(probes, key=lambda probe: -np.inf if np.isnan(probe.dev) else probe.dev)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+# Files are split at line feeds, and at tabs without quoting; white space at the ends of a text is dropped. A blank line
+# in a file that holds one class is an empty text: CR has four, and with them the 3,775 texts that SentEval counts.
+
+Rows = Iterator[tuple[int, Sequence[str], str]]  # number of the line, texts of the item, its label
+
+
+def _unlabelled_rows(path: Path) -> Rows:
+    for number, line in enumerate(_lines(path), start=1):
+        yield number, [line], ""
+
+
+def _label_first_rows(path: Path) -> Rows:
+    """``label text`` or, in TREC, ``label:finer text``."""
+    for number, line in enumerate(_lines(path), start=1):
+        label, _, text = line.partition(" ")
+        yield number, [text], label.partition(":")[0]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return read_lines(path)
+    except FileFormatError:  # a question of TREC is in Latin-1
+        return read_lines(path, "latin-1")
+
+
+def _table_rows(path: Path, *, texts: Sequence[int], label: int, header: Sequence[str] = ()) -> Rows:
+    """Columns of a tab separated file; one with a header has the columns that are named, in that order."""
+    lines = read_lines(path)
+    if header and (first := lines.pop(0).split("\t"))[: len(header)] != list(header):
+        raise FileFormatError(f"{path}: line 1 must name the columns {_listed(header)}; got {_listed(first)}.")
+    for number, line in enumerate(lines, start=2 if header else 1):
+        fields = split_fields(path, number, line, max(*texts, label) + 1)
+        yield number, [fields[column] for column in texts], fields[label].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """Files of a set and how they are read."""
+
+    files: Mapping[str, tuple[str, ...]]  # names by part; a part has one file, or one for each class
+    classes: tuple[str, ...]
+    rows: Callable[[Path], Rows]
+    is_scored: bool = False
+    # Whether the first line of a file is that of this set: SST2 and SST5 have files of the same names
+    begins: Callable[[str], bool] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for names in self.files.values() for name in names)
+
+    def owns(self, path: Path) -> bool:
+        if self.begins is None:
+            return True
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+            return self.begins(file.readline(bounds.LONGEST_LINE))
+
+
+def _parts(pattern: str, *parts: str) -> dict[str, tuple[str, ...]]:
+    return {part: (pattern.format(part),) for part in parts}
+
+
+_SICK_FILES = {TRAIN: ("SICK_train.txt",), DEV: ("SICK_trial.txt",), TEST: ("SICK_test_annotated.txt",)}
+_SICK_HEADER = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+_MRPC_HEADER = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
+_SST_FILES = _parts("sentiment-{}", TRAIN, DEV, TEST)
+_SENTIMENT = ("negative", "positive")
+_FORMATS = {
+    "MR": _Format({WHOLE: ("rt-polarity.neg", "rt-polarity.pos")}, _SENTIMENT, _unlabelled_rows),
+    "CR": _Format({WHOLE: ("custrev.neg", "custrev.pos")}, _SENTIMENT, _unlabelled_rows),
+    "SUBJ": _Format({WHOLE: ("subj.objective", "subj.subjective")}, ("objective", "subjective"), _unlabelled_rows),
+    "MPQA": _Format({WHOLE: ("mpqa.neg", "mpqa.pos")}, _SENTIMENT, _unlabelled_rows),
+    "SST2": _Format(
+        _SST_FILES, tuple("01"), partial(_table_rows, texts=(0,), label=1), begins=lambda line: "\t" in line
+    ),
+    "SST5": _Format(_SST_FILES, tuple("01234"), _label_first_rows, begins=lambda line: "\t" not in line),
+    "TREC": _Format(
+        {TRAIN: ("train_5500.label",), TEST: ("TREC_10.label",)},
+        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
+        _label_first_rows,
+    ),
+    "MRPC": _Format(
+        _parts("msr_paraphrase_{}.txt", TRAIN, TEST),
+        tuple("01"),
+        partial(_table_rows, texts=(3, 4), label=0, header=_MRPC_HEADER),
+    ),
+    "SICK-R": _Format(
+        _SICK_FILES, tuple("12345"), partial(_table_rows, texts=(1, 2), label=3, header=_SICK_HEADER), is_scored=True
+    ),
+    "SICK-E": _Format(
+        _SICK_FILES,
+        ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        partial(_table_rows, texts=(1, 2), label=4, header=_SICK_HEADER),
+    ),
+    "STSB-supervised": _Format(
+        _parts("sts-{}.csv", TRAIN, DEV, TEST),
+        tuple("012345"),
+        partial(_table_rows, texts=(5, 6), label=4),
+        is_scored=True,
+    ),
+}
+TRANSFER_TASKS = tuple(_FORMATS)
+
+
+def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None) -> tuple[TransferSet, ...]:
+    """Find and read transfer sets in their original format, anywhere below a folder."""
+    root = _check.input_folder(folder).resolve()
+    wanted = None if tasks is None else task_names(tasks, TRANSFER_TASKS)
+    places, incomplete = _find(root)
+    expected = {task: incomplete.get(task, f"{task} ({_listed(_FORMATS[task].names)})") for task in TRANSFER_TASKS}
+    if missing := [expected[task] for task in wanted or () if task not in places]:
+        raise TaskNotFoundError(
+            f"{root} must hold {'; '.join(missing)}, all files of a task in one folder; it holds {_listed(places)}."
+        )
+    if not places:
+        raise TaskNotFoundError(
+            f"{root} must hold all files of a transfer task in one folder; none was found. Known: "
+            f"{'; '.join(expected.values())}."
+        )
+    if wanted is None and incomplete:
+        warnings.warn(
+            f"tasks left out: {root} lacks {'; '.join(incomplete.values())}.", EvaluationWarning, stacklevel=4
+        )
+    sets = []
+    for task, folders in places.items():
+        if wanted is None or task in wanted:
+            if len(folders) > 1:
+                raise InputError(f"{task} must lie in one folder; got {_listed(folders)}. Name one of them.")
+            form, home = _FORMATS[task], folders[0]
+            parts = {part: _read_part(form, [home / name for name in names]) for part, names in form.files.items()}
+            files = tuple(home / name for name in form.names)
+            sets.append(TransferSet(task, parts, form.classes, form.is_scored, files))
+    return tuple(sets)
+
+
+def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
+    """Folders with all files of a set; and for sets without one, what is missing beside the files that are there."""
+    places: dict[str, list[Path]] = {}
+    incomplete: dict[str, str] = {}
+    for path, files in folders_below(root):
+        for task, form in _FORMATS.items():
+            present = [name for name in form.names if name in files and form.owns(path / name)]
+            if len(present) == len(form.names):
+                places.setdefault(task, []).append(path)
+            elif present:
+                missing = [name for name in form.names if name not in present]
+                incomplete[task] = f"{task} ({_listed(missing)}, expected in {path})"
+    return (
+        {task: places[task] for task in TRANSFER_TASKS if task in places},
+        {task: incomplete[task] for task in TRANSFER_TASKS if task in incomplete and task not in places},
+    )
+
+
+def _read_part(form: _Format, paths: Sequence[Path]) -> LabelledTexts:
+    texts: list[Sequence[str]] = []
+    labels: list[float] = []
+    for position, path in enumerate(paths):
+        for number, of_item, label in form.rows(path):
+            texts.append([text.strip() for text in of_item])
+            labels.append(position if len(paths) > 1 else _label(form, path, number, label))
+    if len(set(labels)) < 2:
+        raise FileFormatError(
+            f"{_listed(paths)} must hold items of at least two labels; got {len(labels)} items of {len(set(labels))}."
+        )
+    return LabelledTexts(tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64))
+
+
+def _label(form: _Format, path: Path, number: int, label: str) -> float:
+    classes = form.classes
+    if not form.is_scored:
+        if label not in classes:
+            raise FileFormatError(f"{path}: line {number} must be labelled {' or '.join(classes)}; got {label!r}.")
+        return classes.index(label)
+    try:
+        score = float(label)
+    except ValueError:
+        score = float("nan")
+    if not int(classes[0]) <= score <= int(classes[-1]):
+        raise FileFormatError(
+            f"{path}: line {number} must hold a score in {classes[0]} ... {classes[-1]}; got {label!r}."
+        )
+    return score
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(map(str, names)) or "none"

@@ -32,6 +32,7 @@ class ScoredPairs:
     scores: NDArray[np.float64]  # of shape (n_pairs,), on the scale of the data set
     score_range: tuple[float, float] | None = None  # least and greatest score of that scale, where it is known
     dropped: Mapping[str, int] = field(default_factory=dict)  # rows of the file that are not among the pairs, by reason
+    columns: tuple[str, ...] = ()  # columns that the pairs were read from
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -82,7 +83,15 @@ def read_pairs(
         first.append(table.text(number, first_column, one))
         second.append(table.text(number, second_column, other))
         scores.append(score)
-    return ScoredPairs(name, tuple(first), tuple(second), np.array(scores, dtype=np.float64), score_range, dropped)
+    return ScoredPairs(
+        name,
+        tuple(first),
+        tuple(second),
+        np.array(scores, dtype=np.float64),
+        score_range,
+        dropped,
+        (first_column, second_column, score_column),
+    )
 
 
 def known_range(table: Table, score_column: str) -> tuple[float, float] | None:

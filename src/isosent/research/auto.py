@@ -12,8 +12,7 @@ import numpy as np
 
 from isosent.encoders.base import Progress
 from isosent.evaluation.run import TARGET, encode_tasks
-from isosent.evaluation.sts import Lookup, score_task, sts_task
-from isosent.evaluation.sts_files import STSTask, read_sts
+from isosent.evaluation.sts import Lookup, STSSet, read_sts, score_task, sts_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.research.study import AUTO_ROW, BEST, HALF, PROJECTION, RAW, ROWS, SPECTRUM, WHITENING, AutoCell, pivot
@@ -35,7 +34,7 @@ def study_auto(
     return [_study_task(fitted, name, task, lookup) for task, (fitted, lookup) in zip(listed, encoded, strict=True)]
 
 
-def _study_task(model: SentenceEncoder, name: str, task: STSTask, encoded: Lookup) -> AutoCell:
+def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup) -> AutoCell:
     targets = task.target_texts
     vectors = encoded(targets)
     moments = Moments.from_rows(vectors[known_rows(vectors)])

@@ -17,8 +17,7 @@ from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
-from isosent.evaluation.sts import score_task, sts_task
-from isosent.evaluation.sts_files import STSTask, read_sts
+from isosent.evaluation.sts import STSSet, read_sts, score_task, sts_task
 from isosent.model import SentenceEncoder
 from isosent.research.study import DimsCell, DimsStudy, PublishedWidth, SearchTime
 from isosent.transforms.base import LinearTransform, make_linear, transform_name
@@ -106,7 +105,7 @@ def _check_transform(transform: LinearTransform, model: SentenceEncoder) -> None
 
 
 def _score(
-    task: STSTask, model: SentenceEncoder, row_of: Mapping[str, int], vectors: NDArray[np.float32], k: int
+    task: STSSet, model: SentenceEncoder, row_of: Mapping[str, int], vectors: NDArray[np.float32], k: int
 ) -> DimsCell:
     def leading(texts: Sequence[str]) -> NDArray[np.float32]:
         return vectors[[row_of[text] for text in texts], :k]

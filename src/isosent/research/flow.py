@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.run import TARGET, TextVectors, encode_tasks
-from isosent.evaluation.sts import score_task, sts_task
-from isosent.evaluation.sts_files import read_sts
+from isosent.evaluation.sts import read_sts, score_task, sts_task
 from isosent.model import SentenceEncoder
 from isosent.research.study import RAW, FlowCell
 from isosent.transforms.base import AUTO, make_transform

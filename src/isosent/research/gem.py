@@ -14,8 +14,7 @@ from isosent.encoders.reference import options_of, write_options
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.word_average import GEM, Average, Weighting
 from isosent.errors import InputError
-from isosent.evaluation.sts import score_task
-from isosent.evaluation.sts_files import STSTask, read_sts
+from isosent.evaluation.sts import STSSet, read_sts, score_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments
@@ -91,7 +90,7 @@ def study_gem(
     return cells
 
 
-def _measure_on(encoder: StaticEncoder, task: STSTask) -> Callable[[Weighting], tuple[float, float, int]]:
+def _measure_on(encoder: StaticEncoder, task: STSSet) -> Callable[[Weighting], tuple[float, float, int]]:
     """From a weighting to Pearson, Spearman and zero rows on a task; equal weightings are measured once."""
     row_of = {text: row for row, text in enumerate(dict.fromkeys(task.texts))}
     tokens = encoder.tokenize(list(row_of))

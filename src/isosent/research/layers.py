@@ -24,8 +24,7 @@ from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.run import TARGET
-from isosent.evaluation.sts import AGGREGATIONS, aggregate, pair_scores
-from isosent.evaluation.sts_files import STSTask, read_sts
+from isosent.evaluation.sts import AGGREGATIONS, STSSet, aggregate, pair_scores, read_sts
 from isosent.model import SentenceEncoder
 from isosent.networks.batching import run_batches
 from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling
@@ -75,7 +74,7 @@ def study_layers(
 def search_layers(
     pooled: Sequence[NDArray[np.float32]],
     placed: Sequence[PlacedTask],
-    make_cells: Callable[[Layers, STSTask, Mapping[str, Score]], list[LayerCell]],
+    make_cells: Callable[[Layers, STSSet, Mapping[str, Score]], list[LayerCell]],
     *,
     aggregation: str = ALL,
     progress: Callable[[int], Progress] | None = None,
@@ -197,7 +196,7 @@ def layer_cells(
     sickr: str,
     pooling: str,
     layers: Layers,
-    task: STSTask,
+    task: STSSet,
     scores: Mapping[str, Score],
 ) -> list[LayerCell]:
     """Records of one layer pooling on one task, one per transform, with the numbers that were published for it."""
@@ -217,7 +216,7 @@ def layer_cells(
 
 
 def _published(
-    reference: str, sickr: str, pooling: str, layers: Layers, transform: str, task: STSTask
+    reference: str, sickr: str, pooling: str, layers: Layers, transform: str, task: STSSet
 ) -> dict[str, PublishedScore]:
     if transform == AUTO:
         return {}
@@ -250,7 +249,7 @@ def _transformer_of(where: str, model: SentenceEncoder, name: str) -> Transforme
 class PlacedTask:
     """A task, and the rows of its sentences and their copies among texts that are encoded together."""
 
-    task: STSTask
+    task: STSSet
     rows: NDArray[np.intp]  # of its distinct texts, those of the scored pairs first
     n_scored: int  # how many of them are in scored pairs
     pairs: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]  # per subset: first and second texts, places in `rows`
@@ -258,7 +257,7 @@ class PlacedTask:
     sample: Mapping[str, NDArray[np.intp]]  # sampled texts, neighbours and copies that auto compares, places in `rows`
 
 
-def place_tasks(tasks: Sequence[STSTask]) -> tuple[list[str], list[PlacedTask]]:
+def place_tasks(tasks: Sequence[STSSet]) -> tuple[list[str], list[PlacedTask]]:
     """The distinct texts of some tasks, with the copies that auto looks at."""
     row_of: dict[str, int] = {}
     placed = []
