@@ -262,8 +262,8 @@ def place_tasks(tasks: Sequence[STSSet]) -> tuple[list[str], list[PlacedTask]]:
     row_of: dict[str, int] = {}
     placed = []
     for task in tasks:
-        sample = perturb(task.target_texts)
-        lists = sample.lists if len(sample.texts) >= FEWEST_TEXTS else {}
+        lists = perturb(task.target_texts)
+        lists = lists if len(lists["text"]) >= FEWEST_TEXTS else {}
         scored = list(dict.fromkeys(task.texts))
         copies = [text for texts in lists.values() for text in texts]
         places = {text: place for place, text in enumerate(dict.fromkeys([*scored, *task.target_texts, *copies]))}

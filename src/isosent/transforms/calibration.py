@@ -20,7 +20,7 @@ LABELS = "labels"
 _STEPS = 200
 _TAIL_STEPS_PER_DECADE = 4
 _ROUNDING = 1e-5
-_BESIDE = 1e-6
+_TIE_WIDTH = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -34,11 +34,11 @@ class Calibration:
     kind : {"random pairs", "labels"}
         What the values mean.
     cosines : ndarray of shape (n_knots,), float64
-        Knots, in [-1, 1], rising.
+        Knots, in [-1, 1], increasing.
     values : ndarray of shape (n_knots,), float64
-        Value at each knot, in [0, 1], never falling.
+        Value at each knot, in [0, 1], never decreasing.
     n_pairs : int
-        Pairs it was made from.
+        Number of pairs it was made from.
     label_range : tuple of (float, float), optional
         The labels that 0 and 1 stand for; None for random pairs.
 
@@ -68,51 +68,50 @@ class Calibration:
             raise InputError(f"Calibration: kind must be {RANDOM_PAIRS!r} or {LABELS!r}; got {self.kind!r}.")
         if cosines.ndim != 1 or len(cosines) < 2 or values.shape != cosines.shape:
             raise InputError(
-                "Calibration: cosines and values must have one shape, (n_knots,), of two knots or more; "
+                "Calibration: cosines and values must have the same shape, (n_knots,), with two knots or more; "
                 f"got {cosines.shape} and {values.shape}."
             )
         if not ((np.diff(cosines) > 0).all() and (np.diff(values) >= 0).all()):
-            raise InputError(
-                "Calibration: cosines must rise and values must not fall from knot to knot; some do not obey."
-            )
+            raise InputError("Calibration: cosines must rise, and values must not fall, from knot to knot.")
         if cosines[0] < -1 or cosines[-1] > 1 or values[0] < 0 or values[-1] > 1:
-            raise InputError("Calibration: cosines must lie in [-1, 1] and values in [0, 1]; some lie outside.")
+            raise InputError("Calibration: cosines must lie in [-1, 1] and values in [0, 1].")
 
     def __repr__(self) -> str:
         return f"<Calibration from {self.n_pairs} {self.kind}, {len(self.cosines)} knots>"
 
     @classmethod
     def from_random_pairs(cls, vectors: ArrayLike, *, n_pairs: int = 100_000, seed: int = 0) -> Calibration:
-        """Measure a cosine against pairs that have nothing to do with each other; no labels are needed.
+        """Compare a cosine with those of random, unrelated pairs. No labels are needed.
 
         Parameters
         ----------
         vectors : array_like of shape (n_rows, dim), any real dtype
-            Vectors of texts like those to be compared later, in the space they will be compared in. Zero rows, which
-            stand for "no vector", are left out.
+            Vectors of texts like those to compare later, in the same space. Zero rows, which stand for "no vector", are
+            left out.
         n_pairs : int, default 100,000
-            Pairs of different rows drawn, with replacement; at least 30.
+            Number of pairs of different rows, drawn with replacement; at least 30.
         seed : int, default 0
-            Of the draw.
+            Seed of the draw.
 
         Returns
         -------
         Calibration
-            To each cosine the share of random pairs below it: 0.99 says that one random pair in a hundred scores more.
+            From a cosine to the share of random pairs below it: 0.99 means that one random pair in a hundred has a
+            higher cosine.
 
         Raises
         ------
         InputError
-            If a row holds NaN or infinity, fewer than 30 pairs can be drawn, all of them have the same cosine, or
-            `n_pairs` or `seed` is no whole number in its range.
+            If a row holds NaN or infinity, fewer than 30 pairs exist, all of them have the same cosine, or `n_pairs` or
+            `seed` is not a whole number in its range.
 
         Notes
         -----
-        The knots are quantiles, 0.5 % apart and closer in the upper tail, down to the ten highest pairs. A knot's
-        value is the share of pairs below it plus half the share of those equal to it: ties take their middle rank, and
-        a cosine that more than 0.5 % of the pairs have gets a knot 1e-6 to either side, so that the value jumps there.
-        -1 has the value 0 and 1 the value 1. It is a statement about pairs of *these* texts: texts about one subject
-        give other percentiles than texts about everything.
+        The knots are quantiles in steps of 0.5%, and closer in the upper tail, up to the ten highest pairs. The value
+        of a knot is the share of pairs below it plus half the share of pairs equal to it: ties get their middle rank.
+        A cosine that more than 0.5% of the pairs have gets a second and a third knot 1e-6 to either side, so that the
+        value jumps there. -1 has the value 0, and 1 the value 1. All this holds for pairs of *these* texts: texts about
+        one subject give other percentiles than texts about everything.
         """
         where = "Calibration.from_random_pairs"
         _check.whole_number(where, "n_pairs", n_pairs, FEWEST_PAIRS)
@@ -124,13 +123,13 @@ class Calibration:
         if n_distinct < FEWEST_PAIRS:
             raise InputError(
                 f"{where}: there must be at least {FEWEST_PAIRS} pairs; got {len(rows)} vectors that are not zero, "
-                f"which make {n_distinct}. Give more texts."
+                f"which make {n_distinct}. Pass more texts."
             )
         return cls.from_null(random_cosines(rows, n_pairs=n_pairs, seed=seed))
 
     @classmethod
     def from_null(cls, cosines: ArrayLike) -> Calibration:
-        """Measure a cosine against cosines of random pairs that somebody has drawn already.
+        """Compare a cosine with cosines of random pairs that you have drawn.
 
         Parameters
         ----------
@@ -145,7 +144,7 @@ class Calibration:
         Raises
         ------
         InputError
-            If there are too few, one is no cosine, or all are equal.
+            If there are too few, one is not a cosine, or all are equal.
         """
         null = np.sort(_cosines("Calibration.from_null", cosines))
         n = len(null)
@@ -157,7 +156,7 @@ class Calibration:
                 f"Calibration: the cosines of random pairs must differ; got {knots[0]:.6g} for every one of {n}."
             )
         tied = knots[_ranks(null, knots) @ [-1, 1] > max(1, n / _STEPS)]
-        knots = np.unique(np.concatenate([knots, tied - _BESIDE, tied + _BESIDE]))
+        knots = np.unique(np.concatenate([knots, tied - _TIE_WIDTH, tied + _TIE_WIDTH]))
         values = _ranks(null, knots).sum(axis=1) / (2 * n)
         inner = (knots > -1) & (knots < 1)
         return cls(
@@ -169,20 +168,20 @@ class Calibration:
 
     @classmethod
     def from_labels(cls, cosines: ArrayLike, labels: ArrayLike) -> Calibration:
-        """Fit the label that a pair of a given cosine gets on average, by isotonic regression.
+        """Fit the mean label of pairs with a given cosine, by isotonic regression.
 
         Parameters
         ----------
         cosines : array_like of shape (n_pairs,), float
             Cosine of each pair, in [-1, 1]; at least 30 pairs.
         labels : array_like of shape (n_pairs,), real
-            What people said of each pair, higher for more alike: 0 and 1, or grades such as 0 to 5.
+            How similar people found each pair, higher for more similar: 0 and 1, or grades such as 0 to 5.
 
         Returns
         -------
         Calibration
-            To each cosine the expected label, scaled so that the lowest label given is 0 and the highest 1. For labels
-            0 and 1 this is the share of pairs that are labelled 1.
+            From a cosine to the expected label, scaled so that the lowest label is 0 and the highest is 1. For labels 0
+            and 1 this is the share of pairs labelled 1.
 
         Raises
         ------
@@ -192,13 +191,18 @@ class Calibration:
         Notes
         -----
         Least squares under the constraint that the value never falls (pool adjacent violators, scikit-learn's
-        IsotonicRegression), linear between the pools. Below the lowest and above the highest cosine seen it is
-        constant.
+        IsotonicRegression), linear between the pools, and constant below the lowest and above the highest cosine.
         """
         where = "Calibration.from_labels"
-        x, y = _cosines(where, cosines), _labels(where, labels)
+        x, y = _cosines(where, cosines), _numbers(where, "labels", labels)
+        bad = np.flatnonzero(~np.isfinite(y))
+        if bad.size:
+            raise InputError(
+                f"{where}: labels must be finite; got {y.flat[bad[0]]} for pair {bad[0]} "
+                f"(pairs of that kind: {bad.size}). Drop them."
+            )
         if y.shape != x.shape:
-            raise InputError(f"{where}: labels must have shape {x.shape}, one a pair; got {y.shape}.")
+            raise InputError(f"{where}: labels must have shape {x.shape}, one per pair; got {y.shape}.")
         low, high = float(y.min()), float(y.max())
         if low == high:
             raise InputError(
@@ -216,7 +220,7 @@ class Calibration:
         if len(knots) < 2 or values[0] == values[-1]:
             raise InputError(
                 f"{where}: labels must rise with the cosine; they do not, so a cosine says nothing about them. "
-                "Check that a higher label means more alike."
+                "Check that a higher label means more similar."
             )
         return cls(LABELS, knots, values, len(x), (low, high))
 
@@ -238,18 +242,18 @@ class Calibration:
         InputError
             If one of them is NaN.
         """
-        given = _numbers("Calibration", "cosines", cosines)
-        if np.isnan(given).any():
+        array = _numbers("Calibration", "cosines", cosines)
+        if np.isnan(array).any():
             raise InputError("Calibration: cosines must be numbers; got NaN.")
-        return np.asarray(np.interp(given, self.cosines, self.values))
+        return np.asarray(np.interp(array, self.cosines, self.values))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the calibration as plain values that JSON can hold without loss.
+        """Return the calibration as JSON values, without loss.
 
         Returns
         -------
         dict
-            What `from_json` takes.
+            Argument of `from_json`.
         """
         return {
             "kind": self.kind,
@@ -261,22 +265,22 @@ class Calibration:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Calibration:
-        """Read what `to_json` gave.
+        """Make a calibration from the result of `to_json`.
 
         Parameters
         ----------
         document : mapping
-            The plain values.
+            The JSON values.
 
         Returns
         -------
         Calibration
-            The same calibration, bit by bit.
+            The same calibration, bit for bit.
 
         Raises
         ------
         InputError
-            If something is missing, of the wrong type, or breaks a rule of the class.
+            If something is missing, has the wrong type, or breaks a rule of the class.
         """
         try:
             labels = document["label_range"]
@@ -290,11 +294,11 @@ class Calibration:
         except InputError:
             raise
         except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
-            raise InputError(f"Calibration: the document must be what to_json gives; got {error!r}.") from None
+            raise InputError(f"Calibration: the document is not a result of to_json: {error!r}.") from None
 
 
 def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
-    """Cosines as float64 of shape (n_pairs,), within [-1, 1], enough of them."""
+    """Check cosines of at least 30 pairs, and return them as float64, (n_pairs,), within [-1, 1]."""
     array = _numbers(where, "cosines", cosines)
     if array.ndim != 1 or len(array) < FEWEST_PAIRS:
         raise InputError(
@@ -305,19 +309,8 @@ def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
     return np.clip(array, -1, 1)
 
 
-def _labels(where: str, labels: ArrayLike) -> NDArray[np.float64]:
-    array = _numbers(where, "labels", labels)
-    bad = np.flatnonzero(~np.isfinite(array))
-    if bad.size:
-        raise InputError(
-            f"{where}: labels must be finite; got {array.flat[bad[0]]} for pair {bad[0]} "
-            f"(pairs of that kind: {bad.size}). Drop them."
-        )
-    return array
-
-
 def _numbers(where: str, name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Real numbers as float64; those in objects or strings, as a column of a table may hold, are read."""
+    """Return real numbers as float64, also from objects or strings, which a column of a table may hold."""
     try:
         if np.asarray(values).dtype.kind in "OSU":
             values = np.asarray(values, dtype=np.float64)
@@ -327,5 +320,5 @@ def _numbers(where: str, name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def _ranks(null: NDArray[np.float64], knots: NDArray[np.float64]) -> NDArray[np.intp]:
-    """How many of the null lie below each knot, and how many do not lie above it."""
+    """Number of cosines below each knot, and number of those not above it, (n_knots, 2)."""
     return np.stack([np.searchsorted(null, knots, side) for side in ("left", "right")], axis=1)
