@@ -10,7 +10,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.words.cache import model_folder, read_embedding_matrix
+from isosent.words.embedding_matrix import model_folder, read_embedding_matrix
 
 SMALL = {
     "vocab_size": 40,

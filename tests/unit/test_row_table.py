@@ -9,8 +9,8 @@ from isosent.encoders.static import RowTable, StaticEncoder
 from isosent.encoders.word_average import Average, PowerMean, ZipfianWhitening
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
+from isosent.words.formats import decoded, encoded
 from isosent.words.frequencies import Frequencies
-from isosent.words.stored_numbers import decoded, encoded
 from isosent.words.tokenizer import WordTokenizer
 from isosent.words.tokens import TokenIds
 from isosent.words.vocabulary import Vocabulary

@@ -9,10 +9,8 @@ from rich.table import Table
 
 from isosent.cli.printing import out, progress_bar
 from isosent.errors import InputError
-from isosent.words.formats import FilePlace
-from isosent.words.stored_numbers import STORED_TYPES
-from isosent.words.vector_formats import format_of
-from isosent.words.word_vectors import WordVectors, convert_word_vectors, read_word_vectors, size_of_files
+from isosent.words.formats import STORED_TYPES, FilePlace
+from isosent.words.word_vectors import WordVectors, convert_word_vectors, format_of, read_word_vectors, size_of_files
 
 _FIRST_WORDS = 8
 

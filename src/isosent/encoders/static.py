@@ -40,7 +40,8 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.transforms.base import LinearTransform, make_linear
-from isosent.words.cache import model_folder, read_embedding_matrix
+from isosent.words.embedding_matrix import model_folder, read_embedding_matrix
+from isosent.words.formats import Numbers, Scales, decoded
 from isosent.words.frequencies import (
     Frequencies,
     count_tokens,
@@ -49,7 +50,6 @@ from isosent.words.frequencies import (
     warn_if_many_without,
     zipf_probabilities,
 )
-from isosent.words.stored_numbers import Numbers, Scales, decoded
 from isosent.words.subwords import SubwordTokenizer, TokenLookup
 from isosent.words.tokenizer import CallableTokenizer, TokenFilter, WordTokenizer, read_stop_words
 from isosent.words.tokens import SPLITTERS, TokenIds, Tokenizing

@@ -16,15 +16,17 @@ from isosent.errors import FileFormatError
 from isosent.io import bounds
 from isosent.words.formats import (
     FilePlace,
+    Numbers,
     Progress,
     RowBlock,
+    Scales,
     checked_block,
+    decoded,
     in_threads,
     joined,
     rows_of,
     word_too_long,
 )
-from isosent.words.stored_numbers import Numbers, Scales, decoded
 from isosent.words.subwords import add_rows, ngram_buckets
 from isosent.words.vocabulary import Vocabulary
 

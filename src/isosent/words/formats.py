@@ -1,4 +1,7 @@
-"""Word vectors as text, a word and its numbers a line: GloVe, word2vec and the .vec files of fastText."""
+"""Files of word vectors, packed or not: text (GloVe, word2vec, fastText's .vec) and word2vec's binary format.
+
+Both are read in blocks, several at a time in as many threads as there are processors.
+"""
 
 from __future__ import annotations
 
@@ -11,44 +14,51 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import DuplicateWordWarning, FileFormatError, InputFileError, UndecodableWordWarning
+from isosent.errors import DuplicateWordWarning, FileFormatError, InputError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
 from isosent.io.lines import whole_lines
-from isosent.numeric.compiled import njit
 from isosent.numeric.threads import n_workers
 from isosent.words.vocabulary import Vocabulary, first_rows, take_words
 
 Progress = Callable[[int], object]
+Numbers = NDArray[Any]
+Scales = NDArray[np.float32]
+
+STORED_TYPES = ("float32", "float16", "int8")
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_BYTES = 8 << 20
-_GZIP_MAGIC = b"\x1f\x8b"
-_ZIP_MAGIC = b"PK\x03\x04"
+_GZIP_MAGIC, _ZIP_MAGIC = b"\x1f\x8b", b"PK\x03\x04"
 _LARGEST_DEFLATE_RATIO = 1032
-_NOT_MEANT = "__MACOSX/"
+_RESOURCE_FORKS = "__MACOSX/"  # macOS adds them to archives
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n"
+_BLANK_FOR_TAB = bytes.maketrans(b"\t", b" ")
+_MOST_DIGITS = 19  # of an int64
 
 
-@dataclass(frozen=True, slots=True)
-class FilePlace:
-    """A file, or a member of a zip archive."""
+# -- where the bytes come from ---------------------------------------------------------------------------------------
 
-    path: Path  # the file or the archive
-    member: str | None = None  # the member; None for a file, or for the only member of an archive
+
+class FilePlace(NamedTuple):
+    """A file, or a member of a zip archive; None stands for a file, or for the only member of an archive."""
+
+    path: Path
+    member: str | None = None
 
     @classmethod
-    def of(cls, written: str | os.PathLike[str]) -> FilePlace:
+    def of(cls, location: str | os.PathLike[str]) -> FilePlace:
         """Read ``FILE`` or ``ARCHIVE.zip!MEMBER``."""
-        text = os.fspath(written)
+        text = os.fspath(location)
         for position, character in enumerate(text):
             if character == "!" and Path(text[:position]).is_file() and not Path(text).exists():
                 return cls(_check.input_file(text[:position]), text[position + 1 :])
@@ -58,27 +68,26 @@ class FilePlace:
         return str(self.path) if self.member is None else f"{self.path}!{self.member}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ByteStream:
     """Bytes that are read once, from their beginning."""
 
-    place: FilePlace  # where they come from, for messages
-    head: bytes  # the first of them
-    is_packed: bool  # whether they are compressed or in an archive
-    most_bytes: int  # there are no more than this
-    _file: IO[bytes]
-    _on_disk: IO[bytes]
-    _progress: Progress | None
+    def __init__(
+        self, place: FilePlace, file: IO[bytes], on_disk: IO[bytes], most_bytes: int, progress: Progress | None
+    ) -> None:
+        self.place, self.most_bytes = place, most_bytes  # there are no more bytes than this
+        self.is_packed = file is not on_disk
+        self.head = file.read(_HEAD_BYTES)
+        self._file, self._on_disk, self._progress = file, on_disk, progress
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield all bytes, `head` first, and tell `progress` the bytes of the file on the disk that they took."""
-        told, piece = 0, self.head
+        """Yield all bytes, `head` first, and report the bytes of the file on the disk that they took."""
+        reported, piece = 0, self.head
         n_bytes = len(piece)
         most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * self.place.path.stat().st_size)
         while piece:
             if self._progress is not None:
-                self._progress(self._on_disk.tell() - told)
-                told = self._on_disk.tell()
+                self._progress(self._on_disk.tell() - reported)
+                reported = self._on_disk.tell()
             yield piece
             piece = self._file.read(_BLOCK_BYTES)
             n_bytes += len(piece)
@@ -91,65 +100,57 @@ class ByteStream:
 
 @contextmanager
 def open_bytes(place: FilePlace, progress: Progress | None = None) -> Iterator[ByteStream]:
-    """Open a file, and tell what it is packed in by its content."""
+    """Open a file; gzip and zip are detected by their first bytes."""
     with place.path.open("rb") as on_disk:
         magic, size = on_disk.read(4), place.path.stat().st_size
         on_disk.seek(0)
-        if magic == _ZIP_MAGIC:
-            kind = "zip archive"
-        elif place.member is not None:
+        if magic != _ZIP_MAGIC and place.member is not None:
             raise FileFormatError(f"{place.path} must be a zip archive; it starts otherwise.")
-        else:
-            kind = "gzip file"
         try:
             if magic == _ZIP_MAGIC:
                 with zipfile.ZipFile(on_disk) as archive:
-                    found = _member(place, archive)
-                    with archive.open(found) as file:
-                        yield ByteStream(place, file.read(_HEAD_BYTES), True, found.file_size, file, on_disk, progress)
+                    member = _member(place, archive)
+                    with archive.open(member) as file:
+                        yield ByteStream(place, file, on_disk, member.file_size, progress)
             elif magic[:2] == _GZIP_MAGIC:
                 with gzip.open(on_disk) as unpacked:
-                    most_bytes = size * _LARGEST_DEFLATE_RATIO
                     yield ByteStream(
-                        place,
-                        unpacked.read(_HEAD_BYTES),
-                        True,
-                        most_bytes,
-                        cast("IO[bytes]", unpacked),
-                        on_disk,
-                        progress,
+                        place, cast("IO[bytes]", unpacked), on_disk, size * _LARGEST_DEFLATE_RATIO, progress
                     )
             else:
-                yield ByteStream(place, on_disk.read(_HEAD_BYTES), False, size, on_disk, on_disk, progress)
+                yield ByteStream(place, on_disk, on_disk, size, progress)
         except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
-            raise FileFormatError(f"{place} is not a whole {kind}: {error}.") from None
+            kind = "zip archive" if magic == _ZIP_MAGIC else "gzip file"
+            raise FileFormatError(f"{place} is damaged or truncated, not a complete {kind}: {error}.") from None
 
 
 def _member(place: FilePlace, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     members = {
         info.filename: info
         for info in archive.infolist()
-        if not info.is_dir() and not info.filename.startswith(_NOT_MEANT)
+        if not info.is_dir() and not info.filename.startswith(_RESOURCE_FORKS)
     }
     listed = ", ".join(members) or "none"
     if place.member is None and len(members) != 1:
         one = next(iter(members), "MEMBER")
         raise InputFileError(f"{place.path} must hold one file; it holds: {listed}. Name one: {place.path}!{one}")
-    found = next(iter(members.values())) if place.member is None else members.get(place.member)
-    if found is None:
+    member = next(iter(members.values())) if place.member is None else members.get(place.member)
+    if member is None:
         raise InputFileError(f"{place.path} has no member {place.member}; it has: {listed}.")
-    if found.flag_bits & 1:
-        raise FileFormatError(f"{place.path}: member {found.filename} must not be encrypted; it is. Unpack it first.")
-    return found
+    if member.flag_bits & 1:
+        raise FileFormatError(f"{place.path}: member {member.filename} is encrypted. Unpack it first.")
+    return member
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RowBlock:
-    """Some words and their vectors."""
+# -- blocks of rows --------------------------------------------------------------------------------------------------
 
-    words: list[bytes]  # the words, in UTF-8
-    vectors: NDArray[np.float32]  # their vectors, finite
-    n_undecodable: int = 0  # rows beside these that were left out because their word is not UTF-8
+
+class RowBlock(NamedTuple):
+    """Some words, in UTF-8, and their vectors, finite; rows whose word is not UTF-8 are left out and counted."""
+
+    words: list[bytes]
+    vectors: NDArray[np.float32]
+    n_undecodable: int = 0
 
 
 def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], vectors: NDArray[np.float32]) -> RowBlock:
@@ -163,8 +164,16 @@ def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], ve
         raise FileFormatError(f"{where} {numbers[bad[0]]} must be finite; got NaN or infinity for the word {word!r}.")
     if _is_utf8(b"\n".join(words)):
         return RowBlock(words, vectors)
-    kept = [row for row, word in enumerate(words) if _is_utf8(word)]
-    return RowBlock([words[row] for row in kept], vectors[kept], len(words) - len(kept))
+    rows = [row for row, word in enumerate(words) if _is_utf8(word)]
+    return RowBlock([words[row] for row in rows], vectors[rows], len(words) - len(rows))
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def word_too_long(where: str) -> FileFormatError:
@@ -179,21 +188,13 @@ def rows_of(wanted: Vocabulary, words: list[bytes]) -> NDArray[np.intp]:
 
 
 def joined(words: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Write words one behind the other."""
+    """Concatenate words, and say where each begins."""
     offsets = np.fromiter(accumulate(map(len, words), initial=0), dtype=np.int64, count=len(words) + 1)
     return np.frombuffer(b"".join(words), dtype=np.uint8), offsets
 
 
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def in_threads(tasks: Iterable[Callable[[], RowBlock]]) -> Iterator[RowBlock]:
-    """Make blocks in as many threads as there are processors."""
+    """Make blocks in as many threads as there are processors, in their order."""
     running: deque[Future[RowBlock]] = deque()
     with ThreadPoolExecutor(n_workers()) as pool:
         for task in tasks:
@@ -208,9 +209,8 @@ class WordCollector:
     """The words of all blocks of a file."""
 
     def __init__(self, where: str) -> None:
-        self._where = where
+        self._where, self._n_undecodable = where, 0
         self._words: list[bytes] = []
-        self._n_undecodable = 0
 
     def add(self, block: RowBlock) -> None:
         """Add the words of a block."""
@@ -218,147 +218,68 @@ class WordCollector:
         self._n_undecodable += block.n_undecodable
 
     def finish(self) -> tuple[Vocabulary, NDArray[np.int64] | None]:
-        """Make the vocabulary, and warn of rows that are left out."""
+        """Make the vocabulary, and warn of rows that are left out; the rows that stay, None if all do."""
         if self._n_undecodable:
-            _warn(
-                f"{self._where} holds words that are not UTF-8: rows left out: {self._n_undecodable}.",
-                UndecodableWordWarning,
-            )
+            sentence = f"{self._where} holds words that are not UTF-8: rows left out: {self._n_undecodable}."
+            warnings.warn(sentence, UndecodableWordWarning, stacklevel=2)
         characters, offsets = joined(self._words)
         rows = first_rows(characters, offsets)
         n_repeated = len(self._words) - len(rows)
         if not n_repeated:
             return Vocabulary.from_bytes(characters, offsets), None
-        _warn(
-            f"{self._where} repeats words: rows left out: {n_repeated}; the first row of each word is kept.",
-            DuplicateWordWarning,
-        )
+        sentence = f"{self._where} repeats words: rows left out: {n_repeated}; the first row of each word is kept."
+        warnings.warn(sentence, DuplicateWordWarning, stacklevel=2)
         return Vocabulary.from_bytes(*take_words(characters, offsets, rows)), rows
-
-
-def _warn(sentence: str, category: type[Warning]) -> None:
-    warnings.warn(sentence, category, stacklevel=3)
 
 
 def in_memory(where: str, blocks: Iterable[RowBlock]) -> tuple[Vocabulary, NDArray[np.float32]]:
     """Bring the rows of a file into one array."""
-    words, kept = WordCollector(where), []
+    words, parts = WordCollector(where), []
     for block in blocks:
         words.add(block)
-        kept.append(block.vectors)
+        parts.append(block.vectors)
     vocabulary, rows = words.finish()
-    vectors = np.empty((sum(map(len, kept)), kept[0].shape[1]), dtype=np.float32)
+    vectors = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=np.float32)
     end = len(vectors)
-    while kept:  # each block is let go of as soon as it is copied
-        last = kept.pop()
+    while parts:  # each block is released as soon as it is copied
+        last = parts.pop()
         vectors[end - len(last) : end] = last
         end -= len(last)
     return vocabulary, vectors if rows is None else vectors[rows]
 
 
-_POWERS = np.array([float(f"1e{exponent}") for exponent in range(309)])
-_MOST_DIGITS = 18
-_MARGIN = 1e-15  # above the error of a quotient of a rounded integer and a rounded power of ten
+# -- text ------------------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
-def locate_rows(text: NDArray[np.uint8], dim: int, spans: NDArray[np.int64]) -> None:
-    """Find the lines of a text, and the word of each."""
-    start, size = 0, len(text)
-    for line in range(len(spans)):
-        stop, n_blanks, word_stop = start, 0, -1
-        while stop < size:
-            if text[stop] <= 32:  # one comparison for most bytes
-                if text[stop] == 10:
-                    break
-                if text[stop] == 32 or text[stop] == 9:
-                    n_blanks += 1
-                    if word_stop < 0:
-                        word_stop = stop
-            stop += 1
-        last = stop
-        while last > start and (text[last - 1] == 32 or text[last - 1] == 9 or text[last - 1] == 13):
-            last -= 1
-            n_blanks -= text[last] != 13
-        spans[line, 0] = start
-        spans[line, 1] = word_stop if n_blanks == dim and word_stop > start else -1
-        spans[line, 2] = last
-        start = stop + 1
+def plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> tuple[str, Iterator[RowBlock]]:
+    """Rows of text or of word2vec, whose header both may have; the name of the format comes first."""
+    where, pieces = str(stream.place), stream.pieces()
+    head = next(pieces, b"").removeprefix(_BYTE_ORDER_MARK)
+    first_line, _, rest = head.partition(b"\n")
+    fields = first_line.split()
+    if len(fields) != 2 or not all(field.isdigit() and len(field) < _MOST_DIGITS for field in fields):
+        return "text", _text_rows(where, chain([head], pieces), None, wanted)
+    n_rows, dim = map(int, fields)
+    _check_dim(f"{where}, line 1", dim)
+    if not _continues_in_binary(rest, dim):
+        return "text with header", _text_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
+    if n_rows * (4 * dim + 2) > stream.most_bytes:
+        raise FileFormatError(
+            f"{where} must hold {n_rows} vectors of {dim} floats, as its header says; it ends before."
+        )
+    return "word2vec binary", _binary_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
 
 
-@njit(cache=True, nogil=True)
-def _parse_rows(
-    text: NDArray[np.uint8],
-    spans: NDArray[np.int64],
-    powers: NDArray[np.float64],
-    vectors: NDArray[np.float32],
-    is_parsed: NDArray[np.bool_],
-) -> None:
-    for row in range(len(spans)):
-        at, stop = spans[row, 1], spans[row, 2]
-        column = 0 if at >= 0 else -1
-        while 0 <= column < vectors.shape[1]:
-            at += 1
-            is_negative = at < stop and text[at] == 45
-            at += at < stop and (text[at] == 45 or text[at] == 43)
-            digits, n_digits, exponent = np.uint64(0), np.int64(0), np.int64(0)
-            is_number, is_fraction = False, False
-            while at < stop:
-                digit = np.uint8(text[at] - 48)
-                if digit < 10:
-                    is_number = True
-                    if n_digits < _MOST_DIGITS:
-                        digits = digits * np.uint64(10) + np.uint64(digit)
-                        n_digits += digits > 0
-                        exponent -= is_fraction
-                    else:
-                        exponent += not is_fraction
-                elif text[at] == 46 and not is_fraction:
-                    is_fraction = True
-                else:
-                    break
-                at += 1
-            if is_number and at < stop and (text[at] | 32) == 101:
-                at += 1
-                is_small = at < stop and text[at] == 45
-                at += at < stop and (text[at] == 45 or text[at] == 43)
-                written, is_number = np.int64(0), False
-                while at < stop and np.uint8(text[at] - 48) < 10 and written < 1000:
-                    written = 10 * written + np.int64(text[at]) - 48
-                    is_number = True
-                    at += 1
-                exponent += -written if is_small else written
-            is_whole = is_number and (at == stop or text[at] == 32 or text[at] == 9)
-            column = column + 1 if is_whole and -308 <= exponent <= 308 else -1
-            if column > 0:
-                value = np.float64(digits)
-                value = value / powers[-exponent] if exponent < 0 else value * powers[exponent]
-                number = np.float32(value)
-                if np.float32(value * (1 - _MARGIN)) != number or np.float32(value * (1 + _MARGIN)) != number:
-                    column = -1  # too close to the middle between two numbers
-                else:
-                    vectors[row, column - 1] = -number if is_negative else number
-        is_parsed[row] = column == vectors.shape[1] and at == stop
+def _check_dim(where: str, dim: int) -> None:
+    if dim > bounds.MOST_DIMENSIONS:
+        raise FileFormatError(f"{where}: {dim} dimensions; a word vector may have {bounds.MOST_DIMENSIONS:,} at most.")
 
 
-def parse_rows(
-    text: NDArray[np.uint8],
-    spans: NDArray[np.int64],
-    vectors: NDArray[np.float32],
-    is_parsed: NDArray[np.bool_],
-) -> None:
-    """Read the numbers of lines, each correctly rounded."""
-    _parse_rows(text, spans, _POWERS, vectors, is_parsed)
-
-
-_BLANKS = b" \t\r\n"
-
-
-def text_rows(
-    where: str, pieces: Iterable[bytes], header: tuple[int, int] | None, wanted: Vocabulary | None = None
+def _text_rows(
+    where: str, pieces: Iterable[bytes], header: tuple[int, int] | None, wanted: Vocabulary | None
 ) -> Iterator[RowBlock]:
-    """Read rows of text, several blocks at a time in as many threads as there are processors."""
     dim = None if header is None else header[1]
+    first_words = None if wanted is None else {word.encode().split(b" ")[0] for word in wanted}
     n_rows = 0
 
     def tasks() -> Iterator[Callable[[], RowBlock]]:
@@ -366,22 +287,16 @@ def text_rows(
         for numbers, lines in _lines_with_rows(where, pieces, 1 if header is None else 2):
             if dim is None:
                 dim = len(lines.split(b"\n", 1)[0].split()) - 1
-                check_dim(f"{where}, line {numbers.start}", dim)
+                _check_dim(f"{where}, line {numbers.start}", dim)
             if dim < 1:
                 shown = _shown(lines.split(b"\n", 1)[0])
                 raise FileFormatError(f"{where}: line {numbers.start} must hold a word and its vector; got {shown}.")
-            yield partial(_parse, where, lines, numbers, dim, wanted)
+            yield partial(_parse, where, lines, numbers, dim, wanted, first_words)
             n_rows += len(numbers)
 
     yield from in_threads(tasks())
     if header is not None and n_rows != header[0]:
         raise FileFormatError(f"{where} must hold {header[0]} rows, as its header says; got {n_rows}.")
-
-
-def check_dim(where: str, dim: int) -> None:
-    """Refuse more dimensions than vectors of words have."""
-    if dim > bounds.MOST_DIMENSIONS:
-        raise FileFormatError(f"{where}: {dim} dimensions; a word vector may have {bounds.MOST_DIMENSIONS:,} at most.")
 
 
 def _lines_with_rows(where: str, pieces: Iterable[bytes], first: int) -> Iterator[tuple[range, bytes]]:
@@ -393,62 +308,89 @@ def _lines_with_rows(where: str, pieces: Iterable[bytes], first: int) -> Iterato
         n_lines = len(numbers) - block.count(b"\n", len(lines)) + block.endswith(b"\n") if lines else 0
         if lines:
             if blank is not None:
-                yield range(blank, blank + 1), b"\n"  # for its message: rows go on behind it
+                yield range(blank, blank + 1), b"\n"  # is refused by its number: rows follow it
             yield numbers[:n_lines], lines
             blank = None
         if blank is None and n_lines < len(numbers):
             blank = numbers[n_lines]
 
 
-def _parse(where: str, lines: bytes, numbers: range, dim: int, wanted: Vocabulary | None) -> RowBlock:
-    """Words and vectors of some lines: compiled code reads plain ones, what it leaves is read one by one."""
-    text = np.frombuffer(lines, dtype=np.uint8)
-    spans = np.empty((len(numbers), 3), dtype=np.int64)
-    locate_rows(text, dim, spans)
-
-    def split(row: int) -> tuple[bytes, bytes]:
-        return _split_row(where, numbers[row], lines[spans[row, 0] : spans[row, 2]].replace(b"\t", b" "), dim)
-
-    odd = {row: split(row)[0] for row in np.flatnonzero(spans[:, 1] < 0).tolist()}  # first: blank lines end here
-    words = [lines[start:stop] for start, stop, _ in spans.tolist()]
-    for row, word in odd.items():
-        words[row] = word
-    kept = np.arange(len(words))
+def _parse(
+    where: str,
+    block: bytes,
+    numbers: range,
+    dim: int,
+    wanted: Vocabulary | None,
+    first_words: set[bytes] | None,
+) -> RowBlock:
+    """Words and vectors of some lines: pyarrow reads plain ones, what it refuses is read one by one."""
+    text = block.translate(_BLANK_FOR_TAB) if b"\t" in block else block
+    text = text.replace(b"\r\n", b"\n").replace(b" \n", b"\n").rstrip(_BLANKS)
+    places = np.arange(len(numbers))
+    if first_words is not None:  # numbers of other words are not parsed
+        lines = text.split(b"\n")
+        is_candidate = [line.partition(b" ")[0] in first_words or line.count(b" ") != dim for line in lines]
+        places = np.flatnonzero(is_candidate)
+        text = b"\n".join([lines[place] for place in places])
+    words, vectors = _parse_plain(text, len(places), dim) if len(places) else ([], np.empty((0, dim), np.float32))
+    if vectors is None:  # an odd line among them
+        vectors = np.empty((len(places), dim), dtype=np.float32)
+        lines = text.split(b"\n") if len(places) else []
+        for row, (place, line) in enumerate(zip(places.tolist(), lines, strict=True)):
+            word, vectors[row] = _parse_line(where, numbers[place], line, dim)
+            words.append(word)
     if wanted is not None:
-        kept = rows_of(wanted, words)
-        words = [words[row] for row in kept]
-    vectors = np.empty((len(kept), dim), dtype=np.float32)
-    is_parsed = np.zeros(len(kept), dtype=np.bool_)
-    parse_rows(text, spans[kept], vectors, is_parsed)
-    for number in np.flatnonzero(~is_parsed).tolist():
-        row = int(kept[number])
-        vectors[number] = _parse_row(where, numbers[row], split(row)[1], dim)
-    return checked_block(f"{where}: line", numbers[0] + kept, words, vectors)
+        rows = rows_of(wanted, words)
+        words, vectors, places = [words[row] for row in rows], vectors[rows], places[rows]
+    return checked_block(f"{where}: line", numbers[0] + places, words, vectors)
 
 
-def _split_row(where: str, number: int, line: bytes, dim: int) -> tuple[bytes, bytes]:
-    """The word and the numbers of a row; a word may hold spaces, as some of GloVe's do."""
+def _parse_plain(text: bytes, n_lines: int, dim: int) -> tuple[list[bytes], NDArray[np.float32] | None]:
+    """Lines of one word and `dim` numbers, a blank between them; no vectors if another line is among them."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    if b"\r" in text:  # would end a line
+        return [], None
+    names = ["word", *map(str, range(dim))]
+    types = dict.fromkeys(names[1:], pa.float64()) | {"word": pa.binary()}
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(text),
+            csv.ReadOptions(use_threads=False, column_names=names, block_size=len(text) + 1),
+            csv.ParseOptions(delimiter=" ", quote_char=False, double_quote=False, ignore_empty_lines=False),
+            csv.ConvertOptions(check_utf8=False, column_types=types, null_values=[], strings_can_be_null=False),
+        )
+    except pa.ArrowInvalid:
+        return [], None
+    if len(table) != n_lines:
+        return [], None
+    columns = np.empty((dim, n_lines), dtype=np.float32)
+    with np.errstate(over="ignore"):  # infinity is refused later, with its line
+        for column in range(dim):  # decimal -> float64 -> float32, as Python reads it: two roundings
+            columns[column] = table.column(column + 1).to_numpy()
+    return table.column(0).to_pylist(), np.ascontiguousarray(columns.T)
+
+
+def _parse_line(where: str, number: int, line: bytes, dim: int) -> tuple[bytes, NDArray[np.float32]]:
+    """The word and the numbers of a line; a word may hold blanks, as some of GloVe's do."""
     fields = line.split()
-    word_parts, value_fields = fields[:-dim], fields[-dim:]
-    surplus = word_parts[1:]
-    if not word_parts or (surplus and all(parse_numbers(field) is not None for field in surplus)):
+    word_fields, values = fields[:-dim], b" ".join(fields[-dim:])
+    surplus = word_fields[1:]
+    if not word_fields or (surplus and all(parse_numbers(field) is not None for field in surplus)):
         got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
         raise FileFormatError(
             f"{where}: line {number} must hold a word and {dim} numbers, as the file begins; got {got}."
         )
-    return b" ".join(word_parts), b" ".join(value_fields)
-
-
-def _parse_row(where: str, number: int, values: bytes, dim: int) -> NDArray[np.float32]:
-    parsed = parse_numbers(values)
-    if parsed is None:
+    vector = parse_numbers(values)
+    if vector is None:
         raise FileFormatError(f"{where}: line {number} must hold {dim} numbers; got {_shown(values)}.")
-    return parsed
+    return b" ".join(word_fields), vector
 
 
 def parse_numbers(values: bytes) -> NDArray[np.float32] | None:
-    """Read numbers between blanks."""
-    if b"_" in values:  # Python's digits may be grouped by it
+    """Read numbers between blanks; None if they are none."""
+    if b"_" in values:  # Python allows it between digits
         return None
     try:
         with np.errstate(over="ignore"):
@@ -459,3 +401,79 @@ def parse_numbers(values: bytes) -> NDArray[np.float32] | None:
 
 def _shown(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
+
+
+# -- word2vec's binary format: each word, a blank, and its floats ----------------------------------------------------
+
+
+def _continues_in_binary(rows: bytes, dim: int) -> bool:
+    """Tell floats from text: no row of numbers, but control characters."""
+    first_row = rows.split(b"\n", 1)[0].split()
+    if len(first_row) > dim and parse_numbers(b" ".join(first_row[-dim:])) is not None:
+        return False
+    return any(byte < 32 and byte not in b"\t\n\r" for byte in rows[: 1024 + 4 * dim])
+
+
+def _binary_rows(
+    where: str, pieces: Iterable[bytes], header: tuple[int, int], wanted: Vocabulary | None
+) -> Iterator[RowBlock]:
+    n_rows, dim = header
+    first, rest = 1, b""
+    for piece in pieces:
+        rest += piece
+        words, starts, position = _complete_rows(rest, n_rows - first + 1, 4 * dim)
+        if words:
+            rows = np.arange(len(words)) if wanted is None else rows_of(wanted, words)
+            floats = b"".join(rest[starts[row] : starts[row] + 4 * dim] for row in rows)
+            vectors = np.frombuffer(floats, dtype="<f4").reshape(len(rows), dim)
+            yield checked_block(f"{where}: vector", first + rows, [words[row] for row in rows], vectors)
+        first += len(words)
+        rest = rest[position:]
+        if first > n_rows:
+            rest = rest.strip(b"\n")
+            if rest:
+                raise FileFormatError(f"{where} must hold {n_rows} vectors, as its header says; more bytes follow.")
+        elif len(rest) > bounds.LONGEST_WORD + 1 + 4 * dim:
+            raise word_too_long(f"{where}: vector {first}")
+    if first <= n_rows:
+        raise FileFormatError(f"{where} must hold {n_rows} vectors, as its header says; it ends in vector {first}.")
+
+
+def _complete_rows(text: bytes, n_rows: int, n_bytes: int) -> tuple[list[bytes], list[int], int]:
+    """Words of at most so many rows, where the floats of each start, and where the last row ends."""
+    words, starts, position = [], [], 0
+    for _ in range(n_rows):
+        blank = text.find(b" ", position)
+        if blank < 0 or blank + 1 + n_bytes > len(text):
+            break
+        words.append(text[position:blank].lstrip(b"\n"))
+        starts.append(blank + 1)
+        position = blank + 1 + n_bytes
+    return words, starts, position
+
+
+# -- numbers in the types that they are stored in --------------------------------------------------------------------
+
+
+def encoded(where: str, vectors: NDArray[np.float32], dtype: str) -> tuple[Numbers, Scales | None]:
+    """Convert vectors to float32, float16, or int8 with a scale per row."""
+    # int8 is symmetric: the scale of a row is its largest magnitude / 127. A zero row has the scale 0.
+    _check.one_of(where, "dtype", dtype, STORED_TYPES)
+    if dtype == "float32":
+        return vectors, None
+    if dtype == "float16":
+        with np.errstate(over="ignore"):
+            halves = vectors.astype(np.float16)
+        if not np.isfinite(halves).all():
+            largest = np.abs(vectors).max()
+            raise InputError(f"{where}: numbers must be at most 65504 for float16; got {largest:g}. Choose float32.")
+        return halves, None
+    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
+    steps = np.rint(vectors / np.where(scales > 0, scales, 1)[:, None])
+    return np.clip(steps, -127, 127).astype(np.int8), scales
+
+
+def decoded(numbers: Numbers, scales: Scales | None, rows: NDArray[np.integer[Any]] | slice) -> NDArray[np.float32]:
+    """Take rows out, as float32."""
+    vectors: NDArray[np.float32] = numbers[rows].astype(np.float32, copy=False)
+    return vectors if scales is None else vectors * scales[rows, None]

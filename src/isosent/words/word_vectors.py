@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +14,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import FileFormatError, InputError
 from isosent.io.atomic import replacing
-from isosent.words.cache import StoredVectors, open_cached, open_vector_file, write_cached, write_vector_file
-from isosent.words.fasttext import NgramSubwords, NgramTable
-from isosent.words.formats import FilePlace, Progress, in_memory
-from isosent.words.stored_numbers import STORED_TYPES, Numbers, Scales, decoded
-from isosent.words.vector_formats import FileRows, is_safetensors, open_rows
+from isosent.words.converted import (
+    FileRows,
+    StoredVectors,
+    open_cached,
+    open_vector_file,
+    write_cached,
+    write_vector_file,
+)
+from isosent.words.fasttext import MAGIC, NgramSubwords, NgramTable, fasttext_rows
+from isosent.words.formats import (
+    STORED_TYPES,
+    FilePlace,
+    Numbers,
+    Progress,
+    RowBlock,
+    Scales,
+    decoded,
+    in_memory,
+    open_bytes,
+    plain_rows,
+)
 from isosent.words.vocabulary import Vocabulary, first_rows, read_wanted_words, take_words
 
 _CACHED_FROM_BYTES = 64 << 20
@@ -154,6 +171,45 @@ def _read_cached(
         write_cached(place, write)
         cached = open_cached(place)
     return cached
+
+
+def is_safetensors(place: FilePlace) -> bool:
+    """Tell a .safetensors file by its first bytes."""
+    with place.path.open("rb") as file:
+        start = file.read(9)
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < place.path.stat().st_size
+
+
+def format_of(place: FilePlace) -> str:
+    """Name the format of a file."""
+    if is_safetensors(place):
+        return "isosent safetensors"
+    with open_rows(place) as rows:
+        return rows.format
+
+
+@contextmanager
+def open_rows(
+    place: FilePlace, wanted: Vocabulary | None = None, progress: Progress | None = None
+) -> Iterator[FileRows]:
+    """Open a file of text, of word2vec's binary format, or of fastText."""
+    with open_bytes(place, progress) as stream:
+        if not stream.head.startswith(MAGIC):
+            name, blocks = plain_rows(stream, wanted)
+            yield FileRows(name, _at_least_one(place, blocks))
+            return
+        if stream.is_packed:
+            raise FileFormatError(f"{place} is a packed fastText model. Unpack it first.")
+        blocks, table = fasttext_rows(place, wanted, progress)
+        yield FileRows("fastText binary", _at_least_one(place, blocks), () if table is None else (table,))
+
+
+def _at_least_one(place: FilePlace, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
+    first = next(blocks, None)
+    if first is None:
+        raise FileFormatError(f"{place} must hold at least one word vector; got none.")
+    yield first
+    yield from blocks
 
 
 def _tell_all(place: FilePlace, progress: Progress | None) -> None:

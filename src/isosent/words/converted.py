@@ -1,36 +1,28 @@
-"""The input token embeddings of a transformers folder, read without its library."""
+"""Word vectors converted to a file of safetensors that opens at once, by hand or in the cache of the user."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import mmap
-import os
-import re
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-import huggingface_hub
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check
-from isosent.errors import CacheWarning, FileFormatError, InputError, InputFileError, OutputError
+from isosent.errors import CacheWarning, FileFormatError, InputError, OutputError
 from isosent.io.atomic import replacing, user_cache
 from isosent.io.checksum import UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
-from isosent.io.foreign_json import TransformersConfig, WeightsIndex, path_inside
-from isosent.io.json import parse_json, read_json
-from isosent.io.tensors import SEAL, TENSOR_TYPES, MappedTensor, map_tensors
-from isosent.io.vector_source import NUMBER_TYPES
+from isosent.io.json import parse_json
+from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
 from isosent.words.fasttext import NgramTable
-from isosent.words.formats import FilePlace, RowBlock, WordCollector
-from isosent.words.stored_numbers import Numbers, Scales, decoded, encoded
-from isosent.words.vector_formats import FileRows
+from isosent.words.formats import FilePlace, Numbers, RowBlock, Scales, WordCollector, decoded, encoded
 from isosent.words.vocabulary import Vocabulary
 
 FORMAT = "isosent-word-vectors"
@@ -42,6 +34,14 @@ _BLOCK_ROWS = 1 << 14
 _NGRAMS = list[tuple[int, int, int]]
 _OF_WORDS = ("characters", "offsets", "slots")
 _KINDS = {np.dtype(dtype): kind for kind, dtype in TENSOR_TYPES.items()}
+
+
+class FileRows(NamedTuple):
+    """A file of word vectors, opened."""
+
+    format: str
+    blocks: Iterable[RowBlock]  # to be read once
+    tables: tuple[NgramTable, ...] = ()  # of n-grams; empty where it has none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,107 +239,3 @@ def _cache_file(place: FilePlace) -> Path:
     where, when = f"{place.path.resolve()}!{place.member}", f"{state.st_size} {state.st_mtime_ns} {VERSION}"
     hashes = [hashlib.sha256(part.encode("utf-8", "surrogateescape")).hexdigest()[:16] for part in (where, when)]
     return user_cache("word_vectors") / f"{'-'.join(hashes)}.safetensors"
-
-
-# Modules that hold the embeddings of tokens, by the names that architectures give them; an earlier name wins.
-_MODULES = (
-    "word_embeddings",
-    "tok_embeddings",
-    "shared",
-    "embed_tokens",
-    "wte",
-    "token_embedding",
-    "token_embeddings",
-    "word_embedding",
-    "embed_in",
-    "embeddings",
-)
-_FLOATS = ("F64", "F32", "F16", "BF16")
-_SHOWN = 12
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
-_HUB_FILES = ["config.json", "model*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab*", "merges.txt"]
-
-
-def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]:
-    """Read the input token embeddings of a Hugging Face transformers model."""
-    # The tensor is the weight of a module named ``word_embeddings`` (BERT and its kin), ``tok_embeddings``
-    # (ModernBERT), ``shared`` (T5), ``embed_tokens`` (Llama), ``wte`` (GPT-2), ``token_embedding``,
-    # ``token_embeddings``, ``word_embedding`` (XLNet), ``embed_in`` (GPT-NeoX) or ``embeddings``, in this order.
-    # Where several tensors fit, those with as many rows as ``vocab_size`` of ``config.json`` are preferred, then the
-    # earlier name, then the shorter path.
-    folder = _check.input_folder(folder)
-    files = _files_of_tensors(folder)
-    candidates = [name for name in files if _module(name) in _MODULES]
-    tensors = _open(folder, {files[name] for name in candidates})
-    matrices = {name: tensors[name] for name in candidates if _is_matrix(tensors.get(name))}
-    if not matrices:
-        listed = ", ".join(list(files)[:_SHOWN]) + (" and others" if len(files) > _SHOWN else "")
-        raise FileFormatError(f"{folder} must hold the embeddings of its tokens; it holds: {listed or 'no tensor'}.")
-    vocab_size = _vocab_size(folder)
-    of_that_size = [name for name, tensor in matrices.items() if len(tensor.array) == vocab_size]
-    chosen = min(of_that_size or matrices, key=lambda name: (_MODULES.index(_module(name)), name.count("."), name))
-    numbers = matrices[chosen].array
-    if matrices[chosen].dtype == "BF16":
-        numbers = NUMBER_TYPES["bfloat16"].decoded(numbers)
-    matrix: NDArray[np.float32] = numbers.astype(np.float32, copy=False)
-    _check.finite_rows(str(folder), chosen, matrix)
-    return matrix
-
-
-def model_folder(location: str) -> Path:
-    """Find the folder of a model, downloading its weights and tokenizer if it is on the hub."""
-    path = Path(location).expanduser()
-    if path.is_dir():
-        return path.resolve()
-    if path.exists() or not _HUB_ID.fullmatch(location) or location.startswith("."):
-        got = "a file" if path.exists() else "no such folder"
-        raise InputFileError(f"{location} must be a folder or an id on the hub; got {got}.")
-    name, _, revision = location.partition("@")
-    try:
-        return Path(huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=_HUB_FILES))
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise InputFileError(
-            f"{location} is no folder here, and the hub did not give a model of that name: {reason}. "
-            "Check the spelling and the network, or name a local folder."
-        ) from error
-
-
-def _files_of_tensors(folder: Path) -> dict[str, str]:
-    """File of each tensor, by the index where there is one."""
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        files: dict[str, str] = read_json(index, WeightsIndex)["weight_map"]
-        for name in set(files.values()):
-            path_inside(folder, name, index)
-        return files
-    single = folder / "model.safetensors"
-    if not single.exists():
-        pickles = [path.name for path in sorted(folder.glob("*.bin"))]
-        got = f"{pickles[0]}, a pickle, which is not loaded" if pickles else "none"
-        raise FileFormatError(f"{folder} must hold its weights in model.safetensors; got {got}.")
-    return dict.fromkeys(map_tensors(single)[0], single.name)
-
-
-def _open(folder: Path, files: Iterable[str]) -> dict[str, MappedTensor]:
-    tensors: dict[str, MappedTensor] = {}
-    for file in files:
-        tensors |= map_tensors(_check.input_file(folder / file))[0]
-    return tensors
-
-
-def _module(name: str) -> str:
-    """Name of the module that a weight belongs to; empty for other tensors."""
-    path, _, kind = name.rpartition(".")
-    return path.rpartition(".")[2] if kind == "weight" else ""
-
-
-def _is_matrix(tensor: MappedTensor | None) -> bool:
-    return tensor is not None and tensor.dtype in _FLOATS and tensor.array.ndim == 2
-
-
-def _vocab_size(folder: Path) -> int | None:
-    path = folder / "config.json"
-    config = read_json(path, TransformersConfig) if path.exists() else {}
-    nested: int | None = (config.get("text_config") or {}).get("vocab_size")
-    return config.get("vocab_size", nested)
