@@ -19,7 +19,7 @@ import pytest
 
 from isosent.datasets import CONVERSIONS, LOCK_NAME, HuggingFaceHub, Mirror, get_data, read_manifest
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
-from isosent.evaluation.rte import read_rte
+from isosent.evaluation.rte import rte_tasks
 from isosent.evaluation.sts import TASKS, read_scored_pairs, read_sts
 from isosent.evaluation.transfer import TRANSFER_TASKS, read_transfer
 
@@ -191,7 +191,7 @@ def everything(mirror, tmp_path):
 def test_the_readers_find_every_set_where_it_was_put(everything):
     assert [task.name for task in read_sts(everything)] == list(TASKS)
     assert [task.name for task in read_transfer(everything)] == list(TRANSFER_TASKS)
-    assert read_rte(everything).unlabelled == ("a", "c", "b", "d")
+    assert rte_tasks(everything)[0].target_texts[-4:] == ["a", "c", "b", "d"]
     pairs = ["biosses/biosses.jsonl", "korsts/korsts-test.parquet", "kluests/klue-sts-dev.parquet"]
     assert [len(read_scored_pairs(everything / name).first) for name in (*pairs, "stsb-multi/stsb-zh.parquet")] == [
         3

@@ -7,7 +7,7 @@ import pytest
 import isosent
 from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.rte import best_threshold, read_rte
+from isosent.evaluation.rte import best_threshold, rte_tasks
 from isosent.evaluation.tables import rte_table
 
 HEADER = "index\tsentence1\tsentence2\tlabel\n"
@@ -52,12 +52,10 @@ def test_the_files_are_found_and_split_without_quoting(tmp_path, data):
     folder = data / "glue" / "RTE"
     quoted = 'He said "no.\tHe "said" so.'
     (folder / "dev.tsv").write_text(HEADER + f"0\t{quoted}\tentailment\r\n1\ta\u2028b\tc\tnot_entailment\r\n")
-    task = read_rte(tmp_path)
-    assert task.dev.first == ('He said "no.', "a\u2028b")
-    assert task.dev.second == ('He "said" so.', "c")
-    assert task.dev.entailed.tolist() == [True, False]
-    assert len(task.texts) == 2 * (40 + 2)
-    assert len(task.target_texts) == len(task.texts) + 2 * 20
+    (task,) = rte_tasks(tmp_path)
+    assert task.items == [('He said "no.', 'He "said" so.'), ("a\u2028b", "c")]
+    assert len(task.all_texts) == 2 * (40 + 2)
+    assert len(task.target_texts) == len(task.all_texts) + 2 * 20
 
 
 def test_other_tasks_of_glue_are_passed_over(data):
@@ -70,12 +68,13 @@ def test_other_tasks_of_glue_are_passed_over(data):
         (data / "glue" / task).mkdir()
         for part in ("train", "dev"):
             (data / "glue" / task / f"{part}.tsv").write_text(header + row, "latin-1")
-    assert len(read_rte(data).dev.first) == 15
+    assert len(rte_tasks(data)[0].items) == 15
 
 
 def test_the_test_part_may_be_missing(data):
     (data / "glue" / "RTE" / "test.tsv").unlink()
-    assert read_rte(data).unlabelled == ()
+    (task,) = rte_tasks(data)
+    assert task.target_texts == task.all_texts
 
 
 def test_files_in_two_places_are_refused(data):
@@ -84,7 +83,7 @@ def test_files_in_two_places_are_refused(data):
         content = (data / "glue" / "RTE" / f"{part}.tsv").read_text()
         (data / "again" / f"{part}.tsv").write_text(content)
     with pytest.raises(InputError, match=r"RTE must lie in one folder; got .*again, .*RTE\. Name one"):
-        read_rte(data)
+        rte_tasks(data)
 
 
 @pytest.mark.parametrize(
@@ -99,22 +98,22 @@ def test_a_malformed_line_is_named(data, row, message):
     with (data / "glue" / "RTE" / "train.tsv").open("a") as file:
         file.write(row)
     with pytest.raises(FileFormatError, match=message):
-        read_rte(data)
+        rte_tasks(data)
 
 
 def test_where_there_are_no_files_their_names_are_told(tmp_path):
     with pytest.raises(
         InputError, match=r"must hold the RTE files of GLUE; none were found. They are train.tsv and dev"
     ):
-        read_rte(tmp_path)
+        rte_tasks(tmp_path)
     with pytest.raises(InputFileError, match="must be a folder"):
-        read_rte(tmp_path / "nowhere")
+        rte_tasks(tmp_path / "nowhere")
 
 
 def test_labels_that_are_all_the_same_are_refused(data):
     (data / "glue" / "RTE" / "train.tsv").write_text(HEADER + "0\ta\tb\tentailment\n")
     with pytest.raises(FileFormatError, match="must hold pairs of both labels; got 1 pairs of 1"):
-        read_rte(data)
+        rte_tasks(data)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +143,7 @@ def test_accuracies_are_those_counted_by_hand(wordllama, data, pairs, transform)
     result = evaluate(wordllama, data, "rte", transform=transform).tasks["RTE"]
     model = wordllama
     if transform is not None:
-        model = wordllama.fitted(read_rte(data).target_texts, transform=transform)
+        model = wordllama.fitted(rte_tasks(data)[0].target_texts, transform=transform)
     fixed, tuned = result.details["fixed"], result.details["tuned"]
     for of in (fixed, tuned):
         assert of["train_accuracy"] == pytest.approx(hand_accuracy(model, *pairs["train"], of["threshold"]))
@@ -169,7 +168,7 @@ def test_a_file_to_fit_on(wordllama, data, pairs, texts, tmp_path):
 def test_an_encoder_that_needs_a_corpus_is_fitted_on_the_target(data, pairs):
     model = isosent.load("wordllama?weighting=sif&frequencies=corpus")
     result = evaluate(model, data, "rte")
-    fitted = model.fitted(read_rte(data).target_texts, transform=None)
+    fitted = model.fitted(rte_tasks(data)[0].target_texts, transform=None)
     assert result.tasks["RTE"].score == pytest.approx(hand_accuracy(fitted, *pairs["dev"], 0.5))
     assert result.fitting["fit"] == "target"
 
@@ -195,7 +194,6 @@ def test_the_table_says_what_was_done(wordllama, data):
 def test_the_real_files():
     if "ISOSENT_DATA" not in os.environ:
         pytest.skip("ISOSENT_DATA does not say where the research sets lie")
-    task = read_rte(os.environ["ISOSENT_DATA"])
-    assert (len(task.train.first), len(task.dev.first), len(task.unlabelled)) == (2490, 277, 6000)
-    assert task.dev.entailed.sum() == 146
-    assert any('"' in text and text.count('"') % 2 for text in task.train.first)
+    (task,) = rte_tasks(os.environ["ISOSENT_DATA"])
+    assert (len(task.all_texts), len(task.items), len(task.target_texts)) == (2 * (2490 + 277), 277, 2 * 2767 + 6000)
+    assert any('"' in text and text.count('"') % 2 for text in task.all_texts)

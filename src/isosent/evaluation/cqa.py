@@ -1,4 +1,4 @@
-"""Community question answering: which related questions ask the same as a new one."""
+"""Community question answering: which related questions ask the same as a new one (SemEval task 3, subtask B)."""
 
 from __future__ import annotations
 
@@ -32,6 +32,97 @@ from isosent.numeric.ranking import (
 from isosent.numeric.similarity import pairwise_cosine
 
 TEXT_PARTS = ("subject+body", "subject", "body")
+# Options of `isosent.load` for GEM as its paper (Yang et al. 2019) sets it for this task
+GEM_OPTIONS: Mapping[str, str] = {"weighting": "gem", "window": "6", "n_removed": "15", "ranking": "unweighted"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A new question, and the related ones that a search engine returned for it."""
+
+    text: str
+    candidates: tuple[str, ...]  # the related questions, in the order of the search engine
+    relevant: NDArray[np.bool_]  # whether each is labelled PerfectMatch or Relevant
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CQASet:
+    """The development or test set of one year."""
+
+    name: str  # such as CQA-2016-dev
+    questions: tuple[Question, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All questions, the new ones and the related ones of each."""
+        return tuple(text for question in self.questions for text in (question.text, *question.candidates))
+
+
+def cqa_tasks(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> list[Task]:
+    """Read the development and test sets."""
+    protocol = {
+        "similarity": "cosine",
+        "text": text,
+        # The official scorer does so; the mean over the other questions alone is higher: on the test set of 2017 the
+        # search engine's order scores 41.85 by the first convention, and 62.42 by the second
+        "no_relevant_candidate": "counts as 0",
+        "threshold": FIXED_THRESHOLD,
+    }
+    return [
+        Task(
+            name=cqa_set.name,
+            kind="cqa",
+            texts={"text": cqa_set.texts},
+            target_texts=cqa_set.texts,
+            items=[(question,) for question in cqa_set.texts],
+            score=partial(_measure, cqa_set),
+            protocol=protocol,
+            files=cqa_set.files,
+        )
+        for cqa_set in read_cqa(folder, text=text)
+    ]
+
+
+def _measure(cqa_set: CQASet, encode: Encode, seed: int) -> Measured:
+    cosines = []
+    for question in cqa_set.questions:
+        candidates = encode(question.candidates)
+        cosines.append(pairwise_cosine(np.broadcast_to(encode([question.text]), candidates.shape), candidates))
+    relevant = [question.relevant for question in cqa_set.questions]
+    # Candidates of equal cosine are ranked as by the search engine
+    ranks = [ranks_by_score(scores)[labels] for scores, labels in zip(cosines, relevant, strict=True)]
+    searched = [1 + np.flatnonzero(labels) for labels in relevant]  # ranks in the order of the search engine
+    random = [expected_average_precision(len(own), len(labels)) for own, labels in zip(searched, relevant, strict=True)]
+    precisions, labels = _precisions(ranks), np.concatenate(relevant)
+    share = float(labels.mean())
+    return Measured(
+        "map",
+        {
+            "map": float(precisions.mean()),
+            "mrr": _mean_reciprocal_rank(ranks),
+            "accuracy": float(np.mean((np.concatenate(cosines) > FIXED_THRESHOLD) == labels)),
+            "accuracy_majority": max(share, 1 - share),
+        },
+        Items(precisions),
+        {
+            "search_engine": {"map": float(_precisions(searched).mean()), "mrr": _mean_reciprocal_rank(searched)},
+            "random": {"map": float(np.mean(random))},
+            "best": {"map": float(np.mean([of_one.any() for of_one in relevant]))},
+            "n_candidates": len(labels),
+            "n_relevant": int(labels.sum()),
+            "n_without_relevant": sum(not of_one.any() for of_one in relevant),
+        },
+    )
+
+
+def _precisions(ranks: Sequence[Ranks]) -> NDArray[np.float64]:
+    return np.array([average_precision(of_one) for of_one in ranks])
+
+
+def _mean_reciprocal_rank(ranks: Sequence[Ranks]) -> float:
+    return float(np.mean([reciprocal_rank(of_one) for of_one in ranks]))
+
 
 _XML_NAME = re.compile(r"SemEval(\d{4})-Task3-(?:CQA-QL|English)-(dev|test)(?:-input)?\.xml", re.IGNORECASE)
 _LABEL_NAME = re.compile(r"SemEval(\d{4})-Task3-CQA-QL-(dev|test)\.xml\.subtaskB\.relevancy", re.IGNORECASE)
@@ -39,60 +130,30 @@ _IS_RELEVANT = {"PerfectMatch": True, "Relevant": True, "Irrelevant": False}
 _LABELS = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Question:
-    """A new question, and the related ones that a search engine found for it."""
-
-    text: str  # the new question
-    candidates: tuple[str, ...]  # the related questions, in the order of the search engine
-    relevant: NDArray[np.bool_]  # whether each is a perfect match or relevant
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CQATask:
-    """A part of subtask B of one year."""
-
-    name: str  # such as CQA-2016-dev
-    questions: tuple[Question, ...]  # the new questions
-    files: tuple[Path, ...]  # what it was read from
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All questions, the new ones and the related ones of each."""
-        return tuple(text for question in self.questions for text in (question.text, *question.candidates))
-
-    @property
-    def target_texts(self) -> tuple[str, ...]:
-        """The same: what a transform is fitted on under the protocol "target"."""
-        return self.texts
-
-
-def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tuple[CQATask, ...]:
-    """Find and read the development and test parts of subtask B."""
-    # Declarations of entities and of defaults of attributes are refused: no file of the task holds one, and both can
-    # be made to fill the memory.
+def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tuple[CQASet, ...]:
+    """Find and read the development and test sets, anywhere below a folder."""
     root = _check.input_folder(folder).resolve()
     _check.one_of("read_cqa", "text", text, TEXT_PARTS)
-    found, labels = _find(root, _XML_NAME), _find(root, _LABEL_NAME)
-    if not found:
+    sets, labels = _find(root, _XML_NAME), _find(root, _LABEL_NAME)
+    if not sets:
         raise TaskNotFoundError(
             f"{root} must hold questions of SemEval's task 3; none were found. They are called "
             "SemEval2016-Task3-CQA-QL-dev.xml or SemEval2016-Task3-CQA-QL-test-input.xml, with the labels of the "
             "test part in SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy."
         )
-    return tuple(_read_part(root, name, path, labels.get(name), text) for name, path in sorted(found.items()))
+    return tuple(_read_set(root, name, path, labels.get(name), text) for name, path in sorted(sets.items()))
 
 
 def _find(root: Path, pattern: re.Pattern[str]) -> dict[str, Path]:
-    """The files of that name, by the name of the part; labelled questions rather than those without."""
-    found: dict[str, Path] = {}
+    """Files of a name, by the name of the set; labelled questions rather than those without labels."""
+    paths: dict[str, Path] = {}
     for folder, files in folders_below(root):
         for match in filter(None, map(pattern.fullmatch, sorted(files, reverse=True))):
             name, path = f"CQA-{match[1]}-{match[2].lower()}", folder / match[0]
-            other = found.setdefault(name, path)
+            other = paths.setdefault(name, path)
             if other.parent != folder:
                 raise InputError(f"{name} must lie in one folder; got {other} and {path}. Name one of the folders.")
-    return found
+    return paths
 
 
 class _Candidate(NamedTuple):
@@ -104,35 +165,30 @@ class _Candidate(NamedTuple):
     relevant: bool | None
 
 
-def _read_part(root: Path, name: str, path: Path, label_path: Path | None, text: str) -> CQATask:
+def _read_set(root: Path, name: str, path: Path, label_path: Path | None, text: str) -> CQASet:
     candidates = _read_candidates(path, text)
-    known = {candidate.key: candidate.relevant for candidate in candidates}
+    inline_labels = {candidate.key: candidate.relevant for candidate in candidates}
     if label_path is not None:
-        relevant = _matched(path, known, label_path, _read_labels(label_path))
-    elif unlabelled := [key for key, label in known.items() if label is None]:
+        relevant = _matched(path, inline_labels, label_path, _read_labels(label_path))
+    elif unlabelled := [key for key, label in inline_labels.items() if label is None]:
         year, part = name.split("-")[1:]
         raise InputError(
             f"{path} has no label for {unlabelled[0]} and {len(unlabelled) - 1} more; the labels must lie in {root} or "
             f"below, as SemEval{year}-Task3-CQA-QL-{part}.xml.subtaskB.relevancy."
         )
     else:
-        relevant = {key: bool(label) for key, label in known.items()}
+        relevant = {key: bool(label) for key, label in inline_labels.items()}
     if not any(relevant.values()):
         raise FileFormatError(f"{path}: at least one candidate must be relevant; got {len(relevant)}, none of them.")
     by_question: dict[str, list[_Candidate]] = {}
     for candidate in candidates:
         by_question.setdefault(candidate.question_key, []).append(candidate)
-    questions = tuple(_question(found, relevant) for found in by_question.values())
-    return CQATask(name, questions, (path,) if label_path is None else (path, label_path))
-
-
-def _question(candidates: list[_Candidate], relevant: Mapping[str, bool]) -> Question:
-    in_order = sorted(candidates, key=lambda candidate: candidate.rank)
-    return Question(
-        in_order[0].question,
-        tuple(candidate.text for candidate in in_order),
-        np.array([relevant[candidate.key] for candidate in in_order]),
-    )
+    questions = []
+    for related in by_question.values():
+        related.sort(key=lambda candidate: candidate.rank)
+        labels = np.array([relevant[candidate.key] for candidate in related])
+        questions.append(Question(related[0].question, tuple(candidate.text for candidate in related), labels))
+    return CQASet(name, tuple(questions), (path,) if label_path is None else (path, label_path))
 
 
 def _read_candidates(path: Path, text: str) -> list[_Candidate]:
@@ -156,6 +212,8 @@ def _read_candidates(path: Path, text: str) -> list[_Candidate]:
 
 
 def _parse(path: Path) -> ElementTree.Element:
+    # Declarations of entities and of defaults of attributes are refused: no file of the task has one, and both can be
+    # made to fill the memory
     with _check.input_file(path).open("rb") as file:
         content = decode_utf8(str(path), bounds.read_document(str(path), file, bounds.LARGEST_XML))
     if "<!ENTITY" in content:
@@ -205,78 +263,3 @@ def _matched(
     if other := [key for key, label in known.items() if label is not None and label != labels[key]]:
         raise FileFormatError(f"{label_path} must label as {path.name} does; got {other[0]} labelled otherwise.")
     return labels
-
-
-KIND = "cqa"
-GEM_OPTIONS: Mapping[str, str] = {"weighting": "gem", "window": "6", "n_removed": "15", "ranking": "unweighted"}
-"""Options of `isosent.load` for GEM as its paper (Yang, Zhu & Chen 2019) sets it for this task."""
-
-
-def cqa_tasks(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> list[Task]:
-    """Read the development and test parts of subtask B."""
-    protocol = {
-        "similarity": "cosine",
-        "text": text,
-        "no_relevant_candidate": "counts as 0",
-        "threshold": FIXED_THRESHOLD,
-    }
-    return [
-        Task(
-            name=part.name,
-            kind=KIND,
-            texts={"text": part.texts},
-            target_texts=part.texts,
-            items=[(each,) for each in part.texts],
-            score=partial(_measure, part),
-            protocol=protocol,
-            files=part.files,
-        )
-        for part in read_cqa(folder, text=text)
-    ]
-
-
-def _measure(task: CQATask, encode: Encode, seed: int) -> Measured:
-    cosines = [_cosines(question, encode) for question in task.questions]
-    relevant = [question.relevant for question in task.questions]
-    found = [ranks_by_score(scores)[labels] for scores, labels in zip(cosines, relevant, strict=True)]
-    precisions, all_relevant = _precisions(found), np.concatenate(relevant)
-    share = float(all_relevant.mean())
-    return Measured(
-        "map",
-        {
-            "map": float(precisions.mean()),
-            "mrr": _mean_reciprocal_rank(found),
-            "accuracy": float(np.mean((np.concatenate(cosines) > FIXED_THRESHOLD) == all_relevant)),
-            "accuracy_majority": max(share, 1 - share),
-        },
-        Items(precisions),
-        _anchors(relevant),
-    )
-
-
-def _anchors(relevant: Sequence[NDArray[np.bool_]]) -> dict[str, object]:
-    searched = [1 + np.flatnonzero(labels) for labels in relevant]
-    expected = [
-        expected_average_precision(len(ranks), len(labels)) for ranks, labels in zip(searched, relevant, strict=True)
-    ]
-    return {
-        "search_engine": {"map": float(_precisions(searched).mean()), "mrr": _mean_reciprocal_rank(searched)},
-        "random": {"map": float(np.mean(expected))},
-        "best": {"map": float(np.mean([labels.any() for labels in relevant]))},
-        "n_candidates": sum(map(len, relevant)),
-        "n_relevant": int(sum(labels.sum() for labels in relevant)),
-        "n_without_relevant": sum(not labels.any() for labels in relevant),
-    }
-
-
-def _precisions(found: Sequence[Ranks]) -> NDArray[np.float64]:
-    return np.array([average_precision(ranks) for ranks in found])
-
-
-def _mean_reciprocal_rank(found: Sequence[Ranks]) -> float:
-    return float(np.mean([reciprocal_rank(ranks) for ranks in found]))
-
-
-def _cosines(question: Question, encode: Encode) -> NDArray[np.float64]:
-    candidates = encode(question.candidates)
-    return pairwise_cosine(np.broadcast_to(encode([question.text]), candidates.shape), candidates)
