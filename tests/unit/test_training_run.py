@@ -1,6 +1,7 @@
 """A whole training on a tiny network: what is saved, how it goes on, and how it stops."""
 
 import errno
+import gc
 import json
 import os
 import random
@@ -23,7 +24,7 @@ from isosent.training import run, saving
 from isosent.training import trainer as checkpoints
 from isosent.training.base_models import open_base
 from isosent.training.data import Examples, read_examples
-from isosent.training.metrics import StepRecorder
+from isosent.training.metrics import StepRecorder, read_metrics
 from isosent.training.objectives import make_loss
 from isosent.training.run import RunFolder, TrainingJob, plan, read_training, spread, train_all
 from isosent.training.run import train as train_model
@@ -113,61 +114,120 @@ def strip_checksums(path):
     path.write_text(json.dumps({name: value for name, value in document.items() if name not in new}))
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_one_others(tmp_path):
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        train(job(tmp_path / name, seed=seed))
-    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    assert np.abs(weights(tmp_path / "a") - weights(tmp_path / "c")).max() > 0.01
+@pytest.fixture(scope="module", autouse=True)
+def fast(one_thread):
+    """Trainers collect garbage: take what is there already, such as all of torch, out of it."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Folder of runs that many tests look at, or copy."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def finished(home):
+    """Model folder of a finished run without development set."""
+    return train(job(home / "finished")).folder
+
+
+@pytest.fixture(scope="module")
+def stopped(home):
+    """Run folder of the same run, stopped after 4 steps; its checkpoint is that of step 3."""
+    stop_at(4, job(home / "stopped"))
+    return home / "stopped.training"
+
+
+@pytest.fixture(scope="module")
+def scored(home):
+    """Result of a finished run with a development and a test set."""
+    return train(with_dev(home / "scored"))
+
+
+@pytest.fixture(scope="module")
+def whitened(home):
+    """Result of a finished run with a transform."""
+    return train(replace(job(home / "whitened"), transform=Whitening(4), dev=development()))
+
+
+@pytest.fixture
+def resumable(stopped, tmp_path):
+    """A job whose run was stopped after 4 steps."""
+    shutil.copytree(stopped, tmp_path / "a.training")
+    return job(tmp_path / "a")
+
+
+def with_dev(output, **settings):
+    chosen = replace(SETTINGS, **{"n_evaluations": 3} | settings)
+    return replace(job(output), settings=chosen, dev=development(), tests=[development(8, "test")])
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_one_others(finished, tmp_path):
+    for seed in (0, 1):
+        train(job(tmp_path / str(seed), seed=seed))
+    np.testing.assert_array_equal(weights(tmp_path / "0"), weights(finished))
+    assert np.abs(weights(tmp_path / "1") - weights(finished)).max() > 0.01
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "step"),
     [
-        {"n_epochs": 1.5},
-        {"n_epochs": 2.0, "accumulation": 2, "batching": "length"},
+        ({"n_epochs": 1.5}, 4),
+        ({"n_epochs": 2.0, "accumulation": 2, "batching": "length"}, 7),
+        ({"n_epochs": 2.0, "checkpoint_every": 7}, 8),  # the checkpoint is that of the end of an epoch
     ],
 )
-@pytest.mark.parametrize("step", [4, 7])
-def test_a_run_that_goes_on_ends_with_the_weights_of_an_unbroken_one(tmp_path, settings, step):
+def test_a_resumed_run_ends_with_the_weights_of_an_unbroken_one(tmp_path, settings, step):
     unbroken = replace(job(tmp_path / "unbroken", **settings), dev=development())
-    stopped = replace(unbroken, output=tmp_path / "stopped")
-    stop_at(step, stopped)
-    resumed = train(stopped, resume=True)
+    interrupted = replace(unbroken, output=tmp_path / "interrupted")
+    stop_at(step, interrupted)
+    resumed = train(interrupted, resume=True)
     assert resumed.scores == train(unbroken).scores
-    np.testing.assert_allclose(weights(tmp_path / "stopped"), weights(tmp_path / "unbroken"), atol=1e-6)
+    np.testing.assert_array_equal(weights(tmp_path / "interrupted"), weights(tmp_path / "unbroken"))
 
 
-def test_a_run_stopped_before_its_first_checkpoint_begins_again(tmp_path):
+def test_a_run_stopped_before_its_first_checkpoint_begins_again(finished, tmp_path):
     stop_at(2, job(tmp_path / "a"))
     train(job(tmp_path / "a"), resume=True)
-    train(job(tmp_path / "b"))
-    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(finished))
 
 
-def test_the_first_checkpoint_does_not_wait_for_its_step_and_changes_no_weight(tmp_path, monkeypatch):
-    unbroken, stopped = (job(tmp_path / name, n_epochs=1.5, checkpoint_every=1000) for name in ("b", "a"))
-    train(unbroken)
+def test_the_first_checkpoint_does_not_wait_for_its_step_and_changes_no_weight(finished, tmp_path, monkeypatch):
+    own = job(tmp_path / "a", checkpoint_every=1000)
     monkeypatch.setattr(checkpoints, "FIRST_CHECKPOINT_S", 0)
-    stop_at(4, stopped)
+    stop_at(4, own)
     assert newest_checkpoint(tmp_path / "a.training").name == "checkpoint-1"
-    train(stopped, resume=True)
-    np.testing.assert_allclose(weights(tmp_path / "a"), weights(tmp_path / "b"), atol=1e-6)
+    train(own, resume=True)
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(finished))
 
 
-@pytest.mark.parametrize("resume", [True, False])
-def test_a_run_killed_when_its_model_is_in_place_is_finished(tmp_path, monkeypatch, resume):
-    own = replace(job(tmp_path / "a"), dev=development())
+@pytest.fixture(scope="module")
+def killed_at_the_end(home):
+    """A run that was killed when its model was in place."""
+    (home / "killed").mkdir()
+    own = with_dev(home / "killed" / "a")
 
     def killed(reference):
         if reference == own.output:  # the first thing that is done after the model was put in place
             raise StoppedError
         return load(reference)
 
-    with monkeypatch.context() as context:
+    with pytest.MonkeyPatch.context() as context:
         context.setattr(saving, "load", killed)
         with pytest.raises(StoppedError):
             train_all([own])
-    assert names(tmp_path) == ["a", "a.training"]
+    assert names(home / "killed") == ["a", "a.training"]
+    return home / "killed"
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_run_killed_when_its_model_is_in_place_is_finished(killed_at_the_end, tmp_path, resume):
+    shutil.copytree(killed_at_the_end, tmp_path, dirs_exist_ok=True)
+    own = with_dev(tmp_path / "a")
     before = (own.output / "training.json").read_bytes()
     (again,) = train_all([own], resume=resume)
     assert names(tmp_path) == ["a"]
@@ -175,8 +235,7 @@ def test_a_run_killed_when_its_model_is_in_place_is_finished(tmp_path, monkeypat
     assert again.scores["dev"].after.spearman == json.loads(before)["scores"]["dev"]["after"]["spearman"]
 
 
-def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(tmp_path):
-    stop_at(4, job(tmp_path / "a"))
+def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(resumable, tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     left = [tmp_path / name for name in (".a", ".a.training", "a.training/.checkpoint-6")]
@@ -186,7 +245,7 @@ def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(tmp_
     others = tmp_path / f".a.isosent-{_host()}-{os.getppid()}-0123abcd.tmp"
     others.mkdir()
     with pytest.raises(StoppedError):
-        train(job(tmp_path / "a"), resume=True, progress=StopAt(5))
+        train(resumable, resume=True, progress=StopAt(5))
     assert names(tmp_path) == [others.name, "a.training"]
     assert names(tmp_path / "a.training") == ["checkpoint-3", "metrics.jsonl", "run.json"]
 
@@ -222,53 +281,48 @@ def test_the_head_of_the_softmax_is_trained_and_kept_in_checkpoints(tmp_path):
         assert (kept[name] == trainer.weights()[name]).all()
 
 
-def test_the_model_can_be_read_by_whoever_may_read_new_files(tmp_path):
-    train(job(tmp_path / "a"))
+def test_the_model_can_be_read_by_whoever_may_read_new_files(finished, tmp_path):
     (tmp_path / "new").touch()
-    modes = {path.stat().st_mode for path in [*(tmp_path / "a").rglob("*"), tmp_path / "new"] if path.is_file()}
+    modes = {path.stat().st_mode for path in [*files(finished), tmp_path / "new"]}
     assert len(modes) == 1
 
 
-def test_neither_the_model_nor_a_checkpoint_holds_a_pickle(tmp_path):
-    stop_at(5, job(tmp_path / "a"))
-    files = [path for path in (tmp_path / "a.training").rglob("*") if path.is_file()]
-    train(job(tmp_path / "a"), resume=True)
-    files += [path for path in (tmp_path / "a").rglob("*") if path.is_file()]
-    assert {path.suffix for path in files} <= {".json", ".jsonl", ".safetensors", ".txt", ".html", ".md"}
+def test_neither_the_model_nor_a_checkpoint_holds_a_pickle(finished, stopped):
+    endings = {path.suffix for path in [*files(finished), *files(stopped)]}
+    assert endings <= {".json", ".jsonl", ".safetensors", ".txt", ".html", ".md"}
 
 
-def test_what_a_run_kept_is_removed_when_the_model_is_there(tmp_path):
-    result = train(replace(job(tmp_path / "a"), dev=development(), tests=[development(8, "test")]))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
-    record = json.loads((tmp_path / "a" / "training.json").read_text())
-    assert record["scores"]["dev"]["after"]["spearman"] == result.scores["dev"].after.spearman
+def test_what_a_run_kept_is_removed_when_the_model_is_there(scored, home):
+    assert not (home / "scored.training").exists()
+    record = json.loads((scored.folder / "training.json").read_text())
+    assert record["scores"]["dev"]["after"]["spearman"] == scored.scores["dev"].after.spearman
     assert record["n_steps"] == 7
-    assert read_training(tmp_path / "a").scores == result.scores
+    assert read_training(scored.folder).scores == scored.scores
 
 
-def test_the_development_set_is_scored_before_the_first_step_on_the_way_and_at_the_end(tmp_path):
-    train(replace(job(tmp_path / "a", n_evaluations=3), dev=development()))
-    lines = [json.loads(line) for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines if line["event"] == "dev"] == [0, 3, 6, 7]
+def test_a_run_writes_losses_scores_and_events(scored):
+    metrics = read_metrics(scored.folder / "metrics.jsonl")
+    assert [point.step for point in metrics.devs] == [0, 3, 6, 7]
+    assert [point.step for point in metrics.losses] == [1, 7]
+    assert all(point.loss > 0 and point.gradient_norm > 0 and point.elapsed_s > 0 for point in metrics.losses)
+    assert metrics.losses[-1].learning_rate == pytest.approx(1e-2 / 6)
+    events = [(event.event, event.step) for event in metrics.milestones if event.event != "best"]
+    assert events == [("start", 0), ("checkpoint", 3), ("checkpoint", 6), ("checkpoint", 7), ("end", 7)]
 
 
-def test_the_best_weights_are_kept_unless_the_last_are_asked_for(tmp_path):
-    of = {
-        keep: train(replace(job(tmp_path / keep, keep=keep, n_epochs=3), dev=development()))
-        for keep in ("best", "last")
-    }
-    lines = [json.loads(line) for line in (tmp_path / "best" / "metrics.jsonl").read_text().splitlines()]
-    dev = {line["step"]: line["spearman"] for line in lines if line["event"] == "dev" and line["step"]}
-    assert of["best"].kept_step == max(dev, key=dev.get)
-    assert of["best"].scores["dev"].after.spearman == pytest.approx(max(dev.values()), abs=1e-6)
-    assert of["last"].kept_step == of["last"].n_steps
-    assert of["last"].scores["dev"].after.spearman == pytest.approx(dev[21], abs=1e-6)
+def test_the_best_weights_are_kept_unless_the_last_are_asked_for(scored, tmp_path):
+    results = {"best": scored, "last": train(with_dev(tmp_path / "last", keep="last"))}
+    dev = {point.step: point.spearman for point in read_metrics(scored.folder / "metrics.jsonl").devs if point.step}
+    kept = {"best": max(dev, key=dev.get), "last": 7}
+    for keep, result in results.items():
+        assert result.kept_step == kept[keep]
+        assert result.scores["dev"].after.spearman == pytest.approx(dev[kept[keep]], abs=1e-6)
+    assert len(set(dev.values())) > 1
 
 
-def test_a_transform_is_fitted_at_the_end_and_saved(tmp_path):
-    result = train(replace(job(tmp_path / "a"), dev=development(), transform=Whitening(4)))
-    assert load(tmp_path / "a").dim == 4
-    assert result.scores["dev"].with_transform != result.scores["dev"].after
+def test_a_transform_is_fitted_at_the_end_and_saved(whitened):
+    assert load(whitened.folder).dim == 4
+    assert whitened.scores["dev"].with_transform != whitened.scores["dev"].after
 
 
 @pytest.mark.parametrize("objective", ["regression", "triplet", "ranking"])
@@ -304,7 +358,7 @@ def test_a_loss_that_is_no_number_stops_and_names_the_rows(tmp_path):
     assert all(tensor.isfinite().all() for tensor in kept.weights().values())
 
 
-def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_checkpoint_before(finished, tmp_path, monkeypatch):
     save, calls = checkpoints._save, []
 
     def full(path, tensors):
@@ -321,12 +375,11 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert [path.name for path in (tmp_path / "a.training").iterdir() if "checkpoint" in path.name] == ["checkpoint-3"]
     train(job(tmp_path / "a"), resume=True)
-    train(job(tmp_path / "b"))
-    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(finished))
 
 
-def test_a_run_whose_model_could_not_be_saved_goes_on_to_the_same_model(tmp_path, monkeypatch):
-    own = replace(job(tmp_path / "a", n_epochs=2), dev=development())
+def test_a_run_whose_model_could_not_be_saved_goes_on_to_the_same_model(scored, tmp_path, monkeypatch):
+    own = with_dev(tmp_path / "a")
 
     def full(*_, **__):
         raise OutputError("the disk is full")
@@ -335,10 +388,10 @@ def test_a_run_whose_model_could_not_be_saved_goes_on_to_the_same_model(tmp_path
         broken.setattr(run, "save_trained", full)
         with pytest.raises(OutputError, match="the disk is full"):
             train(own)
+    (tmp_path / "a.training" / "metrics.jsonl").unlink()  # without it, too
     resumed = train(own, resume=True)
-    unbroken = train(replace(own, output=tmp_path / "b"))
-    assert (resumed.scores, resumed.kept_step) == (unbroken.scores, unbroken.kept_step)
-    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
+    assert (resumed.scores, resumed.kept_step) == (scored.scores, scored.kept_step)
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(scored.folder))
 
 
 @pytest.mark.parametrize(("transform", "message"), [(GlowFlow(), "must be linear"), (Whitening(17), "n_components")])
@@ -348,17 +401,15 @@ def test_what_could_not_be_fitted_at_the_end_is_refused_at_the_beginning(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_resuming_with_other_data_or_settings_is_refused_and_every_difference_listed(tmp_path):
-    stop_at(4, job(tmp_path / "a"))
-    other = replace(job(tmp_path / "a", batch_size=4, seed=1), examples=examples(40))
+def test_resuming_with_other_data_or_settings_is_refused_and_every_difference_listed(resumable):
+    other = replace(resumable, settings=replace(SETTINGS, batch_size=4, seed=1), examples=examples(40))
     with pytest.raises(InputError, match=r"differ: .*batch_size: 8 then, 4 now.*seed: 0 then, 1 now.*data: "):
         train(other, resume=True)
 
 
-def test_an_unfinished_run_is_not_overwritten(tmp_path):
-    stop_at(4, job(tmp_path / "a"))
+def test_an_unfinished_run_is_not_overwritten(resumable):
     with pytest.raises(OutputError, match=r"stopped after step 3\. Resume it with --resume"):
-        train(job(tmp_path / "a"))
+        train(resumable)
 
 
 @pytest.mark.parametrize(
@@ -370,17 +421,9 @@ def test_an_unfinished_run_is_not_overwritten(tmp_path):
         ({"tests": [development(8, "test")]}, "tests"),
     ],
 )
-def test_what_is_done_is_not_taken_for_another_training(tmp_path, change, named):
-    train_all([job(tmp_path / "a")])
+def test_what_is_done_is_not_taken_for_another_training(finished, change, named):
     with pytest.raises(InputError, match=named):
-        train_all([replace(job(tmp_path / "a"), **change)], resume=True)
-
-
-def test_a_lost_file_of_metrics_does_not_change_what_was_before(tmp_path):
-    own = replace(job(tmp_path / "a"), dev=development())
-    stop_at(7, own)
-    (tmp_path / "a.training" / "metrics.jsonl").unlink()
-    assert train(own, resume=True).scores == train(replace(own, output=tmp_path / "b")).scores
+        train_all([replace(job(finished), **change)], resume=True)
 
 
 @pytest.mark.parametrize(
@@ -393,17 +436,15 @@ def test_a_lost_file_of_metrics_does_not_change_what_was_before(tmp_path):
         ("optimizer.safetensors", None),
     ],
 )
-def test_a_damaged_checkpoint_is_refused(tmp_path, name, content):
-    stop_at(4, job(tmp_path / "a"))
+def test_a_damaged_checkpoint_is_refused(resumable, tmp_path, name, content):
     path = tmp_path / "a.training" / "checkpoint-3" / name
     path.write_text(content) if content is not None else path.unlink()
     with pytest.raises(FileFormatError, match=rf"step 3 is damaged: .*{name}.* Remove .*a\.training to train"):
-        train(job(tmp_path / "a"), resume=True)
+        train(resumable, resume=True)
 
 
-def test_a_flipped_bit_in_what_a_run_keeps_is_found(tmp_path):
-    stop_at(4, job(tmp_path / "a"))
-    folder, rng = RunFolder(tmp_path / "a"), random.Random(0)
+def test_a_flipped_bit_in_what_a_run_keeps_is_found(resumable):
+    folder, rng = RunFolder(resumable.output), random.Random(0)
     for path in [path for path in files(folder.path) if path.name != "metrics.jsonl"]:
         for _ in range(8):
             content = flip_a_bit(path, rng)
@@ -416,8 +457,8 @@ def test_a_flipped_bit_in_what_a_run_keeps_is_found(tmp_path):
         folder.resume({})
 
 
-def test_a_flipped_bit_in_a_trained_folder_is_found(tmp_path):
-    train(replace(job(tmp_path / "a"), transform=Whitening(4)))
+def test_a_flipped_bit_in_a_trained_folder_is_found(whitened, tmp_path):
+    shutil.copytree(whitened.folder, tmp_path / "a")
     rng = random.Random(0)
     for path in files(tmp_path / "a"):
         if path.name in ("curve.html", "metrics.jsonl"):  # not read to load the model
@@ -429,37 +470,39 @@ def test_a_flipped_bit_in_a_trained_folder_is_found(tmp_path):
     assert load(tmp_path / "a").dim == 4
 
 
-def test_damaged_metrics_are_named_and_can_be_left_behind(tmp_path):
-    stop_at(4, job(tmp_path / "a"))
-    flip_a_bit(RunFolder(tmp_path / "a").metrics, random.Random(0))
+def test_damaged_metrics_are_named_and_can_be_left_behind(resumable):
+    flip_a_bit(RunFolder(resumable.output).metrics, random.Random(0))
     with pytest.raises(FileFormatError, match=r"metrics\.jsonl: line \d+: .*Remove .*metrics\.jsonl"):
-        train(job(tmp_path / "a"), resume=True)
+        train(resumable, resume=True)
 
 
-def test_what_was_written_before_checksums_goes_on_and_opens(tmp_path):
-    stop_at(4, job(tmp_path / "a"))
+def test_what_was_written_before_checksums_goes_on_and_opens(resumable, finished, tmp_path):
     for name in ("run.json", "checkpoint-3/rest.json"):
         strip_checksums(tmp_path / "a.training" / name)
-    result = train(job(tmp_path / "a"), resume=True)
+    settings = json.loads((tmp_path / "a.training" / "run.json").read_text()) | {"token_budget": None}
+    (tmp_path / "a.training" / "run.json").write_text(json.dumps(settings))
+    result = train(resumable, resume=True)
+    np.testing.assert_array_equal(weights(tmp_path / "a"), weights(finished))
     strip_checksums(tmp_path / "a" / "training.json")
     assert read_training(tmp_path / "a").n_steps == result.n_steps == 7
 
 
-def test_a_running_training_is_not_disturbed_by_another(tmp_path):
+def test_a_running_training_is_not_disturbed_by_another(resumable):
     class Again(StopAt):
         def stepped(self, step, *_):
             with pytest.raises(OutputError, match="another process writes to it"):
-                RunFolder(tmp_path / "a").begin({})
+                RunFolder(resumable.output).begin({})
+            super().stepped(step)
 
-    train(job(tmp_path / "a"), progress=Again(2))
+    with pytest.raises(StoppedError):
+        train(resumable, resume=True, progress=Again(5))
 
 
-def test_a_running_training_is_not_resumed_by_another(tmp_path):
-    stop_at(4, job(tmp_path / "a"))
-    folder = RunFolder(tmp_path / "a")
+def test_a_running_training_is_not_resumed_by_another(resumable):
+    folder = RunFolder(resumable.output)
     before = folder.metrics.read_bytes()
     with locked(folder.path), pytest.raises(OutputError, match="another process writes to it"):
-        train(job(tmp_path / "a"), resume=True)
+        train(resumable, resume=True)
     assert folder.metrics.read_bytes() == before
 
 
@@ -477,8 +520,8 @@ def test_tied_weights_are_kept_once(tmp_path):
     assert newest_checkpoint(tmp_path / "run") is not None
 
 
-def test_files_of_others_in_a_trained_folder_are_not_lost(tmp_path):
-    train(job(tmp_path / "a"))
+def test_files_of_others_in_a_trained_folder_are_not_lost(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "a")
     train(job(tmp_path / "a"))
     (tmp_path / "a" / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="must be a new or empty folder or an older trained model"):
@@ -507,23 +550,24 @@ def test_a_folder_of_somebody_else_is_not_taken_for_checkpoints(tmp_path):
     assert (tmp_path / "a.training" / "thesis.txt").read_text() == "mine"
 
 
-def test_a_run_can_be_repeated_with_seeds_and_what_is_done_is_not_done_again(tmp_path):
-    jobs = plan([replace(job(tmp_path / "a"), dev=development())], n_seeds=2)
-    first = train_all(jobs)
-    assert [result.folder.name for result in first] == ["seed-0", "seed-1"]
-    shutil.rmtree(tmp_path / "a" / "seed-1")
-    times = (tmp_path / "a" / "seed-0" / "training.json").stat().st_mtime_ns
-    again = train_all(jobs, resume=True)
-    assert [result.scores for result in again] == [result.scores for result in first]
-    assert (tmp_path / "a" / "seed-0" / "training.json").stat().st_mtime_ns == times
+def test_a_run_can_be_repeated_with_seeds_and_what_is_done_is_not_done_again(scored, tmp_path):
+    jobs = plan([with_dev(tmp_path / "a")], n_seeds=2)
+    shutil.copytree(scored.folder, tmp_path / "a" / "seed-0")
+    before = (tmp_path / "a" / "seed-0" / "training.json").stat().st_mtime_ns
+    results = train_all(jobs, resume=True)
+    assert [result.folder.name for result in results] == ["seed-0", "seed-1"]
+    assert results[0].scores == scored.scores != results[1].scores
+    assert (tmp_path / "a" / "seed-0" / "training.json").stat().st_mtime_ns == before
 
 
-def test_a_second_stage_goes_on_with_the_model_of_the_first(tmp_path):
+def test_a_second_stage_goes_on_with_the_model_of_the_first(finished, tmp_path):
     stages = plan([job(tmp_path / "first"), job(tmp_path / "second")], n_seeds=1)
     assert [stage.settings.learning_rate for stage in stages] == [1e-2, 1e-2]
     assert [stage.base for stage in stages] == [BASE, str(tmp_path / "first" / "seed-0")]
-    train_all(stages)
+    shutil.copytree(finished, tmp_path / "first" / "seed-0")
+    train_all(stages, resume=True)
     assert load(tmp_path / "second" / "seed-0").dim == 16
+    assert np.abs(weights(tmp_path / "second" / "seed-0") - weights(finished)).max() > 0.001
 
 
 def test_what_began_from_scratch_goes_on_with_that_learning_rate(tmp_path):

@@ -358,7 +358,8 @@ def _run(
             source=job.fit_source,
             extra_files={
                 folder.metrics.name: folder.metrics.read_bytes(),
-                CURVE_FILE: curve_page(metrics).encode(),
+                # a run that was stopped when all steps were done, and whose metrics were lost, has none
+                **({CURVE_FILE: curve_page(metrics).encode()} if metrics.losses or metrics.devs else {}),
                 **{path.name: path.read_bytes() for path in folder.path.glob("events.out.tfevents.*")},
             },
             record=record,
