@@ -32,18 +32,18 @@ def measure(path: Path) -> Counter[str]:
 
 def options() -> dict[str, int]:
     """Options of every command, ``--help`` left out."""
-    import typer
+    import click
 
     from isosent.cli.main import app
 
     def count(command: Any, name: str) -> dict[str, int]:
         if hasattr(command, "list_commands"):
-            context = typer.Context(command)
+            context = click.Context(command)
             commands = {sub: command.get_command(context, sub) for sub in command.list_commands(context)}
             return {key: n for sub, found in commands.items() for key, n in count(found, f"{name} {sub}").items()}
         return {name.strip(): sum(parameter.param_type_name == "option" for parameter in command.params)}
 
-    return count(typer.main.get_command(app), "")
+    return count(app, "")
 
 
 def main() -> None:

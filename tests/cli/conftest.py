@@ -38,7 +38,7 @@ def refuses():
         assert finished.code == 2, finished.err
         assert finished.out == ""
         assert finished.err.startswith("error: ")
-        assert len(finished.err.removesuffix(GRAMMAR + "\n").splitlines()) == 1
+        assert len(finished.err.removesuffix(GRAMMAR + "\n").partition("\nTry: ")[0].splitlines()) == 1
         for word in words:
             assert word in finished.err
 

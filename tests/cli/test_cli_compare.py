@@ -3,7 +3,6 @@ import json
 import pytest
 
 import isosent
-from isosent import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +18,8 @@ def written(tmp_path_factory, wordllama, sts_lines):
             for row, (line, score) in enumerate(zip(sentences, scores, strict=True))
         ]
         (data / f"sts-{part}.csv").write_text("".join(rows), "utf-8")
-    plain = evaluate(wordllama, data)
-    white = evaluate(wordllama, data, transform=isosent.Whitening(8))
+    plain = isosent.evaluate(wordllama, data)
+    white = isosent.evaluate(wordllama, data, transform=isosent.Whitening(8))
     (folder / "plain.json").write_text(plain.to_text(), "utf-8")
     (folder / "white.json").write_text(white.to_text(), "utf-8")
     (folder / "bare.json").write_text(json.dumps(plain.to_json(items=False)), "utf-8")
@@ -56,12 +55,23 @@ def test_the_tests_are_printed_where_asked_for(isosent_):
 
 def test_all_numbers_are_written(isosent_, written, tmp_path):
     finished = isosent_(
-        "compare", "plain.json", "white.json", "--json", tmp_path / "c.json", "--resamples", "50", "--seed", 3
+        "compare",
+        "plain.json",
+        "white.json",
+        "--json",
+        tmp_path / "c.json",
+        "--resamples",
+        "50",
+        "--seed",
+        3,
+        "--latex",
+        tmp_path / "c.tex",
     )
     document = json.loads((tmp_path / "c.json").read_text("utf-8"))
     assert (document["seed"], document["n_resamples"]) == (3, 50)
     found = document["tasks"]["STSB"]
     assert f"{100 * found['difference']:+.2f}" in finished.out
+    assert "STSB & " in (tmp_path / "c.tex").read_text("utf-8")
     plain = json.loads((written / "plain.json").read_text("utf-8"))
     assert found["first"] == plain["tasks"]["STSB"]["scores"]["spearman"]
 

@@ -23,7 +23,7 @@ def test_list_tells_source_commit_size_and_terms_of_every_set(isosent_):
     blocks = dict(block.split(":", 1) for block in ("\n" + done.out).replace("\n    ", "\t").strip().split("\n"))
     assert list(blocks) == list(read_manifest().sets)
     assert "nyu-mll/glue at bcdcba79d07b" in blocks["rte"]
-    assert "converted into the layout that is read" in blocks["rte"]
+    assert "converted to the layout that isosent reads" in blocks["rte"]
     assert "BeIR/scifact-qrels (not pinned)" in blocks["scifact"]
     assert "terms     CC BY-NC-SA 3.0" in blocks["sick"]
     assert "not on the hub" in blocks["cqa"]
@@ -32,15 +32,15 @@ def test_list_tells_source_commit_size_and_terms_of_every_set(isosent_):
 def test_get_puts_a_set_where_evaluate_finds_it(isosent_, mirror, tmp_path):
     done = isosent_("data", "get", "biosses", "-o", tmp_path / "data", "--from", mirror)
     assert (done.code, done.err) == (0, "")
-    assert "1 files fetched, 0 were there" in done.out
-    assert "commit not known beforehand: trusted, and kept in isosent-data.json" in done.out
+    assert "1 files downloaded, 0 already there" in done.out
+    assert "commit not pinned: trusted this time, and recorded in isosent-data.json" in done.out
     assert json.loads((tmp_path / "data" / "biosses" / "biosses.jsonl").read_text()) == {
         "sentence1": "a",
         "sentence2": "b",
         "score": 1,
     }
     again = isosent_("data", "get", "biosses", "-o", tmp_path / "data", "--from", mirror)
-    assert "0 files fetched, 1 were there" in again.out
+    assert "0 files downloaded, 1 already there" in again.out
 
 
 def test_get_says_whether_texts_are_the_original_ones(isosent_, mirror, tmp_path):
@@ -50,7 +50,7 @@ def test_get_says_whether_texts_are_the_original_ones(isosent_, mirror, tmp_path
         row = {"sentence1": "a", "sentence2": "b", "score": 1.0}
         (stsb / f"{part}.jsonl.gz").write_bytes(gzip.compress(json.dumps(row).encode()))
     done = isosent_("data", "get", "stsb", "-o", tmp_path / "data", "--from", mirror)
-    assert "same as the originals: 0 of the 3 whose sum is known; the others differ" in done.out
+    assert "0 of 3 files with a known checksum equal the originals; the others differ" in done.out
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from isosent.evaluation.result import read_result
 
 pytest.importorskip("torch")
 
-FLOW = ("--transform", "glow_flow", "--flow", "depth=1,width=4")
+FLOW = ("--transform", "glow_flow?depth=1&width=4")
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def test_a_flow_is_fitted_told_about_and_used(isosent_, here, texts):
 def test_a_flow_is_fitted_on_files_of_vectors(isosent_, here):
     finished = isosent_("fit", "vectors.npy", "vectors.npy", "-o", "model", *FLOW)
     assert finished.code == 0, finished.err
-    assert "vectors fitted on: 400" in finished.out
+    assert "fitted on 400 vectors" in finished.out
     assert "bits per dimension before, " in finished.out
     assert isosent_("transform", "vectors.npy", "-m", "model", "-o", "out.npy").code == 0
     np.testing.assert_allclose(np.load("out.npy"), isosent.load(here / "model").transform(np.load("vectors.npy")))
@@ -48,7 +48,7 @@ def test_a_flow_is_fitted_on_files_of_vectors(isosent_, here):
 @pytest.mark.parametrize("fit", ["target", "texts.txt"])
 def test_a_flow_is_evaluated(isosent_, write_stsb, here, fit):
     write_stsb(here / "data", n_pairs=40)
-    finished = isosent_("evaluate", "sts", "--data", "data", *FLOW, "--fit", fit, "--json", "scores.json")
+    finished = isosent_("evaluate", "sts", "--data", "data", *FLOW, "--fit-on", fit, "--json", "scores.json")
     assert finished.code == 0, finished.err
     fitting = json.loads((here / "scores.json").read_text())["fitting"]
     assert (fitting["transform"], fitting["parameters"]["depth"]) == ("glow_flow", 1)
@@ -58,15 +58,14 @@ def test_a_flow_is_evaluated(isosent_, write_stsb, here, fit):
     ("arguments", "words"),
     [
         (("texts.txt", "--transform", "whitening,glow_flow"), "a flow must stand alone"),
-        (("texts.txt", "--transform", "whitening", "--flow", "depth=2"), "whitening has no setting depth"),
+        (("texts.txt", "--transform", "whitening?depth=2"), "whitening has no option depth"),
         (("texts.txt", "--transform", "glow_flow", "--dims", "8"), "glow_flow has no setting n_components"),
-        (("texts.txt", "--transform", "glow_flow", "--flow", "depth"), "--flow must be NAME=VALUE with commas between"),
-        (("texts.txt", "--transform", "glow_flow", "--flow", "depth=0"), "depth must be a whole number >= 1; got 0"),
-        (("texts.txt", "--transform", "auto", "--flow", "depth=2"), "auto chooses --flow itself"),
-        (("texts.txt", "--queries", "texts.txt", *FLOW), "queries must come with a linear transform"),
-        (("vectors.npy", "--queries", "vectors.npy", *FLOW), "A flow must be fitted on vectors, read at once"),
-        (("vectors.npy", "--checkpoint", "kept", *FLOW), "A flow must be fitted on vectors, read at once"),
-        (("moments.safetensors", *FLOW), "A flow must be fitted on vectors, read at once"),
+        (("texts.txt", "--transform", "glow_flow?depth"), "name=value"),
+        (("texts.txt", "--transform", "glow_flow?depth=0"), "depth must be a whole number >= 1; got 0"),
+        (("texts.txt", "--queries", "texts.txt", *FLOW), "queries"),
+        (("vectors.npy", "--queries", "vectors.npy", *FLOW), "a flow needs vectors"),
+        (("vectors.npy", "--checkpoint", "kept", *FLOW), "a flow needs vectors"),
+        (("moments.safetensors", *FLOW), "a flow needs vectors"),
     ],
 )
 def test_what_does_not_go_with_a_flow_is_refused(isosent_, refuses, arguments, words):
@@ -83,7 +82,7 @@ def test_a_study_compares_the_flow_with_whitening(isosent_, write_stsb, here):
     write_stsb(here / "data", n_pairs=40)
     sentences = (f'{{"premise": "a dog runs {i}", "hypothesis": "{i} cats sleep"}}\n' for i in range(60))
     (here / "nli.jsonl").write_text("".join(sentences))
-    settings = ("--nli", "nli.jsonl", "--seeds", "0,1", "--flow", "depth=1", "--json", "flow.json")
+    settings = ("--nli", "nli.jsonl", "--seeds", "0,1", "--transform", "glow_flow?depth=1", "--json", "flow.json")
     finished = isosent_("study", "flow", "--data", "data", *settings)
     assert finished.code == 0, finished.err
     cells = {cell["row"]: cell for cell in json.loads((here / "flow.json").read_text())["results"]}
@@ -99,7 +98,7 @@ def test_a_study_compares_the_flow_with_whitening(isosent_, write_stsb, here):
 def test_the_study_repeats_what_evaluate_finds(isosent_, write_stsb, here):
     write_stsb(here / "data", n_pairs=40)
     isosent_("study", "flow", "--data", "data", "--seeds", "3", "--json", "flow.json")
-    seeded = ("--transform", "glow_flow", "--flow", "seed=3", "--json", "scores.json")
+    seeded = ("--transform", "glow_flow?seed=3", "--json", "scores.json")
     isosent_("evaluate", "sts", "--data", "data", *seeded)
     cells = {cell["row"]: cell for cell in json.loads((here / "flow.json").read_text())["results"]}
     (task,) = read_result("scores.json").tasks.values()
@@ -111,7 +110,7 @@ def test_the_study_repeats_what_evaluate_finds(isosent_, write_stsb, here):
     [
         (("-m", "wordllama?weighting=gem"), "the encoder must not learn from texts"),
         (("--seeds", "a"), "--seeds must be whole numbers"),
-        (("--flow", "depth=x"), "depth must be a whole number >= 1; got 'x'"),
+        (("--transform", "glow_flow?depth=x"), "depth must be a whole number >= 1; got 'x'"),
         (("--nli", "texts.txt", "--nli", "no.jsonl"), "no.jsonl must exist"),
     ],
 )

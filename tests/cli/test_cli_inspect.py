@@ -70,18 +70,18 @@ def test_bad_rows_are_counted_where_other_commands_refuse_them(isosent_, here):
 def test_a_table_of_texts_and_vectors_holds_vectors_unless_a_column_of_texts_is_named(isosent_, here, refuses):
     isosent_("encode", "texts.txt", "-o", "v.parquet")
     assert json.loads(isosent_("inspect", "v.parquet", "--json").out)["model"] is None
-    refuses(isosent_("inspect", "v.parquet", "-m", "wordllama"), "or name a column of texts: --column NAME")
+    refuses(isosent_("inspect", "v.parquet", "-m", "wordllama"), "--column NAME")
     assert json.loads(isosent_("inspect", "v.parquet", "--column", "vector", "--json").out)["model"] is None
     assert json.loads(isosent_("inspect", "v.parquet", "--column", "text", "--json").out)["model"] == "wordllama"
 
 
 def test_what_cannot_be_inspected_is_refused_before_any_work(isosent_, here, refuses):
-    refuses(isosent_("inspect", "v.npy", "-m", "wordllama"), "-m must go with texts")
+    refuses(isosent_("inspect", "v.npy", "-m", "wordllama"), "--model is for texts")
     refuses(isosent_("inspect", "nothing.txt"), "nothing.txt", "no such file")
     refuses(isosent_("inspect", "texts.txt", "--html", "no/where.html"), "no folder")
     refuses(isosent_("inspect", "texts.txt", "--html", here), "got a directory")
     before = (here / "texts.txt").read_bytes()
-    refuses(isosent_("inspect", "texts.txt", "--html", here / "texts.txt"), "--html must name another file")
+    refuses(isosent_("inspect", "texts.txt", "--html", here / "texts.txt"), "texts.txt")
     assert (here / "texts.txt").read_bytes() == before
 
 
@@ -111,7 +111,7 @@ def test_texts_calibrate_a_model_in_its_own_folder(isosent_, model, here, texts)
 
 
 def test_labelled_pairs_calibrate_a_model_into_a_new_folder(isosent_, model, here):
-    pairs = ("--pairs", "pairs.tsv", "--columns", "first,second", "--label", "grade")
+    pairs = ("--pairs", "pairs.tsv", "--columns", "first,second,grade")
     finished = isosent_("calibrate", *pairs, "-m", model, "-o", "calibrated")
     assert (finished.code, finished.err) == (0, "")
     assert "calibrated on 100 labels" in finished.out
@@ -127,22 +127,23 @@ def test_labels_may_be_numbers_of_their_format(isosent_, model, here, ending):
         (here / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     else:
         pq.write_table(pa.Table.from_pylist(rows), here / "pairs.parquet")
-    pairs = ("--pairs", f"pairs.{ending}", "--columns", "first,second", "--label", "grade")
+    pairs = ("--pairs", f"pairs.{ending}", "--columns", "first,second,grade")
     assert "calibrated on 100 labels" in isosent_("calibrate", *pairs, "-m", model).out
 
 
 def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was(isosent_, model, here, refuses):
-    pairs = ("--pairs", "pairs.tsv", "--columns", "first,second", "--label")
+    pairs = ("--pairs", "pairs.tsv", "--columns")
     refuses(isosent_("calibrate", "-m", model), "either TEXTS or --pairs")
-    refuses(isosent_("calibrate", "texts.txt", *pairs, "grade", "-m", model), "either TEXTS or --pairs")
-    refuses(isosent_("calibrate", *pairs[:4], "-m", model), "must come together")
-    refuses(isosent_("calibrate", *pairs, "grade", "--column", "first", "-m", model), "--column must go with TEXTS")
-    refuses(isosent_("calibrate", *pairs, "first", "-m", model), "must hold a number", "row 0")
-    refuses(isosent_("calibrate", *pairs, "score", "-m", model), "no column score")
-    refuses(isosent_("calibrate", *pairs[:3], "first", "--label", "grade", "-m", model), "two columns")
+    refuses(isosent_("calibrate", "texts.txt", *pairs, "first,second,grade", "-m", model), "either TEXTS or --pairs")
+    refuses(isosent_("calibrate", *pairs[:2], "-m", model), "go together")
+    both = (*pairs, "first,second,grade", "--column", "first")
+    refuses(isosent_("calibrate", *both, "-m", model), "--column is for TEXTS")
+    refuses(isosent_("calibrate", *pairs, "first,second,first", "-m", model), "first must be a number", "line 2")
+    refuses(isosent_("calibrate", *pairs, "first,second,score", "-m", model), "no column score")
+    refuses(isosent_("calibrate", *pairs, "first,grade", "-m", model), "three columns")
     refuses(isosent_("calibrate", "texts.txt"), "wordllama", "-o FOLDER")
     (here / "same.tsv").write_text("a\tb\tgrade\n" + "one\ttwo\t1\n" * 40, "utf-8")
-    same = ("--pairs", "same.tsv", "--columns", "a,b", "--label", "grade")
+    same = ("--pairs", "same.tsv", "--columns", "a,b,grade")
     refuses(isosent_("calibrate", *same, "-m", model), "labels must differ between pairs")
     (here / "few.txt").write_text("one\ntwo\n", "utf-8")
     refuses(isosent_("calibrate", "few.txt", "-m", model), "at least 30 pairs")

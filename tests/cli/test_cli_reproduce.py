@@ -37,12 +37,12 @@ def test_measured_stands_beside_published(isosent_, here):
     assert "(50.00)" in finished.out
     assert "missing: needs bert-base-uncased" in finished.out
     assert "Published numbers: made up." in finished.out
-    assert "done: isosent evaluate sts --data data --tasks STSB -m wordllama" in finished.err
+    assert "done: isosent evaluate STSB --data data -m wordllama" in finished.err
 
 
 def test_commands_are_printed_where_they_are_asked_for(isosent_):
     arguments = ("reproduce", "paper.yaml", "--data", "data", "--models", "map.yaml")
-    command = "isosent evaluate sts --data data --tasks STSB -m 'hf:bert-base-uncased?layers=-1'"
+    command = "isosent evaluate STSB --data data -m 'hf:bert-base-uncased?layers=-1'"
     assert command not in isosent_(*arguments).out
     assert command in isosent_(*arguments, "--commands").out
     assert f"{command}  # elsewhere" in isosent_(*arguments, "--commands", "--markdown").out

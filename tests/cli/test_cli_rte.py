@@ -43,5 +43,5 @@ def test_json_can_go_to_standard_output(isosent_):
 
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses):
     refuses(isosent_("evaluate", "rte", "--data", "nowhere"), "nowhere must be a folder; got no such folder")
-    refuses(isosent_("evaluate", "rte", "--data", "data", "--fit", "x.txt"), "--fit must come with a transform")
+    refuses(isosent_("evaluate", "rte", "--data", "data", "--fit-on", "x.txt"), "x.txt", "transform")
     refuses(isosent_("evaluate", "rte", "--data", "data", "--json", "no/rte.json"), "must lie in an existing folder")

@@ -20,7 +20,7 @@ def line_of(printed, label):
 
 def test_a_study_is_printed_and_written(isosent_, here):
     outputs = ("--csv", "dims.csv", "--json", "dims.json", "--figure", "dims.svg")
-    finished = isosent_("study", "dims", "--data", "data", "--dims", "4,16,8", "--docs", "50", *outputs)
+    finished = isosent_("study", "dims", "--data", "data", "--widths", "4,16,8", "--docs", "50", *outputs)
     assert finished.code == 0, finished.err
     (study,) = json.loads((here / "dims.json").read_text())["results"]
     scores = {cell["k"]: cell["spearman"]["all"] for cell in study["cells"]}
@@ -43,7 +43,7 @@ def test_a_study_is_printed_and_written(isosent_, here):
 
 
 def test_another_transform_without_a_search(isosent_):
-    arguments = ("--transform", "truncate", "--dims", "4", "--docs", "0", "--aggregation", "wmean")
+    arguments = ("--transform", "truncate", "--widths", "4", "--docs", "0", "--aggregation", "wmean")
     finished = isosent_("study", "dims", "--data", "data", *arguments)
     assert "truncate() fitted on target" in finished.out
     assert "Spearman x100, wmean" in finished.out
@@ -56,10 +56,10 @@ def test_what_cannot_be_studied_is_refused(isosent_, refuses):
 
     refuses(study("--figure", "dims.gif"), "dims.gif")
     refuses(study("--csv", "no/dims.csv"), "must lie in an existing folder")
-    refuses(study("--dims", "8,wide"), "--dims must be whole numbers with commas between; got '8,wide'")
-    refuses(study("--dims", "8,300"), "n_components must lie in 1 ... 256")
+    refuses(study("--widths", "8,wide"), "--widths must be whole numbers separated by commas; got '8,wide'")
+    refuses(study("--widths", "8,300"), "n_components must lie in 1 ... 256")
     refuses(
         study("--transform", "auto"), "transform must end with whitening, principal_components, truncate; got 'auto'"
     )
     refuses(study("--transform", "all_but_the_top"), "transform must end with whitening")
-    refuses(study("--aggregation", "median"), "--aggregation must be one of all, mean, wmean; got 'median'")
+    refuses(study("--aggregation", "median"), "'median' is not one of")

@@ -16,7 +16,8 @@ pytest.importorskip("accelerate")
 
 import isosent
 from isosent.cli import train as training_options
-from isosent.cli.printing import notes
+from isosent.cli.train import notes
+
 from isosent.training import base_models as bases
 from isosent.training import run, trainer
 from isosent.training.development import DevScore
@@ -26,6 +27,7 @@ from isosent.training.run import Scores, TrainingResult
 BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
 WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]
 FAST = ("--base", BASE, "--batch-size", 8, "--learning-rate", 0.01)
+STS = ("--data", "sts.tsv", "--score-range", "0,5")
 LABELS = ("contradiction", "entailment", "neutral")
 
 
@@ -78,11 +80,11 @@ def test_the_data_are_shown_before_the_first_step_and_the_scores_after_the_last(
     ("command", "more"),
     [
         ("regression", ("--data", "sts.tsv", "--score-range", "0,5")),
-        ("triplet", ("--data", "triplets.csv", "--columns", "anchor=question,positive=answer,negative=other")),
-        ("ranking", ("--data", "nli.jsonl", "--mini-batch", 4, "--matryoshka", "16,8")),
+        ("triplet", ("--data", "triplets.csv", "--columns", "question,answer,other")),
+        ("ranking", ("--data", "nli.jsonl", "--set", "mini_batch=4", "--matryoshka", "16,8")),
         (
             "classification",
-            ("--data", "nli.jsonl", "--regularizer", "whitening", "--regularizer-weight", 0.1, "--pooling", "max"),
+            ("--data", "nli.jsonl", "--set", "regularizer=whitening", "--set", "regularizer-weight=0.1", "--set", "pooling=max"),
         ),
     ],
 )
@@ -95,7 +97,7 @@ def test_every_objective_has_a_command(isosent_, here, command, more):
 
 def test_the_recipe_leaves_a_model_of_each_step_and_repeats_with_seeds(isosent_, here):
     finished = isosent_(
-        *("train", "recipe", "nli-stsb", "--nli", "nli.jsonl", "--sts", "sts.tsv", "--score-range", "0,5"),
+        *("train", "nli-stsb", "--data", "nli.jsonl", "--sts", "sts.tsv", "--score-range", "0,5"),
         *(*FAST, "--sts-epochs", 2, "--dev", "dev.tsv", "--seeds", 2, "-o", "m"),
     )
     assert finished.code == 0, finished.err
@@ -109,7 +111,7 @@ def test_the_recipe_leaves_a_model_of_each_step_and_repeats_with_seeds(isosent_,
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_weights(isosent_, here):
     arguments = ["train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *map(str, FAST)]
-    arguments += ["--epochs", "40", "--checkpoint-every", "20"]
+    arguments += ["--epochs", "40", "--set", "checkpoint_every=20"]
     isosent_(*arguments, "-o", "unbroken")
     code = "from isosent.cli.main import main; main()"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -174,15 +176,25 @@ def test_what_auto_chose_and_that_nothing_was_scored_is_said(isosent_):
     assert finished.code == 0, finished.err
     assert "auto chose" in finished.err
     unscored = isosent_("train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *FAST, "-o", "n")
-    assert "nothing was scored; --dev or --test names scored pairs" in unscored.err
+    assert "nothing was scored; use --dev or --test" in unscored.err
+
+
+def test_columns_are_those_of_the_scored_sets_too(isosent_, here):
+    for name in ("sts", "dev", "test"):
+        text = (here / f"{name}.tsv").read_text().replace("score\tsentence1\tsentence2", "grade\ta\tb")
+        (here / f"{name}.tsv").write_text(text)
+    columns = ("--columns", "a,b,grade", "--dev", "dev.tsv", "--test", "test.tsv")
+    finished = isosent_("train", "regression", *STS, *FAST, *columns, "-o", "m")
+    assert finished.code == 0, finished.err
+    assert [line.split("│")[2].strip() for line in finished.out.splitlines() if line.startswith("│")] == ["dev", "test"]
 
 
 def test_scores_that_went_down_are_named():
     down = Scores(DevScore(0.5, 0.5, 9), DevScore(0.4, 0.4, 9), DevScore(0.3, 0.3, 9))
     result = TrainingResult(isosent.load("wordllama"), Path("m"), {"dev": down}, 3, 3, 1.0)
     assert list(notes([result])) == [
-        "warning: m: training made the score on dev worse, by 10.00",
-        "warning: m: the transform made the score on dev worse, by 10.00",
+        "warning: m: training lowered the score on dev by 10.00",
+        "warning: m: the transform lowered the score on dev by 10.00",
     ]
 
 
@@ -193,7 +205,7 @@ def test_an_interrupted_run_says_how_to_go_on(isosent_, monkeypatch):
     monkeypatch.setattr(training_options, "train_all", interrupted)
     finished = isosent_("train", "classification", "--data", "nli.jsonl", *FAST, "-o", "m")
     assert finished.code == 130
-    assert finished.err.endswith("interrupted; what is done is kept, and the same command with --resume goes on\n")
+    assert finished.err.endswith("interrupted; the run is saved, and the same command with --resume continues it\n")
 
 
 def test_a_development_set_of_training_pairs_is_warned_of(isosent_):
@@ -211,13 +223,16 @@ def test_a_development_set_of_training_pairs_is_warned_of(isosent_):
         (("regression", "--data", "sts.tsv", "--score-range", "0"), ("LOW,HIGH",)),
         (("regression", "--data", "sts.tsv", "--score-range", "0,4"), ("score",)),
         (("classification", "--data", "nowhere.jsonl"), ("nowhere.jsonl",)),
-        (("classification", "--data", "nli.jsonl", "--columns", "anchor"), ("NAME=COLUMN",)),
-        (("classification", "--data", "nli.jsonl", "--concatenation", "u"), ("concatenation", "|u-v|")),
+        (("classification", "--data", "nli.jsonl", "--columns", "anchor"), ("columns", "anchor")),
+        (("classification", "--data", "nli.jsonl", "--set", "concatenation=u"), ("concatenation", "|u-v|")),
         (("classification", "--data", "nli.jsonl", "--base", "scratch:?dim=15"), ("heads must divide dim",)),
         (("classification", "--data", "nli.jsonl", "--fit-on", "nli.jsonl"), ("--fit-on", "--transform auto")),
-        (("classification", "--data", "nli.jsonl", "--matryoshka", "8,x"), ("--matryoshka",)),
+        (("classification", "--data", "nli.jsonl", "--matryoshka", "8,x"), ("matryoshka",)),
         (("classification", "--data", "nli.jsonl", "--matryoshka", "32", *FAST), ("matryoshka", "16")),
-        (("triplet", "--data", "triplets.csv", "--margin", "0"), ("anchor",)),
+        (("triplet", "--data", "triplets.csv", "--set", "margin=0"), ("margin",)),
+        (("triplet", "--data", "triplets.csv", "--set", "marginn=1"), ("marginn", "Did you mean margin?")),
+        (("triplet", "--data", "triplets.csv"), ("anchor",)),
+        (("nli-stsb", "--data", "nli.jsonl"), ("--sts",)),
         (("classification", "--data", "nli.jsonl", "--dev", "dev.tsv", "--test", "dev.tsv"), ("dev", "twice")),
         (("classification", "--data", "nli.jsonl", "--resume"), ("--resume needs a run",)),
         (("classification", "--data", "nli.jsonl", "--seeds", "0"), ("seeds",)),

@@ -36,10 +36,10 @@ def test_a_chain_is_named_with_commas(isosent_, here):
     [
         (("--dims", "0.5"), None),
         (("--dims", "auto", "--strength", "auto"), None),
-        (("--method", "zca", "--dims", "7", "--shrinkage", "oas"), 256),
+        (("--transform", "whitening?method=zca&shrinkage=oas&dims=7"), 256),
         (("--transform", "all_but_the_top", "--dims", "4"), 256),
         (("--transform", "truncate", "--dims", "30"), 30),
-        (("--eps", "0.01", "--shrinkage", "0.1"), 256),
+        (("--transform", "whitening?eps=0.01&shrinkage=0.1"), 256),
     ],
 )
 def test_settings_reach_their_transform(isosent_, here, flags, dim):
@@ -72,13 +72,14 @@ def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--transform", "auto", "--dims", "8"), "auto chooses --dims itself"),
+        (("--transform", "auto", "--dims", "8"), "n_components cannot be set"),
         (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting n_components"),
         (("--transform", "l2_normalize,whitening"), "L2Normalize must be the last step"),
         (("--strength", "strong"), "strength must lie in [0, 1]; got 'strong'"),
         (("--dims", "1000"), "n_components must lie in 1 ... 256"),
-        (("--shrinkage", "lots"), "shrinkage must be one of ledoit_wolf, oas; got 'lots'"),
-        (("--queries", "nowhere.txt"), "nowhere.txt must exist"),
+        (("--transform", "whitening?shrinkage=lots"), "shrinkage must be one of ledoit_wolf, oas; got 'lots'"),
+        (("--transform", "whitening?metod=zca"), "no option metod. The nearest is method"),
+        (("--queries", "nowhere.txt"), "nowhere.txt"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_and_nothing_is_written(isosent_, here, flags, words):
@@ -95,8 +96,16 @@ def test_evaluate_takes_what_fit_takes(isosent_, here, write_stsb):
     document = json.loads(finished.out)
     assert document["fitting"]["transform"] == "auto"
     assert document["tasks"]["STSB"]["choice"]["reason"]
-    finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "mean_centering,l2_normalize")
+    several = ("none", "mean_centering,l2_normalize", "whitening")
+    flags = [flag for name in several for flag in ("--transform", name)]
+    finished = isosent_("evaluate", "sts", "--data", "sts", *flags, "--dims", 4, "--json", "r.json", "--csv", "r.csv")
+    assert finished.code == 0, finished.err
     assert "chain(steps=" in finished.out
+    (row,) = [line for line in finished.out.splitlines() if line.startswith("│ STSB")]
+    document = json.loads((here / "r.json").read_text())
+    scores = [one["tasks"]["STSB"]["scores"]["spearman"] for one in (document, *document["variants"])]
+    assert [cell.strip() for cell in row.split("│")[3:-1]] == [f"{100 * score:.2f}" for score in scores]
+    assert (here / "r.csv").read_text().count("STSB") >= 3
 
 
 def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb):

@@ -43,9 +43,9 @@ def whitens(folder, rows=KNOWN):
 
 
 def test_fit_on_vectors_makes_a_model_that_whitens_them(isosent_, here):
-    code, out, err = isosent_("fit", "v.npy", "-o", "model")
+    code, out, err = isosent_("fit", "v.npy", "--transform", "whitening", "-o", "model")
     assert (code, err) == (0, "")
-    assert "model: vectors fitted on: 198; zero rows left out: 2" in out
+    assert "model: fitted on 198 vectors; zero rows left out: 2" in out
     assert "first 200 vectors of v.npy" in out
     whitens(here / "model")
 
@@ -71,17 +71,15 @@ def test_fit_on_moments_is_fit_on_their_vectors(isosent_, here):
     np.testing.assert_allclose(
         read_moments("all.safetensors").moments.covariance, np.cov(KNOWN.T, ddof=0), rtol=1e-5, atol=1e-5
     )
-    assert isosent_("fit", "all.safetensors", "-o", "model")[0] == 0
+    assert isosent_("fit", "all.safetensors", "--transform", "whitening", "-o", "model")[0] == 0
     whitens(here / "model")
 
 
 def test_ledoit_wolf_needs_radial_moments(isosent_, here, refuses):
     isosent_("moments", "v.npy", "-o", "plain.safetensors")
     isosent_("moments", "v.npy", "--radial", "-o", "radial.safetensors")
-    shrunk = ("--shrinkage", "ledoit_wolf", "-o", "model")
-    refuses(
-        isosent_("fit", "plain.safetensors", *shrunk), "v.npy: moments for ledoit_wolf must be taken with", "--radial"
-    )
+    shrunk = ("--transform", "whitening?shrinkage=ledoit_wolf", "-o", "model")
+    refuses(isosent_("fit", "plain.safetensors", *shrunk), "v.npy: shrinkage=ledoit_wolf needs moments", "--radial")
     assert isosent_("fit", "radial.safetensors", *shrunk)[0] == 0
     first = isosent.load(here / "model").linear_map
     assert isosent_("fit", "v.npy", *shrunk)[0] == 0
@@ -114,7 +112,7 @@ def test_transform_writes_half_precision(isosent_, refuses):
     assert np.load("o.npy").dtype == np.float16
     refuses(
         isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy", "--dtype", "int8"),
-        "dtype must be one of float32, float16; got int8",
+        "'int8' is not one of",
     )
 
 
@@ -136,15 +134,15 @@ def test_fit_with_a_model_stands_behind_the_encoder_of_the_vectors(isosent_, her
     np.save("w.npy", ROWS[:, :3])
     isosent_("fit", "w.npy", "--space", "elsewhere", "-o", "other")
     refuses(isosent_("fit", "v.npy", "-m", "other", "-o", "model"), "words:", "elsewhere")
-    refuses(isosent_("fit", "w.npy", "-m", "wordllama", "-o", "model"), "w.npy: vectors must have 256 dimensions")
-    refuses(isosent_("fit", "w.npy", "-m", "other", "--space", "x", "-o", "model"), "Leave out either --space or -m.")
+    refuses(isosent_("fit", "w.npy", "-m", "wordllama", "-o", "model"), "those of wordllama have 256")
+    refuses(isosent_("fit", "w.npy", "-m", "other", "--space", "x", "-o", "model"), "--space")
 
 
 def test_vectors_of_another_space_are_refused(isosent_, refuses):
     isosent_("encode", "texts.txt", "-m", "words:glove.txt", "-o", "words.npy")
     isosent_("fit", "words.npy", "--dims", "2", "-o", "model")
     isosent_("transform", "words.npy", "-m", "model", "-o", "mapped.npy")
-    isosent_("encode", "texts.txt", "-m", "words:glove.txt", "--no-lowercase", "-o", "cased.npy")
+    isosent_("encode", "texts.txt", "-m", "words:glove.txt?lowercase=false", "-o", "cased.npy")
     refuses(
         isosent_("transform", "cased.npy", "-m", "model", "-o", "o.npy"), "cased.npy holds vectors of the space words"
     )
@@ -165,11 +163,14 @@ def test_a_named_space_has_the_same_fingerprint_everywhere(isosent_, here):
 
 def test_queries_get_their_own_mean(isosent_, here, refuses):
     np.save("q.npy", ROWS + 2)
-    assert isosent_("fit", "v.npy", "--queries", "q.npy", "-o", "model")[0] == 0
+    assert isosent_("fit", "v.npy", "--queries", "q.npy", "--transform", "whitening", "-o", "model")[0] == 0
     isosent_("transform", "q.npy", "-m", "model", "--queries", "-o", "o.npy")
     np.testing.assert_allclose(np.load("o.npy").mean(axis=0), np.zeros(DIM), atol=1e-2)
     np.save("q.npy", ROWS[:, :2])
-    refuses(isosent_("fit", "v.npy", "--queries", "q.npy", "-o", "model"), "q.npy: vectors must have 4 dimensions")
+    refuses(
+        isosent_("fit", "v.npy", "--queries", "q.npy", "--transform", "whitening", "-o", "model"),
+        "q.npy: vectors must have 4 dimensions",
+    )
 
 
 def test_info_tells_of_a_model_of_vectors(isosent_):
@@ -191,7 +192,7 @@ def test_a_model_of_vectors_encodes_no_texts(isosent_, refuses):
 
 def test_texts_and_vectors_are_not_mixed(isosent_, refuses):
     refuses(isosent_("fit", "v.npy", "texts.txt", "-o", "m"), "got texts, texts.txt, and vectors, v.npy.")
-    refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space and --checkpoint go with vectors")
+    refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space and --checkpoint are for vectors")
 
 
 def test_several_files_of_texts_are_fitted_on(isosent_, here):
@@ -217,7 +218,7 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
     )
     refuses(isosent_("moments", "v.npy", "-o", "m.npy"), "m.npy must end in .safetensors; got .npy")
     refuses(isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt must end in .npy, .fvecs")
-    refuses(isosent_("transform", "v.npy", "-o", "o.npy"), "256 dimensions")
+    refuses(isosent_("transform", "v.npy", "-o", "o.npy"), "Missing option '--model'")
     isosent_("moments", "v.npy", "-o", "of_v.safetensors")
     refuses(isosent_("transform", "of_v.safetensors", "-m", "m", "-o", "o.npy"), "must hold vectors; it holds isosent-")
     assert not {"m", "m.safetensors", "o.npy"} & {path.name for path in here.iterdir()}
@@ -236,25 +237,25 @@ def run_until_killed(arguments, kept):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 def test_a_killed_run_goes_on_from_its_checkpoint_to_the_same_bits(here):
-    rows = np.random.default_rng(0).standard_normal((30_000, 640), np.float32) * np.linspace(3, 0.1, 640) + 1
+    rows = np.random.default_rng(0).standard_normal((20_000, 512), np.float32) * np.linspace(3, 0.1, 512) + 1
     np.save("big.npy", rows)
     command = [sys.executable, "-c", "from isosent.cli.main import main; main()", "moments", "big.npy", "-o"]
     resumable = [*command, "killed.safetensors", "--checkpoint", "kept"]
     assert run_until_killed(resumable, here / "kept") == -signal.SIGKILL
     assert not (here / "killed.safetensors").exists()
     again = subprocess.run(resumable, capture_output=True, text=True, check=True)
-    assert again.stderr.startswith("going on from row ")
+    assert again.stderr.startswith("resuming from row ")
     subprocess.run([*command, "whole.safetensors"], capture_output=True, check=True)
     moments, whole = load_file("killed.safetensors"), load_file("whole.safetensors")
     assert {name: tensor.tobytes() for name, tensor in moments.items()} == {
         name: tensor.tobytes() for name, tensor in whole.items()
     }
-    assert moments["weight"] == [30_000]
-    np.testing.assert_allclose(moments["scatter"] / 30_000, np.cov(rows.T, ddof=0), rtol=1e-9, atol=1e-9)
+    assert moments["weight"] == [20_000]
+    np.testing.assert_allclose(moments["scatter"] / 20_000, np.cov(rows.T, ddof=0), rtol=1e-9, atol=1e-9)
 
 
 def test_vectors_that_went_through_the_model_do_not_go_through_it_again(isosent_, here, refuses):
-    assert isosent_("fit", "v.npy", "-o", "model").code == 0
+    assert isosent_("fit", "v.npy", "--transform", "whitening", "-o", "model").code == 0
     assert isosent_("transform", "v.npy", "-m", "model", "-o", "w.npy").code == 0
     refuses(isosent_("transform", "w.npy", "-m", "model", "-o", "x.npy"), "w.npy", "went through it already")
     refuses(isosent_("fit", "w.npy", "-m", "model", "-o", "again"), "w.npy", "went through it already")
@@ -264,7 +265,7 @@ def test_a_file_without_a_vector_is_refused_and_nothing_is_written(isosent_, her
     np.save("zeros.npy", np.zeros((5, 4), dtype=np.float32))
     np.save("none.npy", np.zeros((0, 4), dtype=np.float32))
     for path in ("zeros.npy", "none.npy"):
-        refuses(isosent_("fit", path, "--transform", "auto", "-o", "model"), "at least one vector that is not zero")
+        refuses(isosent_("fit", path, "-o", "model"), "at least one vector that is not zero")
         assert not (here / "model").exists()
 
 

@@ -3,7 +3,6 @@ import warnings
 
 import numpy as np
 import pytest
-from vector_makers import write_vectors
 
 import isosent
 from isosent.encoders.base import EncodingStats, collecting_stats, report
@@ -20,7 +19,7 @@ from isosent.io.atomic import locked
 from isosent.io.shards import Sharding, read_index
 from isosent.io.space import Space
 from isosent.io.texts import TextSource, open_texts
-from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.io.vectors import holds_vectors, open_vectors, write_vectors
 from isosent.jobs import encode as encoding
 from isosent.jobs.encode import encode_file, encode_folder
 from isosent.jobs.vectors import moments_of
@@ -154,7 +153,7 @@ def test_a_file_that_is_changed_meanwhile_leaves_the_old_output(lines, wordllama
     with open_texts(lines) as source:
         with lines.open("a") as file:
             file.write("more\n")
-        with pytest.raises(InputFileError, match=r"was changed while it was read"):
+        with pytest.raises(InputFileError, match="was changed"):
             encode_file(wordllama, source, tmp_path / "v.npy")
     assert (tmp_path / "v.npy").read_bytes() == b"old"
 
@@ -346,7 +345,7 @@ def test_other_texts_are_refused(begun, lines, wordllama):
     before = contents(begun)
     lines.write_text(lines.read_text("utf-8") + "one more\n", "utf-8")
     with open_texts(lines) as source:
-        words = r"out was begun with other texts: .*texts\.txt with 53 texts; .*texts\.txt has 54 now"
+        words = r"out must be of the same texts, .*texts\.txt as it is now with 54; it was begun with .* then with 53"
         refused(InputError, words, wordllama, source, begun)
     assert contents(begun) == before
 
@@ -360,10 +359,10 @@ def test_another_model_is_refused(begun, source, glove):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"sharding": Sharding(21)}, r"shard_size=20, not shard_size=21"),
-        ({"sharding": Sharding(20, "parquet")}, r"file_format=npy, not file_format=parquet"),
-        ({"sharding": Sharding(20, dtype="float16")}, r"dtype=float32, not dtype=float16"),
-        ({"role": "query"}, r"role=text, not role=query"),
+        ({"sharding": Sharding(21)}, r"shard_size=21, .*begun with shard_size=20"),
+        ({"sharding": Sharding(20, "parquet")}, r"file_format=parquet, .*begun with .*file_format=npy"),
+        ({"sharding": Sharding(20, dtype="float16")}, r"dtype=float16, .*begun with .*dtype=float32"),
+        ({"role": "query"}, r"role=query, .*it was begun with .*role=text, .*Name another folder"),
     ],
 )
 def test_other_settings_are_refused(begun, source, wordllama, settings, words):
@@ -425,7 +424,7 @@ def test_a_folder_that_another_process_writes_to_is_refused(begun, source, wordl
 
 
 def test_a_folder_that_lacks_shards_cannot_be_read(begun):
-    with pytest.raises(FileFormatError, match=r"out must hold all its shards; 1 of 3 are there\. Run the same command"):
+    with pytest.raises(FileFormatError, match=r"out must hold all its shards; 1 of 3 are there\. Run the command"):
         open_vectors(begun)
 
 
@@ -448,7 +447,7 @@ def test_a_file_that_is_changed_meanwhile_ends_the_run_before_the_shard(lines, w
         with lines.open("a") as file:
             file.write("more\n")
 
-    with open_texts(lines) as source, pytest.raises(InputFileError, match=r"was changed while it was read"):
+    with open_texts(lines) as source, pytest.raises(InputFileError, match="was changed"):
         encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING, progress=progress)
     assert read_index(tmp_path / "out").n_written == 0
 

@@ -104,8 +104,8 @@ def test_what_is_at_hand_is_measured():
 def test_a_command_gives_the_number_that_stands_beside_it():
     narrow = row("narrow")
     assert narrow.command == (
-        "isosent evaluate sts --data data --tasks STSB -m wordllama --transform principal_components --dims 3 && "
-        "isosent evaluate sts --data DEV --tasks STSB -m wordllama --transform principal_components --dims 3"
+        "isosent evaluate STSB --data data -m wordllama --transform 'principal_components?n_components=3' && "
+        "isosent evaluate STSB --data DEV -m wordllama --transform 'principal_components?n_components=3'"
     )
     assert narrow.cells["STSB"].measured.value == stsb(transform=isosent.PrincipalComponents(3))
 
@@ -143,7 +143,7 @@ def test_what_is_not_at_hand_is_named_and_nothing_is_measured(label, needed):
 
 def test_a_condition_that_cannot_be_run_has_its_command_all_the_same():
     assert row("elsewhere").command.startswith(
-        "isosent evaluate sts --data data --tasks STSB,STS16 -m 'hf:bert-base-uncased?layers=-1' && "
+        "isosent evaluate STSB STS16 --data data -m 'hf:bert-base-uncased?layers=-1' && "
     )
     assert row("nothing of isosent").command is None
 
@@ -213,7 +213,7 @@ def test_markdown_holds_every_row_and_command():
     assert "### T, table 1: Some rows" in text
     assert "- a thing to know" in text
     assert "| nothing of isosent | unknown | unknown | unknown | missing: needs InferSent |" in text
-    assert "--dims 3 && isosent evaluate sts --data DEV" in text
+    assert "n_components=3' && isosent evaluate STSB --data DEV" in text
     assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
 
 

@@ -204,11 +204,9 @@ def test_a_json_line_that_is_no_object_names_its_line(write):
         read_texts(write("t.jsonl", '{"text": "one"}\n["two"]\n'))
 
 
-@pytest.mark.parametrize(("value", "kind"), [("null", "null"), ("3", "int")])
-def test_a_json_text_that_is_no_string_names_its_line(write, value, kind):
-    path = write("t.jsonl", f'{{"text": "one"}}\n{{"text": {value}}}\n')
-    with pytest.raises(FileFormatError, match=rf"line 2: text must be a string; got {kind}"):
-        read_texts(path)
+def test_a_json_text_that_is_no_string_names_its_line(write):
+    with pytest.raises(FileFormatError, match=r"line 2: text must be a string; got int"):
+        read_texts(write("t.jsonl", '{"text": "one"}\n{"text": 3}\n'))
 
 
 def test_a_json_line_without_the_column_names_its_line(write):
@@ -244,15 +242,10 @@ def test_a_parquet_column_of_strings_in_a_dictionary_is_read(table, kind):
     assert read_texts(path) == texts
 
 
-def test_a_null_in_a_parquet_dictionary_names_its_row(table):
-    path = table({"text": pa.array(["one", None, "one"]).dictionary_encode()})
-    with pytest.raises(FileFormatError, match=r"row 1 \(counted from 0\): text must be a string; got null"):
-        read_texts(path)
-
-
-def test_a_null_in_parquet_names_its_row(table):
-    with pytest.raises(FileFormatError, match=r"row 1 \(counted from 0\): text must be a string; got null"):
-        read_texts(table({"text": ["one", None, "three"]}))
+def test_a_null_is_an_empty_text(table, write):
+    assert read_texts(table({"text": ["one", None, "three"]})) == ["one", "", "three"]
+    assert read_texts(table({"text": pa.array(["one", None, "one"]).dictionary_encode()})) == ["one", "", "one"]
+    assert read_texts(write("t.jsonl", '{"text": "one"}\n{"text": null}\n')) == ["one", ""]
 
 
 def test_a_parquet_column_of_numbers_is_refused(table):

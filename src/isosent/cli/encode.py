@@ -1,110 +1,178 @@
-"""The command ``encode``."""
+"""The commands ``encode``, ``transform`` and ``moments``."""
 
 import os
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from isosent.cli.options import ModelChoice, with_model_flags
-from isosent.cli.printing import err, out, print_unknown, progress_bar
+from isosent.cli.options import PATH, Model, column_option, model_options
+from isosent.cli.printing import progress_bar, say, show, show_tokens
 from isosent.errors import InputError
 from isosent.io.shards import DTYPES, SHARD_FORMATS, SHARD_SIZE, ShardIndex, Sharding, check_shard_folder
-from isosent.io.texts import TextSource, open_texts
-from isosent.io.vectors import check_vector_file
-from isosent.jobs.encode import Encoded, encode_file, encode_folder
-from isosent.model import SentenceEncoder
+from isosent.io.texts import open_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import check_vector_file, open_vectors
+from isosent.jobs.encode import encode_file, encode_folder
+from isosent.jobs.vectors import (
+    FileMoments,
+    check_moments_file,
+    holds_moments,
+    moments_of,
+    nothing_of,
+    read_moments,
+    transform_file,
+    write_moments,
+)
+from isosent.loading import read_record
 
-Texts = Annotated[
-    str,
-    typer.Argument(
-        metavar="TEXTS", help=".txt (a line a text), .csv, .tsv, .jsonl, .parquet, or - for standard input."
-    ),
-]
-Column = Annotated[str | None, typer.Option(metavar="NAME", help="Column that holds the texts of a table.")]
+dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")
+vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
+checkpoint_option = click.option(
+    "--checkpoint", type=PATH, metavar="FILE", help="Save the progress here, and resume from it."
+)
 
 
-@with_model_flags()
+@click.command(short_help="Turn texts into vectors.")
+@click.argument("texts")
+@model_options
+@click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file, or a folder.")
+@column_option
+@click.option("--queries", is_flag=True, help="Encode as queries, if the model treats them differently.")
+@click.option("--documents", is_flag=True, help="Encode as documents, if the model treats them differently.")
+@dtype_option
+@click.option("--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]")
+@click.option("--shard-size", type=int, metavar="N", help=f"Folder: texts per file.  [default: {SHARD_SIZE}]")
 def encode(
-    texts: Texts,
-    model: ModelChoice,
-    output: Annotated[
-        str,
-        typer.Option("--output", "-o", metavar="OUT", help="File to write, .npy, .fvecs or .parquet; or a folder."),
-    ],
-    column: Column = None,
-    queries: Annotated[
-        bool,
-        typer.Option("--queries", help="They are queries, which have a prompt or a mean of their own in some models."),
-    ] = False,
-    documents: Annotated[
-        bool, typer.Option("--documents", help="They are documents, which have a prompt of their own in some models.")
-    ] = False,
-    store: Annotated[str, typer.Option(metavar="|".join(DTYPES), help="Type of the numbers written.")] = DTYPES[0],
-    file_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="|".join(SHARD_FORMATS),
-            show_default=False,
-            help=f"A folder: format of its files. [default: {SHARD_FORMATS[0]}]",
-        ),
-    ] = None,
-    shard_size: Annotated[
-        int | None,
-        typer.Option(metavar="N", show_default=False, help=f"A folder: texts a file. [default: {SHARD_SIZE}]"),
-    ] = None,
+    texts: str,
+    model: Model,
+    output: str,
+    column: str | None,
+    queries: bool,
+    documents: bool,
+    dtype: str,
+    file_format: str | None,
+    shard_size: int | None,
 ) -> None:
-    """Turn texts into vectors, row i for text i.
+    """Turn texts into vectors, one row per text.
 
-    A .npy or .fvecs file holds the vectors, a .parquet file the texts beside them. The fingerprint of the vector space
-    is in the metadata of the .parquet file; beside the others lies OUT.isosent.json with it. The file appears when it
-    is whole; an older one stays until then.
+    TEXTS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input.
 
-    A folder (a name without an ending, or with a / behind it) gets part-00000.npy, part-00001.npy and so on, and
-    shards.json, which says what they are. Where a run was killed, the same command goes on behind the last whole one.
-
-    Texts are read block by block, whatever their number.
+    A .parquet output keeps the other columns of a table. If OUT is a folder (a name without an ending, or with a
+    trailing slash), it gets part-00000.npy, part-00001.npy and so on; run the same command again to resume.
     """
     if queries and documents:
-        raise InputError("Texts are --queries or --documents; got both. Leave one out.")
+        raise InputError("--queries and --documents exclude each other.")
     role = "query" if queries else "document" if documents else "text"
     sharding = None
     if Path(output).is_dir() or not Path(output).suffix or output.endswith(("/", os.sep)):
-        sharding = Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], store)
+        sharding = Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], dtype)
         check_shard_folder(Path(output))
     else:
-        check_vector_file(output, store)
+        check_vector_file(output, dtype)
         if file_format is not None or shard_size is not None:
-            raise InputError(f"--format and --shard-size go with a folder; {output} is one file. Leave them out.")
-    with open_texts(texts, column=column) as source:
-        opened = model.open()
-        if sharding:
-            encoded = _into_folder(opened, source, output, sharding, role)
-        else:
-            with progress_bar("encoding") as bar:
-                encoded = encode_file(opened, source, output, dtype=store, role=role, progress=bar(source.n_texts))
-    encoding_stats = encoded.encoding_stats
-    shards = f", shards: {encoded.n_shards}" if sharding else ""
-    out.print(
-        f"{output}: {source.n_texts} x {encoded.dim} {store}{shards}; "
-        f"texts without a vector: {encoding_stats.n_zero_rows}"
-    )
-    print_unknown((encoding_stats.n_tokens, encoding_stats.n_unknown) if opened.encoder.skips_unknown else (0, 0))
+            raise InputError(f"--format and --shard-size are for a folder; {output} is one file.")
 
-
-def _into_folder(model: SentenceEncoder, source: TextSource, output: str, sharding: Sharding, role: str) -> Encoded:
     def resumed(index: ShardIndex) -> None:
-        going_on = "nothing is left to encode" if index.is_complete else "going on with the next"
-        err.print(f"{output}: {index.n_written} of {index.n_shards} shards are there; {going_on}")
+        rest = "nothing is left to encode" if index.is_complete else "resuming"
+        say(f"{output}: {index.n_written} of {index.n_shards} shards exist; {rest}")
 
-    with progress_bar("encoding") as bar:
-        return encode_folder(
-            model,
-            source,
-            output,
-            sharding=sharding,
-            role=role,
-            resumed=resumed,
-            progress=bar(source.n_texts),
+    with open_texts(texts, column=column) as source:
+        loaded = model.open()
+        with progress_bar("encoding") as bar:
+            if sharding:
+                encoded = encode_folder(
+                    *(loaded, source, output),
+                    sharding=sharding,
+                    role=role,
+                    resumed=resumed,
+                    progress=bar(source.n_texts),
+                )
+            else:
+                encoded = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
+    stats = encoded.encoding_stats
+    shards = f", shards: {encoded.n_shards}" if sharding else ""
+    show(f"{output}: {source.n_texts} x {encoded.dim} {dtype}{shards}; texts without a vector: {stats.n_zero_rows}")
+    if loaded.encoder.skips_unknown:
+        show_tokens(stats.n_tokens, stats.n_unknown)
+
+
+@click.command(short_help="Apply a fitted model to vectors.")
+@click.argument("vectors")
+@click.option("--model", "-m", metavar="FOLDER", required=True, help="Model that was fitted on such vectors.")
+@click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file.")
+@vector_column_option
+@click.option("--queries", is_flag=True, help="They are vectors of queries, if the model treats them differently.")
+@dtype_option
+def transform(vectors: str, model: str, output: str, column: str | None, queries: bool, dtype: str) -> None:
+    """Apply a fitted model to VECTORS, one output row per input row.
+
+    The vectors must come from the encoder that the model was fitted on; the encoder itself is not loaded. Files may be
+    larger than memory. A zero row stays zero. From .parquet to .parquet, the other columns are kept.
+    """
+    source, record = open_vectors(vectors, column=column), read_record(model)
+    with progress_bar("transforming", "vectors") as bar:
+        n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar(source.n_rows))
+    linear_map = record.postprocessing.linear_map
+    dim = source.dim if linear_map is None else linear_map.n_components
+    show(f"{output}: {source.n_rows} x {dim} {dtype}; zero rows: {n_zero_rows}")
+
+
+@click.command(short_help="Compute and merge the statistics that a fit needs.")
+@click.argument("vectors", nargs=-1, required=True)
+@click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="A .safetensors file.")
+@vector_column_option
+@checkpoint_option
+@click.option("--radial", is_flag=True, help="Include what shrinkage=ledoit_wolf needs; takes twice as long.")
+def moments(vectors: tuple[str, ...], output: Path, column: str | None, checkpoint: Path | None, radial: bool) -> None:
+    """Compute the mean and the scatter of vectors, and merge those computed before.
+
+    VECTORS are files of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet) or of moments. "isosent fit MOMENTS -o
+    FOLDER" gives the same model as a fit on all the vectors at once. Files may be larger than memory.
+    """
+    check_moments_file(output)
+    measured = measure(*open_vector_files(vectors, column), radial=radial, checkpoint=checkpoint)
+    write_moments(output, measured)
+    show(
+        f"{output}: {measured.moments.weight:.0f} vectors of {measured.moments.dim} dimensions; "
+        f"zero rows left out: {measured.n_zero_rows}"
+    )
+
+
+def open_vector_files(paths: Sequence[str], column: str | None) -> tuple[list[VectorSource], list[FileMoments]]:
+    """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces."""
+    merged = [read_moments(path) for path in paths if holds_moments(path)]
+    sources = [open_vectors(path, column=column) for path in paths if not holds_moments(path)]
+    reduce(add, [*merged, *map(nothing_of, sources)])
+    return sources, merged
+
+
+def measure(
+    sources: Sequence[VectorSource],
+    merged: Sequence[FileMoments],
+    *,
+    radial: bool = False,
+    checkpoint: Path | None = None,
+) -> FileMoments:
+    """Moments of vectors in files, and of those whose moments were computed before."""
+    for part in merged:
+        if radial and part.moments.radial is None:
+            raise InputError(
+                f"{', '.join(part.sources)}: shrinkage=ledoit_wolf needs moments computed with --radial. "
+                "Compute them again, or use shrinkage=oas."
+            )
+    if not sources:
+        if checkpoint is not None:
+            raise InputError("--checkpoint is for vectors; moments are read at once. Leave it out.")
+        return reduce(add, merged)
+    with progress_bar("reading", "vectors") as bar:
+        measured = moments_of(
+            sources,
+            radial=radial,
+            checkpoint=checkpoint,
+            resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
+            progress=bar(sum(source.n_rows for source in sources)),
         )
+    return reduce(add, merged, measured)

@@ -1,223 +1,214 @@
-"""The commands ``data ...``."""
+"""The commands ``evaluate``, ``compare``, ``report`` and ``overlap``."""
 
 import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
-from functools import partial
-from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.table import Table
+import click
 
 from isosent.cli.options import (
-    Data,
-    Evaluating,
-    check_output,
-    one_source,
-    refuse_flags,
+    PATH,
+    Model,
+    column_option,
+    columns_option,
+    csv_option,
+    data_option,
+    json_option,
+    latex_option,
+    model_options,
+    seed_option,
     split_names,
-    with_evaluation_flags,
-    write_output,
-    write_text,
+    tasks_option,
+    transform_options,
 )
-from isosent.cli.printing import err, out, progress_bar
-from isosent.datasets import LOCK_NAME, DataSet, FetchedFile, Manifest, Mirror, get_data, read_manifest
+from isosent.cli.printing import check_output, make_table, progress_bar, say, show, write_output, write_table
 from isosent.encoders.base import Progress
-from isosent.errors import EvaluationWarning, InputError
+from isosent.errors import EvaluationWarning
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS, count_overlap
-from isosent.evaluation.result import read_result
-from isosent.evaluation.run import KINDS, evaluate, read_tasks
+from isosent.evaluation.result import EvaluationResult, read_result
+from isosent.evaluation.run import TARGET, read_tasks
+from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
-from isosent.evaluation.sts import TASKS as STS_TASKS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, subset_table, task_table, x100
-from isosent.evaluation.task import Task
-from isosent.evaluation.transfer import TRANSFER_TASKS
-from isosent.io.atomic import check_destination
 from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.numeric.statistics import LEVEL
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
+from isosent.training.curve import check_curve_output, write_curve
+from isosent.training.metrics import read_metrics
+from isosent.transforms.base import TRANSFORMS, resolve_transform
 
-app = typer.Typer(no_args_is_help=True, help="Measure a model against human judgement.")
+if TYPE_CHECKING:
+    from rich.table import Table
 
-DataOrPairs = Annotated[
-    Path | None, typer.Option("--data", metavar="DIR", help="Folder with the original files, anywhere below it.")
-]
-Columns = Annotated[
-    str | None,
-    typer.Option(metavar="NAMES", help="Columns of --pairs, with commas between. [default: those of the usual names]"),
-]
-
-
-def _of_kind(kind: str, tasks: str | None) -> list[str]:
-    names = split_names(tasks)
-    return [kind] if names is None else [f"{kind}:{name}" for name in names]
-
-
-@app.command()
-@with_evaluation_flags
-def sts(
-    evaluating: Evaluating,
-    data: DataOrPairs = None,
-    tasks: Annotated[
-        str | None, typer.Option(metavar="NAMES", help=f"Some of {','.join(STS_TASKS)}. [default: all that are found]")
-    ] = None,
-    sickr: Annotated[
-        str,
-        typer.Option(metavar="|".join(SICKR_PARTS), help="Pairs of SICK-R: all 9,927, or the 4,927 of the test part."),
-    ] = SICKR_PARTS[0],
-    subsets: Annotated[bool, typer.Option("--subsets", help="Print every subset, too.")] = False,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="In place of --data: two texts and a score a row, .tsv .csv .jsonl .parquet."
-        ),
-    ] = None,
-    columns: Columns = None,
-) -> None:
-    """Correlate cosines with human scores on STS12 ... STS16, STS-B and SICK-R, or on a file of yours.
-
-    Spearman and Pearson of every subset, and three ways to put subsets together: "all" is one correlation over all
-    pairs (Sentence-BERT, SimCSE, MTEB), "mean" the mean over subsets (WhiteningBERT), "wmean" the same weighted by
-    pairs (BERT-whitening). Published scores of the same model stand beside the measured ones.
-    """
-    source, is_file = one_source(data, pairs)
-    if is_file:
-        refuse_flags("--data", tasks=tasks, subsets=subsets or None, sickr=None if sickr == SICKR_PARTS[0] else sickr)
-        evaluating.show(partial(evaluate, data=source, tasks="pairs", columns=columns), task_table, reads=source)
-        return
-    refuse_flags("--pairs", columns=columns)
-    tables = (subset_table, sts_table) if subsets else (sts_table,)
-    evaluating.show(partial(evaluate, data=source, tasks=_of_kind("sts", tasks), sickr=sickr), *tables)
-
-
-@app.command()
-@with_evaluation_flags
-def transfer(
-    evaluating: Evaluating,
-    data: Data,
-    tasks: Annotated[
-        str | None,
-        typer.Option(metavar="NAMES", help=f"Some of {','.join(TRANSFER_TASKS)}. [default: all that are found]"),
-    ] = None,
-) -> None:
-    """Learn a classifier on frozen vectors, as SentEval does: what the vectors know that a cosine does not show.
-
-    Logistic regression, its strength chosen within the training part.
-    """
-    evaluating.show(partial(evaluate, data=data, tasks=_of_kind("transfer", tasks)), task_table)
-
-
-@app.command()
-@with_evaluation_flags
-def cqa(
-    evaluating: Evaluating,
-    data: Data,
-    text: Annotated[
-        str, typer.Option(metavar="|".join(TEXT_PARTS), help="What is encoded of a question.")
-    ] = TEXT_PARTS[0],
-) -> None:
-    """Rank ten related questions of a forum by the cosine, on SemEval's task 3, subtask B: mean average precision.
-
-    Beside it: the order of the search engine, and that of chance.
-    """
-    evaluating.show(partial(evaluate, data=data, tasks="cqa", text=text), task_table)
-
-
-@app.command()
-@with_evaluation_flags
-def retrieval(
-    evaluating: Evaluating,
-    data: DataOrPairs = None,
-    qrels: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Which judgements: those of qrels/NAME.tsv in each folder. [default: test]"),
-    ] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="In place of --data: two texts of the same meaning a row."),
-    ] = None,
-    columns: Columns = None,
-) -> None:
-    """Search: recall, MRR and nDCG in folders of BEIR's format, or finding the other text of each pair of a file.
-
-    A folder holds corpus.jsonl, queries.jsonl and qrels/; several may lie below DIR.
-    """
-    source, is_file = one_source(data, pairs)
-    if is_file:
-        refuse_flags("--data", qrels=qrels)
-        evaluating.show(partial(evaluate, data=source, tasks="retrieval", columns=columns), task_table, reads=source)
-    else:
-        refuse_flags("--pairs", columns=columns)
-        evaluating.show(partial(evaluate, data=source, tasks="retrieval", split=qrels or "test"), task_table)
-
-
-@app.command()
-@with_evaluation_flags
-def rte(evaluating: Evaluating, data: Data) -> None:
-    """Tell entailment by the cosine of premise and hypothesis, on the 277 dev pairs of RTE.
-
-    Accuracy where a cosine above 0.5 counts as entailment (WhiteningBERT), where one above the threshold best on train
-    does, and of always naming the more frequent label.
-    """
-    evaluating.show(partial(evaluate, data=data, tasks="rte"), rte_table)
-
-
-@app.command("all")
-@with_evaluation_flags
-def everything(
-    evaluating: Evaluating,
-    data: Data,
-    kinds: Annotated[
-        str | None, typer.Option(metavar="NAMES", help=f"Some of {','.join(KINDS)}. [default: all that are found]")
-    ] = None,
-) -> None:
-    """Evaluate on every task below a folder, each with its defaults; a text in several tasks is encoded once."""
-    evaluating.show(partial(evaluate, data=data, tasks=split_names(kinds) or "all"), task_table)
-
-
+_BLOCK_TEXTS = 8192
 _SMALLEST_P = 0.0001
+resamples_option = click.option(
+    "--resamples", type=click.IntRange(1), default=N_RESAMPLES, metavar="N", help="Bootstrap resamples."
+)
 
 
-def compare(
-    first: Annotated[Path, typer.Argument(metavar="A.json", help="Result file to start from.")],
-    second: Annotated[Path, typer.Argument(metavar="B.json", help="Result file that is judged against it.")],
-    tasks: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Some tasks, with commas between. [default: all that both have]")
-    ] = None,
-    correlation: Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(CORRELATIONS),
-            help="Compare tasks with human scores by this. [default: what each is judged by]",
-        ),
-    ] = None,
-    level: Annotated[float, typer.Option(help="Level of the intervals; a verdict needs p below 1 - level.")] = LEVEL,
-    seed: Annotated[int, typer.Option(min=0, help="Of all random numbers.")] = 0,
-    resamples: Annotated[int, typer.Option(min=1, help="Draws of the bootstrap.")] = N_RESAMPLES,
-    tests: Annotated[bool, typer.Option("--tests", help="Print the test of every task and its p-values, too.")] = False,
-    json_output: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="OUT", help="Write all numbers as JSON; - prints them in place of the table."),
-    ] = None,
+@click.command(short_help="Score a model on STS, transfer, retrieval and other tasks.")
+@click.argument("tasks", nargs=-1, required=True)
+@click.option(
+    *("--data", "data"),
+    metavar="DIR|FILE",
+    required=True,
+    type=PATH,
+    help="Folder with the original files, at any depth; or a table of pairs.",
+)
+@model_options
+@transform_options(default="none", multiple=True)
+@click.option("--fit-on", metavar="target|FILE", help="Fit on the texts of each task, or on a file.  [default: target]")
+@columns_option
+@click.option(
+    "--sickr", type=click.Choice(SICKR_PARTS), default=SICKR_PARTS[0], help="All pairs of SICK-R, or its test set."
+)
+@click.option("--text", type=click.Choice(TEXT_PARTS), default=TEXT_PARTS[0], help="cqa: part of a question to encode.")
+@click.option("--split", default="test", metavar="NAME", help="retrieval: queries of qrels/NAME.tsv.")
+@click.option("--subsets", is_flag=True, help="sts: also print every subset.")
+@seed_option
+@resamples_option
+@json_option
+@csv_option
+@latex_option
+def evaluate(
+    tasks: tuple[str, ...],
+    data: Path,
+    model: Model,
+    transform: tuple[str, ...],
+    settings: dict[str, Any],
+    fit_on: str | None,
+    columns: str | None,
+    sickr: str,
+    text: str,
+    split: str,
+    subsets: bool,
+    seed: int,
+    resamples: int,
+    json_output: Path | None,
+    csv_output: Path | None,
+    latex_output: Path | None,
 ) -> None:
-    """Tell whether B is better than A, worse, or whether that cannot be told.
+    r"""Score a model on TASKS: kinds (sts, transfer, retrieval, cqa, rte, all) or single sets such as STS12 or MR.
 
-    Both are result files of "isosent evaluate ... --json", of the same data by the same protocol. They are compared
-    item by item: Pearson correlations by Williams's test, accuracies by the exact McNemar test, all else by the paired
-    bootstrap. P-values are corrected for the number of tasks (Holm).
+    \b
+    isosent evaluate sts --data DIR -m model
+    isosent evaluate STS-B SICK-R --data DIR --transform none --transform whitening --transform auto
+    isosent evaluate pairs --data pairs.csv --columns a,b,score
+
+    Correlations are given over all pairs ("all", as in Sentence-BERT and MTEB), and as the mean over subsets ("mean",
+    as in WhiteningBERT; "wmean", weighted by pairs). "isosent compare" tests two JSON results against each other.
     """
-    check_output(json_output, reads=(first, second))
+    for output in (json_output, csv_output, latex_output):
+        check_output(output, reads=(data, fit_on))
+    loaded = model.open()
+    has_several = len(transform) > 1
+    transforms = [
+        resolve_transform(name, _settings_for(name, settings) if has_several else settings, dim=loaded.dim)
+        for name in transform
+    ]
+    with progress_bar("encoding") as bar:
+        result = evaluate_model(
+            *(loaded, data, [name for argument in tasks for name in argument.split(",")]),
+            transform=transforms,
+            fit_on=fit_on or TARGET,
+            sickr=sickr,
+            text=text,
+            split=split,
+            columns=columns,
+            seed=seed,
+            n_resamples=resamples,
+            progress=bar,
+        )
+    results = (result, *result.variants)
+    header, rows = _score_rows(dict(zip(transform, results, strict=True)))
+    write_table(csv_output, latex_output, header, rows)
+    if write_output(json_output, result.to_text()):
+        return
+    for one in results:
+        for table in _tables(one, subsets):
+            show(table)
+    if has_several:
+        table = make_table(*header, left=2)
+        for row in rows:
+            table.add_row(*row)
+        show(table)
+
+
+def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that one of several transforms has."""
+    names = [step.partition("?")[0].strip() for step in transform.split(",")]
+    available = {setting for name in names if name in TRANSFORMS for setting in TRANSFORMS[name].settings}
+    return {setting: value for setting, value in settings.items() if setting in available}
+
+
+def _tables(result: EvaluationResult, subsets: bool) -> "list[Table]":
+    tasks = list(result.tasks.values())
+    if all(task.kind == "sts" for task in tasks):
+        return [*([subset_table(result)] if subsets else []), sts_table(result)]
+    return [rte_table(result) if [task.kind for task in tasks] == ["rte"] else task_table(result)]
+
+
+def _score_rows(results: Mapping[str, EvaluationResult]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table with the main score of every task under every transform, x100."""
+    tasks = next(iter(results.values())).tasks
+    rows = [
+        [name, task.metric, *(x100(result.tasks[name].score) for result in results.values())]
+        for name, task in tasks.items()
+    ]
+    kinds = [(task.kind, task.metric) for task in tasks.values()]
+    for kind, metric in dict.fromkeys(kinds):
+        if kinds.count((kind, metric)) > 1:
+            averages = (x100(result.average_of(kind, metric)) for result in results.values())
+            rows.append([f"average, {kind}", metric, *averages])
+    return ["task", "metric", *results], rows
+
+
+@click.command(short_help="Test whether one model is better than another.")
+@click.argument("first", metavar="A.json", type=PATH)
+@click.argument("second", metavar="B.json", type=PATH)
+@tasks_option
+@click.option(
+    "--correlation", type=click.Choice(CORRELATIONS), help="Compare correlations by this.  [default: the main metric]"
+)
+@click.option("--level", type=float, default=LEVEL, metavar="P", help="Confidence level.")
+@seed_option
+@resamples_option
+@click.option("--tests", is_flag=True, help="Also print the test and the p-values of every task.")
+@json_option
+@csv_option
+@latex_option
+def compare(
+    first: Path,
+    second: Path,
+    tasks: str | None,
+    correlation: str | None,
+    level: float,
+    seed: int,
+    resamples: int,
+    tests: bool,
+    json_output: Path | None,
+    csv_output: Path | None,
+    latex_output: Path | None,
+) -> None:
+    """Test, task by task, whether B is better than A, worse, or cannot be told apart from it.
+
+    Both are results of "isosent evaluate ... --json" on the same data. Items are compared in pairs: Pearson
+    correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
+    P-values are corrected for the number of tasks (Holm).
+    """
+    for output in (json_output, csv_output, latex_output):
+        check_output(output, reads=(first, second))
     results = read_result(first), read_result(second)
     with progress_bar("comparing", "items") as bar:
-        found = compare_results(
+        comparison = compare_results(
             *results,
             names=(str(first), str(second)),
             tasks=split_names(tasks),
@@ -227,72 +218,50 @@ def compare(
             n_resamples=resamples,
             progress=bar,
         )
-    written = json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
-    if write_output(json_output, written):
+    header, rows, averages = _comparison_rows(comparison)
+    write_table(csv_output, latex_output, header, rows + averages)
+    if write_output(json_output, json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n"):
         return
     if tests:
-        out.print(test_table(found))
-    out.print(comparison_table(found))
-
-
-def comparison_table(found: Comparison) -> Table:
-    """Lay out a comparison, x100.
-
-    Parameters
-    ----------
-    found : Comparison
-        What was compared.
-
-    Returns
-    -------
-    Table
-        One row a task or average; below it what A and B are, and what to know of the verdicts.
-    """
-    table = Table(caption="\n".join(_caption(found)), caption_justify="left")
-    for name in ("x100", "A", "B", "B - A", f"{100 * found.level:g} % interval", "B is"):
-        table.add_column(name, justify="left" if name in ("x100", "B is") else "right")
-    for name, of in found.tasks.items():
-        table.add_row(name, *_cells(of))
+        show(_test_table(comparison))
+    table = make_table(*header, caption="\n".join(_comparison_notes(comparison)))
+    table.columns[-1].justify = "left"
+    for row in rows:
+        table.add_row(*row)
     table.add_section()
-    for alike, of in found.averages.items():
-        table.add_row(f"average, {alike}", *_cells(of))
-    return table
+    for row in averages:
+        table.add_row(*row)
+    show(table)
 
 
-def test_table(found: Comparison) -> Table:
-    """Lay out the tests behind the verdicts.
+def _comparison_rows(comparison: Comparison) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """Header, tasks and averages of a comparison, x100."""
 
-    Parameters
-    ----------
-    found : Comparison
-        What was compared.
+    def cells(difference: Difference) -> list[str]:
+        ends = [_signed(end) for end in difference.interval]
+        interval = ends[0] if ends[0] == "undefined" else " to ".join(ends)
+        change = _signed(difference.difference)
+        return [x100(difference.first), x100(difference.second), change, interval, difference.verdict]
 
-    Returns
-    -------
-    Table
-        One row a task or average: metric, items, test, p-value, the corrected one, and for Spearman that of Williams's
-        test of the ranks.
-    """
-    table = Table()
-    for name in ("task", "metric", "items", "by", "p", "corrected", "Williams on ranks"):
-        table.add_column(name, justify="left" if name in ("task", "metric", "by") else "right")
-    for name, of in found.tasks.items():
-        tested = of.test, _p_value(of.p_value), _p_value(of.p_corrected), _p_value(of.p_williams_on_ranks)
-        table.add_row(name, of.metric, f"{of.n_items:,}", *tested)
-    table.add_section()
-    for alike, of in found.averages.items():
-        table.add_row(f"average, {alike}", of.metric, f"{of.n_items:,}", of.test, _p_value(of.p_value), "", "")
-    return table
-
-
-def _cells(of: Difference) -> tuple[str, ...]:
-    ends = [_signed(end) for end in of.interval]
-    interval = ends[0] if ends[0] == "undefined" else " to ".join(ends)
-    return x100(of.first), x100(of.second), _signed(of.difference), interval, of.verdict
+    header = ["x100", "A", "B", "B - A", f"{100 * comparison.level:g}% interval", "B is"]
+    tasks = [[name, *cells(difference)] for name, difference in comparison.tasks.items()]
+    return header, tasks, [[f"average, {kind}", *cells(mean)] for kind, mean in comparison.averages.items()]
 
 
 def _signed(difference: float) -> str:
     return "undefined" if math.isnan(difference) else f"{100 * difference:+.2f}"
+
+
+def _test_table(comparison: Comparison) -> "Table":
+    """The test of every task, its p-values, and that of Williams's test of the ranks for Spearman."""
+    table = make_table("task", "metric", "test", "items", "p", "corrected", "Williams on ranks", left=3)
+    for name, task in comparison.tasks.items():
+        p_values = map(_p_value, (task.p_value, task.p_corrected, task.p_williams_on_ranks))
+        table.add_row(name, task.metric, task.test, f"{task.n_items:,}", *p_values)
+    table.add_section()
+    for kind, mean in comparison.averages.items():
+        table.add_row(f"average, {kind}", mean.metric, mean.test, f"{mean.n_items:,}", _p_value(mean.p_value), "", "")
+    return table
 
 
 def _p_value(p_value: float) -> str:
@@ -301,104 +270,84 @@ def _p_value(p_value: float) -> str:
     return f"< {_SMALLEST_P}" if p_value < _SMALLEST_P else f"{p_value:.4f}"
 
 
-def _caption(found: Comparison) -> Iterator[str]:
-    for letter, side in (("A", found.first), ("B", found.second)):
+def _comparison_notes(comparison: Comparison) -> Iterator[str]:
+    for letter, side in (("A", comparison.first), ("B", comparison.second)):
         yield f"{letter}: {side.name}"
         yield from (f"   {line}" for line in model_lines(side.model, side.fitting))
-    for metric, test in dict.fromkeys((of.metric, of.test) for of in found.tasks.values()):
-        own = (name for name, of in found.tasks.items() if (of.metric, of.test) == (metric, test))
-        yield f"{metric}, {test}: {', '.join(own)}"
-    if len(found.tasks) > 1:
-        yield f"p-values are corrected for {len(found.tasks)} tasks (Holm), intervals are not; an average stands alone."
-    yield f'A verdict needs p < {1 - found.level:g}; "cannot tell" is not "the same": see the interval.'
-    for side in (found.first, found.second):
+    for metric, test in dict.fromkeys((task.metric, task.test) for task in comparison.tasks.values()):
+        names = (name for name, task in comparison.tasks.items() if (task.metric, task.test) == (metric, test))
+        yield f"{metric}, {test}: {', '.join(names)}"
+    if len(comparison.tasks) > 1:
+        yield f"p-values of tasks are corrected for {len(comparison.tasks)} tasks (Holm); intervals are not."
+    yield f'"better" and "worse" need p < {1 - comparison.level:g}; "cannot tell" does not mean equal.'
+    for side in (comparison.first, comparison.second):
         if side.only:
             yield f"only in {side.name}: {', '.join(side.only)}"
-    yield from found.notes
+    yield from comparison.notes
 
 
-_BLOCK_TEXTS = 8192
-
-
-def overlap(
-    corpus: Annotated[
-        str,
-        typer.Argument(metavar="CORPUS", help="Texts that a model is fitted or trained on; - for standard input."),
-    ],
-    data: Data,
-    column: Annotated[str | None, typer.Option(metavar="NAME", help="Column that holds the texts of a table.")] = None,
-    tasks: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Some tasks, with commas between. [default: all that are found]")
-    ] = None,
-    json_output: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="OUT", help="Write all numbers as JSON; - prints them in place of the table."),
-    ] = None,
+@click.command(short_help="Write an HTML page of results.")
+@click.argument("results", nargs=-1, required=True, type=PATH)
+@click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="The page, such as report.html.")
+@click.option("--figures", type=PATH, metavar="DIR", help="Also write the figures, as PNG, PDF and SVG.")
+@csv_option
+@latex_option
+def report(
+    results: tuple[Path, ...],
+    output: Path,
+    figures: Path | None,
+    csv_output: Path | None,
+    latex_output: Path | None,
 ) -> None:
-    """Count the texts of evaluation tasks that occur in a corpus: what was fitted on them was not tested on them.
+    """Write an HTML page: leaderboard, figures, what auto chose, speed and memory, and every setting.
 
-    Exactly; the same up to case, punctuation, white space and Unicode form; or nearly: texts of at least eight words,
-    four fifths of whose word trigrams stand in one text of the corpus. The corpus is read block by block, whatever its
-    size.
+    RESULTS are files of "isosent evaluate --json" and "isosent study --json". Files of one model and the same settings
+    share a row. The best score of a column is marked only if it is significantly better than the second.
+
+    For the metrics.jsonl of a training run, also one that is still running, the page shows its loss and scores.
+    """
+    for path in (output, csv_output, latex_output):
+        check_output(path, reads=results)
+    if [path.suffix for path in results] == [".jsonl"]:
+        check_curve_output(output)
+        write_curve(output, read_metrics(results[0]))
+        return
+    if figures is not None:
+        check_figures(figures)
+    data = read_report(results)
+    with progress_bar("testing the best", "columns") as bar:
+        board = make_leaderboard(data.results, progress=bar)
+    for note in board.notes:
+        say(f"note: {note}")
+    write_output(output, html_report(data, board))
+    write_table(csv_output, latex_output, *board.table())
+    show(f"{output}: {report_title(data, board)}")
+    if figures is not None:
+        for path in write_figures(figures, data, board):
+            show(f"{path}")
+
+
+@click.command(short_help="Count evaluation texts that occur in a corpus.")
+@click.argument("corpus")
+@data_option
+@column_option
+@tasks_option
+@json_option
+def overlap(corpus: str, data: Path, column: str | None, tasks: str | None, json_output: Path | None) -> None:
+    """Count evaluation texts that occur in CORPUS, texts that a model is fitted or trained on.
+
+    Three ways of counting: exact; the same up to case, punctuation, white space and Unicode form; and near duplicates,
+    with four fifths of their word trigrams in one text of the corpus. The corpus may be larger than memory.
     """
     check_output(json_output, reads=(corpus,))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvaluationWarning)  # of kinds and subsets that are not there
-        available = read_tasks(data)
-    found = {task.name: task.items for task in _chosen(available, split_names(tasks))}
+        warnings.simplefilter("ignore", EvaluationWarning)  # about tasks and subsets that are missing
+        items = {task.name: task.items for task in read_tasks(data, tasks or "all")}
     with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
-        counts = count_overlap(_texts(source, bar(source.n_texts)), found)
-    written = json.dumps({"corpus": source.name, "n_texts": source.n_texts, "tasks": counts}, indent=2) + "\n"
-    if not write_output(json_output, written):
-        out.print(overlap_table(counts, f"{source.name}: {source.n_texts:,} texts"))
-
-
-def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> Table:
-    """Lay out what `count_overlap` counted.
-
-    Parameters
-    ----------
-    counts : mapping of str to mapping of str to int
-        The counts by task.
-    corpus : str
-        What they were looked for in.
-
-    Returns
-    -------
-    Table
-        One row a task.
-    """
-    caption = (
-        f"in {corpus}\n"
-        "exact: letter for letter; same: up to case, punctuation, white space; near: "
-        f"{NEAR_SHARE:.0%} of the word trigrams in one text, from {NEAR_WORDS} words on; each counts those before it\n"
-        "items: what is scored, such as pairs; in full: those all of whose texts are the same as one of the corpus"
-    )
-    table = Table(caption=caption, caption_justify="left")
-    table.add_column("task")
-    for name in ("texts", "exact", "same", "near", "items", "in full"):
-        table.add_column(name, justify="right")
-    for task, of in counts.items():
-        texts = [_share(of[name], of["n_texts"]) for name in ("n_exact", "n_same", "n_near")]
-        table.add_row(
-            task, f"{of['n_texts']:,}", *texts, f"{of['n_items']:,}", _share(of["n_items_same"], of["n_items"])
-        )
-    return table
-
-
-def _share(n: int, of: int) -> str:
-    return f"{n:,} ({n / of:.1%})" if n else "0"
-
-
-def _chosen(jobs: list[Task], names: list[str] | None) -> list[Task]:
-    if names is None:
-        return jobs
-    found = [job.name for job in jobs]
-    for name in names:
-        if name not in found:
-            (nearest,) = get_close_matches(name, found, n=1, cutoff=0)
-            raise InputError(f"--tasks must be among {', '.join(found)}; got {name!r}. The nearest is {nearest}.")
-    return [job for job in jobs if job.name in names]
+        counts = count_overlap(_texts(source, bar(source.n_texts)), items)
+    document = {"corpus": source.name, "n_texts": source.n_texts, "tasks": counts}
+    if not write_output(json_output, json.dumps(document, indent=2) + "\n"):
+        show(overlap_table(counts, f"{source.name}: {source.n_texts:,} texts"))
 
 
 def _texts(source: TextSource, advance: Progress) -> Iterator[str]:
@@ -407,100 +356,21 @@ def _texts(source: TextSource, advance: Progress) -> Iterator[str]:
         advance(len(block))
 
 
-def report(
-    results: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RESULTS...", help="What isosent evaluate ... --json and isosent study ... --json wrote."
-        ),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write, as report.html.")],
-    figures: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Also write the figures and the leaderboard (CSV, LaTeX); needs the extra plots."
-        ),
-    ] = None,
-) -> None:
-    """Make a page of results: leaderboard, figures, what auto chose, speed and memory, and the small print.
-
-    One HTML file that needs no network. Files of one model and the same settings share a row. Scores of other data or
-    another protocol get columns of their own. The best of a column is marked only where it beats the second beyond
-    chance. Studies of dimensions, layers, poolings and auto are shown, too.
-    """
-    check_destination(output, reads=results)
-    if figures is not None:
-        check_figures(figures)
-    data = read_report(results)
-    with progress_bar("testing the best", "columns") as bar:
-        board = make_leaderboard(data.results, progress=bar)
-    for note in board.notes:
-        err.print(f"note: {note}")
-    write_text(output, html_report(data, board))
-    out.print(f"{output}: {report_title(data, board)}")
-    if figures is not None:
-        for path in write_figures(figures, data, board):
-            out.print(f"{path}")
+def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> "Table":
+    """What `count_overlap` counted, one row per task."""
+    caption = (
+        f"in {corpus}\n"
+        "each count includes those before it; exact: same characters; same: up to case, punctuation and white space\n"
+        f"near: {NEAR_SHARE:.0%} of the word trigrams, for texts of {NEAR_WORDS} words or more\n"
+        "items: pairs or other scored units; complete: all texts of the item are in the corpus"
+    )
+    table = make_table("task", "texts", "exact", "same", "near", "items", "complete", caption=caption)
+    for task, count in counts.items():
+        texts = [_share(count[name], count["n_texts"]) for name in ("n_exact", "n_same", "n_near")]
+        complete = _share(count["n_items_same"], count["n_items"])
+        table.add_row(task, f"{count['n_texts']:,}", *texts, f"{count['n_items']:,}", complete)
+    return table
 
 
-_SHOWN_OF_COMMIT = 12
-
-app_data = typer.Typer(no_args_is_help=True, help="Get the files of public tasks, and tell what there is.")
-
-
-@app_data.command("list")
-def list_sets() -> None:
-    """Tell what there is to get: what it is for, how much it is, where it comes from, on which terms."""
-    manifest = read_manifest()
-    for each in manifest.sets.values():
-        out.print(f"{each.name}: {each.title}")
-        for label, text in _facts(each, manifest):
-            out.print(f"    {label:<9} {text}")
-
-
-@app_data.command()
-def get(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help='Sets to get, see "isosent data list".')],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to put them into.")],
-    mirror: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FOLDER", help="Take the hub's files from a folder: REPOSITORY/FILE."),
-    ] = None,
-) -> None:
-    """Fetch sets from the Hugging Face hub, check them, and lay them out as "isosent evaluate" finds them.
-
-    Commits are pinned; sums that were seen once are kept in DIR/isosent-data.json and hold for every later call. What
-    is there, whole, is not fetched again. Each set has terms of use of its own.
-    """
-    with progress_bar("getting", "files") as bar:
-        got = get_data(names, output, hub=None if mirror is None else Mirror(mirror), progress=bar)
-    for of, files in groupby(got, key=lambda file: file.data_set):
-        out.print(_outcome(of, list(files), output))
-
-
-def _facts(each: DataSet, manifest: Manifest) -> list[tuple[str, str]]:
-    sources = [_source(repository, manifest.revisions[repository]) for repository in each.repositories]
-    return [
-        ("read by", each.command),
-        ("source", ", ".join(sources) or f"not on the hub; {each.home}"),
-        ("download", each.download),
-        ("texts", each.text + ("; converted into the layout that is read" if each.is_converted else "")),
-        ("terms", each.terms),
-    ]
-
-
-def _source(repository: str, revision: str | None) -> str:
-    return f"{repository} {f'at {revision[:_SHOWN_OF_COMMIT]}' if revision else '(not pinned)'}"
-
-
-def _outcome(of: DataSet, files: list[FetchedFile], folder: Path) -> str:
-    fetched = [file for file in files if not file.was_there]
-    said = [f"{of.name}: {len(fetched)} files fetched, {len(files) - len(fetched)} were there, below {folder}"]
-    originals = [file.original for file in files if file.original is not None]
-    if originals:
-        said.append(f"same as the originals: {sum(originals)} of the {len(originals)} whose sum is known")
-    if not all(originals):
-        said.append('the others differ, see "isosent data list"')
-    if not all(file.is_pinned for file in fetched):
-        said.append(f"commit not known beforehand: trusted, and kept in {LOCK_NAME}")
-    return "; ".join(said)
+def _share(n: int, total: int) -> str:
+    return f"{n:,} ({n / total:.1%})" if n else "0"

@@ -1,59 +1,48 @@
 """The command ``export``."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from isosent.cli.options import ModelChoice, with_model_flags
-from isosent.cli.printing import out
+from isosent.cli.options import PATH
+from isosent.cli.printing import progress_bar, show
 from isosent.evaluation.result import read_result
 from isosent.exports.faiss import DEFAULT_INDEX
 from isosent.exports.targets import TARGETS
 from isosent.exports.targets import export as export_model
+from isosent.loading import load
 
 
-@with_model_flags(argument=True)
-def export(
-    model: ModelChoice,
-    target: Annotated[str, typer.Option("--to", metavar="|".join(TARGETS), help="Format.")],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="OUT",
-            help="Folder (sentence-transformers, onnx) or file (faiss, numpy).",
-        ),
-    ],
-    tei: Annotated[
-        bool,
-        typer.Option("--tei", help="sentence-transformers: names and settings that Text Embeddings Inference reads."),
-    ] = False,
-    results: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="SCORES.json",
-            help='sentence-transformers: scores for the model card, from "isosent evaluate sts --json".',
-        ),
-    ] = None,
-    index: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FACTORY", help=f"faiss: the index behind the map, as IVF256,Flat. [default: {DEFAULT_INDEX}]"
-        ),
-    ] = None,
-) -> None:
-    """Write a model in a format of other libraries.
+@click.command(short_help="Write a model in the format of another library.")
+@click.argument("model")
+@click.option("--to", "target", type=click.Choice(list(TARGETS)), required=True, help="Format.")
+@click.option(
+    *("--output", "-o"),
+    type=PATH,
+    metavar="OUT",
+    required=True,
+    help="Folder (sentence-transformers, onnx) or file (faiss, numpy).",
+)
+@click.option("--tei", is_flag=True, help="sentence-transformers: for Text Embeddings Inference.")
+@click.option(
+    "--results",
+    type=PATH,
+    metavar="FILE",
+    help="sentence-transformers: scores for the model card, from evaluate --json.",
+)
+@click.option("--index", metavar="FACTORY", help=f"faiss: the index, such as IVF256,Flat.  [default: {DEFAULT_INDEX}]")
+def export(model: str, target: str, output: Path, tei: bool, results: Path | None, index: str | None) -> None:
+    """Write MODEL in the format of another library.
 
-    Before it appears, the result is opened in the other library, and its vectors are compared with those of the model
-    on sample texts; one that differs is not written, and an older one stays.
+    The result is loaded in that library first, and its vectors are compared with those of the model on sample texts. If
+    they differ, nothing is written.
     """
     scores = None if results is None else read_result(results)
-    written = export_model(model.open(), target, output, tei=tei, results=scores, index=index)
-    agreement = written.agreement
-    out.print(
-        f"{output}: {written.target}, {written.space}; checked on {agreement.n_vectors} vectors: "
-        f"largest difference {agreement.largest_difference:.1e} of their length, "
-        f"lowest cosine {agreement.lowest_cosine:.9f}"
+    with progress_bar("reading word vectors", "bytes") as bar:
+        loaded = load(model, progress=bar)
+    note = export_model(loaded, target, output, tei=tei, results=scores, index=index)
+    agreement = note.agreement
+    show(
+        f"{output}: {note.target}, {note.space}; checked on {agreement.n_vectors} vectors: largest difference "
+        f"{agreement.largest_difference:.1e} of their length, lowest cosine {agreement.lowest_cosine:.9f}"
     )

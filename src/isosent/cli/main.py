@@ -1,106 +1,148 @@
-"""The entry point: ``isosent``."""
+"""The entry point ``isosent``. The module of a command is imported when the command runs or shows its help."""
 
+import os
 import sys
 import traceback
 import warnings
-from importlib.metadata import version
-from typing import Annotated
+from difflib import get_close_matches
+from importlib import import_module
 
-import typer
+import click
 
-from isosent.cli import encode, evaluate, export, fit, study, train, vectors, words
-from isosent.cli.printing import EXIT_INTERRUPTED, Interrupted, err
-from isosent.encoders.reference import GRAMMAR
 from isosent.errors import IsosentError, IsosentWarning
 
-EXIT_OUR_FAULT = 1
+EXIT_INTERNAL_ERROR = 1
 EXIT_BAD_INPUT = 2
-_LONGEST_LINE = 1000  # characters of a line of a message
+EXIT_INTERRUPTED = 130
+_LONGEST_LINE = 1000  # characters of one line of a message
 
-_HELP = f"""Turn texts into better, smaller, comparable sentence vectors, and measure whether it helped.
-
-\b
-First steps:
-  isosent demo
-  isosent fit texts.txt --dims 128 -o model
-  isosent encode texts.txt -m model -o vectors.npy
-  isosent evaluate sts --data DIR -m model
-  isosent train classification --data nli.jsonl --base hf:DIR -o trained
-
-\b
-{GRAMMAR}
-
-\b
-Results go to standard output, everything else to standard error.
-Exit code: 0 done, 2 bad input, 130 interrupted, 1 our fault.
-"""
-
-app = typer.Typer(help=_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command()(fit.demo)
-app.command()(encode.encode)
-app.command()(fit.fit)
-app.add_typer(evaluate.app, name="evaluate")
-app.command()(evaluate.compare)
-app.command()(evaluate.overlap)
-app.command()(fit.info)
-app.command()(evaluate.report)
-app.add_typer(study.app, name="study")
-app.add_typer(train.app, name="train")
-app.command()(study.reproduce)
-app.command()(fit.inspect)
-app.command()(fit.calibrate)
-app.command()(export.export)
-app.command()(vectors.moments)
-app.command()(vectors.transform)
-app.add_typer(words.app, name="words")
-app.add_typer(evaluate.app_data, name="data")
+# heading -> command -> module, help in one line
+COMMANDS = {
+    "Vectors": {
+        "demo": ("fit", "Encode, whiten, save and reload a bundled sample, offline."),
+        "encode": ("encode", "Turn texts into vectors."),
+        "fit": ("fit", "Fit a transform on texts or vectors, and save the model."),
+        "transform": ("encode", "Apply a fitted model to vectors."),
+        "moments": ("encode", "Compute and merge the statistics that a fit needs."),
+        "calibrate": ("inspect", "Give the cosines of a model a meaning."),
+        "export": ("export", "Write a model in the format of another library."),
+        "info": ("fit", "Describe a model."),
+    },
+    "Evaluation": {
+        "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),
+        "evaluate": ("evaluate", "Score a model on STS, transfer, retrieval and other tasks."),
+        "compare": ("evaluate", "Test whether one model is better than another."),
+        "report": ("evaluate", "Write an HTML page of results."),
+        "overlap": ("evaluate", "Count evaluation texts that occur in a corpus."),
+    },
+    "Training": {"train": ("train", "Train a sentence encoder on labelled pairs or triplets.")},
+    "Data": {
+        "data": ("data", "List and download public evaluation data."),
+        "words": ("data", "Convert and describe files of word vectors."),
+    },
+    "Research": {
+        "study": ("study", "Measure layers, poolings, dimensions, transforms or GEM."),
+        "reproduce": ("study", "Measure the tables of a paper again."),
+    },
+}
+_MODULES = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"isosent {version('isosent')}")
-        raise typer.Exit
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        command: click.Command = getattr(import_module(f"isosent.cli.{_MODULES[cmd_name]}"), cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _MODULES and not args[0].startswith("-"):
+            nearest = get_close_matches(args[0], _MODULES, n=1)
+            advice = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{advice}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, commands in COMMANDS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(f"{name:<10}", summary) for name, (_, summary) in commands.items()])
 
 
-@app.callback()
-def _options(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
+def _print_version(ctx: click.Context, _: click.Parameter, is_asked_for: bool) -> None:
+    if is_asked_for:
+        from importlib.metadata import version  # takes longer than all of click
+
+        click.echo(f"isosent {version('isosent')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+)
+@click.option(
+    *("--version", "-V"), is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show version."
+)
+def app() -> None:
+    r"""Better, smaller, comparable sentence vectors.
+
+    \b
+    isosent demo
+    isosent inspect texts.txt -m wordllama
+    isosent fit texts.txt -m wordllama -o model
+    isosent encode texts.txt -m model -o vectors.npy
+    isosent evaluate sts --data DIR -m model
+
+    A model is wordllama (the default), words:FILE (GloVe, word2vec, fastText), static:DIR (Model2Vec), hf:ID or hf:DIR
+    (transformers), or a folder that isosent saved. Options follow a question mark: "hf:DIR?layers=1,12&pooling=mean".
+
+    Results go to standard output, messages to standard error. Exit codes: 0 success, 2 bad input, 130 interrupted,
+    1 internal error.
+    """
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     warnings.simplefilter("always", IsosentWarning)
-    warnings.showwarning = lambda message, category, *_: err.print(f"{_label(category)}: {_shown(str(message))}")
+    warnings.showwarning = lambda message, category, *_: _say(f"{_label(category)}: {message}")
     try:
-        app()
+        code = app.main(sys.argv[1:] or ["--help"], prog_name="isosent", standalone_mode=False)
     except IsosentError as error:
-        err.print(f"error: {_shown(str(error))}")
-        sys.exit(EXIT_BAD_INPUT)
-    except SystemExit as stop:
-        if stop.code == EXIT_INTERRUPTED and not isinstance(stop, Interrupted):
-            err.print("interrupted; nothing unfinished was kept")
-        raise
+        _stop(EXIT_BAD_INPUT, f"error: {error}")
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"\nTry: {context.command_path} --help" if context else ""
+        _stop(EXIT_BAD_INPUT, f"error: {error.format_message()}{hint}")
+    except click.Abort:
+        _stop(EXIT_INTERRUPTED, "interrupted; incomplete files were removed")
+    except BrokenPipeError:  # the reader of a pipe, such as head, has stopped reading
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_INTERNAL_ERROR)
     except OSError as error:
-        err.print(f"error: {error.filename or 'standard output'} could not be used: {error.strerror}.")
-        sys.exit(EXIT_BAD_INPUT)
+        _stop(EXIT_BAD_INPUT, f"error: {error.filename or 'standard output'}: {error.strerror}.")
     except MemoryError as error:
-        err.print(_shown(f"error: not enough memory: {str(error).rstrip('.') or 'the input is too large'}."))
-        sys.exit(EXIT_BAD_INPUT)
+        _stop(EXIT_BAD_INPUT, f"error: not enough memory: {str(error).rstrip('.') or 'the input is too large'}.")
     except Exception:
         traceback.print_exc()
-        err.print("This is a fault of isosent, not yours. Please report it with the lines above.")
-        sys.exit(EXIT_OUR_FAULT)
+        _stop(EXIT_INTERNAL_ERROR, "This is a bug in isosent. Please report it with the lines above.")
+    sys.exit(code or 0)
 
 
-def _shown(message: str) -> str:
-    """A message as it can be printed: it may quote a value, and a hostile file holds values of megabytes."""
-    # nor may a value hold what a terminal takes for a command
+def _stop(code: int, message: str) -> None:
+    _say(message)
+    sys.exit(code)
+
+
+def _say(message: str) -> None:
+    # a message may quote values of a hostile file: megabytes long, or with control sequences of a terminal
     lines = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in message).split("\n")
-    return "\n".join(line if len(line) <= _LONGEST_LINE else f"{line[:600]} [...] {line[-300:]}" for line in lines)
+    short = (line if len(line) <= _LONGEST_LINE else f"{line[:600]} [...] {line[-300:]}" for line in lines)
+    click.echo("\n".join(short), err=True)
 
 
 def _label(category: type[Warning]) -> str:

@@ -1,298 +1,354 @@
-"""The command ``reproduce``."""
+"""The commands ``study`` and ``reproduce``."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.table import Table
+import click
 
 from isosent.cli.options import (
-    Aggregation,
-    CsvOutput,
-    Data,
-    JsonOutput,
-    Models,
-    SickR,
-    Tasks,
-    TransformChoice,
-    check_output,
-    check_outputs,
-    flow_settings,
+    PATH,
+    csv_option,
+    data_option,
+    json_option,
+    models_option,
     split_names,
+    tasks_option,
     whole_numbers,
-    with_transform_flags,
-    write_json,
-    write_output,
 )
-from isosent.cli.printing import (
-    err,
-    out,
-    print_gem_study,
-    print_layer_study,
-    print_pooling_study,
-    print_study,
-    progress_bar,
-)
-from isosent.encoders.reference import DEFAULT_REFERENCE
+from isosent.cli.printing import check_output, make_table, progress_bar, say, show, write_output
 from isosent.errors import InputError
-from isosent.evaluation.published import PAPERS
 from isosent.evaluation.run import TARGET, EvaluationSettings
 from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
 from isosent.evaluation.tables import x100
 from isosent.io.json import document_bytes
 from isosent.io.texts import is_table, read_texts
 from isosent.loading import load
+from isosent.model import SentenceEncoder
 from isosent.report.figures import check_figure, dims_figure, gem_figure, layer_figure, pooling_figure, write_figure
 from isosent.research.auto import judge, study_auto
 from isosent.research.dims import LEADING, N_DOCS, study_dims
-from isosent.research.flow import NLI, study_flow
+from isosent.research.flow import study_flow
 from isosent.research.gem import study_gem
-from isosent.research.layers import STUDIED_POOLINGS as STUDIED
-from isosent.research.layers import study_layers, study_pooling
-from isosent.research.reproduce import LEGEND, TableOutcome
+from isosent.research.layers import (
+    AUTO,
+    EXHAUSTIVE,
+    NONE,
+    STUDIED_POOLINGS,
+    TRANSFORMS,
+    WHITENING,
+    averages,
+    best_of_sizes,
+    pair_grid,
+    published_average,
+    study_layers,
+    study_pooling,
+)
+from isosent.research.reproduce import LEGEND
 from isosent.research.reproduce import reproduce as reproduce_paper
 from isosent.research.study import (
+    ROWS,
     AutoCell,
-    DimsCell,
     DimsStudy,
     FlowCell,
     GemCell,
     LayerCell,
+    bytes_of_a_million,
+    layers_label,
+    study_to_json,
     write_study_csv,
 )
-from isosent.research.study import bytes_of_a_million as size_of_a_million
-from isosent.transforms.base import is_flow
+from isosent.transforms.base import is_flow, resolve_transform, settings_of
 
-Transformers = Annotated[
-    list[str], typer.Option("--model", "-m", metavar="REFERENCE", help="A transformer, hf:ID-OR-DIR; may be repeated.")
-]
-HeatMaps = Annotated[Path | None, typer.Option("--figure", metavar="OUT", help="Draw the averages as heat maps: .svg.")]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+KINDS = ("layers", "pooling", "dims", "auto", "flow", "gem")
+_FIGURES: Mapping[str, Callable[..., Any]] = {"layers": layer_figure, "pooling": pooling_figure, "dims": dims_figure}
+# options that only some kinds have
+_OWN_OPTIONS = {
+    "pooling": ("layers", "pooling"),
+    "widths": ("dims",),
+    "transform": ("dims", "flow"),
+    "fit_on": ("dims",),
+    "docs": ("dims",),
+    "nli": ("flow",),
+    "columns": ("flow",),
+    "seeds": ("flow",),
+}
+_TITLES = {NONE: "as they are", WHITENING: "whitening", AUTO: "auto"}
 
 
-def layers(
-    data: Data,
-    models: Transformers,
-    tasks: Tasks = None,
-    sickr: SickR = SICKR_PARTS[0],
-    pooling: Annotated[str, typer.Option(metavar="NAME", help="How the tokens of each layer are pooled.")] = "mean",
-    aggregation: Aggregation = AGGREGATIONS[0],
-    csv_output: CsvOutput = None,
-    json_output: JsonOutput = None,
-    figure: HeatMaps = None,
+@click.command(short_help="Measure layers, poolings, dimensions, transforms or GEM.")
+@click.argument("kind", type=click.Choice(KINDS))
+@data_option
+@models_option
+@tasks_option
+@click.option("--sickr", type=click.Choice(SICKR_PARTS), default=SICKR_PARTS[0], help="All of SICK-R, or its test set.")
+@click.option("--aggregation", type=click.Choice(AGGREGATIONS), default=AGGREGATIONS[0], help="How to combine subsets.")
+@click.option("--pooling", metavar="NAMES", help="layers: the pooling.  [default: mean]  pooling: those to compare.")
+@click.option("--widths", metavar="K,K", help="dims: dimensions to measure.  [default: a grid]")
+@click.option(
+    "--transform", metavar="NAME", help="dims: [default: whitening]  flow: settings, as in glow_flow?depth=2."
+)
+@click.option("--fit-on", metavar="target|FILE", help="dims: fit on the texts of each task, or on a file.")
+@click.option(
+    "--docs", type=click.IntRange(0), metavar="N", help=f"dims: vectors to search, 0 for none.  [default: {N_DOCS}]"
+)
+@click.option("--nli", metavar="FILE", multiple=True, help="flow: sentences for further fits; may be repeated.")
+@click.option("--columns", metavar="NAMES", help="flow: columns of --nli.  [default: premise,hypothesis]")
+@click.option("--seeds", metavar="N,N", help="flow: one fit with each.  [default: 0,1,2]")
+@json_option
+@csv_option
+@click.option("--figure", type=PATH, metavar="FILE", help="Draw a figure: .svg, .pdf or .png.")
+def study(
+    kind: str,
+    data: Path,
+    models: tuple[str, ...],
+    tasks: str | None,
+    sickr: str,
+    aggregation: str,
+    json_output: Path | None,
+    csv_output: Path | None,
+    figure: Path | None,
+    **own: Any,
 ) -> None:
-    """Score every layer of a transformer, every pair, and the best of every size (figures 1 and 2 of WhiteningBERT).
+    r"""Measure choices on STS tasks. Transforms are fitted on the sentences of each task, without labels.
 
-    Each as it is, with whitening and with auto, fitted on the sentences of the task (target), without labels. The
-    network runs once over the sentences. Layers, pooling and modules behind it that the model comes with are set aside.
+    \b
+    layers   every layer of a transformer, every pair, and the best sets (WhiteningBERT, figures 1 and 2)
+    pooling  poolings of the last layers of a transformer (WhiteningBERT, table 1)
+    dims     score, memory and search time at each width (BERT-whitening, figure 1)
+    auto     what auto chooses against fixed rules and the best choice in hindsight
+    flow     BERT-flow against whitening and standardization; needs torch
+    gem      what each part and each setting of GEM is worth (GEM, table 4 and figure 2)
     """
-    _check(aggregation)
-    check_outputs(csv_output, json_output)
+    for name, kinds in _OWN_OPTIONS.items():
+        if own[name] not in (None, ()) and kind not in kinds:
+            raise InputError(f"study {kind}: --{name.replace('_', '-')} is for study {' and study '.join(kinds)}.")
+    for path in (json_output, csv_output):
+        check_output(path)
     if figure is not None:
+        if kind not in (*_FIGURES, "gem"):
+            raise InputError(f"study {kind}: there is no figure of this study. Leave --figure out.")
         check_figure(figure)
-    cells: list[LayerCell] = []
+    common = {"tasks": split_names(tasks)}
+    if kind in ("layers", "pooling", "dims"):
+        common["sickr"] = sickr  # type: ignore[assignment]
+    run, tables_of = _KINDS[kind]
+    own["aggregation"] = aggregation
+    records: list[Any] = []
     for reference in models:
         with progress_bar(reference) as bar:
-            own = study_layers(
-                load(reference),
-                data,
-                name=reference,
-                tasks=split_names(tasks),
-                sickr=sickr,
-                pooling=pooling,
-                aggregation=aggregation,
-                progress=bar,
-            )
-        err.print(f"done: {reference}")
-        print_layer_study(own, aggregation)
-        cells += own
-    _write_readings("layers", cells, csv_output, json_output)
-    if figure is not None:
-        write_figure(figure, layer_figure(cells, aggregation))
-
-
-def pooling(
-    data: Data,
-    models: Transformers,
-    tasks: Tasks = None,
-    sickr: SickR = SICKR_PARTS[0],
-    poolings: Annotated[
-        str, typer.Option(metavar="NAMES", help="Poolings, with commas between.", show_default=True)
-    ] = ",".join(STUDIED),
-    aggregation: Aggregation = AGGREGATIONS[0],
-    csv_output: CsvOutput = None,
-    json_output: JsonOutput = None,
-    figure: HeatMaps = None,
-) -> None:
-    """Score poolings of the last layer, of layers 1 and the last, and of the last two (table 1 of WhiteningBERT).
-
-    Each as it is, with whitening and with auto, fitted on the sentences of the task (target), without labels. Published
-    numbers of the same model, reading and protocol stand beside the measured ones. Layers, pooling and modules behind
-    it that the model comes with are set aside.
-    """
-    _check(aggregation)
-    check_outputs(csv_output, json_output)
-    if figure is not None:
-        check_figure(figure)
-    cells: list[LayerCell] = []
-    for reference in models:
-        with progress_bar(reference) as bar:
-            own = study_pooling(
-                load(reference),
-                data,
-                name=reference,
-                tasks=split_names(tasks),
-                sickr=sickr,
-                poolings=poolings.split(","),
-                progress=bar,
-            )
-        err.print(f"done: {reference}")
-        print_pooling_study(own, aggregation)
-        cells += own
-    _write_readings("pooling", cells, csv_output, json_output)
-    if figure is not None:
-        write_figure(figure, pooling_figure(cells, aggregation))
-
-
-def _check(aggregation: str) -> None:
-    if aggregation not in AGGREGATIONS:
-        raise InputError(f"--aggregation must be one of {', '.join(AGGREGATIONS)}; got {aggregation!r}.")
-
-
-def _write_readings(study: str, cells: list[LayerCell], csv_output: Path | None, json_output: Path | None) -> None:
+            found = run(load(reference), data, own, name=reference, progress=bar, **common)
+        say(f"done: {reference}")
+        records += found
+        if kind != "auto":
+            for table in tables_of(found, aggregation):
+                show(table)
+    if kind == "auto":
+        for table in tables_of(records, aggregation):
+            show(table)
     if csv_output is not None:
-        write_study_csv(csv_output, cells)
-    write_json(json_output, study, cells)
-
-
-_BEST = "*"
-
-
-@with_transform_flags(LEADING[0], dims=False)
-def dims(
-    transform: TransformChoice,
-    data: Data,
-    models: Models = None,
-    tasks: Tasks = None,
-    widths: Annotated[
-        str | None,
-        typer.Option("--dims", metavar="K,K", help="Dimensions to look at. [default: a grid from 8 to all]"),
-    ] = None,
-    fit: Annotated[
-        str, typer.Option(metavar="target|FILE", help="What to fit on: all sentences of the task, or texts.")
-    ] = TARGET,
-    sickr: SickR = SICKR_PARTS[0],
-    aggregation: Aggregation = AGGREGATIONS[0],
-    docs: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Vectors that an exact search looks through; 0 times none.")
-    ] = N_DOCS,
-    csv_output: CsvOutput = None,
-    json_output: JsonOutput = None,
-    figure: Annotated[
-        Path | None, typer.Option("--figure", metavar="OUT", help="Draw the scores over the dimensions: .svg.")
-    ] = None,
-) -> None:
-    """Measure what dimensions are worth: scores, memory and search time at each width (figure 1 of BERT-whitening).
-
-    Sentences are encoded once and the transform is fitted once for each task; its first axes are the narrower ones.
-    The best width of a task is marked. Search is exact, of the ten nearest, on one thread. Published scores of the same
-    model stand beside the measured ones.
-    """
-    check_outputs(csv_output, json_output)
+        write_study_csv(csv_output, records)
+    if json_output is not None:
+        write_output(json_output, document_bytes(study_to_json(kind, records)).decode())
     if figure is not None:
-        check_figure(figure)
-    if aggregation not in AGGREGATIONS:
-        raise InputError(f"--aggregation must be one of {', '.join(AGGREGATIONS)}; got {aggregation!r}.")
-    numbers = None if widths is None else whole_numbers("--dims", widths)
-    studies = []
-    for reference in models or [DEFAULT_REFERENCE]:
-        model = load(reference)
-        made = transform.make(model.dim)
-        if isinstance(made, str) or is_flow(made):
-            raise InputError(f"study dims: transform must end with {', '.join(LEADING)}; got {made!r}.")
-        with progress_bar(reference) as bar:
-            studies.append(
-                study_dims(
-                    model,
-                    data,
-                    name=reference,
-                    transform=made,
-                    widths=numbers,
-                    fit=fit,
-                    sickr=sickr,
-                    n_docs=docs,
-                    tasks=split_names(tasks),
-                    progress=bar,
-                )
-            )
-        err.print(f"done: {reference}")
-    for study in studies:
-        out.print(_table(study, aggregation))
-    if csv_output is not None:
-        write_study_csv(csv_output, studies)
-    write_json(json_output, "dims", studies)
-    if figure is not None:
-        write_figure(figure, dims_figure(studies, aggregation))
+        drawn = gem_figure(records) if kind == "gem" else _FIGURES[kind](records, aggregation)
+        write_figure(figure, drawn)
 
 
-def _table(study: DimsStudy, how: str) -> Table:
-    """Lay out a study: a row a width, and the published rows behind them."""
-    table = Table(title=study.name, title_justify="left", caption=_caption(study, how), caption_justify="left")
-    columns: list[str | None] = [*study.tasks, *([None] if len(study.tasks) > 1 else [])]
-    times = {time.k: f"{1000 * time.elapsed_s:.2f}" for time in study.search}
-    table.add_column("dimensions")
-    for name in [*(column or "average" for column in columns), "MB a million", *(["ms a query"] if times else [])]:
-        table.add_column(name, justify="right")
-    best = {column: study.best(column, how) for column in columns}
-    curves = {column: study.curve(column, how) for column in columns}
+def _run_layers(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[LayerCell]:
+    return study_layers(model, data, pooling=own["pooling"] or "mean", aggregation=own["aggregation"], **common)
 
-    def add(label: str, k: int, figures: list[str]) -> None:
-        cost = [f"{size_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
-        table.add_row(label, *figures, *cost)
 
-    whole = {cell.task: cell.spearman[how] for cell in study.untransformed}
-    mean = math.fsum(whole.values()) / len(whole)
-    dim = study.untransformed[0].k
-    add(f"{dim}, as they are", dim, [x100(mean if column is None else whole[column]) + " " for column in columns])
-    table.add_section()
-    for k in study.widths:
-        add(str(k), k, [x100(curves[c][k]) + (_BEST if best[c] == k else " ") for c in columns])
-    _add_published(table, study, columns)
+def _run_pooling(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[LayerCell]:
+    return study_pooling(model, data, poolings=split_names(own["pooling"]) or STUDIED_POOLINGS, **common)
+
+
+def _run_dims(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[DimsStudy]:
+    transform = resolve_transform(own["transform"] or LEADING[0], dim=model.dim)
+    if transform is None or isinstance(transform, str) or is_flow(transform):
+        raise InputError(f"study dims: the transform must end with {', '.join(LEADING)}; got {own['transform']!r}.")
+    widths = None if own["widths"] is None else whole_numbers("--widths", own["widths"])
+    n_docs = N_DOCS if own["docs"] is None else own["docs"]
+    fit = own["fit_on"] or TARGET
+    return [study_dims(model, data, transform=transform, widths=widths, fit=fit, n_docs=n_docs, **common)]
+
+
+def _run_auto(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[AutoCell]:
+    return study_auto(model, data, **common)
+
+
+def _run_gem(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[GemCell]:
+    return study_gem(model, data, **common)
+
+
+def _run_flow(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[FlowCell]:
+    seeds = whole_numbers("--seeds", own["seeds"] or "0,1,2")
+    flow = resolve_transform(own["transform"] or "glow_flow", dim=model.dim)
+    if not is_flow(flow):
+        raise InputError(f"study flow: --transform must be glow_flow; got {own['transform']!r}.")
+    settings = {name: value for name, value in settings_of(flow).items() if name != "seed"}
+    nli = []
+    for path in own["nli"]:
+        columns: Sequence[str | None] = split_names(own["columns"] or "premise,hypothesis") or []
+        nli += [text for column in (columns if is_table(path) else [None]) for text in read_texts(path, column=column)]
+    return study_flow(model, data, nli=nli, seeds=seeds, settings=settings, **common)
+
+
+_Row = tuple[str, tuple[int, ...], str]  # pooling, layers, transform
+
+
+def _layer_tables(cells: Sequence[LayerCell], how: str) -> "Iterator[Table]":
+    """Single layers and usual pairs by task; every pair; the best set of every size. All x100."""
+    rows = _layer_rows(cells)
+    last = max(layers[-1] for _, layers, _ in rows)
+    shown = dict.fromkeys([*((layer,) for layer in range(last + 1)), (1, last), (0, last), (last - 1, last)])
+    order = [(cells[0].pooling, layers, transform) for transform in TRANSFORMS for layers in shown]
+    title = f"{cells[0].model}: layers, {cells[0].pooling} pooling"
+    yield _scores_table({row: rows[row] for row in order if row in rows}, how, title)
+    for transform in TRANSFORMS:
+        grid = pair_grid(cells, transform, how)
+        names = [f"L{layer}" for layer in range(len(grid))]
+        table = make_table("", *names, title=f"pairs of layers, {_TITLES[transform]}: average over the tasks")
+        for row, name in enumerate(names):
+            table.add_row(name, *(x100(score) for score in grid[row, : row + 1]))
+        yield table
+    best = best_of_sizes(cells, how)
+    caption = (
+        f"all sets of up to {EXHAUSTIVE[NONE]} layers were tried ({EXHAUSTIVE[AUTO]} with auto), then the best one grew"
+        " layer by layer;\nchosen by the labels: an upper bound, not a recipe"
+    )
+    columns = [name for transform in TRANSFORMS for name in (_TITLES[transform], "")]
+    table = make_table("layers", *columns, title="best set of every size: average over the tasks", caption=caption)
+    for size in best[NONE]:
+        sets = [best[transform][size] for transform in TRANSFORMS]
+        table.add_row(str(size), *(text for one in sets for text in (layers_label(one.layers), x100(one.average))))
+    yield table
+
+
+def _pooling_tables(cells: Sequence[LayerCell], how: str) -> "Iterator[Table]":
+    """A row per pooling, set of layers and transform, then what the paper concluded. All x100."""
+    yield _scores_table(_layer_rows(cells), how, f"{cells[0].model}: poolings")
+    scores = averages(cells, how)
+    last = max(layers[-1] for _, layers, _ in scores)
+    sets = {"last layer": (last,), "L1+last": (1, last), "last two": (last - 1, last)}
+
+    def change(high: _Row, low: _Row) -> str:
+        return f"{100 * (scores[high] - scores[low]):+.2f}" if high in scores and low in scores else ""
+
+    rows = [
+        (f"mean minus cls, {name}", *(change(("mean", layers, t), ("cls", layers, t)) for t in TRANSFORMS))
+        for name, layers in sets.items()
+    ]
+    for name in ("last layer", "last two"):
+        changes = (change(("mean", sets["L1+last"], t), ("mean", sets[name], t)) for t in TRANSFORMS)
+        rows.append((f"L1+last minus {name}, mean", *changes))
+    for name, layers in sets.items():
+        changes = (change(("mean", layers, t), ("mean", layers, NONE)) for t in (WHITENING, AUTO))
+        rows.append((f"gain over the vectors as they are, mean, {name}", "", *changes))
+    table = make_table("points of the average", *_TITLES.values(), title="conclusions of WhiteningBERT, here")
+    for row in rows:
+        if any(row[1:]):
+            table.add_row(*row)
+    yield table
+
+
+def _layer_rows(cells: Iterable[LayerCell]) -> dict[_Row, list[LayerCell]]:
+    rows: dict[_Row, list[LayerCell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.pooling, cell.layers, cell.transform), []).append(cell)
+    return rows
+
+
+def _scores_table(rows: Mapping[_Row, Sequence[LayerCell]], how: str, title: str) -> "Table":
+    """One row per layer pooling, one column per task and one for its published scores, and their average."""
+    tasks = [cell.task for cell in next(iter(rows.values()))]
+    measured = {row: [cell.spearman[how] for cell in cells] for row, cells in rows.items()}
+    published = {
+        row: [cell.published[how].spearman if how in cell.published else math.nan for cell in cells]
+        for row, cells in rows.items()
+    }
+    if len(tasks) > 1:
+        tasks.append("average")
+        for row, cells in rows.items():
+            measured[row].append(fmean(measured[row]))
+            published[row].append(published_average(cells, how))
+    has_published = [any(not math.isnan(scores[place]) for scores in published.values()) for place in range(len(tasks))]
+    has_poolings = len({pooling for pooling, _, _ in rows}) > 1
+    left = [*(["pooling"] if has_poolings else []), "layers", "transform"]
+    columns = [
+        name for task, has in zip(tasks, has_published, strict=True) for name in (task, *(["published"] if has else []))
+    ]
+    sources = {cell.published[how].source for cells in rows.values() for cell in cells if how in cell.published}
+    caption = [f"Spearman x100, {how}; transforms fitted on the sentences of the task"]
+    caption += [f"published: {source}" for source in sorted(sources)]
+    table = make_table(*left, *columns, left=len(left), title=title, caption="\n".join(caption))
+    previous = None
+    for row in rows:
+        pooling, layers, transform = row
+        section = pooling if has_poolings else transform
+        if previous not in (None, section):
+            table.add_section()
+        previous = section
+        texts = []
+        for score, score_published, has in zip(measured[row], published[row], has_published, strict=True):
+            shown = "" if math.isnan(score_published) else f"{100 * score_published:.2f}"
+            texts += [x100(score), *([shown] if has else [])]
+        table.add_row(*([pooling] if has_poolings else []), layers_label(layers), _TITLES[transform], *texts)
     return table
 
 
-def _add_published(table: Table, study: DimsStudy, columns: list[str | None]) -> None:
-    """Put each published row under the measured one of the same aggregation."""
-    for row in study.published:
+def _dims_tables(studies: Sequence[DimsStudy], how: str) -> "Iterator[Table]":
+    """A row per width, with memory and search time; published rows below. All x100."""
+    for result in studies:
+        columns: list[str | None] = [*result.tasks, *([None] if len(result.tasks) > 1 else [])]
+        times = {time.k: f"{1000 * time.elapsed_s:.2f}" for time in result.search}
+        names = [*(column or "average" for column in columns), "MB per million", *(["ms per query"] if times else [])]
+        table = make_table("dimensions", *names, title=result.name, caption=_dims_caption(result, how))
+        best = {column: result.best(column, how) for column in columns}
+        curves = {column: result.curve(column, how) for column in columns}
+
+        def cost(k: int, times: Mapping[int, str] = times) -> list[str]:
+            return [f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
+
+        whole = [x100(result.whole(column, how)) + " " for column in columns]
+        table.add_row(f"{result.dim}, as they are", *whole, *cost(result.dim))
         table.add_section()
-        cells = study.cells if row.transformed else study.untransformed
-        ours = {cell.task: cell.spearman[row.aggregation] for cell in cells if cell.k == row.k}
-        how = row.aggregation if row.transformed else f"as they are, {row.aggregation}"
-        table.add_row(f"{row.k}, {how}", *(x100(ours[c]) + " " if c else "" for c in columns))
-        published = [f"{row.scores[c]:.2f} " if c in row.scores else "" for c in columns if c]
-        table.add_row(f"  published: {row.label}", *published, style="dim")
+        for k in result.widths:
+            marked = (x100(curves[column][k]) + ("*" if best[column] == k else " ") for column in columns)
+            table.add_row(str(k), *marked, *cost(k))
+        for row in result.published:
+            table.add_section()
+            cells = result.cells if row.transformed else result.untransformed
+            scores = {cell.task: cell.spearman[row.aggregation] for cell in cells if cell.k == row.k}
+            label = row.aggregation if row.transformed else f"as they are, {row.aggregation}"
+            table.add_row(f"{row.k}, {label}", *(x100(scores[task]) + " " if task else "" for task in columns))
+            published = (f"{row.scores[task]:.2f} " if task in row.scores else "" for task in columns if task)
+            table.add_row(f"  published: {row.label}", *published)
+        yield table
 
 
-def _caption(study: DimsStudy, how: str) -> str:
-    protocol = study.protocol
-    parameters = ", ".join(
-        f"{name}={value}" for name, value in protocol["parameters"].items() if name != "n_components"
-    )
+def _dims_caption(result: DimsStudy, how: str) -> str:
+    protocol = result.protocol
+    settings = {name: value for name, value in protocol["parameters"].items() if name != "n_components"}
     lines = [
-        f"Spearman x100, {how}; {_BEST} best of its column",
-        f"{protocol['transform']}({parameters}) fitted on {protocol['fit']}",
+        f"Spearman x100, {how}; * best of its column",
+        f"{protocol['transform']}({', '.join(f'{name}={value}' for name, value in settings.items())}) fitted on "
+        f"{protocol['fit']}",
     ]
-    if "SICKR" in study.tasks:
-        lines.append(f"SICKR: {_of('SICKR', study).n_pairs} pairs ({protocol['sickr']})")
-    lines.append(f"sentences without a vector: {sum(cell.n_zero_rows for cell in study.untransformed)}")
-    ranks = {cell.task: cell.n_components for cell in study.cells if cell.n_components < cell.k}
+    lines += [
+        f"SICKR: {cell.n_pairs} pairs ({protocol['sickr']})" for cell in result.untransformed if cell.task == "SICKR"
+    ]
+    lines.append(f"sentences without a vector: {sum(cell.n_zero_rows for cell in result.untransformed)}")
+    ranks = {cell.task: cell.n_components for cell in result.cells if cell.n_components < cell.k}
     for rank in sorted(set(ranks.values())):
         tasks = ", ".join(task for task, n_components in ranks.items() if n_components == rank)
-        lines.append(f"rank of {tasks}: {rank}; more dimensions are these")
-    if study.search:
-        time = study.search[0]
+        lines.append(f"rank of {tasks}: {rank}; wider rows have so many dimensions")
+    for time in result.search[:1]:
         lines.append(
             f"search: exact, ten nearest of {time.n_docs:,} float32 vectors, {time.n_queries} queries at once, one "
             f"thread, median of {time.n_repeats}"
@@ -300,82 +356,38 @@ def _caption(study: DimsStudy, how: str) -> str:
     return "\n".join(lines)
 
 
-def _of(task: str, study: DimsStudy) -> DimsCell:
-    return next(cell for cell in study.untransformed if cell.task == task)
+def _auto_tables(cells: Sequence[AutoCell], how: str) -> "Iterator[Table | str]":
+    """Every row on every task, x100, and what auto gains and loses."""
+    verdict = judge(cells)
+    for model, means in verdict.averages.items():
+        table = make_table("task", *ROWS, "auto chose", "best was", title=model)
+        for cell in (cell for cell in cells if cell.model == model):
+            table.add_row(cell.task, *(x100(cell.scores[row]) for row in ROWS), cell.chosen, cell.best)
+        table.add_section()
+        table.add_row("average", *(x100(means[row]) for row in ROWS))
+        yield table
+    yield f"models with a higher average under a fixed rule: {', '.join(verdict.below_average) or 'none'}"
+    yield f"best in hindsight minus auto, mean over {len(cells)} cells: {100 * verdict.mean_regret:.2f}"
+    yield f"largest loss against the vectors as they are: {100 * max(0.0, verdict.worst_loss):.2f}"
 
 
-_COLUMNS = "premise,hypothesis"
-
-
-def flow(
-    data: Data,
-    models: Models = None,
-    tasks: Tasks = None,
-    nli: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE", help=f"Sentences for the rows fitted on {NLI}; may be repeated. [default: none]"),
-    ] = None,
-    columns: Annotated[
-        str, typer.Option(metavar="NAMES", help="Columns of a table that hold the sentences, with commas between.")
-    ] = _COLUMNS,
-    seeds: Annotated[str, typer.Option(metavar="N,N", help="The flow is fitted once with each.")] = "0,1,2",
-    settings: Annotated[
-        str | None, typer.Option("--flow", metavar="SETTINGS", help="Of the flow, as in depth=2,n_epochs=3.")
-    ] = None,
-    json_output: JsonOutput = None,
-) -> None:
-    """Compare BERT-flow with whitening, standardising and auto, fitted on the target and on NLI sentences.
-
-    Scores are Spearman x100, one correlation over all pairs; those of the flow are mean and standard deviation over the
-    seeds. Needs torch.
-    """
-    check_outputs(json_output)
-    sentences = [text for path in nli or [] for text in _sentences(path, columns)]
-    numbers = whole_numbers("--seeds", seeds)
-    chosen = {} if settings is None else flow_settings(settings)
-    cells: list[FlowCell] = []
-    for reference in models or [DEFAULT_REFERENCE]:
-        with progress_bar(reference) as bar:
-            own = study_flow(
-                load(reference),
-                data,
-                name=reference,
-                nli=sentences,
-                seeds=numbers,
-                settings=chosen,
-                tasks=split_names(tasks),
-                progress=bar,
-            )
-        err.print(f"done: {reference}")
-        out.print(_table_study_flow(own, numbers))
-        cells += own
-    write_json(json_output, "flow", cells)
-
-
-def _sentences(path: str, columns: str) -> list[str]:
-    names: list[str] | list[None] = columns.split(",") if is_table(path) else [None]
-    return [text for column in names for text in read_texts(path, column=column)]
-
-
-def _table_study_flow(cells: Sequence[FlowCell], seeds_of_flow: Sequence[int]) -> Table:
-    seeds = ", ".join(map(str, seeds_of_flow))
-    caption = (
-        f"Spearman x100 (all); flow: mean ± standard deviation of seeds {seeds}; bits per dimension: held-out rows"
-    )
-    table = Table(title=cells[0].model, title_justify="left", caption=caption, caption_justify="left")
+def _flow_tables(cells: Sequence[FlowCell], how: str) -> "Iterator[Table]":
+    """What was fitted, x100, with bits per dimension and time."""
+    n_seeds = max(len(cell.scores) for cell in cells)
     tasks = list(dict.fromkeys(cell.task for cell in cells))
-    table.add_column("fitted")
-    for name in [*tasks, *(["average"] if len(tasks) > 1 else []), "bits per dimension", "s a fit"]:
-        table.add_column(name, justify="right")
+    columns = [*tasks, *(["average"] if len(tasks) > 1 else []), "bits per dimension", "s per fit"]
+    caption = f"Spearman x100 (all); flow: mean ± standard deviation of {n_seeds} seeds; bits: of held-out rows"
+    table = make_table("fitted", *columns, title=cells[0].model, caption=caption)
     for row in dict.fromkeys(cell.row for cell in cells):
-        own = [cell for cell in cells if cell.row == row]
-        scores = [cell.scores for cell in own]
-        averages = [[fmean(of_seed) for of_seed in zip(*scores, strict=True)]] if len(tasks) > 1 else []
-        bits = [pair for cell in own for pair in cell.held_out_bits]
+        of_row = [cell for cell in cells if cell.row == row]
+        scores = [list(cell.scores) for cell in of_row]
+        if len(tasks) > 1:
+            scores.append([fmean(of_seed) for of_seed in zip(*scores, strict=True)])
+        bits = [pair for cell in of_row for pair in cell.held_out_bits if None not in pair]
         change = " to ".join(f"{fmean(side):.2f}" for side in zip(*bits, strict=True))
-        seconds = fmean(cell.fit_s for cell in own)
-        table.add_row(row, *map(_spread, [*scores, *averages]), change, f"{seconds:.1f}" if seconds else "")
-    return table
+        seconds = fmean(cell.fit_s for cell in of_row)
+        table.add_row(row, *map(_spread, scores), change, f"{seconds:.1f}" if seconds else "")
+    yield table
 
 
 def _spread(scores: Sequence[float]) -> str:
@@ -383,119 +395,84 @@ def _spread(scores: Sequence[float]) -> str:
     return mean if len(scores) == 1 else f"{mean} ± {100 * stdev(scores):.2f}"
 
 
-app = typer.Typer(no_args_is_help=True, help="Measure isosent itself, as its documentation does.")
-app.command()(dims)
-app.command()(flow)
-app.command()(layers)
-app.command()(pooling)
+def _gem_tables(cells: Sequence[GemCell], how: str) -> "Iterator[Table]":
+    """Pearson and Spearman x100 of every setting on every task."""
+    by_place = {(cell.study, cell.condition, cell.task): cell for cell in cells}
+    tasks = dict.fromkeys(cell.task for cell in cells)
+    columns = [name for task in tasks for name in (f"{task} r", "rho", "zero rows")]
+    table = make_table(
+        "study", "condition", *columns, left=2, title=cells[0].model, caption="r: Pearson, rho: Spearman"
+    )
+    previous = ""
+    for name, condition in dict.fromkeys((cell.study, cell.condition) for cell in cells):
+        if name != previous:
+            table.add_section()
+        texts = []
+        for task in tasks:
+            cell = by_place[name, condition, task]
+            texts += [x100(cell.pearson), x100(cell.spearman), str(cell.n_zero_rows)]
+        table.add_row("" if name == previous else name, condition, *texts)
+        previous = name
+    yield table
 
 
-@app.command()
-def auto(data: Data, models: Models = None, tasks: Tasks = None, json_output: JsonOutput = None) -> None:
-    """Compare what "auto" chooses, without labels, with fixed rules and with the best in hindsight.
-
-    Each map is fitted on the sentences of the task (target); scores are Spearman x100, one correlation over all pairs.
-    """
-    check_outputs(json_output)
-    cells: list[AutoCell] = []
-    for reference in models or [DEFAULT_REFERENCE]:
-        with progress_bar(reference) as bar:
-            cells += study_auto(load(reference), data, name=reference, tasks=split_names(tasks), progress=bar)
-        err.print(f"done: {reference}")
-    print_study(cells, judge(cells))
-    write_json(json_output, "auto", cells)
+_KINDS: Mapping[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
+    "layers": (_run_layers, _layer_tables),
+    "pooling": (_run_pooling, _pooling_tables),
+    "dims": (_run_dims, _dims_tables),
+    "auto": (_run_auto, _auto_tables),
+    "flow": (_run_flow, _flow_tables),
+    "gem": (_run_gem, _gem_tables),
+}
 
 
-@app.command()
-def gem(
-    data: Data,
-    models: Models = None,
-    tasks: Tasks = None,
-    csv_output: CsvOutput = None,
-    json_output: JsonOutput = None,
-    figure: Annotated[
-        Path | None, typer.Option("--figure", metavar="OUT", help="Draw the scores over the settings: .svg.")
-    ] = None,
-) -> None:
-    """Measure what each part of GEM is worth, and how much its settings matter (table 4 and figure 2 of its paper).
-
-    Each model is word vectors, as in words:FILE, words:FILE?weighting=gem&n_removed=10 or wordllama. Parts are left out
-    and settings moved one at a time, from those of the model. Principal vectors are fitted on the sentences of the task
-    (target); scores are Pearson and Spearman x100, one correlation over all pairs.
-    """
-    check_outputs(csv_output, json_output)
-    if figure is not None:
-        check_figure(figure)
-    cells: list[GemCell] = []
-    for reference in models or [DEFAULT_REFERENCE]:
-        with progress_bar(reference, "settings") as bar:
-            cells += study_gem(load(reference), data, name=reference, tasks=split_names(tasks), progress=bar)
-        err.print(f"done: {reference}")
-    print_gem_study(cells)
-    if csv_output is not None:
-        write_study_csv(csv_output, cells)
-    write_json(json_output, "gem", cells)
-    if figure is not None:
-        write_figure(figure, gem_figure(cells))
-
-
+@click.command(short_help="Measure the tables of a paper again.")
+@click.argument("paper")
+@data_option
+@click.option("--models", type=PATH, metavar="FILE", help="YAML: where the models of the tables are.")
+@click.option(
+    "--table", metavar="NAME", multiple=True, help='Such as 1 or "figure 1"; may be repeated.  [default: all]'
+)
+@click.option("--commands", is_flag=True, help="Also print the command of every condition.")
+@click.option("--markdown", is_flag=True, help="Print Markdown.")
+@json_option
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help=f"{', '.join(PAPERS)}, or a YAML file of that form.")],
-    data: Data,
-    models: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MAP",
-            help="YAML: where the models and files are that the tables name. [default: what the data folder holds]",
-        ),
-    ] = None,
-    table: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help='Such as 1, "figure 1"; may be repeated. [default: all]'),
-    ] = None,
-    show_commands: Annotated[bool, typer.Option("--commands", help="Print the command of every condition.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-    json_output: Annotated[
-        Path | None, typer.Option("--json", metavar="OUT", help="Write all numbers as JSON; - prints them alone.")
-    ] = None,
+    paper: str,
+    data: Path,
+    models: Path | None,
+    table: tuple[str, ...],
+    commands: bool,
+    markdown: bool,
+    json_output: Path | None,
 ) -> None:
-    """Measure the tables of a paper again, beside what was published.
+    """Measure the tables of PAPER again, next to the published numbers.
 
-    S1 is BERT-whitening, S2 WhiteningBERT, S3 GEM, S4 Sentence-BERT. Every table and figure has its entry, every
-    condition its command; where a model is not at hand the condition says what it needs. "others" are numbers from
-    elsewhere, which evaluate sts prints beside measured ones.
+    PAPER is S1 (BERT-whitening), S2 (WhiteningBERT), S3 (GEM), S4 (Sentence-BERT), others (published scores of other
+    models), or a YAML file of that form. A condition whose model is not available says what it needs.
     """
     check_output(json_output, reads=(models,))
     with progress_bar("encoding") as bar:
-        found = reproduce_paper(
+        reproduction = reproduce_paper(
             paper,
             data,
             models=models,
-            tables=table,
+            tables=list(table) or None,
             run=EvaluationSettings(progress=bar),
-            tell=lambda command: err.print(f"done: {command}"),
+            tell=lambda command: say(f"done: {command}"),
         )
-    if write_output(json_output, document_bytes(found.to_json()).decode()):
+    if write_output(json_output, document_bytes(reproduction.to_json()).decode()):
         return
     if markdown:
-        typer.echo(found.to_markdown(with_commands=show_commands), nl=False)
+        click.echo(reproduction.to_markdown(with_commands=commands), nl=False)
         return
-    for done in found.tables:
-        out.print(_table_reproduce(found.paper.name, done))
-        if show_commands:
-            for label, command in done.commands.items():
-                out.print(f"{label}:\n  {command}")
-    out.print(LEGEND)
-
-
-def _table_reproduce(paper: str, done: TableOutcome) -> Table:
-    title = f"{paper}, {done.table.name}: {done.table.title}"
-    table = Table(title=title, title_justify="left", caption="\n".join(done.caption), caption_justify="left")
-    first, *numbers, last = done.header
-    table.add_column(first)
-    for name in numbers:
-        table.add_column(name, justify="right")
-    table.add_column(last)
-    for row in done.rows():
-        table.add_row(*row)
-    return table
+    for outcome in reproduction.tables:
+        title = f"{reproduction.paper.name}, {outcome.table.name}: {outcome.table.title}"
+        printed = make_table(*outcome.header, title=title, caption="\n".join(outcome.caption))
+        printed.columns[-1].justify = "left"
+        for row in outcome.rows():
+            printed.add_row(*row)
+        show(printed)
+        if commands:
+            for label, command in outcome.commands.items():
+                show(f"{label}:\n  {command}")
+    show(LEGEND)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -219,6 +220,25 @@ class ColumnsBeside:
 
         tables = (pa.table({"text": pa.array(list(texts), pa.string())}) for texts in blocks)
         return cls(pa.schema({"text": pa.string()}), (batch for table in tables for batch in table.to_batches()))
+
+    @classmethod
+    def of_rows(cls, schema: Any, rows: deque[Sequence[Any]]) -> ColumnsBeside:
+        """Take rows from a queue, which holds those of the next vectors when these are written."""
+        import pyarrow as pa
+
+        schema = pa.schema(schema)
+
+        def batches() -> Iterator[Any]:
+            while True:
+                columns = list(zip(*rows, strict=True))
+                rows.clear()
+                try:
+                    arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+                except (pa.ArrowException, UnicodeError, OverflowError) as error:
+                    raise InputError(f"a column beside the texts cannot be written to .parquet: {error}.") from None
+                yield pa.record_batch(arrays, schema=schema)
+
+        return cls(schema, batches())
 
     @classmethod
     def of_table(cls, source: VectorSource) -> ColumnsBeside:

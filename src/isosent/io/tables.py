@@ -41,6 +41,7 @@ class Table:
         self.columns = tuple(columns)  # those of nested objects by their path, joined by dots
         self._select, self._place = select, place
         self.blocks: DecodedBlocks | None = None  # where its fields are cut from lines of text
+        self.schema: Any = None  # that of pyarrow for a .parquet file
 
     def rows(self, *columns: str, optional: Sequence[str] = ()) -> Iterator[tuple[int, Values]]:
         """Yield the number of each row, for `place`, and its values in these columns, then in the `optional` ones.
@@ -410,7 +411,9 @@ def _parquet_table(name: str, file: BinaryIO) -> Table:
                     yield number, tuple([_nested(*each) for each in zip(values, tops, wanted, strict=True)])
                     number += 1
 
-    return Table(name, list(paths(table.schema_arrow)), select, _ROW)
+    made = Table(name, list(paths(table.schema_arrow)), select, _ROW)
+    made.schema = table.schema_arrow
+    return made
 
 
 def _nested(value: Any, top: str, path: str) -> Any:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.lines import STANDARD_INPUT as STANDARD_INPUT
 from isosent.io.lines import lines_in, open_content
-from isosent.io.tables import ending_of, table_in
+from isosent.io.parquet import VECTOR_COLUMN
+from isosent.io.tables import Table, ending_of, table_in
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 _BLOCK_TEXTS = 1024
@@ -69,15 +72,25 @@ def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None) -> Ite
         yield from lines_in(name, file)
         return
     table = table_in(name, ending, file, header=True)
-    if column is None:
-        if len(table.columns) != 1:
-            raise InputError(
-                f"{name} has {len(table.columns)} columns ({', '.join(table.columns)}). "
-                "Choose one: column=NAME, on the command line --column NAME."
-            )
-        column = table.columns[0]
-    for number, (text,) in table.rows(column):
-        yield table.text(number, column, text)
+    column = _choose(table, column)
+    for number, (value,) in table.rows(column):
+        yield _text(table, number, column, value)
+
+
+def _choose(table: Table, column: str | None) -> str:
+    if column is not None:
+        return column
+    if len(table.columns) != 1:
+        raise InputError(
+            f"{table.name} has {len(table.columns)} columns ({', '.join(table.columns)}). "
+            "Choose one: column=NAME, on the command line --column NAME."
+        )
+    return table.columns[0]
+
+
+def _text(table: Table, number: int, column: str, value: Any) -> str:
+    # null is an empty text, like an empty field of a .csv file and a blank cell of pandas
+    return "" if value is None or value != value else table.text(number, column, value)
 
 
 def _no_texts(name: str) -> FileFormatError:
@@ -93,6 +106,7 @@ class TextSource:
     sha256: str  # of the texts in their order, whatever file they are in
     read: Callable[[], Iterator[str]]  # starts from the first text; only one such iterator may be in use
     is_unchanged: Callable[[], bool]  # since the texts were counted
+    table: Callable[[], TextTable] | None = None  # opens the table that the texts are a column of
 
     def check_unchanged(self) -> None:
         """Refuse texts that are not those that were counted."""
@@ -122,7 +136,62 @@ def open_texts(path: str | os.PathLike[str], *, column: str | None = None) -> It
             digest.update(_SEPARATOR.join([*block, ""]).encode("utf-8", "surrogatepass"))
         if not n_texts:
             raise _no_texts(name)
-        yield TextSource(name, n_texts, digest.hexdigest(), read, lambda: stamp() == before)
+
+        def open_again() -> Table:
+            file.seek(0)
+            return table_in(name, ending_of(path), file, header=True)
+
+        table = partial(TextTable, open_again, column) if is_table(path) else None
+        yield TextSource(name, n_texts, digest.hexdigest(), read, lambda: stamp() == before, table)
+
+
+class TextTable:
+    """All columns of a table of texts, to be written beside the vectors of the texts."""
+
+    def __init__(self, open_table: Callable[[], Table], column: str | None) -> None:
+        import pyarrow as pa
+
+        table = open_table()
+        self._open, self._column = open_table, _choose(table, column)
+        names = [name for name in (table.schema.names if table.schema else table.columns) if name != VECTOR_COLUMN]
+        if self._column not in names:
+            raise InputError(
+                f"{table.name}: rename the column {self._column}; vectors are written to one of that name."
+            )
+        if table.schema is not None:
+            types = [table.schema.field(name).type for name in names]
+        elif table.name.lower().endswith(".jsonl"):
+            types = [getattr(pa, kind)() for kind in _json_types(table, names)]
+        else:
+            types = [pa.string()] * len(names)
+        self.schema = pa.schema(list(zip(names, types, strict=True)))
+
+    def rows(self) -> Iterator[tuple[str, list[Any]]]:
+        """Yield each text, and the values of its row in the order of the schema."""
+        table, names = self._open(), self.schema.names
+        place = names.index(self._column)
+        is_text = [str(kind) == "string" for kind in self.schema.types]
+        for number, (value, *values) in table.rows(self._column, optional=names):
+            values[place] = text = _text(table, number, self._column, value)
+            # what has no type of its own in .jsonl, such as a list, is kept as JSON
+            yield (
+                text,
+                [
+                    json.dumps(cell, ensure_ascii=False) if keep and not isinstance(cell, str | None) else cell
+                    for cell, keep in zip(values, is_text, strict=True)
+                ],
+            )
+
+
+def _json_types(table: Table, names: Sequence[str]) -> list[str]:
+    """Types of pyarrow that hold every value of columns of JSON, by reading all of them."""
+    types: list[set[type]] = [set() for _ in names]
+    for _, values in table.rows(optional=names):
+        for kinds, value in zip(types, values, strict=True):
+            kinds.add(type(value))
+    names_of = {frozenset({bool}): "bool_", frozenset({int}): "int64", frozenset({float}): "float64"}
+    names_of[frozenset({int, float})] = "float64"
+    return [names_of.get(frozenset(kinds - {type(None)}), "string") for kinds in types]
 
 
 def text_blocks(

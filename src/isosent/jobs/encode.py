@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import islice, tee
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -58,9 +60,9 @@ def encode_file(
 ) -> Encoded:
     """Encode texts into one file, with memory for a block of them."""
     check_vector_file(output, dtype)
-    run = _Run(model, source, role, progress)
+    run = _Run(model, source, role, progress, to_table=Path(output).suffix.lower() == ".parquet")
     dim = run.dim()
-    encoding_stats = run.write(Path(output), (source.n_texts, dim), dtype, run.space, source.read())
+    encoding_stats = run.write(Path(output), (source.n_texts, dim), dtype, run.space, run.rows())
     run.warn(encoding_stats)
     return Encoded(dim, encoding_stats)
 
@@ -78,16 +80,17 @@ def encode_folder(
     """Encode texts into a folder of shards, with memory for a block of them; go on where an earlier run stopped."""
     folder = Path(folder)
     check_shard_folder(folder)
-    run = _Run(model, source, role, progress)
+    sharding = sharding or Sharding()
+    run = _Run(model, source, role, progress, to_table=sharding.file_format == "parquet")
     texts = ShardTexts(source.name, source.n_texts, source.sha256)
-    asked = ShardIndex(run.space, run.dim(), texts, sharding or Sharding(), role, model.encoder.computed_in)
+    asked = ShardIndex(run.space, run.dim(), texts, sharding, role, model.encoder.computed_in)
     with _held(folder):
         index = _reached(folder, asked)
         if index.n_written and resumed:
             resumed(index)
         if index.n_written and progress:
             progress(index.n_rows_written)
-        left = islice(source.read(), index.n_rows_written, None)
+        left = islice(run.rows(), index.n_rows_written, None)
         while not index.is_complete:
             index = run.next_shard(folder, index, left)
     encoding_stats = EncodingStats(**index.counts)
@@ -145,14 +148,24 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
     return index
 
 
-@dataclass(frozen=True, slots=True)
+Row = tuple[str, Sequence[Any]]  # a text, and what is written beside its vector
+
+
 class _Run:
     """Texts on their way through a model."""
 
-    model: SentenceEncoder
-    source: TextSource
-    role: str
-    progress: Progress | None
+    def __init__(
+        self, model: SentenceEncoder, source: TextSource, role: str, progress: Progress | None, *, to_table: bool
+    ) -> None:
+        self.model, self.source, self.role, self.progress = model, source, role, progress
+        self.to_table = to_table
+        self.table = source.table() if to_table and source.table else None
+
+    def rows(self) -> Iterator[Row]:
+        """Read the texts, with what is written beside the vectors."""
+        if self.table is not None:
+            return self.table.rows()
+        return ((text, (text,)) for text in self.source.read())
 
     @property
     def space(self) -> Space:
@@ -168,7 +181,7 @@ class _Run:
         record = self.model.record
         encoding_stats.warn(record.reference, record.options.get("max_length"), stacklevel=3)
 
-    def next_shard(self, folder: Path, index: ShardIndex, left: Iterator[str]) -> ShardIndex:
+    def next_shard(self, folder: Path, index: ShardIndex, left: Iterator[Row]) -> ShardIndex:
         """Write the next shard and the index behind it."""
         n_rows, dtype = index.shard_rows(index.n_written), index.sharding.dtype
         path = folder / index.shard_name(index.n_written)
@@ -185,26 +198,26 @@ class _Run:
         return index
 
     def write(
-        self,
-        path: Path,
-        shape: tuple[int, int],
-        dtype: str,
-        space: Space,
-        texts: Iterator[str],
-        first_row: int = 0,
+        self, path: Path, shape: tuple[int, int], dtype: str, space: Space, rows: Iterator[Row], first_row: int = 0
     ) -> EncodingStats:
         """Encode texts into a file."""
-        blocks = text_blocks(texts, self._block_texts(shape[1]))
+        waiting: deque[Sequence[Any]] = deque()  # the rows of the block that is encoded
         beside = None
-        if path.suffix.lower() == ".parquet":
-            blocks, again = tee(blocks)
-            beside = ColumnsBeside.of_texts(again)
+        if self.to_table:
+            beside = ColumnsBeside.of_rows([("text", "string")] if self.table is None else self.table.schema, waiting)
+
+        def texts() -> Iterator[str]:
+            for text, row in rows:
+                if self.to_table:
+                    waiting.append(row)
+                yield text
+
         n_zero_rows = 0
         with (
             collecting_stats() as tallied,
             writing_vectors(path, shape, dtype=dtype, space=space, beside=beside) as write,
         ):
-            for block in blocks:
+            for block in text_blocks(texts(), self._block_texts(shape[1])):
                 vectors = self._encode(block)
                 write(narrowed(vectors, dtype, first_row))
                 n_zero_rows += len(block) - int(known_rows(vectors).sum())

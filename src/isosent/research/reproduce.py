@@ -57,17 +57,7 @@ LEGEND = (
 STS, CPU = "sts", "CPU"
 STSB, DEV = "STSB", "STSB-dev"
 _INSTEAD = "instead"
-_COMMANDS = {
-    "sts": "evaluate sts",
-    "transfer": "evaluate transfer",
-    "cqa": "evaluate cqa",
-    "rte": "evaluate rte",
-    "dims": "study dims",
-    "layers": "study layers",
-    "gem": "study gem",
-}
-_TASKLESS = ("layers", "rte", "cqa")
-_FLAGS = {"n_components": "dims"}
+_STUDY_FAMILIES = ("dims", "layers", "gem")  # the other families are evaluated
 _TEST_FILE, _DEV_FILE = "sts-test.csv", "sts-dev.csv"
 _WARM_UP, _LONG_ENOUGH_S = 64, 1.0
 _ABSENT = {"speed": "a run on the {}", "layers": "as many as {} layers"}
@@ -383,13 +373,17 @@ class Request:
             others = [task for task in tasks if task != DEV]
             runs = [self.command(data, others)] if others else []
             return " && ".join([*runs, self.command("DEV", [STSB])])
-        task_names = [] if self.family in _TASKLESS else ["--tasks", ",".join(tasks)]
-        arguments = ["isosent", *_COMMANDS[self.family].split(), "--data", data, *task_names, "-m", self.model]
+        if self.family in _STUDY_FAMILIES:
+            task_names = [] if self.family == "layers" else ["--tasks", ",".join(tasks)]
+            arguments = ["isosent", "study", self.family, "--data", data, *task_names, "-m", self.model]
+        else:
+            task_names = [self.family] if self.family in ("rte", "cqa") else list(tasks)
+            arguments = ["isosent", "evaluate", *task_names, "--data", data, "-m", self.model]
         if self.transform is not None and self.family != "layers":
-            settings = ((f"--{_FLAGS.get(name, name)}", str(value)) for name, value in self.settings)
-            arguments += ["--transform", self.transform, *(word for setting in settings for word in setting)]
+            settings = "&".join(f"{name}={value}" for name, value in self.settings)
+            arguments += ["--transform", f"{self.transform}?{settings}" if settings else self.transform]
         if self.fit != TARGET:
-            arguments += ["--fit", "SENTENCES" if self.fit == EVALUATED else self.fit]
+            arguments += ["--fit-on", "SENTENCES" if self.fit == EVALUATED else self.fit]
         if self.sickr != "full":
             arguments += ["--sickr", self.sickr]
         if self.aggregation is not None:

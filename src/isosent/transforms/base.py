@@ -219,7 +219,7 @@ def _kind(name: str) -> TransformKind:
 
 def _option_values(name: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Typed settings from the options of one transform; ``dims`` is short for ``n_components``."""
-    settings = {"n_components" if option == "dims" else option: _value(text) for option, text in options.items()}
+    settings = {"n_components" if option == "dims" else option: parse_option(text) for option, text in options.items()}
     for setting in settings.keys() - set(TRANSFORMS[name].settings):
         nearest = get_close_matches(setting, TRANSFORMS[name].settings, n=1, cutoff=0)
         advice = f"The nearest is {nearest[0]}." if nearest else "It has none."
@@ -227,7 +227,8 @@ def _option_values(name: str, options: Mapping[str, str]) -> dict[str, Any]:
     return settings
 
 
-def _value(text: str) -> bool | int | float | str:
+def parse_option(text: str) -> bool | int | float | str:
+    """The number or truth value that a text says, else the text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

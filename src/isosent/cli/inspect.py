@@ -1,0 +1,131 @@
+"""The commands ``inspect`` and ``calibrate``."""
+
+import json
+from pathlib import Path
+
+import click
+import numpy as np
+
+from isosent.cli.options import (
+    PATH,
+    Model,
+    column_option,
+    columns_option,
+    json_option,
+    model_options,
+    seed_option,
+    split_names,
+)
+from isosent.cli.printing import check_output, progress_bar, show, write_output
+from isosent.errors import InputError
+from isosent.io.tables import read_numbers
+from isosent.io.texts import STANDARD_INPUT, read_texts
+from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.numeric.similarity import pairwise_cosine
+from isosent.persistence import check_model_folder
+from isosent.report.inspect import Inspection, inspect_texts, inspect_vectors
+from isosent.report.inspect_page import html_page, inspection_tables
+from isosent.transforms.calibration import Calibration
+
+_RANDOM_TEXTS = 20_000  # random pairs are drawn among so many texts
+
+
+@click.command(short_help="Is whitening worth it? Statistics and a recommendation.")
+@click.argument("source", metavar="TEXTS|VECTORS")
+@model_options
+@column_option
+@json_option
+@click.option("--html", type=PATH, metavar="FILE", help="Also write a page with figures.")
+@seed_option
+def inspect(
+    source: str, model: Model, column: str | None, json_output: Path | None, html: Path | None, seed: int
+) -> None:
+    """Is whitening worth it? Print statistics of the vectors and a recommendation.
+
+    The input is a file of texts, or a file of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet). Counts unusable
+    rows, measures how the vectors fill their space and what a cosine means, and says what --transform auto would
+    choose. For texts, it also measures the effect on held-out pairs made without labels.
+    """
+    check_output(html, reads=(source,))
+    check_output(json_output, reads=(source,))
+    inspection = _inspect(source, model, column, seed)
+    if html is not None:
+        write_output(html, html_page(inspection))
+    if write_output(json_output, json.dumps(inspection.to_json(), indent=2, ensure_ascii=False) + "\n"):
+        return
+    for table in inspection_tables(inspection):
+        show(table)
+    show(f"\n{inspection.advice}")
+
+
+def _inspect(source: str, model: Model, column: str | None, seed: int) -> Inspection:
+    name = Path(source).name
+    if source != STANDARD_INPUT and holds_vectors(source, column=column):
+        if model.is_named:
+            raise InputError(
+                f"inspect: --model is for texts; {source} holds vectors. Leave it out, or name a column of texts: "
+                "--column NAME."
+            )
+        vectors = open_vectors(source, column=column)
+        with progress_bar("reading", unit="vectors") as bar:
+            return inspect_vectors(vectors, seed=seed, source=name, progress=bar)
+    texts = read_texts(source, column=column)
+    loaded = model.open()
+    with progress_bar("encoding") as bar:
+        return inspect_texts(loaded, texts, seed=seed, source=name, progress=bar)
+
+
+@click.command(short_help="Give the cosines of a model a meaning.")
+@click.argument("texts", required=False)
+@model_options
+@column_option
+@click.option("--pairs", metavar="FILE", help="Instead of TEXTS: a table of pairs with scores.")
+@columns_option
+@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Model folder to write.  [default: that of -m]")
+@seed_option
+def calibrate(
+    texts: str | None,
+    model: Model,
+    column: str | None,
+    pairs: str | None,
+    columns: str | None,
+    output: Path | None,
+    seed: int,
+) -> None:
+    """Give the cosines of a model a meaning, and save it in the model folder.
+
+    With TEXTS, a cosine becomes the share of random pairs with a lower one. With --pairs, it becomes the expected
+    score, scaled to 0 ... 1. Use it in Python: model.similarity(a, b, calibrated=True).
+    """
+    if (texts is None) == (pairs is None):
+        raise InputError("calibrate: name either TEXTS or --pairs FILE.")
+    if (pairs is None) != (columns is None):
+        raise InputError("calibrate: --pairs FILE and --columns A,B,SCORE go together.")
+    if pairs is not None and column is not None:
+        raise InputError("calibrate: --column is for TEXTS; name the columns of pairs with --columns A,B,SCORE.")
+    folder = Path(model.reference) if output is None else output
+    if output is None and not folder.is_dir():
+        raise InputError(f"calibrate: {model.reference} is not a model folder. Name one to write: -o FOLDER.")
+    check_model_folder(folder)
+    if pairs is None:
+        sample = read_texts(str(texts), column=column)
+        rows = np.sort(np.random.default_rng(seed).permutation(len(sample))[:_RANDOM_TEXTS])
+        sample, labels = [sample[row] for row in rows], []
+    else:
+        names = split_names(columns) or []
+        if len(names) != 3:
+            raise InputError(f"calibrate: --columns must name three columns, A,B,SCORE; got {columns!r}.")
+        labels = read_numbers(pairs, column=names[2])
+        sample = [text for name in names[:2] for text in read_texts(pairs, column=name)]
+    loaded = model.open()
+    with progress_bar("encoding") as bar:
+        vectors = loaded.encode(sample, progress=bar(len(sample)))
+    if pairs is None:
+        calibration = Calibration.from_random_pairs(vectors, seed=seed)
+    else:
+        cosines = pairwise_cosine(vectors[: len(labels)], vectors[len(labels) :])
+        calibration = Calibration.from_labels(cosines, labels)
+    loaded.with_calibration(calibration).save(folder)
+    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}")
+    for cosine in (0.2, 0.4, 0.6, 0.8):
+        show(f"  cosine {cosine:.1f} -> {float(calibration(cosine)):.4f}")
