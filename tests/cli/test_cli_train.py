@@ -17,7 +17,6 @@ pytest.importorskip("accelerate")
 import isosent
 from isosent.cli import train as training_options
 from isosent.cli.train import notes
-
 from isosent.training import base_models as bases
 from isosent.training import run, trainer
 from isosent.training.development import DevScore
@@ -84,7 +83,16 @@ def test_the_data_are_shown_before_the_first_step_and_the_scores_after_the_last(
         ("ranking", ("--data", "nli.jsonl", "--set", "mini_batch=4", "--matryoshka", "16,8")),
         (
             "classification",
-            ("--data", "nli.jsonl", "--set", "regularizer=whitening", "--set", "regularizer-weight=0.1", "--set", "pooling=max"),
+            (
+                "--data",
+                "nli.jsonl",
+                "--set",
+                "regularizer=whitening",
+                "--set",
+                "regularizer-weight=0.1",
+                "--set",
+                "pooling=max",
+            ),
         ),
     ],
 )
