@@ -166,7 +166,7 @@ def test_a_decoder_padded_on_the_left_and_one_without_padding_token_give_the_sam
     folder = tiny_model(name)
     assert transformers.AutoTokenizer.from_pretrained(folder).padding_side == "left"
     bare = tiny_model(name, has_padding=False)
-    with pytest.warns(PaddingWarning, match="has no padding token; id 0 stands for it") as said:
+    with pytest.warns(PaddingWarning, match="has no padding token; id 0 is used") as said:
         encoder = isosent.load(f"hf:{bare}?pooling=last_token")
     assert len(said) == 1
     vectors = encoder.encode(TEXTS)

@@ -159,7 +159,7 @@ def test_a_saved_model_is_told_how_to_run(bert, tmp_path):
 
 
 def test_a_record_is_made_without_computing(bert, monkeypatch):
-    monkeypatch.setattr(transformer, "computing_of", None)
+    monkeypatch.setattr(transformer, "batch_runner", None)
     model = isosent.load(f"hf:{bert}?layers=all&pooling=mean,p_mean")
     assert model.dim == 4 * DIM
     assert model.record.fingerprint == read_record(f"hf:{bert}?layers=0..3&pooling=mean,p_mean").fingerprint

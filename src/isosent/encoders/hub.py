@@ -8,7 +8,7 @@ from pathlib import Path
 from isosent.encoders.reference import unescape
 from isosent.errors import InputFileError
 from isosent.io.atomic import recover
-from isosent.networks.network import Permissions
+from isosent.networks.load import Permissions
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 _FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]

@@ -12,7 +12,7 @@ from isosent.encoders.static import SplitFunction, load_static, load_token_embed
 from isosent.encoders.transformer import PROMPT_OF, load_transformer
 from isosent.encoders.word_average import Corpus
 from isosent.errors import InputError, InputFileError
-from isosent.networks.network import Permissions
+from isosent.networks.load import Permissions
 
 DEFAULT_PROMPT = "default"
 

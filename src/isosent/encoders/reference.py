@@ -25,7 +25,7 @@ from isosent.io.atomic import recover
 from isosent.io.foreign_json import Module
 from isosent.io.json import read_json
 from isosent.networks.layer_pooling import LAYER_NAMES, POOLING_NAMES, canonical_pooling, parse_layers
-from isosent.networks.network import AUTO, BACKENDS, DTYPES
+from isosent.networks.load import AUTO, BACKENDS, DTYPES
 from isosent.words.tokens import SPLITTERS
 
 DEFAULT_REFERENCE: Final = "wordllama"

@@ -25,7 +25,7 @@ from isosent.io.foreign_json import (
     path_inside,
 )
 from isosent.io.json import read_json
-from isosent.networks.layer_pooling import canonical_pooling, written_layers
+from isosent.networks.layer_pooling import canonical_pooling, format_layers
 
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{kind}_config.json"
@@ -157,7 +157,7 @@ def _layers(path: Path) -> str:
     weights = None if stored is None or stored.ndim != 1 else stored.astype(float).tolist()
     if weights is None or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
         raise FileFormatError(f"{path} must hold weights >= 0 of the layers from layer_start on, not all of them 0.")
-    return written_layers([(start + place, weight) for place, weight in enumerate(weights) if weight])
+    return format_layers([(start + place, weight) for place, weight in enumerate(weights) if weight])
 
 
 def _prompts(folder: Path) -> dict[str, str]:

@@ -19,10 +19,9 @@ from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, par
 from isosent.encoders.st_modules import Head, ModuleFolder, load_heads, read_module_folder
 from isosent.errors import InputError, ModelReferenceError
 from isosent.io.texts import text_blocks
-from isosent.networks.batching import Computing, Layout
-from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, canonical_pooling, resolve_layers, written_layers
-from isosent.networks.load import check_devices, computing_of
-from isosent.networks.network import Network, Permissions, Runtime, load_network
+from isosent.networks.batching import BatchRunner
+from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, canonical_pooling, format_layers, resolve_layers
+from isosent.networks.load import Network, Permissions, Runtime, batch_runner, load_network
 from isosent.networks.torch_backend import traceable
 from isosent.numeric.sbert_wk import sbert_wk_layers
 from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
@@ -114,13 +113,13 @@ class TransformerEncoder(Encoder):
     def on_device(self, device: str) -> TransformerEncoder:
         """Return the encoder on other devices, as torch writes them: ``cuda:1``, or several with commas between."""
         runtime = replace(self.runtime, devices=parse_reference(self.reference, {"devices": device}).options["devices"])
-        check_devices(runtime)
+        runtime.check_devices()
         return self if runtime == self.runtime else self.with_runtime(runtime)
 
     def layer_pooling(self, layers: str, pooling: str) -> LayerPooling:
         """Layers and pooling, as a model reference writes them."""
         layer_pooling = LayerPooling.of(layers, pooling, n_layers=self.n_layers)
-        if not self.network.tells_layers and any(layer < self.n_layers for layer, _ in layer_pooling.layers):
+        if not self.network.has_hidden_states and any(layer < self.n_layers for layer, _ in layer_pooling.layers):
             raise InputError(
                 f"hf: layers must be the last one for this network, which gives no other hidden states; got {layers}."
             )
@@ -158,7 +157,7 @@ class TransformerEncoder(Encoder):
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors of texts, zero for those without a token of their own."""
         vectors = np.zeros((len(tokens.lengths), self.dim), dtype=np.float32)
-        known, [pooled] = self._pooled(tokens, self._own_computing, progress)
+        known, [pooled] = self._pooled(tokens, self._batch_runner((self.own_layer_pooling,)), progress)
         if len(known):
             vectors[known] = self._behind_heads(pooled)
         return vectors
@@ -173,10 +172,10 @@ class TransformerEncoder(Encoder):
         if (highest := max(each.highest for each in layer_poolings)) > self.n_layers:
             raise InputError(f"read: the network has {self.n_layers} layers; got layer {highest}.")
         widths = [each.width(self.network.dim) for each in layer_poolings]
-        computing = self._computing(tuple(layer_poolings))
+        runner = self._batch_runner(tuple(layer_poolings))
 
         def embed(tokens: TokenIds) -> list[NDArray[np.float32]]:
-            known, pooled = self._pooled(tokens, computing, progress)
+            known, pooled = self._pooled(tokens, runner, progress)
             outputs = [np.zeros((len(tokens.lengths), width), dtype=np.float32) for width in widths]
             for output, vectors in zip(outputs, pooled, strict=True):
                 output[known] = vectors
@@ -185,7 +184,7 @@ class TransformerEncoder(Encoder):
         return self.over_windows(listed, embed, widths, progress)
 
     def _pooled(
-        self, tokens: TokenIds, computing: Computing, progress: Progress | None
+        self, tokens: TokenIds, runner: BatchRunner, progress: Progress | None
     ) -> tuple[NDArray[np.intp], list[NDArray[np.float32]]]:
         """Numbers of the texts that have a vector, and their vectors, one array per layer pooling."""
         known = np.flatnonzero(tokens.lengths > self.n_special_tokens)
@@ -193,15 +192,18 @@ class TransformerEncoder(Encoder):
             progress(len(tokens.lengths) - len(known))
         tokens = tokens.take(known)
         if not self.has_windows:
-            return known, computing.vectors(tokens, self._layout(computing), progress)
+            return known, self._run(runner, tokens, progress)
         windows = windows_of(tokens, self._frame)
-        vectors = computing.vectors(windows.tokens, self._layout(computing))
+        vectors = self._run(runner, windows.tokens)
         if progress:
             progress(len(known))
         return known, [windows.joined(each) for each in vectors]
 
-    def _layout(self, computing: Computing) -> Layout:
-        return Layout(computing.budget, self.network.pad_id, self.equal_lengths, n_unpooled=self._n_unpooled)
+    def _run(
+        self, runner: BatchRunner, tokens: TokenIds, progress: Progress | None = None
+    ) -> list[NDArray[np.float32]]:
+        pad_id, equal_lengths = self.network.pad_id, self.equal_lengths
+        return runner.run(tokens, progress, pad_id=pad_id, equal_lengths=equal_lengths, n_unpooled=self._n_unpooled)
 
     @property
     def _n_unpooled(self) -> int:
@@ -229,20 +231,15 @@ class TransformerEncoder(Encoder):
                     f"got {rule.max_length}."
                 )
 
-    @property
-    def _own_computing(self) -> Computing:
-        """How `encode` computes."""
-        return self._computing((self.own_layer_pooling,))
-
-    def _computing(self, layer_poolings: tuple[LayerPooling, ...]) -> Computing:
-        """How some readings are computed: made once, shared with the encoders of other roles."""
+    def _batch_runner(self, layer_poolings: tuple[LayerPooling, ...]) -> BatchRunner:
+        """What computes some layer poolings: made once, shared with the encoders of other roles."""
         prepared, place = self.network.prepared, (self.runtime, layer_poolings)
         if place not in prepared:
-            prepared[place] = computing_of(
+            prepared[place] = batch_runner(
                 self.network, layer_poolings, self.runtime, key=lambda: self._first.fingerprint
             )
-        computing: Computing = prepared[place]
-        return computing
+        runner: BatchRunner = prepared[place]
+        return runner
 
     def _behind_heads(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
         if not self.heads:
@@ -263,7 +260,8 @@ class TransformerEncoder(Encoder):
             pooling_mask = torch.cat(
                 [torch.zeros_like(attention_mask[:, :n_unpooled]), attention_mask[:, n_unpooled:]], dim=1
             )
-        [vectors] = traceable(self.network, [self.own_layer_pooling])(input_ids, attention_mask, pooling_mask)
+        module = traceable(self.model, self.n_layers, [self.own_layer_pooling])
+        [vectors] = module(input_ids, attention_mask, pooling_mask)
         for head in self.heads:
             vectors = head.apply(vectors)
         return vectors
@@ -300,7 +298,7 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
     reference = f"hf:{location}" if folder is None else f"hf:{escape(str(folder))}"
     modules = read_module_folder(folder or download("hf", location, permissions), pooling=options.get("pooling"))
     runtime = Runtime.of(options)
-    check_devices(runtime)
+    runtime.check_devices()
 
     def check(n_layers: int) -> None:  # before the weights are read
         if "layers" in options:
@@ -336,7 +334,7 @@ def _resolved(modules: ModuleFolder, network: Network, options: Mapping[str, Any
     if "layers" not in options and SBERT_WK in resolved["pooling"].split(","):
         resolved["layers"] = ",".join(map(str, sbert_wk_layers(network.n_layers)))
     _layer_pooling(resolved, network.n_layers)
-    resolved["layers"] = written_layers(resolve_layers(resolved["layers"], network.n_layers))
+    resolved["layers"] = format_layers(resolve_layers(resolved["layers"], network.n_layers))
     n_special = network.tokenizer.num_special_tokens_to_add(pair=False)
     if not n_special < (resolved["max_length"] or UNBOUNDED) <= n_positions:
         most = "" if n_positions == UNBOUNDED else f" and at most {n_positions}, the positions of this model"

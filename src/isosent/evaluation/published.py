@@ -16,7 +16,7 @@ from msgspec import Struct
 from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.evaluation.sts import TASKS
-from isosent.networks.layer_pooling import resolve_layers, written_layers
+from isosent.networks.layer_pooling import format_layers, resolve_layers
 
 PAPERS = ("S1", "S2", "S3", "S4", "others")
 TARGET, EVALUATED = "target", "evaluated"
@@ -234,7 +234,7 @@ def _row(paper: Paper, table: PaperTable, condition: Condition) -> PublishedRow:
     patterns = dict(_WORDS) if reference.startswith("words:") else {}
     for name, value in condition.options.items():
         if name == "layers" and model.n_layers:
-            value = written_layers(resolve_layers(value, model.n_layers))
+            value = format_layers(resolve_layers(value, model.n_layers))
         if name not in _IGNORED:
             known = known_models().get(value)
             patterns[name] = known.pattern if known and known.pattern else re.escape(value)

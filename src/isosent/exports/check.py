@@ -37,7 +37,7 @@ from isosent.io.export_note import (
 from isosent.io.json import document_bytes, without_nan
 from isosent.io.space import Space, file_identity
 from isosent.model import SentenceEncoder
-from isosent.networks.network import TORCH, Runtime
+from isosent.networks.load import TORCH, Runtime
 from isosent.words.subwords import SubwordTokenizer
 
 EXPORT = Replaceable("an older export and nothing else", is_replaceable)

@@ -41,7 +41,7 @@ from isosent.io.foreign_json import Module, PoolingConfig, path_inside
 from isosent.io.json import read_json
 from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
-from isosent.networks.network import quiet
+from isosent.networks.load import quiet
 from isosent.numeric.linear_map import LinearMap
 
 _USAGE = """## Use

@@ -1,4 +1,4 @@
-"""Batches through a network, on one device or several, with half the batch where memory runs out."""
+"""Cut texts into batches of similar length and run them on one device or several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from queue import SimpleQueue
 from threading import Lock
@@ -20,23 +20,114 @@ from isosent import _extras
 from isosent.errors import InputError, MemoryWarning
 from isosent.words.tokens import TokenIds
 
+# From input_ids, attention_mask and pooling_mask, each (n_texts, seq_len) int64, to an array or tensor of shape
+# (n_texts, width) for each layer pooling.
+Backend = Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], Sequence[Any]]
+_MAX_PENDING = 64  # batches whose vectors stay on a GPU: fetched late, so that the GPU does not wait for the copy
+_MEMORY_ERRORS = (
+    "out of memory",
+    "alloc_failed",
+    "allocate memory",
+    "not enough memory",
+    "bad_alloc",
+    "bad allocation",
+)
+
+
+class BatchRunner:
+    """Runs tokenized texts through backends, one batch at a time each, all backends at once."""
+
+    def __init__(
+        self, backends: Sequence[Backend], widths: Sequence[int], budget: int, *, threads_each: int | None = None
+    ) -> None:
+        self._budget = budget  # tokens of a batch
+        self._widths = widths
+        self._threads_each = threads_each  # threads that torch uses for each backend; None for as many as elsewhere
+        self._n_workers = len(backends)
+        self._idle: SimpleQueue[Backend] = SimpleQueue()  # the same backend may stand here several times
+        for backend in backends:
+            self._idle.put(backend)
+        self._has_warned = False
+
+    def run(
+        self,
+        tokens: TokenIds,
+        progress: Callable[[int], None] | None = None,
+        *,
+        pad_id: int = 0,
+        equal_lengths: bool = False,
+        n_unpooled: int = 0,
+    ) -> list[NDArray[np.float32]]:
+        """Vectors of texts that all have tokens, one array (n_texts, width) per layer pooling; see `batches_of`."""
+        batches = batches_of(tokens, self._budget, pad_id=pad_id, equal_lengths=equal_lengths, n_unpooled=n_unpooled)
+        outputs = [np.empty((len(tokens.lengths), width), dtype=np.float32) for width in self._widths]
+        pending: deque[tuple[Batch, Sequence[Any]]] = deque()
+        for _, parts in run_batches(batches, self._compute, self._n_workers, threads_each=self._threads_each):
+            for batch, vectors in parts:
+                pending.append((batch, vectors))
+                while len(pending) > (_MAX_PENDING if getattr(vectors[0], "is_cuda", False) else 0):
+                    _store(outputs, *pending.popleft())
+                if progress:
+                    progress(len(batch.rows))
+        for batch, vectors in pending:
+            _store(outputs, batch, vectors)
+        return outputs
+
+    def _compute(self, batch: Batch) -> list[tuple[Batch, Sequence[Any]]]:
+        backend = self._idle.get()
+        try:
+            return list(self._compute_in_memory(backend, batch))
+        finally:
+            self._idle.put(backend)
+
+    def _compute_in_memory(self, backend: Backend, batch: Batch) -> Iterator[tuple[Batch, Sequence[Any]]]:
+        """Compute a batch, halving it until it fits into memory."""
+        try:
+            vectors = backend(*batch.arrays)
+        except Exception as error:  # the errors of onnxruntime share no base class with the others
+            if not (isinstance(error, MemoryError) or any(words in str(error).lower() for words in _MEMORY_ERRORS)):
+                raise
+            n_texts, seq_len = batch.input_ids.shape
+            if n_texts == 1:
+                raise InputError(
+                    f"encode: a text of {seq_len} tokens does not fit into memory. Set max_length to less."
+                ) from error
+        else:
+            yield batch, vectors
+            return
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"A batch of {n_texts} x {seq_len} tokens did not fit into memory and was halved; the vectors are the "
+                f"same. Set batch_tokens below {n_texts * seq_len}.",
+                MemoryWarning,
+                stacklevel=2,
+            )
+        for half in batch.halves():
+            yield from self._compute_in_memory(backend, half)
+
+
+def _store(outputs: Sequence[NDArray[np.float32]], batch: Batch, vectors: Sequence[Any]) -> None:
+    for output, vector in zip(outputs, vectors, strict=True):
+        output[batch.rows] = vector if isinstance(vector, np.ndarray) else vector.float().cpu().numpy()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Texts laid out as a rectangle, padded on the right."""
+    """Token ids of some texts, padded on the right."""
 
-    rows: NDArray[np.intp]  # which texts they are
-    input_ids: NDArray[np.int64]  # tokens; 1 where there is one, and where it is pooled
-    attention_mask: NDArray[np.int64]  # tokens; 1 where there is one, and where it is pooled
-    pooling_mask: NDArray[np.int64]  # tokens; 1 where there is one, and where it is pooled
+    rows: NDArray[np.intp]  # position of each text, (n_texts,)
+    input_ids: NDArray[np.int64]  # (n_texts, seq_len), like both masks
+    attention_mask: NDArray[np.int64]  # 1 for a token
+    pooling_mask: NDArray[np.int64]  # 1 for a token that is pooled
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """What a backend takes."""
+        """The arguments of a backend."""
         return self.input_ids, self.attention_mask, self.pooling_mask
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Return the same texts in two batches."""
+        """The first and the second half of the texts."""
         middle = len(self.rows) // 2
         first, second = (
             Batch(self.rows[part], *(array[part] for array in self.arrays))
@@ -45,196 +136,103 @@ class Batch:
         return first, second
 
 
-def batches_of(tokens: TokenIds, layout: Layout) -> Iterator[Batch]:
-    """Cut texts into batches, the longest first."""
+def batches_of(
+    tokens: TokenIds, budget: int, *, pad_id: int = 0, equal_lengths: bool = False, n_unpooled: int = 0
+) -> Iterator[Batch]:
+    """Cut texts into batches, the longest first, of at most `budget` tokens including padding.
+
+    A longer text gets a batch of its own. With `equal_lengths`, for networks that see their padding, only texts of the
+    same length share a batch. The first `n_unpooled` tokens of each text are not pooled.
+    """
     lengths = tokens.lengths
     longest_first = np.argsort(-lengths, kind="stable")
-    falling = -lengths[longest_first]
+    negative_lengths = -lengths[longest_first]  # ascending, as searchsorted needs it
     start = 0
     while start < len(longest_first):
-        stop = start + max(1, layout.budget // -int(falling[start]))
-        if layout.equal_lengths:
-            stop = min(stop, int(np.searchsorted(falling, falling[start], side="right")))
+        stop = start + max(1, budget // -int(negative_lengths[start]))
+        if equal_lengths:
+            stop = min(stop, int(np.searchsorted(negative_lengths, negative_lengths[start], side="right")))
         rows = longest_first[start:stop]
-        input_ids, attention_mask = tokens.take(rows).padded(layout.pad_id)
+        input_ids, attention_mask = tokens.take(rows).padded(pad_id)
         pooling_mask = attention_mask
-        if layout.n_unpooled:
+        if n_unpooled:
             pooling_mask = attention_mask.copy()
-            pooling_mask[:, : layout.n_unpooled] = 0
+            pooling_mask[:, :n_unpooled] = 0
         yield Batch(rows, input_ids, attention_mask, pooling_mask)
         start = stop
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How batches look."""
-
-    budget: int  # tokens of a batch at most, padding counted; a longer text has a batch of its own
-    pad_id: int  # id that stands for padding
-    # Whether only texts of the same length share a batch, for networks that see their padding
-    equal_lengths: bool = False
-    n_unpooled: int = 0  # leading tokens of each text that are not pooled
 
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MOST_WORKERS = 16
-
-
-@dataclass(slots=True)
-class _Outside:
-    """Threads that torch used when the first of the workers under way began: a thread born meanwhile finds theirs."""
-
-    lock: Lock = field(default_factory=Lock)
-    n_under_way: int = 0
-    n_threads: int = 0
-
-
-_outside = _Outside()
-
 
 def run_batches(
     batches: Iterable[T], compute: Callable[[T], R], n_workers: int = 1, *, threads_each: int | None = None
 ) -> Iterator[tuple[T, R]]:
-    """Compute batches, each in one thread."""
+    """Yield each batch with its result, in order, computed by `n_workers` threads.
+
+    Batches are taken as threads become free, at most twice as many as there are workers ahead of the one that is
+    yielded. An error of `compute` is raised here; it, and a caller that stops early, drop the batches not yet begun.
+    """
     batches = iter(batches)
     first_two = list(islice(batches, 2))
     if n_workers == 1 or len(first_two) < 2:
         for batch in chain(first_two, batches):
             yield batch, compute(batch)
         return
-    under_way: deque[tuple[T, Future[R]]] = deque()
-    with _threads(n_workers, threads_each) as threads:
+    running: deque[tuple[T, Future[R]]] = deque()
+    with _thread_pool(n_workers, threads_each) as pool:
         try:
             for batch in chain(first_two, batches):
-                under_way.append((batch, threads.submit(compute, batch)))
-                if len(under_way) > 2 * n_workers:
-                    first, future = under_way.popleft()
+                running.append((batch, pool.submit(compute, batch)))
+                if len(running) > 2 * n_workers:
+                    first, future = running.popleft()
                     yield first, future.result()
-            while under_way:
-                first, future = under_way.popleft()
+            while running:
+                first, future = running.popleft()
                 yield first, future.result()
         finally:
-            threads.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Pools:
+    """The pools that limit torch's threads now: torch's setting of the main thread reaches threads born meanwhile."""
+
+    lock = Lock()
+    n_running = 0
+    n_threads_before = 0  # what torch used when the first of them began
 
 
 @contextmanager
-def _threads(n_workers: int, threads_each: int | None) -> Iterator[ThreadPoolExecutor]:
-    """Threads in which torch uses so many of its own; what it uses elsewhere is as before afterwards."""
+def _thread_pool(n_workers: int, threads_each: int | None) -> Iterator[ThreadPoolExecutor]:
+    """Threads in which torch uses `threads_each` threads; its setting elsewhere is restored afterwards."""
     if threads_each is None:
-        with ThreadPoolExecutor(n_workers) as threads:
-            yield threads
+        with ThreadPoolExecutor(n_workers) as pool:
+            yield pool
         return
     torch = _extras.require("torch")
     n_before = torch.get_num_threads()
-    with _outside.lock:
-        _outside.n_threads = _outside.n_threads if _outside.n_under_way else n_before
-        _outside.n_under_way += 1
+    with _Pools.lock:
+        if not _Pools.n_running:
+            _Pools.n_threads_before = n_before
+        _Pools.n_running += 1
     try:
-        with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(threads_each,)) as threads:
-            yield threads
+        with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(threads_each,)) as pool:
+            yield pool
     finally:
-        with _outside.lock:
-            _outside.n_under_way -= 1
-            torch.set_num_threads(n_before if _outside.n_under_way else _outside.n_threads)
+        with _Pools.lock:
+            _Pools.n_running -= 1
+            torch.set_num_threads(n_before if _Pools.n_running else _Pools.n_threads_before)
+
+
+_MAX_WORKERS = 16
 
 
 def share_of_threads(n_threads: int | None = None) -> tuple[int, int]:
-    """Divide the threads of torch among workers."""
-    # A product of a batch is short: threads that share it wait for one another at its end, at every one of the dozens
-    # of steps of a layer, while workers with a batch each never wait. Above 16 the interpreter's lock, which they
-    # share, begins to count.
+    """Divide torch's threads: the number of workers, and the threads of each."""
+    # A product of one batch is short. Threads that share it wait for one another at the end of each of the dozens of
+    # steps of a layer; workers with a batch each never wait. Above 16 workers the interpreter's lock begins to count.
     if n_threads is None:
         n_threads = int(_extras.require("torch").get_num_threads())
-    n_workers = min(n_threads, _MOST_WORKERS)
+    n_workers = min(n_threads, _MAX_WORKERS)
     return n_workers, n_threads // n_workers
-
-
-Backend = Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], Sequence[Any]]
-_FAR = 64  # batches whose vectors may be on a GPU
-_MEMORY_WORDS = ("out of memory", "alloc_failed", "allocate memory", "not enough memory", "bad allocation", "bad_alloc")
-
-
-class Computing:
-    """Computes readings of tokenized texts."""
-
-    def __init__(
-        self, backends: Sequence[Backend], widths: Sequence[int], budget: int, *, threads_each: int | None = None
-    ) -> None:
-        self.budget = budget
-        self._threads_each = threads_each
-        self._widths = widths
-        self._n_workers = len(backends)
-        self._free: SimpleQueue[Backend] = SimpleQueue()
-        for backend in backends:
-            self._free.put(backend)
-        self._warned = False
-
-    def vectors(
-        self, tokens: TokenIds, layout: Layout, progress: Callable[[int], None] | None = None
-    ) -> list[NDArray[np.float32]]:
-        """Compute texts."""
-        n_texts = len(tokens.lengths)
-        outputs = [np.empty((n_texts, width), dtype=np.float32) for width in self._widths]
-        far: deque[tuple[Batch, Sequence[Any]]] = deque()
-        batches = batches_of(tokens, layout)
-        for _, parts in run_batches(batches, self._compute, self._n_workers, threads_each=self._threads_each):
-            for batch, vectors in parts:
-                if getattr(vectors[0], "is_cuda", False):
-                    far.append((batch, vectors))
-                    if len(far) > _FAR:
-                        _store(outputs, *far.popleft())
-                else:
-                    _store(outputs, batch, vectors)
-                if progress:
-                    progress(len(batch.rows))
-        for batch, vectors in far:  # fetched late: the GPU does not wait for the one that reads
-            _store(outputs, batch, vectors)
-        return outputs
-
-    def _compute(self, batch: Batch) -> list[tuple[Batch, Sequence[Any]]]:
-        backend = self._free.get()
-        try:
-            return list(self._within_memory(backend, batch))
-        finally:
-            self._free.put(backend)
-
-    def _within_memory(self, backend: Backend, batch: Batch) -> Iterator[tuple[Batch, Sequence[Any]]]:
-        """Compute a batch, in halves where it does not fit."""
-        try:
-            vectors = backend(*batch.arrays)
-        except Exception as error:  # those of onnxruntime have no class in common with the others
-            if not _is_out_of_memory(error):
-                raise
-            if len(batch.rows) == 1:
-                raise InputError(
-                    f"encode: a text of {batch.input_ids.shape[1]} tokens must fit into memory; it does not. Set "
-                    "max_length to less."
-                ) from error
-        else:
-            yield batch, vectors
-            return
-        self._say_once(batch)
-        for half in batch.halves():
-            yield from self._within_memory(backend, half)
-
-    def _say_once(self, batch: Batch) -> None:
-        if not self._warned:
-            self._warned = True
-            n_texts, length = batch.input_ids.shape
-            warnings.warn(
-                f"A batch of {n_texts} x {length} tokens did not fit into memory and was halved; vectors are the same. "
-                f"Set batch_tokens below {n_texts * length}.",
-                MemoryWarning,
-                stacklevel=2,
-            )
-
-
-def _store(outputs: Sequence[NDArray[np.float32]], batch: Batch, vectors: Sequence[Any]) -> None:
-    for output, vector in zip(outputs, vectors, strict=True):
-        output[batch.rows] = vector if isinstance(vector, np.ndarray) else vector.float().cpu().numpy()
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _MEMORY_WORDS)

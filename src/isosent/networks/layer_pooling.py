@@ -1,10 +1,10 @@
-"""What is read off one pass of a network: which layers, with which weights, pooled how."""
+"""Layer pooling: which hidden layers make a sentence vector, with which weights, and how each is pooled."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from isosent.errors import ModelReferenceError
@@ -23,48 +23,56 @@ _TERM = re.compile(
 class LayerPooling:
     """Layers and poolings that make one vector of a text."""
 
-    # Layer and weight; 0 is the embedding layer. Weights sum to 1. Each layer is pooled, then the weighted mean of
-    # the pooled layers is taken (Huang et al. 2021, section 3.2, with the divisor of their code)
+    # (layer, weight); layer 0 is the embedding layer and the weights sum to 1. Each layer is pooled first, then the
+    # pooled layers are averaged (Huang et al. 2021, section 3.2, with the divisor of their code).
     layers: tuple[tuple[int, float], ...]
-    poolings: tuple[str, ...]  # names of `POOLING_NAMES`; several are concatenated
+    poolings: tuple[str, ...]  # of `POOLING_NAMES`; several are concatenated
 
     @classmethod
     def of(cls, layers: str, pooling: str, *, n_layers: int) -> LayerPooling:
-        """Read layers and poolings as a model reference writes them."""
+        """Parse layers and poolings as in a model reference: ``of("first_last_avg", "mean,cls", n_layers=12)``."""
         resolved = resolve_layers(layers, n_layers)
         total = sum(weight for _, weight in resolved)
         poolings = tuple(canonical_pooling(pooling).split(","))
         if SBERT_WK in poolings and (len(resolved) < 2 or len({weight for _, weight in resolved}) > 1):
             raise ModelReferenceError(
                 f"layers must be two or more, without weights, for pooling={SBERT_WK}; got {layers}. "
-                "Leave layers out for those of its paper."
+                "Leave layers out to use those of the paper."
             )
         return cls(tuple((layer, weight / total) for layer, weight in resolved), poolings)
 
     @property
     def highest(self) -> int:
-        """The highest layer that it needs."""
+        """The highest layer in use."""
         return max(layer for layer, _ in self.layers)
 
     def width(self, dim: int) -> int:
-        """Return the dimensions of its vectors, of a network with `dim` dimensions."""
+        """Dimensions of the vectors, for hidden states of `dim` dimensions."""
         return sum(pooled_width(name, dim) for name in self.poolings)
 
 
-def canonical_pooling(written: str) -> str:
-    """Write pooling names in one spelling."""
-    names = [POOLING_ALIASES.get(name, name) for name in written.split(",")]
-    if unknown := [name for name in names if name not in POOLING_NAMES]:
+def layers_of(layer_poolings: Iterable[LayerPooling]) -> set[int]:
+    """Every layer that one of the layer poolings uses."""
+    return {layer for layer_pooling in layer_poolings for layer, _ in layer_pooling.layers}
+
+
+def canonical_pooling(names: str) -> str:
+    """Spell comma-separated pooling names as in `POOLING_NAMES`; those of sentence-transformers are accepted."""
+    poolings = [POOLING_ALIASES.get(name, name) for name in names.split(",")]
+    if unknown := [name for name in poolings if name not in POOLING_NAMES]:
         raise ModelReferenceError(f"pooling must be among {', '.join(POOLING_NAMES)}; got {unknown[0]!r}.")
-    if len(set(names)) < len(names):
-        raise ModelReferenceError(f"poolings must differ; got {written}.")
-    return ",".join(names)
+    if len(set(poolings)) < len(poolings):
+        raise ModelReferenceError(f"poolings must differ; got {names}.")
+    return ",".join(poolings)
 
 
-def parse_layers(written: str) -> list[tuple[int, int, float]]:
-    """Take the layers of a model reference apart."""
+def parse_layers(layers: str) -> list[tuple[int, int, float]]:
+    """Parse layers into (first, last, weight) terms: ``1,-1``, ``L1+L12``, ``0..3``, ``0.3*1,0.7*-1`` or a name.
+
+    Raises ValueError if they are written otherwise.
+    """
     terms = []
-    for part in re.split(r"[,+]", LAYER_NAMES.get(written, written)):
+    for part in re.split(r"[,+]", LAYER_NAMES.get(layers, layers)):
         term = _TERM.fullmatch(part.strip())
         if term is None:
             raise ValueError(part)
@@ -75,33 +83,33 @@ def parse_layers(written: str) -> list[tuple[int, int, float]]:
     return terms
 
 
-def resolve_layers(written: str, n_layers: int) -> list[tuple[int, float]]:
-    """Find the layers that are meant."""
+def resolve_layers(layers: str, n_layers: int) -> list[tuple[int, float]]:
+    """Layers counted from 0, each once, with their weights: ``0..2,-1`` of 6 layers is 0, 1, 2 and 6."""
     try:
-        terms = parse_layers(written)
+        terms = parse_layers(layers)
     except ValueError:
-        raise ModelReferenceError(f"layers must be written as in 1,-1 or L1+L12 or 0..4; got {written!r}.") from None
-    resolved: dict[int, float] = {}
+        raise ModelReferenceError(f"layers must be written as in 1,-1 or L1+L12 or 0..4; got {layers!r}.") from None
+    weights: dict[int, float] = {}
     for first, last, weight in terms:
-        low, high = _layer(first, n_layers), _layer(last, n_layers)
+        low, high = _resolve_layer(first, n_layers), _resolve_layer(last, n_layers)
         if low > high:
             raise ModelReferenceError(f"layers must rise in a range; got {first}..{last}.")
         for layer in range(low, high + 1):
-            if layer in resolved:
-                raise ModelReferenceError(f"layers must differ; got layer {layer} twice in {written!r}.")
-            resolved[layer] = weight
-    return list(resolved.items())
+            if layer in weights:
+                raise ModelReferenceError(f"layers must differ; got layer {layer} twice in {layers!r}.")
+            weights[layer] = weight
+    return list(weights.items())
 
 
-def written_layers(layers: Sequence[tuple[int, float]]) -> str:
-    """Write layers in one spelling."""
-    if all(weight == 1.0 for _, weight in layers):
-        return ",".join(str(layer) for layer, _ in layers)
-    return ",".join(f"{weight!r}*{layer}".replace("e+", "e") for layer, weight in layers)  # a plus parts layers
-
-
-def _layer(number: int, n_layers: int) -> int:
+def _resolve_layer(number: int, n_layers: int) -> int:
     layer = number if number >= 0 else n_layers + 1 + number
     if not 0 <= layer <= n_layers:
         raise ModelReferenceError(f"layers must lie in 0 ... {n_layers}, or -{n_layers + 1} ... -1; got {number}.")
     return layer
+
+
+def format_layers(layers: Sequence[tuple[int, float]]) -> str:
+    """Write layers and weights so that `resolve_layers` reads them back; weights are left out if all are 1."""
+    if all(weight == 1.0 for _, weight in layers):
+        return ",".join(str(layer) for layer, _ in layers)
+    return ",".join(f"{weight!r}*{layer}".replace("e+", "e") for layer, weight in layers)  # a plus separates layers

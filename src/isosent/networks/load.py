@@ -1,105 +1,370 @@
-"""From a network and a runtime to what computes it."""
+"""Load a transformers network from a folder, and choose the backend that computes it."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import pickle
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from safetensors import SafetensorError
 
 from isosent import _extras
-from isosent.errors import InputError
-from isosent.networks.batching import Backend, Computing, share_of_threads
+from isosent.errors import FileFormatError, InputError, PaddingWarning
+from isosent.io.foreign_json import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
+from isosent.io.json import read_json
+from isosent.networks.batching import Backend, BatchRunner, share_of_threads
 from isosent.networks.layer_pooling import LayerPooling
-from isosent.networks.network import AUTO, COMPILED, ONNX, TORCH, Network, Runtime
 from isosent.networks.onnx_backend import OnnxBackend
 from isosent.networks.torch_backend import CompiledNetwork, Layers, LayerTaps, TorchNetwork, traceable
 from isosent.networks.unpadded import NotSupportedError, UnpaddedLayers, packed
 
-_CPU_BUDGET, _GPU_BUDGET = 1024, 32768
+AUTO = "auto"
+TORCH, COMPILED, ONNX = BACKENDS = ("torch", "compiled", "onnx")
+DTYPES = ("float32", "bfloat16", "float16", "int8")
+_DTYPES_OF = {
+    AUTO: DTYPES,
+    TORCH: ("float32", "bfloat16", "float16"),
+    COMPILED: ("float32", "bfloat16", "float16"),
+    ONNX: ("float32", "int8"),
+}
+_CPU_BUDGET, _GPU_BUDGET = 1024, 32768  # tokens of a batch
 
 
-def computing_of(
-    network: Network, layer_poolings: Sequence[LayerPooling], runtime: Runtime, *, key: Callable[[], str]
-) -> Computing:
-    """Make ready what computes some readings of a network."""
-    devices = _devices(runtime)
-    backend = chosen_backend(runtime)
-    widths = [reading.width(network.dim) for reading in layer_poolings]
-    if devices != ["cpu"]:
-        on_gpus = [_on_gpu(network, layer_poolings, runtime, device) for device in devices]
-        return Computing(on_gpus, widths, runtime.batch_tokens or _GPU_BUDGET)
-    budget = runtime.batch_tokens or _CPU_BUDGET
-    if backend == COMPILED:
-        return Computing([CompiledNetwork(_in_dtype(network, runtime.dtype, "cpu"), layer_poolings)], widths, budget)
-    n_workers, threads_each = share_of_threads()
-    if backend == ONNX:
-        name = hashlib.sha256(f"{key()} {layer_poolings}".encode()).hexdigest()
-        on_cpu: Backend = OnnxBackend(
-            traceable(network, layer_poolings), name, dtype=runtime.dtype, n_threads=threads_each
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """How a network is computed. It is never part of what a model is."""
+
+    backend: str = AUTO  # of `BACKENDS`; auto is onnx for int8, torch otherwise
+    dtype: str = "float32"  # of `DTYPES`, for the layers; pooling and what follows are float32
+    devices: str = AUTO  # cpu, cuda, "cuda:0,cuda:1", as torch spells them; auto is the GPU if there is one
+    batch_tokens: int | None = None  # tokens of a batch, padding included; None for what suits the device
+
+    def __post_init__(self) -> None:
+        if self.dtype not in _DTYPES_OF[self.backend]:
+            raise InputError(
+                f"backend {self.backend} computes in {', '.join(_DTYPES_OF[self.backend])}; got dtype {self.dtype}."
+            )
+        if self.devices in (AUTO, "cpu"):
+            return
+        if self.backend == ONNX:
+            raise InputError(f"backend onnx runs on the CPU; got devices {self.devices}. Use backend torch.")
+        if self.dtype == "int8":
+            raise InputError(f"dtype int8 runs on the CPU; got devices {self.devices}. Use float16.")
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Runtime:
+        """Read the runtime from the options of a model reference; the other options are ignored."""
+        budget = options.get("batch_tokens")
+        return cls(
+            options.get("backend", AUTO),
+            options.get("dtype", "float32"),
+            options.get("devices", AUTO),
+            None if budget is None else int(budget),
         )
-        return Computing([on_cpu] * n_workers, widths, budget)
-    on_cpu = TorchNetwork(_layers(network, runtime.dtype, "cpu"), layer_poolings, device=network.model.device)
-    return Computing([on_cpu] * n_workers, widths, budget, threads_each=threads_each)
+
+    @property
+    def chosen_backend(self) -> str:
+        """The backend in use, where ``auto`` leaves the choice."""
+        if self.backend != AUTO:
+            return self.backend
+        return ONNX if self.dtype == "int8" else TORCH
+
+    def device_names(self) -> list[str]:
+        """The devices in use, as torch spells them."""
+        torch = _extras.require("torch")
+        if self.devices == AUTO:
+            names = ["cuda"] if torch.cuda.is_available() and self.chosen_backend != ONNX else ["cpu"]
+        else:
+            names = self.devices.split(",")
+        if "cpu" in names and self.dtype == "float16":
+            raise InputError("dtype float16 needs a GPU; got devices cpu. Use float32 or bfloat16.")
+        return names
+
+    def check_devices(self) -> None:
+        """Refuse devices that torch does not reach, before anything is loaded."""
+        torch = _extras.require("torch")
+        for device in self.device_names():
+            try:
+                torch.empty(0, device=device)
+            except (RuntimeError, AssertionError) as error:
+                reason = (str(error).strip() or "-").splitlines()[0]
+                raise InputError(f"hf: torch does not reach devices={device}: {reason}") from error
 
 
-def chosen_backend(runtime: Runtime) -> str:
-    """Say what ``backend=auto`` takes."""
-    if runtime.backend != AUTO:
-        return runtime.backend
-    return ONNX if runtime.dtype == "int8" else TORCH
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What a model folder may only do if the caller allows it."""
+
+    trust_remote_code: bool = False  # run code from the folder, and let transformers download what its config names
+    pickled_weights: bool = False  # read weights from pickles if there are none in safetensors
 
 
-def check_devices(runtime: Runtime) -> None:
-    """Refuse devices that are not there, before anything is loaded."""
-    torch = _extras.require("torch")
-    for device in _devices(runtime):
-        try:
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError) as error:
-            reason = (str(error).strip() or "-").splitlines()[0]
-            raise InputError(f"hf: devices must be ones that torch reaches; got {device}: {reason}") from error
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A transformer and its tokenizer."""
+
+    # A copy or a pickle holds settings, weights and tokenizer. The rest is made again, because transformers attaches
+    # functions to a network that cannot be pickled.
+
+    model: Any  # float32, on the CPU, for inference; the encoder of an encoder-decoder
+    tokenizer: Any
+    n_layers: int  # without the embedding layer
+    dim: int  # of the hidden states
+    has_hidden_states: bool = True  # whether it returns the hidden states of layers below the last
+    # Layers and batch runners by how they are computed: several layer poolings and encoders share them.
+    prepared: dict[Hashable, Any] = field(default_factory=dict)
+    tokenizing: Lock = field(default_factory=Lock)  # truncation is a state of the tokenizer that all threads share
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        model = type(self.model), self.model.config, self.model.state_dict()
+        return _unpickled, (*model, self.tokenizer, self.n_layers, self.dim, self.has_hidden_states)
+
+    @property
+    def pad_id(self) -> int:
+        """Id of the padding token; 0 if there is none."""
+        return self.tokenizer.pad_token_id or 0
 
 
-def _devices(runtime: Runtime) -> list[str]:
-    torch = _extras.require("torch")
-    if runtime.devices == AUTO:
-        on_gpu = torch.cuda.is_available() and chosen_backend(runtime) in (TORCH, COMPILED)
-        named = ["cuda"] if on_gpu else ["cpu"]
-    else:
-        named = runtime.devices.split(",")
-    if "cpu" in named and runtime.dtype == "float16":
-        raise InputError("dtype float16 goes with a GPU; got devices cpu. Take float32, or bfloat16.")
-    return named
+def _unpickled(kind: Any, config: Any, weights: dict[str, Any], *others: Any) -> Network:
+    torch, transformers = _extras.require("torch"), _extras.require("transformers")
+    with quiet(transformers):
+        model = kind.from_pretrained(None, config=config, state_dict=weights, dtype=torch.float32)
+    return Network(model.eval(), *others)
 
 
-def _on_gpu(network: Network, layer_poolings: Sequence[LayerPooling], runtime: Runtime, device: str) -> Backend:
-    if runtime.backend == COMPILED:
-        return CompiledNetwork(_in_dtype(network, runtime.dtype, device), layer_poolings)
-    layers = _layers(network, runtime.dtype, device)
-    return TorchNetwork(layers, layer_poolings, device=_extras.require("torch").device(device))
+def batch_runner(
+    network: Network, layer_poolings: Sequence[LayerPooling], runtime: Runtime, *, key: Callable[[], str]
+) -> BatchRunner:
+    """Prepare a network to compute some layer poolings; `key` identifies its weights, for the cache of ONNX graphs."""
+    devices = runtime.device_names()
+    widths = [layer_pooling.width(network.dim) for layer_pooling in layer_poolings]
+    budget = runtime.batch_tokens or (_CPU_BUDGET if devices == ["cpu"] else _GPU_BUDGET)
+    backends: list[Backend] = []
+    if runtime.chosen_backend == ONNX:
+        n_workers, threads_each = share_of_threads()
+        name = hashlib.sha256(f"{key()} {layer_poolings}".encode()).hexdigest()
+        module = traceable(network.model, network.n_layers, layer_poolings)
+        backends = [OnnxBackend(module, name, dtype=runtime.dtype, n_threads=threads_each)] * n_workers
+        return BatchRunner(backends, widths, budget)
+    for device in devices:
+        if runtime.backend == COMPILED:
+            model = _converted(network.model, runtime.dtype, device)
+            backends.append(CompiledNetwork(model, network.n_layers, layer_poolings))
+        else:
+            layers = _prepared_layers(network, runtime.dtype, device)
+            backends.append(TorchNetwork(layers, layer_poolings, device=_extras.require("torch").device(device)))
+    if devices == ["cpu"] and runtime.backend != COMPILED:
+        n_workers, threads_each = share_of_threads()
+        return BatchRunner(backends * n_workers, widths, budget, threads_each=threads_each)
+    return BatchRunner(backends, widths, budget)
 
 
-def _layers(network: Network, dtype: str, device: str) -> Layers:
-    """Layers of a network made ready for a device, once for all that is read off them."""
+def _prepared_layers(network: Network, dtype: str, device: str) -> Layers:
+    """The layers of a network on a device, prepared once for all layer poolings."""
     if (device, dtype) not in network.prepared:
-        network.prepared[device, dtype] = _prepared(network, dtype, device)
-    layers: Layers = network.prepared[device, dtype]
-    return layers
+        layers: Layers
+        if device != "cpu":
+            layers = LayerTaps(_converted(network.model, dtype, device), network.n_layers)
+        else:
+            try:
+                layers = UnpaddedLayers(network.model, network.n_layers, dtype)
+            except NotSupportedError:
+                layers = LayerTaps(packed(network.model, dtype), network.n_layers)
+        network.prepared[device, dtype] = layers
+    prepared: Layers = network.prepared[device, dtype]
+    return prepared
 
 
-def _prepared(network: Network, dtype: str, device: str) -> Layers:
-    if device != "cpu":
-        return LayerTaps(_in_dtype(network, dtype, device).model, network.n_layers)
+def _converted(model: Any, dtype: str, device: str) -> Any:
+    """A copy of a model in a number type on a device, or the model itself if it is there already."""
+    torch_dtype = getattr(_extras.require("torch"), dtype)
+    return model if device == "cpu" and torch_dtype == model.dtype else copy.deepcopy(model).to(device, torch_dtype)
+
+
+def load_network(
+    folder: Path, permissions: Permissions, check_n_layers: Callable[[int], None] = lambda _: None
+) -> Network:
+    """Load a transformers encoder; `check_n_layers` is called before the weights are read, if the config tells."""
+    torch, transformers = _extras.require("torch"), _extras.require("transformers")
+    _check_files(transformers, folder, permissions)
+    # Without permission, transformers may read nothing but the folder.
+    trusted = permissions.trust_remote_code
+    sources = {"trust_remote_code": trusted, "local_files_only": not trusted}
+    with quiet(transformers), _naming(folder):
+        config = transformers.AutoConfig.from_pretrained(folder, **sources)
+    if (n_layers := getattr(config.get_text_config(), "num_hidden_layers", None)) and not config.is_encoder_decoder:
+        check_n_layers(n_layers)
+    with quiet(transformers), _naming(folder):
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **sources)
+        has_encoder_class = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
+        model, loading = (
+            transformers.AutoModelForTextEncoding if has_encoder_class else transformers.AutoModel
+        ).from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=any(folder.glob("*.safetensors")),
+            output_loading_info=True,
+            **sources,
+        )
+        model = (model.get_encoder() if config.is_encoder_decoder else model).eval()
+        model.config.use_cache = False
+    if missing := sorted(name for name in loading["missing_keys"] if not name.startswith("pooler.")):
+        raise FileFormatError(f"hf: {folder} lacks {len(missing)} weights of its architecture, such as {missing[0]}.")
+    # transformers makes up a bare tokenizer if the files of the tokenizer are missing
+    n_tokens, vocab_size = len(tokenizer.get_vocab()), getattr(model.config.get_text_config(), "vocab_size", 0)
+    if 2 * n_tokens < vocab_size:
+        raise FileFormatError(
+            f"hf: {folder} must hold the tokenizer of its network, which has {vocab_size} tokens; found {n_tokens}. "
+            "The download may be incomplete."
+        )
+    if tokenizer.pad_token_id is None:
+        warnings.warn(
+            f"hf: the tokenizer of {folder} has no padding token; id 0 is used, which the network does not see.",
+            PaddingWarning,
+            stacklevel=5,
+        )
+    n_layers = int(model.config.get_text_config().num_hidden_layers)
+    # one token tells the width of the hidden states and whether all are returned; not every config does
+    with torch.inference_mode():
+        one = torch.ones((1, 1), dtype=torch.int64, device=model.device)
+        output = model(input_ids=one, attention_mask=one, output_hidden_states=True, return_dict=True)
+    has_hidden_states = len(output.get("hidden_states") or ()) == n_layers + 1
+    return Network(model, tokenizer, n_layers, int(output.last_hidden_state.shape[-1]), has_hidden_states)
+
+
+@contextmanager
+def quiet(transformers: Any) -> Iterator[None]:
+    """Silence the progress bars and log messages of transformers while it loads."""
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
-        return UnpaddedLayers(network.model, network.n_layers, dtype)
-    except NotSupportedError:
-        return LayerTaps(packed(network.model, dtype), network.n_layers)
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
-def _in_dtype(network: Network, dtype: str, device: str) -> Network:
-    """The network in a number type on a device; itself where it is there already."""
-    torch, model = _extras.require("torch"), network.model
-    if device == "cpu" and getattr(torch, dtype) == model.dtype:
-        return network
-    return replace(network, model=copy.deepcopy(model).to(device, getattr(torch, dtype)))
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Name the folder in errors of transformers."""
+    try:
+        yield
+    except SafetensorError as error:
+        raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
+    except pickle.UnpicklingError as error:
+        raise FileFormatError(f"hf: {folder}: pickled weights must hold tensors only; these hold code.") from error
+    except Exception as error:  # tokenizers and code from the folder raise anything
+        raise FileFormatError(f"hf: transformers could not load {folder}: {error}") from error
+
+
+_LFS = b"version https://git-lfs"
+_INDEX_ENDING = ".safetensors.index.json"
+# What transformers computes with built-in code; other names are kernels that it downloads.
+_BUILT_IN = {
+    "attn_implementation": ("eager", "sdpa", "flex_attention"),
+    "experts_implementation": ("eager", "batched_mm", "grouped_mm"),
+}
+
+
+def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> None:
+    """Refuse what transformers would refuse less clearly, or do without being asked."""
+    if not (folder / "config.json").exists():
+        raise FileFormatError(f"hf: {folder} is not a transformers model; it has no config.json.")
+    if (folder / "adapter_config.json").exists():
+        raise FileFormatError(
+            f"hf: {folder} holds an adapter (adapter_config.json), whose base model would be loaded from elsewhere. "
+            "Merge the two with peft (merge_and_unload) and save the result."
+        )
+    try:
+        config: dict[str, Any] = read_json(folder / "config.json", TransformersConfig)
+        if (folder / "tokenizer_config.json").exists():
+            read_json(folder / "tokenizer_config.json", TokenizerConfig)
+        indexed = {name for path in folder.glob(f"*{_INDEX_ENDING}") for name in _indexed_files(path)}
+    except FileFormatError as error:
+        raise FileFormatError(f"hf: {error}") from None
+    weights = config.get("transformers_weights")
+    if weights is not None and ("/" in weights or not weights.endswith((".safetensors", _INDEX_ENDING))):
+        # it would be read without the checks below: a pickle, or an index elsewhere
+        raise FileFormatError(
+            f"hf: {folder / 'config.json'}: transformers_weights must name a .safetensors file or its index in the "
+            f"folder; got {weights!r}."
+        )
+    if not permissions.trust_remote_code:
+        _check_code(transformers, folder, config)
+    if missing := sorted(name for name in indexed if not (folder / name).exists()):
+        raise FileFormatError(
+            f"hf: {folder} is incomplete: {len(missing)} of the {len(indexed)} weight files that its index names are "
+            f"missing, such as {missing[0]}. Download it again."
+        )
+    has_safetensors = False
+    for path in folder.glob("*.safetensors"):
+        has_safetensors = True
+        with path.open("rb") as file:
+            if file.read(len(_LFS)) == _LFS:
+                raise FileFormatError(f"hf: {path} is a Git LFS pointer, not the weights. Run: git lfs pull")
+    if indexed or has_safetensors:
+        return
+    pickles = sorted(path.name for path in folder.glob("*.bin"))
+    if not pickles:
+        raise FileFormatError(f"hf: {folder} has no weights in .safetensors. The download may be incomplete.")
+    if not permissions.pickled_weights:
+        raise FileFormatError(
+            f"hf: {folder} has no weights in .safetensors, and pickles are not loaded by default: they can run code. "
+            f"Add pickled_weights=true if you trust {pickles[0]}."
+        )
+
+
+def _indexed_files(path: Path) -> set[str]:
+    """The files that an index of weights names: all in the folder, and no pickles."""
+    names = set(read_json(path, WeightsIndex)["weight_map"].values())
+    for name in names:
+        path_inside(path.parent, name, path)
+        if not name.endswith(".safetensors"):
+            raise FileFormatError(f"{path}: weights must be .safetensors; got {name!r}.")
+    return names
+
+
+def _check_code(transformers: Any, folder: Path, config: dict[str, Any]) -> None:
+    """Refuse a model that needs code of its folder, or code that transformers would download for it."""
+    kind, code = config.get("model_type"), config.get("auto_map") or {}
+    if code and kind not in transformers.CONFIG_MAPPING:
+        raise FileFormatError(
+            f"hf: {folder} is a model of the kind {kind!r}, which needs code from its folder "
+            f"({', '.join(sorted(set(map(str, code.values()))))}). Read the code, and add trust_remote_code=true if "
+            "you trust it."
+        )
+    if download := next(_code_downloads(config), None):
+        raise FileFormatError(
+            f"hf: {folder / 'config.json'} asks for {download}, for which transformers may download and run code. "
+            "Remove that entry, or add trust_remote_code=true if you trust it."
+        )
+
+
+def _code_downloads(config: Any) -> Iterator[str]:
+    """Entries of a config, at any depth, that make transformers download kernels."""
+    if isinstance(config, list):
+        for value in config:
+            yield from _code_downloads(value)
+    if not isinstance(config, dict):
+        return
+    for name, value in config.items():
+        built_in = _BUILT_IN.get(name.removeprefix("_"))
+        if built_in is not None:
+            kernels = value.values() if isinstance(value, dict) else [value]
+            yield from (f"{name} {kernel!r}" for kernel in kernels if kernel is not None and kernel not in built_in)
+        elif name == "quantization_config" and value is not None:
+            method = value.get("quant_method") if isinstance(value, dict) else value
+            yield f"quantized weights ({name} {method!r})"
+        else:
+            yield from _code_downloads(value)

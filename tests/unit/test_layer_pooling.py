@@ -9,9 +9,9 @@ from isosent.networks.layer_pooling import (
     POOLING_NAMES,
     LayerPooling,
     canonical_pooling,
+    format_layers,
     parse_layers,
     resolve_layers,
-    written_layers,
 )
 
 THIRD = 1 / 3
@@ -86,13 +86,13 @@ def test_a_layer_that_is_not_there_or_there_twice_is_refused(written, words):
 )
 def test_the_stored_spelling_reads_back_as_itself(written):
     layers = resolve_layers(written, 12)
-    stored = written_layers(layers)
+    stored = format_layers(layers)
     assert resolve_layers(stored, 12) == layers
-    assert written_layers(resolve_layers(stored, 12)) == stored
+    assert format_layers(resolve_layers(stored, 12)) == stored
 
 
 def test_layers_without_weights_are_stored_without():
-    assert written_layers(resolve_layers("L1+-1", 12)) == "1,12"
+    assert format_layers(resolve_layers("L1+-1", 12)) == "1,12"
 
 
 def test_the_highest_layer_and_the_width():

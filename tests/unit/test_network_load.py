@@ -1,4 +1,4 @@
-"""Folders that cannot be opened, or not unasked: one sentence each, and what opens them."""
+"""Folders that cannot be opened, or only with permission: one sentence each, and what opens them."""
 
 import shutil
 from pathlib import Path
@@ -41,7 +41,7 @@ def in_pickle(folder):
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(FileFormatError, match=r"must hold a transformers model; it has no config\.json"):
+    with pytest.raises(FileFormatError, match=r"is not a transformers model; it has no config\.json"):
         isosent.load(f"hf:{tmp_path}")
 
 
@@ -74,7 +74,7 @@ def test_a_pointer_of_git_lfs_is_told_from_weights(copied):
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 90868376\n"
     (copied / "model.safetensors").write_text(pointer)
     with pytest.raises(
-        FileFormatError, match=r"model\.safetensors is a pointer of Git LFS, not the weights. Run git lfs pull"
+        FileFormatError, match=r"model\.safetensors is a Git LFS pointer, not the weights. Run: git lfs pull"
     ):
         isosent.load(f"hf:{copied}")
 
@@ -94,7 +94,7 @@ def test_a_half_downloaded_folder_is_refused_with_what_lacks(copied, with_first)
         first = next(iter(parts))
         save_file({name: weights[name] for name in parts[first]}, copied / first, metadata={"format": "pt"})
     n_absent, absent = (2, "model-00002-of-00003") if with_first else (3, "model-00001-of-00003")
-    words = rf"is half downloaded: its index names 3 files of weights, {n_absent} of which are not there, {absent}"
+    words = rf"is incomplete: {n_absent} of the 3 weight files .* are missing, such as {absent}"
     with pytest.raises(FileFormatError, match=words):
         isosent.load(f"hf:{copied}")
     for part, held in parts.items():
@@ -110,16 +110,14 @@ def test_a_damaged_index_is_refused(copied):
 
 def test_no_weights_at_all_are_told_from_pickled_ones(copied):
     (copied / "model.safetensors").unlink()
-    with pytest.raises(
-        FileFormatError, match=r"must hold its weights as \.safetensors; it holds none. Was it downloaded whole"
-    ):
+    with pytest.raises(FileFormatError, match=r"has no weights in \.safetensors. The download may be incomplete"):
         isosent.load(f"hf:{copied}?pickled_weights=true")
 
 
 def test_pickled_weights_are_read_only_if_asked_for(bert, copied):
     in_pickle(copied)
     with pytest.raises(
-        FileFormatError, match=r"Pickles are not loaded unasked: add pickled_weights=true if you trust pyt"
+        FileFormatError, match=r"pickles are not loaded by default.* pickled_weights=true if you trust pyt"
     ):
         isosent.load(f"hf:{copied}")
     model = isosent.load(f"hf:{copied}?pickled_weights=true")
@@ -143,7 +141,7 @@ def test_a_pickle_that_would_run_something_does_not(copied, tmp_path):
 
     (copied / "model.safetensors").unlink()
     torch.save({"embeddings.word_embeddings.weight": Runs()}, copied / "pytorch_model.bin")
-    with pytest.raises(FileFormatError, match=r"hf: .*copied: pickled weights must be tensors and no code"):
+    with pytest.raises(FileFormatError, match=r"hf: .*copied: pickled weights must hold tensors only"):
         isosent.load(f"hf:{copied}?pickled_weights=true")
     assert not (tmp_path / "ran").exists()
 
@@ -151,7 +149,7 @@ def test_a_pickle_that_would_run_something_does_not(copied, tmp_path):
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
 def test_a_damaged_tokenizer_is_refused(copied, name):
     (copied / name).write_text("{")
-    with pytest.raises(FileFormatError, match=r"hf: .*copied.*(could not be loaded by transformers|damaged)"):
+    with pytest.raises(FileFormatError, match=r"hf: (.*copied.*)?(transformers could not load|damaged)"):
         isosent.load(f"hf:{copied}")
 
 
@@ -172,9 +170,7 @@ def test_code_in_a_folder_is_named_and_not_run_unasked_even_where_somebody_answe
     (folder / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     change_json(folder / "config.json", model_type=kind)
     monkeypatch.setattr("builtins.input", lambda *question: "y")
-    named = (
-        r"of the kind 'mine', which needs code that comes with it \(mine.Mine, mine.MineConfig\).*trust_remote_code="
-    )
+    named = r"of the kind 'mine', which needs code from its folder \(mine.Mine, mine.MineConfig\).*trust_remote_code="
     with pytest.raises(FileFormatError, match=named if kind == "mine" else "hf: "):
         isosent.load(f"hf:{folder}{options}")
     assert not (tmp_path / "ran").exists()
@@ -266,7 +262,7 @@ def test_an_id_is_opened_from_the_hub_with_no_more_than_is_allowed(copied, monke
 
 @pytest.mark.parametrize("device", ["cuda:63", "cpu,cuda:63"])
 def test_a_device_that_is_not_there_is_refused(bert, device):
-    with pytest.raises(InputError, match="devices must be ones that torch reaches"):
+    with pytest.raises(InputError, match="torch does not reach devices=cuda:63"):
         isosent.load(f"hf:{bert}?devices={device}")
 
 
@@ -275,8 +271,8 @@ def test_a_device_that_is_not_there_is_refused(bert, device):
     [
         ("backend=torch&dtype=int8", "backend torch computes in float32, bfloat16, float16; got dtype int8"),
         ("backend=onnx&dtype=bfloat16", "backend onnx computes in float32, int8; got dtype bfloat16"),
-        ("backend=onnx&devices=cuda", "backend onnx runs on the CPU here; got devices cuda. Take torch"),
-        ("dtype=int8&devices=cuda:1", "dtype int8 runs on the CPU here; got devices cuda:1. Take float16"),
+        ("backend=onnx&devices=cuda", "backend onnx runs on the CPU; got devices cuda. Use backend torch"),
+        ("dtype=int8&devices=cuda:1", "dtype int8 runs on the CPU; got devices cuda:1. Use float16"),
     ],
 )
 def test_what_does_not_go_together_is_refused(bert, options, words):
