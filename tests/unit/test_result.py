@@ -1,3 +1,4 @@
+import csv
 import json
 from dataclasses import replace
 
@@ -166,7 +167,7 @@ def test_a_missing_file_is_told_from_a_damaged_one(tmp_path):
 
 def test_another_format_is_named(path):
     write_changed(path, ("format",), "isosent result 9")
-    with pytest.raises(FileFormatError, match=r"of format 'isosent result 1'.*got 'isosent result 9'"):
+    with pytest.raises(FileFormatError, match=r"format must be 'isosent result 1'.*got 'isosent result 9'"):
         read_result(path)
 
 
@@ -279,3 +280,43 @@ def test_a_file_with_something_else_in_its_place_is_refused(path, place, value):
     write_changed(path, place, value)
     with pytest.raises(FileFormatError, match=r"r\.json"):
         read_result(path)
+
+
+def test_several_transforms_are_written_read_and_exported(result, tmp_path):
+    fittings = [
+        {"transform": None, "parameters": {}, "fit": None, "transductive": False},
+        {
+            "transform": "whitening",
+            "parameters": {"n_components": 64, "eps": 0.0},
+            "fit": "target",
+            "transductive": True,
+        },
+        {
+            "transform": "whitening",
+            "parameters": {"n_components": 8, "eps": 0.0},
+            "fit": "target",
+            "transductive": True,
+        },
+    ]
+    first, *others = (replace(result, fitting=fitting) for fitting in fittings)
+    together = replace(first, variants=tuple(others))
+    (tmp_path / "r.json").write_text(together.to_text(), "utf-8")
+    again = read_result(tmp_path / "r.json")
+    assert again.to_text() == together.to_text()
+    assert list(again.by_transform()) == ["none", "whitening(n_components=64)", "whitening(n_components=8)"]
+    rows = list(csv.DictReader(again.to_csv().splitlines()))
+    assert len(rows) == 3 * sum(len(task.scores) for task in result.tasks.values())
+    assert {row["fit_on"] for row in rows} == {"", "target"}
+    (row,) = [row for row in rows if (row["transform"], row["task"], row["metric"]) == ("none", "STSB", "spearman")]
+    assert [float(row[name]) for name in ("score", "lower", "upper")] == [1 / 3, 1 / 7, 2 / 3]
+    latex = again.to_latex()
+    assert r"whitening(n\_components=8) & 33.33 & " in latex
+    assert latex.count(r"\\") == 4
+
+
+def test_a_comparison_is_exported(result):
+    compared = compare_results(result, result, n_resamples=20)
+    rows = list(csv.DictReader(compared.to_csv().splitlines()))
+    assert [row["task"] for row in rows][: len(compared.tasks)] == list(compared.tasks)
+    assert {row["verdict"] for row in rows} <= {"the same", "cannot tell"}
+    assert "STSB & " in compared.to_latex()

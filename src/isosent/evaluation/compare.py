@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,79 +28,10 @@ from isosent.numeric.statistics import (
     mcnemar_exact,
     williams_test,
 )
+from isosent.pages.tables import csv_table, latex_table
 
 Pair = tuple[EvaluationResult, EvaluationResult]
 Names = tuple[str, str]
-_FIELDS = ("kind", "metric", "n_items")
-_FILES_SHOWN = 3
-
-
-def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> list[str]:
-    """Find the tasks that two results share."""
-    if isinstance(wanted, str):
-        raise InputTypeError(f"compare_results: tasks must be a sequence of names; got one string. Pass [{wanted!r}].")
-    for task in wanted or ():
-        for name, of in zip(names, results, strict=True):
-            if task not in of.tasks:
-                nearest = get_close_matches(task, of.tasks, n=1, cutoff=0)
-                raise InputError(
-                    f"tasks must be in both results; {name} has no {task!r}. Its nearest is {nearest[0]}; it has: "
-                    f"{', '.join(of.tasks)}."
-                )
-    first, second = (of.tasks for of in results)
-    shared = [task for task in first if task in (second if wanted is None else wanted)]
-    if not shared:
-        holdings = "; ".join(f"{name} has {', '.join(of.tasks)}" for name, of in zip(names, results, strict=True))
-        raise InputError(f"{names[0]} and {names[1]} must have a task in common; {holdings}.")
-    return shared
-
-
-def check_comparable(results: Pair, names: Names, tasks: Iterable[str]) -> None:
-    """Refuse results that were not measured alike on some tasks, saying what differs."""
-    apart = []
-    for task in tasks:
-        first, second = (of.tasks[task] for of in results)
-        for name, of in zip(names, (first, second), strict=True):
-            if not len(of.items.values):
-                raise InputError(
-                    f"{name} must hold what was measured item by item; it holds only scores of {task}. Evaluate again: "
-                    "isosent evaluate ... --json OUT writes both."
-                )
-        if unlike := [*_unlike_fields(first, second), *_unlike_data(first, second)]:
-            apart.append(f"{task}: {', '.join(unlike)}")
-    if apart:
-        raise InputError(
-            f"{names[0]} and {names[1]} must be of the same data by the same protocol; {'; '.join(apart)}. "
-            "Evaluate again alike, or name the other tasks: tasks=, on the command line --tasks."
-        )
-
-
-def _unlike_fields(first: TaskResult, second: TaskResult) -> list[str]:
-    one, other = (_fields_of(task) for task in (first, second))
-    return [
-        f"{name} is {one.get(name, 'absent')} and {other.get(name, 'absent')}"
-        for name in dict.fromkeys([*one, *other])
-        if name not in one or name not in other or one[name] != other[name]
-    ]
-
-
-def _fields_of(task: TaskResult) -> dict[str, object]:
-    fields = {name: getattr(task, name) for name in _FIELDS}
-    plain: dict[str, object] = without_nan({**fields, **{f"protocol {name}": of for name, of in task.protocol.items()}})
-    return plain
-
-
-def _unlike_data(first: TaskResult, second: TaskResult) -> list[str]:
-    """Files by their content, whatever folder they were read from."""
-    unshared = set(first.data.values()) ^ set(second.data.values())
-    if files := sorted({name for task in (first, second) for name, own in task.data.items() if own in unshared}):
-        more = f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
-        return [f"files differ ({', '.join(files[:_FILES_SHOWN])}{more})"]
-    one, other = first.items.gold, second.items.gold
-    alike = other is None if one is None else other is not None and np.array_equal(one, other)
-    return [] if alike else ["human scores differ"]
-
-
 N_RESAMPLES = 2000  # the smallest p-value is 2 / 2001: enough for a correction over 50 tasks
 CORRELATIONS = ("spearman", "pearson")
 BETTER, WORSE, CANNOT_TELL, SAME = "better", "worse", "cannot tell", "the same"
@@ -108,19 +40,19 @@ BOOTSTRAP, WILLIAMS, MCNEMAR = "paired bootstrap", "Williams", "exact McNemar"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the second result has over the first, on a task or on average over tasks."""
+    """The second result minus the first, on a task or on average over tasks."""
 
-    metric: str  # what is compared
+    metric: str
     n_items: int  # pairs, texts or queries
-    first: float  # score of each; NaN where undefined
-    second: float  # score of each; NaN where undefined
+    first: float  # scores; NaN if undefined
+    second: float
     difference: float  # `second` minus `first`
     interval: tuple[float, float]  # percentile interval of the difference by the paired bootstrap
     test: str  # what the p-value comes from: the paired bootstrap, Williams's test, or the exact McNemar test
-    p_value: float  # two-sided p-value of no difference; NaN where a score is undefined
+    p_value: float  # two-sided p-value of no difference; NaN if a score is undefined
     p_corrected: float  # the same by Holm's correction over all compared tasks; an average is not corrected
-    # ``better`` or ``worse``, the second than the first, by `p_corrected`; ``the same`` where no draw of items tells
-    # them apart; else ``cannot tell``
+    # By `p_corrected`, "better" or "worse" (the second than the first) or "cannot tell"; "the same" if no draw of items
+    # gives a difference
     verdict: str
     # For Spearman, beside the p-value that decides: Williams's test of the ranks, which assumes more than is true of
     # them and finds differences somewhat too often. NaN elsewhere
@@ -131,9 +63,9 @@ class Difference:
 class Side:
     """One of the two results."""
 
-    name: str  # what people call it
-    model: Mapping[str, Any]  # those of its `EvaluationResult`
-    fitting: Mapping[str, Any]  # those of its `EvaluationResult`
+    name: str
+    model: Mapping[str, Any]
+    fitting: Mapping[str, Any]
     only: tuple[str, ...]  # tasks that the other one does not have
 
 
@@ -141,21 +73,48 @@ class Side:
 class Comparison:
     """Two results side by side."""
 
-    first: Side  # the results
-    second: Side  # the results
-    tasks: Mapping[str, Difference]  # every compared task
-    # By kind of task and metric, such as ``transfer, accuracy``, where several tasks have both: the difference of the
+    first: Side
+    second: Side
+    tasks: Mapping[str, Difference]
+    # By kind of task and metric, such as "transfer, accuracy", if several tasks have both: the difference of the
     # unweighted means
     averages: Mapping[str, Difference]
     notes: tuple[str, ...]  # what a reader should know before believing the verdicts
-    level: float  # share of the draws within an interval; a verdict needs a p-value below one minus it
-    n_resamples: int  # draws of the bootstrap, and the seed of the random numbers
-    seed: int  # draws of the bootstrap, and the seed of the random numbers
+    level: float  # of the intervals; a verdict needs a p-value below one minus it
+    n_resamples: int
+    seed: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the comparison as plain values that JSON can hold; what is undefined is None."""
+        """Return the comparison as JSON values; what is undefined is None."""
         plain: dict[str, Any] = without_nan(asdict(self))
         return plain
+
+    def to_csv(self) -> str:
+        """Return every difference as CSV: one row per task or average."""
+        columns = ("task", "metric", "items", "first", "second", "difference", "lower", "upper")
+        rows = []
+        for name, each in self._rows():
+            numbers = (each.first, each.second, each.difference, *each.interval, each.p_value, each.p_corrected)
+            cells = ["" if math.isnan(number) else repr(float(number)) for number in numbers]
+            rows.append((name, each.metric, str(each.n_items), *cells[:5], each.test, *cells[5:], each.verdict))
+        return csv_table((*columns, "test", "p_value", "p_corrected", "verdict"), rows)
+
+    def to_latex(self) -> str:
+        """Return the differences x100 as a LaTeX table for booktabs."""
+        rows = []
+        for name, each in self._rows():
+            numbers = (each.first, each.second, each.difference, *each.interval)
+            cells = ["" if math.isnan(number) else f"{100 * number:.2f}" for number in numbers]
+            rows.append([name, *cells[:3], " to ".join(cells[3:]) if cells[3] else "", each.verdict])
+        caption = f"A: {self.first.name}, B: {self.second.name}; x100."
+        return latex_table(
+            ["task", "A", "B", "B - A", f"{100 * self.level:g}% interval", "B is"], rows, caption=caption
+        )
+
+    def _rows(self) -> Iterator[tuple[str, Difference]]:
+        yield from self.tasks.items()
+        for alike, each in self.averages.items():
+            yield f"average, {alike}", each
 
 
 def compare_results(
@@ -175,15 +134,15 @@ def compare_results(
     Parameters
     ----------
     first, second : EvaluationResult
-        Of the same data by the same protocol. `second` is judged against `first`.
+        Results on the same data by the same protocol. `second` is judged against `first`.
     names : pair of str
-        What messages and notes call them.
+        Their names in messages and notes.
     tasks : sequence of str, optional
-        Which tasks; all that both have where left out.
+        Some tasks; by default all that both have.
     correlation : {"spearman", "pearson"}, optional
-        What tasks with human scores are compared by; what each is judged by where left out.
+        How to compare tasks with human scores; by default by the main metric of each.
     level : float, default 0.95
-        Of the intervals, in (0, 1); a verdict needs a p-value below one minus it.
+        Level of the intervals, in (0, 1); a verdict needs a p-value below one minus it.
     seed : int, default 0
         Seed of all random numbers.
     n_resamples : int, default 2000
@@ -199,8 +158,7 @@ def compare_results(
     Raises
     ------
     InputError
-        If there is no such task in both, a task is of different data or protocol, or a result was written without
-        items.
+        If a task is not in both results, is of different data or protocol, or a result was written without items.
 
     Notes
     -----
@@ -209,8 +167,8 @@ def compare_results(
     keeps one false verdict among all of them as rare as in a single test. An average is resampled task by task, as if
     no two tasks shared texts.
 
-    What is tested is the choice of items. Where a classifier was trained for the score, other draws of its training
-    data could change the score as well, which no test here sees.
+    The tests are about the choice of items. If a classifier was trained for the score, other training data could change
+    the score as well, which no test here considers.
     """
     for result in (first, second):
         if not isinstance(result, EvaluationResult):
@@ -225,28 +183,92 @@ def compare_results(
     shared = shared_tasks(results, names, tasks)
     check_comparable(results, names, shared)
     advance = None if progress is None else progress(sum(first.tasks[task].n_items for task in shared))
-    found, draws = {}, {}
+    differences, draws = {}, {}
     for task in shared:
-        found[task], draws[task] = _compare(
+        differences[task], draws[task] = _compare(
             task, first.tasks[task], second.tasks[task], correlation, level, seed, n_resamples
         )
         if advance is not None:
-            advance(found[task].n_items)
-    corrected = holm([of.p_value for of in found.values()])
-    found = {
-        task: replace(of, p_corrected=p_value, verdict=_verdict(of.difference, of.interval, p_value, level))
-        for (task, of), p_value in zip(found.items(), corrected, strict=True)
+            advance(differences[task].n_items)
+    corrected = holm([each.p_value for each in differences.values()])
+    differences = {
+        task: replace(each, p_corrected=p_value, verdict=_verdict(each.difference, each.interval, p_value, level))
+        for (task, each), p_value in zip(differences.items(), corrected, strict=True)
     }
     return Comparison(
         first=_side(names[0], first, second),
         second=_side(names[1], second, first),
-        tasks=found,
-        averages=_averages({task: first.tasks[task].kind for task in shared}, found, draws, level),
-        notes=tuple(_notes(results, names, found, level, n_resamples)),
+        tasks=differences,
+        averages=_averages({task: first.tasks[task].kind for task in shared}, differences, draws, level),
+        notes=tuple(_notes(results, names, differences, level, n_resamples)),
         level=level,
         n_resamples=n_resamples,
         seed=seed,
     )
+
+
+def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> list[str]:
+    """Find the tasks that two results share."""
+    if isinstance(wanted, str):
+        raise InputTypeError(f"compare_results: tasks must be a sequence of names; got one string. Pass [{wanted!r}].")
+    for task in wanted or ():
+        for name, result in zip(names, results, strict=True):
+            if task not in result.tasks:
+                nearest = get_close_matches(task, result.tasks, n=1, cutoff=0)
+                raise InputError(
+                    f"tasks must be in both results; {name} has no {task!r}. Its nearest is {nearest[0]}; it has: "
+                    f"{', '.join(result.tasks)}."
+                )
+    first, second = (result.tasks for result in results)
+    shared = [task for task in first if task in (second if wanted is None else wanted)]
+    if not shared:
+        contents = [f"{name} has {', '.join(result.tasks)}" for name, result in zip(names, results, strict=True)]
+        raise InputError(f"{names[0]} and {names[1]} must have a task in common; {'; '.join(contents)}.")
+    return shared
+
+
+def check_comparable(results: Pair, names: Names, tasks: Iterable[str]) -> None:
+    """Refuse results with other data or another protocol on some tasks, and name what differs."""
+    unlike = []
+    for task in tasks:
+        first, second = (result.tasks[task] for result in results)
+        for name, result in zip(names, (first, second), strict=True):
+            if not len(result.items.values):
+                raise InputError(
+                    f"{name} must hold what was measured item by item; it holds only scores of {task}. Evaluate again: "
+                    "isosent evaluate ... --json OUT writes both."
+                )
+        if differing := [*_unlike_fields(first, second), *_unlike_data(first, second)]:
+            unlike.append(f"{task}: {', '.join(differing)}")
+    if unlike:
+        raise InputError(
+            f"{names[0]} and {names[1]} must be of the same data by the same protocol; {'; '.join(unlike)}. "
+            "Evaluate again alike, or name the other tasks: tasks=, on the command line --tasks."
+        )
+
+
+def _unlike_fields(first: TaskResult, second: TaskResult) -> Iterator[str]:
+    one, other = (
+        without_nan(
+            {name: getattr(task, name) for name in ("kind", "metric", "n_items")}
+            | {f"protocol {name}": value for name, value in task.protocol.items()}
+        )
+        for task in (first, second)
+    )
+    for name in dict.fromkeys([*one, *other]):
+        if name not in one or name not in other or one[name] != other[name]:
+            yield f"{name} is {one.get(name, 'absent')} and {other.get(name, 'absent')}"
+
+
+def _unlike_data(first: TaskResult, second: TaskResult) -> list[str]:
+    """Files that differ by their content, whatever folder they were read from."""
+    unshared = set(first.data.values()) ^ set(second.data.values())
+    if files := sorted({name for task in (first, second) for name, sha256 in task.data.items() if sha256 in unshared}):
+        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        return [f"files differ ({', '.join(files[:3])}{more})"]
+    one, other = first.items.gold, second.items.gold
+    alike = other is None if one is None else other is not None and np.array_equal(one, other)
+    return [] if alike else ["human scores differ"]
 
 
 def _side(name: str, result: EvaluationResult, other: EvaluationResult) -> Side:
@@ -271,10 +293,10 @@ def _compare(
         test, p_value = MCNEMAR, mcnemar_exact(a, b)
     scores = first.scores[metric], second.scores[metric]
     interval = central_interval(draws, level)
-    found = Difference(
+    difference = Difference(
         metric, len(a), *scores, scores[1] - scores[0], interval, test, p_value, p_value, CANNOT_TELL, p_on_ranks
     )
-    return found, draws
+    return difference, draws
 
 
 def _williams(first: NDArray[np.float64], second: NDArray[np.float64], gold: NDArray[np.float64]) -> float:
@@ -290,24 +312,27 @@ def _verdict(difference: float, interval: tuple[float, float], p_value: float, l
 
 
 def _averages(
-    kinds: Mapping[str, str], found: Mapping[str, Difference], draws: Mapping[str, NDArray[np.float64]], level: float
+    kinds: Mapping[str, str],
+    differences: Mapping[str, Difference],
+    draws: Mapping[str, NDArray[np.float64]],
+    level: float,
 ) -> dict[str, Difference]:
     alike: dict[tuple[str, str], list[str]] = {}
-    for name, of in found.items():
-        alike.setdefault((kinds[name], of.metric), []).append(name)
+    for name, each in differences.items():
+        alike.setdefault((kinds[name], each.metric), []).append(name)
     averages = {}
     for (kind, metric), names in alike.items():
-        own = [found[name] for name in names]
-        if len(own) == 1:
+        if len(names) == 1:
             continue
+        own = [differences[name] for name in names]
         mean_draws = np.mean([draws[name] for name in names], axis=0)
         first, second, difference = (
-            float(np.mean([getattr(of, side) for of in own])) for side in ("first", "second", "difference")
+            float(np.mean([getattr(each, side) for each in own])) for side in ("first", "second", "difference")
         )
         p_value, interval = bootstrap_p_value(mean_draws), central_interval(mean_draws, level)
         averages[f"{kind}, {metric}"] = Difference(
             metric,
-            sum(of.n_items for of in own),
+            sum(each.n_items for each in own),
             first,
             second,
             difference,
@@ -321,22 +346,22 @@ def _averages(
 
 
 def _notes(
-    results: Pair, names: Names, found: Mapping[str, Difference], level: float, n_resamples: int
+    results: Pair, names: Names, differences: Mapping[str, Difference], level: float, n_resamples: int
 ) -> Iterator[str]:
-    transductive = [of.fitting["transductive"] for of in results]
+    transductive = [result.fitting["transductive"] for result in results]
     if transductive[0] != transductive[1]:
         yield (
             f"{names[transductive.index(True)]} was fitted on the texts of each task (without labels), "
             f"{names[transductive.index(False)]} was not: that may be part of a difference."
         )
     for what, values in (
-        ("isosent", [of.environment["versions"].get("isosent") for of in results]),
-        ("seed", [of.seed for of in results]),
+        ("isosent", [result.environment["versions"].get("isosent") for result in results]),
+        ("seed", [result.seed for result in results]),
     ):
         if values[0] != values[1]:
             yield f"{names[0]} was made with {what} {values[0]}, {names[1]} with {what} {values[1]}."
-    if undefined := [task for task, of in found.items() if np.isnan(of.p_value)]:
-        yield f"undefined, so that nothing can be told: {', '.join(undefined)}."
-    by_bootstrap = any(of.test == BOOTSTRAP for of in found.values())
-    if by_bootstrap and 2 * len(found) / (n_resamples + 1) >= 1 - level:
-        yield f"{n_resamples} draws are too few to tell anything by the bootstrap on {len(found)} tasks. Draw more."
+    if undefined := [task for task, each in differences.items() if np.isnan(each.p_value)]:
+        yield f"undefined, so that they cannot be compared: {', '.join(undefined)}."
+    by_bootstrap = any(each.test == BOOTSTRAP for each in differences.values())
+    if by_bootstrap and 2 * len(differences) / (n_resamples + 1) >= 1 - level:
+        yield f"{n_resamples} draws are too few for a verdict by the bootstrap on {len(differences)} tasks. Draw more."

@@ -1,8 +1,9 @@
-"""Reading a result file: one that was changed by hand, or is of another kind, is refused by name."""
+"""Results of evaluations: scores with intervals and circumstances, as JSON, CSV and LaTeX."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,76 +19,72 @@ from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
 from isosent.io.schemas import Result
 from isosent.numeric.statistics import Statistic
+from isosent.pages.tables import csv_table, latex_table
 
 FORMAT = "isosent result 1"
-ERRORS = ("mse",)  # scores that are no shares of anything, and better the lower
+ERRORS = ("mse",)  # metrics that are not shares, and better the lower
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """What was measured item by item, so that two results can be compared pair by pair."""
+    """What was measured item by item, so that two results can be compared item by item."""
 
-    # The predicted score of each pair, 1 or 0 for right or wrong, or the metric of each query
-    values: NDArray[np.float64]
-    # The human score of each pair. Where there is one the metric is a correlation, else the mean of the values
-    gold: NDArray[np.float64] | None = None
+    values: NDArray[np.float64]  # predicted score of each pair, 1 or 0 for correct or wrong, or metric of each query
+    gold: NDArray[np.float64] | None = None  # human scores: then the metric is a correlation, else the mean of values
 
     def statistics(self, metric: str) -> dict[str, Statistic]:
         """Metrics that follow from the items, and the statistic that each of them is."""
         return {metric: "mean"} if self.gold is None else {"spearman": "spearman", "pearson": "pearson"}
 
     def to_json(self) -> dict[str, Any]:
-        """Return them as plain values, to the last digit."""
-        return {"values": _plain(self.values), "gold": None if self.gold is None else _plain(self.gold)}
+        """Return them as JSON values, to the last digit."""
+        return {"values": _numbers(self.values), "gold": None if self.gold is None else _numbers(self.gold)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What scoring a task gives."""
+    """What scoring a task gives; fields as those of `TaskResult`."""
 
-    metric: str  # the metric that the task is judged by, one of `scores`
-    # All metrics, in [-1, 1] or [0, 1], an error (``mse``) in its own unit; NaN where undefined
+    metric: str
     scores: Mapping[str, float]
-    items: Items  # what `metric` is the statistic of
-    details: Mapping[str, Any] = field(default_factory=dict)  # what else people want to know, as plain values
+    items: Items
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskResult:
     """Scores of a model on one task."""
 
-    kind: str  # family of the task: sts, transfer, cqa, rte, retrieval
-    metric: str  # the metric that the task is judged by, one of `scores`
-    # All metrics, in [-1, 1] or [0, 1], an error (``mse``) in its own unit; NaN where undefined
-    scores: Mapping[str, float]
-    # 95 % bootstrap interval of `metric`, and of others that follow from the items; NaN where undefined
-    intervals: Mapping[str, tuple[float, float]]
-    protocol: Mapping[str, Any]  # how the task is scored. Only results of the same protocol can be compared
-    data: Mapping[str, str]  # SHA-256 of each file, by its name within the folder of the data
+    kind: str  # sts, pairs, transfer, cqa, rte or retrieval
+    metric: str  # the main metric of the task, one of `scores`
+    scores: Mapping[str, float]  # all metrics, in [-1, 1] or [0, 1], an error ("mse") in its own unit; NaN if undefined
+    intervals: Mapping[str, tuple[float, float]]  # 95% bootstrap intervals of metrics that follow from the items
+    protocol: Mapping[str, Any]  # how the task is scored; only results of equal protocols can be compared
+    data: Mapping[str, str]  # SHA-256 of each file, by its path within the folder of the data
     n_items: int  # pairs, texts or queries that were scored
-    dim: int  # dimensions of the vectors
-    n_zero_rows: int  # texts among those encoded for the task without a vector
-    n_tokens: int  # tokens of these, and those among them that the encoder does not know; 0 where none can be unknown
-    n_unknown: int  # tokens of these, and those among them that the encoder does not know; 0 where none can be unknown
+    dim: int
+    n_zero_rows: int  # texts without a vector
+    n_tokens: int  # tokens of the texts; 0 if none can be unknown
+    n_unknown: int  # those among them that the encoder does not know
     elapsed_s: float  # time of fitting and scoring; encoding is shared by all tasks
-    items: Items  # what was measured item by item
-    details: Mapping[str, Any] = field(default_factory=dict)  # what else people want to know, as plain values
-    choice: Mapping[str, Any] | None = None  # what "auto" weighed and chose for the task, where it did
+    items: Items
+    details: Mapping[str, Any] = field(default_factory=dict)  # further facts, as JSON values
+    choice: Mapping[str, Any] | None = None  # what "auto" considered and chose for the task
 
     @property
     def score(self) -> float:
-        """The score that the task is judged by."""
+        """The score by the main metric."""
         return self.scores[self.metric]
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % bootstrap interval of `score`."""
+        """95% bootstrap interval of `score`."""
         return self.intervals[self.metric]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluationResult:
-    """Scores of a model over tasks.
+    """Scores of a model on tasks; returned by `isosent.evaluate`.
 
     Parameters
     ----------
@@ -95,20 +92,22 @@ class EvaluationResult:
         Reference, options, dimensions, fits and fingerprint of the model.
     fitting : mapping
         What was fitted for the evaluation: ``transform``, its ``parameters``, the ``fit`` corpus, and whether that is
-        ``transductive``, which it is on the texts of the task under evaluation. With a corpus of its own, ``overlap``:
-        what of each task occurs in it, see `count_overlap`.
+        ``transductive``, that is, the texts of the task under evaluation. With another corpus, ``overlap`` counts the
+        texts of each task that occur in it.
     tasks : mapping of str to TaskResult
-        Each task.
+        Each task by its name: ``result.tasks["STSB"].score``.
     environment : mapping
         Versions of isosent, Python and the packages that compute, and the machine.
     seed : int
-        Of all random numbers.
+        Seed of all random numbers.
     n_resamples : int
         Draws of the bootstrap.
     n_texts, n_cut : int
         Distinct texts that were encoded, and those among them that were cut at the encoder's maximum.
     encode_s, elapsed_s : float
-        Time of encoding, and of everything.
+        Time of encoding, and of the whole run.
+    variants : tuple of EvaluationResult
+        The results of the second and further transforms, if several were evaluated.
     """
 
     model: Mapping[str, Any]
@@ -124,32 +123,72 @@ class EvaluationResult:
     variants: tuple[EvaluationResult, ...] = ()
 
     def average(self, metric: str) -> float:
-        """Unweighted mean of a metric over the tasks that have it; NaN where one is undefined or none has it."""
+        """Unweighted mean of a metric over the tasks that have it; NaN if one is undefined or none has it."""
         scores = [task.scores[metric] for task in self.tasks.values() if metric in task.scores]
         return float(np.mean(scores)) if scores else float("nan")
 
     def average_of(self, kind: str, metric: str) -> float:
-        """Unweighted mean over the tasks of a kind that are judged by a metric; NaN where one is undefined."""
-        of_kind = [task.score for task in self.tasks.values() if (task.kind, task.metric) == (kind, metric)]
-        return float(np.mean(of_kind)) if of_kind else float("nan")
+        """Unweighted mean over the tasks of a kind with that main metric; NaN if one is undefined or there is none."""
+        scores = [task.score for task in self.tasks.values() if (task.kind, task.metric) == (kind, metric)]
+        return float(np.mean(scores)) if scores else float("nan")
+
+    def by_transform(self) -> dict[str, EvaluationResult]:
+        """Return the result of each transform, by its name, with the settings that tell equal names apart."""
+        results = (self, *self.variants)
+        names = [result.fitting["transform"] or "none" for result in results]
+        labels: dict[str, EvaluationResult] = {}
+        for name, result in zip(names, results, strict=True):
+            settings = result.fitting["parameters"]
+            alike = [other.fitting["parameters"] for other, same in zip(results, names, strict=True) if same == name]
+            differing = [key for key, value in settings.items() if any(other.get(key) != value for other in alike)]
+            label = f"{name}({', '.join(f'{key}={settings[key]}' for key in differing)})" if differing else name
+            labels[label if label not in labels else f"{label} #{len(labels) + 1}"] = result
+        return labels
+
+    def to_csv(self) -> str:
+        """Return every score as CSV: one row per transform, task and metric, with its 95% interval if it has one."""
+        columns = ("model", "transform", "fit_on", "task", "kind", "metric", "score", "lower", "upper", "items", "dim")
+        rows = []
+        for label, result in self.by_transform().items():
+            circumstances = (self.model["reference"], label, result.fitting["fit"] or "")
+            for name, task in result.tasks.items():
+                for metric, score in task.scores.items():
+                    numbers = (score, *task.intervals.get(metric, (math.nan, math.nan)))
+                    cells = ("" if math.isnan(number) else repr(float(number)) for number in numbers)
+                    rows.append((*circumstances, name, task.kind, metric, *cells, str(task.n_items), str(task.dim)))
+        return csv_table(columns, rows)
+
+    def to_latex(self) -> str:
+        """Return the main scores x100 as a LaTeX table for booktabs: one row per transform, one column per task."""
+        metrics = {(task.kind, task.metric) for task in self.tasks.values()}
+        has_average = len(metrics) == 1 and len(self.tasks) > 1
+        rows = []
+        for label, result in self.by_transform().items():
+            scores = [task.score for task in result.tasks.values()]
+            if has_average:
+                scores.append(result.average_of(*next(iter(metrics))))
+            rows.append([label, *("" if math.isnan(score) else f"{100 * score:.2f}" for score in scores)])
+        judged = "; ".join(
+            f"{metric}: {', '.join(name for name, task in self.tasks.items() if task.metric == metric)}"
+            for metric in dict.fromkeys(task.metric for task in self.tasks.values())
+        )
+        columns = ["transform", *self.tasks, *(["average"] if has_average else [])]
+        return latex_table(columns, rows, caption=f"{self.model['reference']}, x100. {judged}.")
 
     def to_json(self, *, items: bool = True) -> dict[str, Any]:
-        """Return the result as plain values that JSON can hold.
+        """Return the result as JSON values; an undefined score is None.
 
         Parameters
         ----------
         items : bool, default True
-            Whether what was measured item by item is among them; it makes most of a file, and holds human scores of
-            the data.
-
-        Returns
-        -------
-        dict
-            The same nesting; an undefined score is None.
+            Whether to include what was measured item by item: most of a file, with the human scores of the data.
         """
         fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("tasks", "variants")}
         document = {"format": FORMAT, **fields}
-        document["tasks"] = {name: _task_json(task) for name, task in self.tasks.items()}
+        document["tasks"] = {
+            name: {field: getattr(task, field) for field in task.__slots__ if field != "items"}
+            for name, task in self.tasks.items()
+        }
         if items:
             document["items"] = {name: task.items.to_json() for name, task in self.tasks.items()}
         if self.variants:
@@ -158,7 +197,7 @@ class EvaluationResult:
         return plain
 
     def to_text(self) -> str:
-        """Return what a result file holds: JSON, items on one line each, that ends with its own checksum."""
+        """Return the text of a result file: JSON with the items of a task on one line, and its checksum at the end."""
         document = self.to_json()
         items, variants = document.pop("items"), document.pop("variants", [])
         head = json.dumps(document, indent=2, ensure_ascii=False).removesuffix("\n}")
@@ -168,13 +207,9 @@ class EvaluationResult:
         return sealed(text.encode()).decode()
 
 
-def _task_json(task: TaskResult) -> dict[str, Any]:
-    return {name: getattr(task, name) for name in task.__slots__ if name != "items"}
-
-
-def _plain(values: NDArray[np.float64]) -> list[float]:
-    whole = bool(np.all(values == np.round(values)))
-    return [int(value) for value in values] if whole else values.tolist()
+def _numbers(values: NDArray[np.float64]) -> list[float]:
+    are_integers = bool(np.all(values == np.round(values)))
+    return [int(value) for value in values] if are_integers else values.tolist()
 
 
 def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
@@ -183,7 +218,7 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
     Parameters
     ----------
     path : path-like
-        What ``isosent evaluate ... --json`` wrote.
+        A file that ``isosent evaluate ... --json`` wrote, or that holds the text of `EvaluationResult.to_text`.
 
     Returns
     -------
@@ -201,8 +236,8 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
     document = read_json(path)
     if document.get("format") != FORMAT:
         raise FileFormatError(
-            f"{path} must be a result file of format {FORMAT!r}, written by isosent evaluate ... --json OUT; got "
-            f"{document.get('format')!r}."
+            f"{path} is not a result file: its format must be {FORMAT!r}, as isosent evaluate ... --json OUT writes "
+            f"it; got {document.get('format')!r}."
         )
     check_schema(document, str(path), Result)
     variants = tuple(_result_of_json(variant, path) for variant in document.pop("variants", []))
@@ -211,6 +246,7 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
 
 def _result_of_json(document: dict[str, Any], path: Path) -> EvaluationResult:
     items = document.pop("items", {})
+    document.pop("variants", None)
     tasks = {name: _task_of_json(task, items.get(name)) for name, task in document.pop("tasks").items()}
     facts = {name: value for name, value in document.items() if name not in ("format", "checksum")}
     result = EvaluationResult(tasks=tasks, **facts)
