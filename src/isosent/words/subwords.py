@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from isosent import _check
 from isosent.errors import FileFormatError
@@ -83,6 +82,7 @@ _NORMALIZERS = _KEEP_BLANKS | {"BertNormalizer", "StripAccents", "NFKC", "NFKD"}
 _SPLITS_AT_BLANKS = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit"}
 _SPLITS_FURTHER = _SPLITS_AT_BLANKS | {"Punctuation", "Digits"}
 _MOST_PIECES, _MOST_BYTES, _GROWTH = 1 << 18, 1 << 24, 4
+_FEW_CHARACTERS = 1 << 12
 
 
 class TokenCache:
@@ -98,6 +98,8 @@ class TokenCache:
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids that the tokenizer gives the texts."""
+        if not len(self._known[0]) and sum(map(len, texts)) < _FEW_CHARACTERS:
+            return self._tokenize(texts)  # faster than to load the compiled code that looks pieces up
         is_odd = self._is_odd(texts)
         if not is_odd.any():
             return self._from_pieces(texts)
@@ -197,6 +199,8 @@ class SubwordTokenizer:
     def __init__(
         self, path: Path, *, max_length: int | None = None, cut_characters: bool = False, skip_unknown: bool = True
     ) -> None:
+        from tokenizers import Tokenizer
+
         try:
             self.tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every malformed file
