@@ -22,7 +22,7 @@ from isosent import Moments
 from isosent.encoders.static import StaticEncoder
 from isosent.evaluation.sts import read_sts
 from isosent.numeric.gem import coarse_vectors, gem_vectors
-from isosent.words.tokenizer import WordTokenizer
+from isosent.words.tokens import WordTokenizer
 from isosent.words.vocabulary import Vocabulary
 from whitening_fit import conditions
 

@@ -18,7 +18,6 @@ from isosent.errors import FileFormatError
 from isosent.evaluation.cqa import read_cqa
 from isosent.evaluation.sts import read_scored_pairs
 from isosent.io import bounds
-from isosent.io import lines as lines_module
 from isosent.io.tables import read_numbers
 from isosent.io.texts import open_texts, text_blocks
 from isosent.training.data import read_examples
@@ -59,8 +58,8 @@ def test_the_number_of_a_long_line_is_told_wherever_the_pieces_are_cut(place, si
     content = b"\n".join(lines)
     pieces = [content[start : start + size] for start in range(0, len(content), size)]
     with pytest.raises(FileFormatError, match=rf"a\.txt, line {place + 1}: longer than 10 bytes"):
-        list(lines_module.whole_lines("a.txt", pieces, 10))
-    blocks = list(lines_module.whole_lines("a.txt", pieces, 11))
+        list(bounds.whole_lines("a.txt", pieces, 10))
+    blocks = list(bounds.whole_lines("a.txt", pieces, 11))
     assert b"".join(block for _, block in blocks) == content
     assert [number for numbers, _ in blocks for number in numbers] == [1, 2, 3, 4, 5, 6]
 
@@ -88,7 +87,7 @@ def test_a_long_line_of_texts_is_refused(write, name, lines, line):
 
 def test_a_row_of_csv_that_never_ends_is_refused(write, monkeypatch):
     monkeypatch.setattr(bounds, "LONGEST_LINE", 1 << 10)
-    monkeypatch.setattr(lines_module, "_PIECE_BYTES", 1 << 10)
+    monkeypatch.setattr(bounds, "_PIECE_BYTES", 1 << 10)
     endless = '\n","' * 10_000  # every field is short
     with pytest.raises(FileFormatError, match="line 3: longer than 1 KiB"):
         read_texts(write("a.csv", f'text\none\n"{endless}"\n'))

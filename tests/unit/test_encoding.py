@@ -3,6 +3,7 @@ import warnings
 
 import numpy as np
 import pytest
+from vector_makers import write_vectors
 
 import isosent
 from isosent.encoders.base import EncodingStats, collecting_stats, report
@@ -16,10 +17,9 @@ from isosent.errors import (
     UnknownWordsWarning,
 )
 from isosent.io.atomic import locked
-from isosent.io.shards import Sharding, read_index
 from isosent.io.space import Space
 from isosent.io.texts import TextSource, open_texts
-from isosent.io.vectors import holds_vectors, open_vectors, write_vectors
+from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs import encode as encoding
 from isosent.jobs.encode import encode_file, encode_folder
 from isosent.jobs.vectors import moments_of

@@ -29,8 +29,7 @@ from isosent.exports.tokenizer import static_tokenizer, without_literal
 from isosent.io import atomic
 from isosent.io.atomic import replacing_folder
 from isosent.io.checksum import is_intact
-from isosent.io.export_note import verify_export
-from isosent.io.space import Space, same_space
+from isosent.io.space import Space, same_space, verify_export
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments

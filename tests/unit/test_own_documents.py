@@ -12,8 +12,8 @@ from isosent.datasets import LOCK_NAME, FetchedRepository, FileState, Lock, read
 from isosent.errors import FileFormatError
 from isosent.exports.check import read_space
 from isosent.exports.targets import export
-from isosent.io.export_note import verify_export
 from isosent.io.json import read_json
+from isosent.io.space import verify_export
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report
 from isosent.research.study import (

@@ -11,8 +11,7 @@ from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
 from isosent.words.formats import decoded, encoded
 from isosent.words.frequencies import Frequencies
-from isosent.words.tokenizer import WordTokenizer
-from isosent.words.tokens import TokenIds
+from isosent.words.tokens import TokenIds, WordTokenizer
 from isosent.words.vocabulary import Vocabulary
 from isosent.words.word_vectors import WordVectors, convert_word_vectors
 

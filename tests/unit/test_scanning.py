@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isosent.words.tokenizer import WordTokenizer
+from isosent.words.tokens import WordTokenizer
 from isosent.words.vocabulary import Vocabulary
 
 ODD_CHARACTERS = (

@@ -16,7 +16,7 @@ from isosent import Whitening
 from isosent.encoders.reference import escape
 from isosent.encoders.static import StaticEncoder
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, TruncationWarning
-from isosent.words.tokenizer import WordTokenizer
+from isosent.words.tokens import WordTokenizer
 from isosent.words.vocabulary import Vocabulary
 
 WORDS = ("[UNK]", "the", "man", "dog", "rides", "a", "horse", "runs", ".", "[CLS]")

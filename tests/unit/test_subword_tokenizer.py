@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from isosent.errors import FileFormatError, InputError
 from isosent.words.subwords import SubwordTokenizer, TokenLookup, odd_patterns
-from isosent.words.tokenizer import TokenFilter
+from isosent.words.tokens import TokenFilter
 from isosent.words.vocabulary import Vocabulary
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from isosent import read_texts
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.io import lines
+from isosent.io import bounds as lines
 from isosent.io.texts import open_texts, text_blocks
 
 TEXTS = ["one", "", "zwö,\ufeff", 'a "quoted" one', "\u2028half", "x" * 40, "last"]

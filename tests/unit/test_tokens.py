@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from isosent.errors import InputError, InputTypeError
-from isosent.words.tokenizer import CallableTokenizer, TokenFilter, WordTokenizer, read_stop_words
-from isosent.words.tokens import TokenIds
+from isosent.words.tokens import CallableTokenizer, TokenFilter, TokenIds, WordTokenizer, read_stop_words
 from isosent.words.vocabulary import Vocabulary
 
 

@@ -9,8 +9,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from isosent.errors import CacheWarning, DuplicateWordWarning, FileFormatError, InputError
-from isosent.words import converted as vector_file
 from isosent.words import word_vectors
+from isosent.words import word_vectors as vector_file
 from isosent.words.word_vectors import convert_word_vectors, read_word_vectors
 
 FASTTEXT = Path(__file__).parents[1] / "golden" / "fasttext_tiny.bin"

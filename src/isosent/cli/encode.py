@@ -11,10 +11,18 @@ import click
 from isosent.cli.options import PATH, Model, column_option, model_options
 from isosent.cli.printing import progress_bar, say, show, show_tokens
 from isosent.errors import InputError
-from isosent.io.shards import DTYPES, SHARD_FORMATS, SHARD_SIZE, ShardIndex, Sharding, check_shard_folder
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import check_vector_file, open_vectors
+from isosent.io.vectors import (
+    DTYPES,
+    SHARD_FORMATS,
+    SHARD_SIZE,
+    ShardIndex,
+    Sharding,
+    check_shard_folder,
+    check_vector_file,
+    open_vectors,
+)
 from isosent.jobs.encode import encode_file, encode_folder
 from isosent.jobs.vectors import (
     FileMoments,

@@ -22,8 +22,8 @@ from isosent import _check
 from isosent.encoders.word_average import GEM, SIF, USIF, Average, PowerMean, Weighting, ZipfianWhitening
 from isosent.errors import InputError, ModelReferenceError, PermissionIgnoredWarning
 from isosent.io.atomic import recover
-from isosent.io.foreign_json import Module
 from isosent.io.json import read_json
+from isosent.io.schemas import Module
 from isosent.networks.layer_pooling import LAYER_NAMES, POOLING_NAMES, canonical_pooling, parse_layers
 from isosent.networks.load import AUTO, BACKENDS, DTYPES
 from isosent.words.tokens import SPLITTERS

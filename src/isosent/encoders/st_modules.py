@@ -14,8 +14,8 @@ from safetensors import SafetensorError, safe_open
 from isosent import _extras
 from isosent.encoders.static import read_tensors
 from isosent.errors import FileFormatError, ModelReferenceError
-from isosent.io.export_note import verify_export
-from isosent.io.foreign_json import (
+from isosent.io.json import read_json
+from isosent.io.schemas import (
     HeadConfig,
     LayersConfig,
     Module,
@@ -24,7 +24,7 @@ from isosent.io.foreign_json import (
     TransformerModuleConfig,
     path_inside,
 )
-from isosent.io.json import read_json
+from isosent.io.space import verify_export
 from isosent.networks.layer_pooling import canonical_pooling, format_layers
 
 _TRANSFORMER_CONFIGS = tuple(

@@ -31,9 +31,9 @@ from isosent.encoders.reference import (
 )
 from isosent.encoders.word_average import Average, Corpus, Weighting, Words
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.io.export_note import verify_export
-from isosent.io.foreign_json import Model2VecConfig, Module, TokenizerHeader, path_inside
 from isosent.io.json import read_json
+from isosent.io.schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
+from isosent.io.space import verify_export
 from isosent.io.texts import text_blocks
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
@@ -51,8 +51,15 @@ from isosent.words.frequencies import (
     zipf_probabilities,
 )
 from isosent.words.subwords import SubwordTokenizer, TokenLookup
-from isosent.words.tokenizer import CallableTokenizer, TokenFilter, WordTokenizer, read_stop_words
-from isosent.words.tokens import SPLITTERS, TokenIds, Tokenizing
+from isosent.words.tokens import (
+    SPLITTERS,
+    CallableTokenizer,
+    TokenFilter,
+    TokenIds,
+    Tokenizing,
+    WordTokenizer,
+    read_stop_words,
+)
 from isosent.words.vocabulary import Vocabulary
 from isosent.words.word_vectors import Subwords, WordVectors, read_word_vectors, size_of_files
 

@@ -21,7 +21,7 @@ from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.rte import FIXED_THRESHOLD
 from isosent.evaluation.task import Encode, Task
 from isosent.io import bounds
-from isosent.io.lines import decode_utf8, folders_below, read_lines, split_fields
+from isosent.io.bounds import decode_utf8, folders_below, read_lines, split_fields
 from isosent.numeric.ranking import (
     Ranks,
     average_precision,

@@ -18,7 +18,7 @@ from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sts import read_paraphrases
 from isosent.evaluation.task import Encode, Task
-from isosent.io.lines import folders_below, read_lines, split_fields
+from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.tables import open_table
 from isosent.numeric.ranking import Ranks, average_precision, cosine_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
 

@@ -17,7 +17,7 @@ from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.task import Encode, Task
 from isosent.io import bounds
-from isosent.io.lines import folders_below, read_lines, split_fields
+from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.numeric.similarity import pairwise_cosine
 
 ENTAILMENT, NOT_ENTAILMENT = "entailment", "not_entailment"

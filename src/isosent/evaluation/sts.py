@@ -20,7 +20,7 @@ from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.task import Encode, Task, task_names
-from isosent.io.lines import folders_below, read_lines, split_fields
+from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.pairs import NO_SCORE, PAIR, SCORED_GROUPS, ScoredPairs, read_pairs, read_sick, read_stsb
 from isosent.io.tables import TEXT_COLUMNS, Group, Table, columns_missing, find_columns, open_table, parse_columns
 from isosent.model import SentenceEncoder

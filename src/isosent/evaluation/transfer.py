@@ -18,7 +18,7 @@ from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskN
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.task import Encode, Task, task_names
 from isosent.io import bounds
-from isosent.io.lines import folders_below, read_lines, split_fields
+from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.numeric.logistic import LogisticFits, logistic_path
 from isosent.numeric.similarity import pearson, spearman
 

@@ -26,16 +26,17 @@ from isosent.errors import FileFormatError, InputError, IsosentWarning, OutputEr
 from isosent.exports.tokenizer import WORD_MARK
 from isosent.io.atomic import Replaceable
 from isosent.io.checksum import verify_file
-from isosent.io.export_note import (
+from isosent.io.json import document_bytes, without_nan
+from isosent.io.space import (
     FORMAT,
     NOTE_FILE,
+    Space,
     exported_checksums,
+    file_identity,
     is_replaceable,
     read_export_note,
     verify_export,
 )
-from isosent.io.json import document_bytes, without_nan
-from isosent.io.space import Space, file_identity
 from isosent.model import SentenceEncoder
 from isosent.networks.load import TORCH, Runtime
 from isosent.words.subwords import SubwordTokenizer

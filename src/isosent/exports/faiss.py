@@ -25,8 +25,7 @@ from isosent.exports.check import (
 from isosent.exports.numpy import required_map
 from isosent.io.atomic import check_destination, locked, replacing
 from isosent.io.checksum import file_checksum
-from isosent.io.export_note import is_noted
-from isosent.io.space import Space, file_identity, note_path, same_space
+from isosent.io.space import Space, file_identity, is_noted, note_path, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows

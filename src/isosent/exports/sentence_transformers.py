@@ -37,8 +37,8 @@ from isosent.exports.check import (
 )
 from isosent.exports.tokenizer import static_tokenizer, unknown_id, without_literal
 from isosent.io.atomic import check_folder, replacing_folder
-from isosent.io.foreign_json import Module, PoolingConfig, path_inside
 from isosent.io.json import read_json
+from isosent.io.schemas import Module, PoolingConfig, path_inside
 from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
 from isosent.networks.load import quiet

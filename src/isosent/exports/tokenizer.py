@@ -17,7 +17,7 @@ from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.words.subwords import SubwordTokenizer
-from isosent.words.tokenizer import WordTokenizer
+from isosent.words.tokens import WordTokenizer
 
 WORD_MARK = "\ue000"
 """Stands in front of each word of a vocabulary of whole words."""

@@ -1,13 +1,24 @@
-"""How much of a file is read at once: longer lines and larger documents are refused before they fill the memory.
+"""Text files read piece by piece: longer lines and larger documents are refused before they fill the memory.
 
-Every reader asks here. The bounds are far above what data sets of the field hold; `docs/encoding.md` lists them.
+The bounds are far above what data sets of the field hold; `docs/encoding.md` lists them.
 """
 
 from __future__ import annotations
 
-from typing import IO, Any, Final
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, BinaryIO, Final, cast
 
-from isosent.errors import FileFormatError
+from isosent import _check
+from isosent.errors import FileFormatError, InputFileError, OutputError
 
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
 LARGEST_JSON = 256 << 20  # bytes of a .json table, which is parsed as one: it takes 5 to 30 times that
@@ -63,3 +74,191 @@ def read_document(name: str, file: IO[bytes], largest: int, advice: str = "") ->
     if len(content) > largest:
         raise FileFormatError(f"{name}: larger than {shown_bytes(largest)}.{advice and ' '}{advice}")
     return content
+
+
+STANDARD_INPUT = "-"
+KOREAN = "cp949"
+
+_SPOOLED_BYTES: Final = 64 << 20
+_PIECE_BYTES: Final = 1 << 20
+_KOREAN_SHARE: Final = 0.9
+_TWO_BYTES: Final = re.compile(rb"([\xb0-\xc8][\xa1-\xfe])|[\x80-\xff].", re.DOTALL)  # the group: a Hangul syllable
+
+
+def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Walk through a folder and all below it, with the names of their files; follows links, each folder once."""
+    visited: set[str] = set()
+    for path, folders, files in os.walk(root, followlinks=True):
+        folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
+        visited.update(os.path.realpath(Path(path, folder)) for folder in folders)
+        yield Path(path), files
+
+
+@contextmanager
+def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]:
+    """Open a file, with its name for messages; standard input and pipes are copied, so that all can be read twice."""
+    if str(path) == STANDARD_INPUT:
+        with _copied(sys.stdin.buffer, "standard input") as copy:
+            if not copy.tell():
+                raise InputFileError("standard input is empty; expected at least one text.")
+            copy.seek(0)
+            yield "standard input", copy
+        return
+    name, path = str(path), _check.input_file(path)
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
+    with file:
+        if path.is_file():
+            yield name, file
+            return
+        with _copied(file, name) as copy:
+            copy.seek(0)
+            yield name, copy
+
+
+@contextmanager
+def _copied(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+    with SpooledTemporaryFile(_SPOOLED_BYTES) as copy:
+        try:
+            shutil.copyfileobj(file, copy, _PIECE_BYTES)
+        except OSError as error:
+            raise OutputError(f"{name} could not be copied to a temporary file: {error.strerror}.") from error
+        yield cast("BinaryIO", copy)
+
+
+def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
+    """Return the lines of a file, split at line feeds only; there must be one."""
+    with _check.input_file(path).open("rb") as file:
+        lines = list(lines_in(str(path), file, encoding))
+    if not lines:
+        raise FileFormatError(f"{path} must hold at least one line; it is empty.")
+    return lines
+
+
+def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]:
+    """Split a line at its tabs."""
+    fields = line.split("\t")
+    if len(fields) < at_least:
+        raise FileFormatError(
+            f"{path}, line {number}: expected at least {at_least} fields between tabs; found {len(fields)}."
+        )
+    return fields
+
+
+def lines_in(name: str, file: BinaryIO, encoding: str = "UTF-8") -> Iterator[str]:
+    """Yield the lines of a file without their ends."""
+    return chain.from_iterable(map(split_lines, DecodedBlocks(name, file, encoding)))
+
+
+def split_lines(content: str) -> list[str]:
+    """Split at line feeds only: rarer separators (U+2028, U+0085) stay inside a text."""
+    lines = content.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+class DecodedBlocks:
+    """The content of a file, decoded, in blocks of whole lines."""
+
+    def __init__(self, name: str, file: BinaryIO, encoding: str = "UTF-8") -> None:
+        self.encoding = encoding  # becomes cp949 where the first line that is not ASCII is Korean in that encoding
+        self._name, self._file = name, file
+
+    def __iter__(self) -> Iterator[str]:
+        is_ascii = True
+        for numbers, block in whole_lines(self._name, pieces_of(self._name, self._file), LONGEST_LINE):
+            if self.encoding == "UTF-8" and is_ascii and _is_korean(block):
+                self.encoding = KOREAN
+            is_ascii = is_ascii and block.isascii()
+            if self.encoding == "UTF-8":
+                yield decode_utf8(self._name, block, numbers.start - 1)
+                continue
+            try:
+                yield block.decode(self.encoding)
+            except UnicodeDecodeError as error:
+                line = numbers.start + block.count(b"\n", 0, error.start)
+                raise FileFormatError(
+                    f"{self._name}, line {line} is neither UTF-8 nor {self.encoding}. Convert the file to UTF-8."
+                ) from None
+
+
+def _is_korean(block: bytes) -> bool:
+    """Whether bytes that are no UTF-8 are Korean in cp949.
+
+    Chinese and western texts in their own encodings can be valid cp949, too: nine tenths of what is not ASCII must be
+    syllables of Hangul.
+    """
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        return False
+    try:
+        block.decode(KOREAN)
+    except UnicodeDecodeError:
+        return False
+    are_syllables = [bool(syllable) for syllable in _TWO_BYTES.findall(block)]
+    return sum(are_syllables) >= _KOREAN_SHARE * len(are_syllables)
+
+
+def decode_utf8(name: str, content: bytes, n_lines: int = 0) -> str:
+    """Decode content that follows so many lines; an error names the line of the first byte that is not UTF-8."""
+    try:
+        return content.decode("utf-8" if n_lines else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        if not n_lines and content.startswith(b"\x1f\x8b"):
+            raise FileFormatError(f"{name} is compressed with gzip. Unpack it first.") from None
+        line = n_lines + error.object.count(b"\n", 0, error.start) + 1
+        raise FileFormatError(
+            f"{name}, line {line} is not UTF-8: byte 0x{error.object[error.start]:02x}. Convert the file to UTF-8."
+        ) from None
+
+
+def pieces_of(name: str, file: BinaryIO) -> Iterator[bytes]:
+    """Read a file to its end in pieces of 1 MiB."""
+    try:
+        yield from iter(partial(file.read, _PIECE_BYTES), b"")
+    except OSError as error:
+        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
+
+
+def whole_lines(
+    where: str,
+    pieces: Iterable[bytes],
+    longest: int,
+    *,
+    first: int = 1,
+    advice: str = "Split the text into shorter lines.",
+) -> Iterator[tuple[range, bytes]]:
+    """Regroup the pieces of a file into blocks of whole lines, each with the numbers of its lines."""
+    rest: list[bytes] = []
+    for piece in pieces:
+        end = piece.rfind(b"\n") + 1
+        if end:
+            block = b"".join([*rest, piece[:end]])
+            rest = [piece[end:]]
+            start = 0
+            while len(block) - start > longest + 1:  # jump to the last line that begins within the bound
+                at = block.rfind(b"\n", start, start + longest + 1)
+                if at < 0:
+                    raise line_too_long(where, first + block.count(b"\n", 0, start), longest, advice)
+                start = at + 1
+            n_lines = block.count(b"\n")
+            yield range(first, first + n_lines), block
+            first += n_lines
+        else:
+            rest.append(piece)
+        if sum(map(len, rest)) > longest:
+            raise line_too_long(where, first, longest, advice)
+    if last := b"".join(rest):
+        yield range(first, first + 1), last
+
+
+def lines_of(name: str, file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file as bytes, without their line feeds."""
+    for _, block in whole_lines(name, pieces_of(name, file), LONGEST_LINE):
+        yield from block.removesuffix(b"\n").split(b"\n")

@@ -1,14 +1,17 @@
-"""What files of results, studies, exports and fetched data may hold: unknown fields are refused, as in `schemas`.
+"""What JSON files may hold: those of isosent, where unknown fields are refused, and those of other libraries.
 
 Numbers are bounded, so that no value of a file can overflow what is computed from it. None is an undefined score.
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from isosent.errors import FileFormatError
 from isosent.io.checksum import PATTERN
 
 Count = Annotated[int, Meta(ge=0)]
@@ -264,3 +267,103 @@ class GraphNote(Document, kw_only=True):
     """``graph.json`` beside a graph."""
 
     files: Annotated[dict[str, Checksum], Meta(min_length=1)]
+
+
+_OUTSIDE = re.compile(r"/|[A-Za-z]:|.*[\\\0]|(.*/)?\.\.(/|$)", re.DOTALL)
+
+
+def path_inside(folder: Path, name: str, file: Path) -> Path:
+    """The path that a file of a folder names, refused if it leads out of the folder; "" is the folder itself."""
+    # What links point to is not looked at: folders in the cache of the hub client are made of links.
+    if _OUTSIDE.match(name):
+        raise FileFormatError(f"{file}: must name files inside its folder; got {name!r}.")
+    return folder / name
+
+
+class Module(Struct):
+    """An entry of ``modules.json``, of sentence-transformers."""
+
+    type: str
+    path: str
+
+
+class PoolingConfig(Struct):
+    """``1_Pooling/config.json``: names of poolings since release 6, a flag each before."""
+
+    pooling_mode: str | list[str] | None = None
+    pooling_mode_cls_token: bool | None = None
+    pooling_mode_max_tokens: bool | None = None
+    pooling_mode_mean_tokens: bool | None = None
+    pooling_mode_mean_sqrt_len_tokens: bool | None = None
+    pooling_mode_weightedmean_tokens: bool | None = None
+    pooling_mode_lasttoken: bool | None = None
+    include_prompt: bool | None = None
+
+
+class LayersConfig(Struct):
+    """``config.json`` of a WeightedLayerPooling."""
+
+    layer_start: int | None = None
+
+
+class HeadConfig(Struct):
+    """``config.json`` of a Dense or LayerNorm module."""
+
+    activation_function: str | None = None
+    use_residual: bool | None = None
+    module_input_name: str | None = None
+
+
+class TransformerModuleConfig(Struct):
+    """``sentence_bert_config.json``, or what other releases named after the architecture."""
+
+    max_seq_length: int | None = None
+    do_lower_case: bool | None = None
+
+
+class SentenceTransformersConfig(Struct):
+    """``config_sentence_transformers.json``."""
+
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+
+
+class TransformersConfig(Struct):
+    """``config.json`` of transformers."""
+
+    model_type: str | None = None
+    auto_map: dict[str, Any] | None = None
+    vocab_size: int | None = None
+    text_config: dict[str, Any] | None = None
+    transformers_weights: str | None = None
+
+
+class TokenizerConfig(Struct):
+    """``tokenizer_config.json`` of transformers."""
+
+    model_max_length: int | float | None = None
+
+
+class WeightsIndex(Struct):
+    """``model.safetensors.index.json``: the file of each tensor."""
+
+    weight_map: dict[str, str]
+
+
+class Model2VecConfig(Struct):
+    """``config.json`` of Model2Vec."""
+
+    normalize: bool | None = None
+    max_length: Annotated[int, Meta(ge=1)] | None = None
+
+
+class Truncation(Struct):
+    """How a tokenizer cuts texts."""
+
+    max_length: int | None = None
+
+
+class TokenizerHeader(Struct):
+    """What stands in a ``tokenizer.json`` ahead of the tokens."""
+
+    truncation: Truncation | None = None

@@ -21,7 +21,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.atomic import replacing
-from isosent.io.lines import DecodedBlocks, lines_in, open_content, split_lines
+from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
 from isosent.io.parquet import reading_parquet, verify_parquet
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")

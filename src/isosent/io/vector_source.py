@@ -17,8 +17,7 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
 from isosent.io.bounds import MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, file_state, verify_file
-from isosent.io.shards import INDEX_FILE
-from isosent.io.space import Space, file_identity, read_note, space_in
+from isosent.io.space import INDEX_FILE, Space, file_identity, read_note, space_in
 from isosent.io.tensors import SEAL, safetensors_header
 
 BLOCK_BYTES = 32 << 20

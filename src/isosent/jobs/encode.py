@@ -19,18 +19,20 @@ from isosent.encoders.base import WINDOW, EncodingStats, Progress, collecting_st
 from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.parquet import ColumnsBeside
-from isosent.io.shards import (
+from isosent.io.space import Space, same_space
+from isosent.io.texts import TextSource, text_blocks
+from isosent.io.vectors import (
     ShardIndex,
     Sharding,
     ShardTexts,
     check_shard_folder,
+    check_vector_file,
+    open_shard,
     read_index,
     sweep_shards,
     write_index,
+    writing_vectors,
 )
-from isosent.io.space import Space, same_space
-from isosent.io.texts import TextSource, text_blocks
-from isosent.io.vectors import check_vector_file, open_shard, writing_vectors
 from isosent.jobs.vectors import narrowed
 from isosent.model import SentenceEncoder
 from isosent.transforms.base import known_rows

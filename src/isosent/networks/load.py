@@ -17,8 +17,8 @@ from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.errors import FileFormatError, InputError, PaddingWarning
-from isosent.io.foreign_json import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
 from isosent.io.json import read_json
+from isosent.io.schemas import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
 from isosent.networks.batching import Backend, BatchRunner, share_of_threads
 from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.onnx_backend import OnnxBackend

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError
-from isosent.io.foreign_json import TransformersConfig, WeightsIndex, path_inside
 from isosent.io.json import read_json
+from isosent.io.schemas import TransformersConfig, WeightsIndex, path_inside
 from isosent.io.tensors import MappedTensor, map_tensors
 from isosent.io.vector_source import NUMBER_TYPES
 

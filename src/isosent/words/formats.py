@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import DuplicateWordWarning, FileFormatError, InputError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
-from isosent.io.lines import whole_lines
+from isosent.io.bounds import whole_lines
 from isosent.numeric.threads import n_workers
 from isosent.words.vocabulary import Vocabulary, first_rows, take_words
 

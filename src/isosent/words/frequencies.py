@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, FrequencyWarning, InputError
-from isosent.io.lines import lines_of
+from isosent.io.bounds import lines_of
 from isosent.words.tokens import TokenIds, offsets_of
 from isosent.words.vocabulary import Vocabulary
 

@@ -16,8 +16,16 @@ from isosent.errors import FileFormatError
 from isosent.io import bounds
 from isosent.io.texts import text_blocks
 from isosent.numeric.compiled import njit
-from isosent.words.tokenizer import TokenFilter, scan_texts
-from isosent.words.tokens import LONGEST_PIECE, UNKNOWN_RULES, TokenIds, keep_where, offsets_of, pieces_of
+from isosent.words.tokens import (
+    LONGEST_PIECE,
+    UNKNOWN_RULES,
+    TokenFilter,
+    TokenIds,
+    keep_where,
+    offsets_of,
+    pieces_of,
+    scan_texts,
+)
 from isosent.words.vocabulary import Vocabulary, words_as_bytes
 
 _BASIS, _PRIME = np.uint32(2166136261), np.uint32(16777619)

@@ -1,14 +1,31 @@
-"""Texts to token ids."""
+"""Texts to token ids: words looked up in a vocabulary, cut by characters, by white space or by a function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import FileFormatError, InputTypeError
+from isosent.numeric.threads import over_chunks
+from isosent.words.vocabulary import (
+    PUNCTUATION,
+    SPACE,
+    TEXT_END,
+    WORD,
+    Number,
+    Vocabulary,
+    same_spans,
+    scan,
+    words_as_bytes,
+)
 
 SPLITTERS = ("wordpunct", "whitespace")
 UNKNOWN_RULES = ("skip", "keep")
@@ -101,3 +118,232 @@ def keep_where(
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Leave tokens out."""
     return ids[kept], offsets_of(kept)[offsets]
+
+
+PUNCTUATION_RULES = ("keep", "drop", "gem")
+
+_GEM_PUNCTUATION = frozenset("!.:?@-\"'")
+_WORD_CHARACTER = re.compile(r"\w")
+
+
+@dataclass(frozen=True)
+class TokenFilter:
+    """Which tokens are left out: they count neither as tokens nor as unknown."""
+
+    # ``drop`` leaves out tokens without any word character, ``gem`` those that are one of ``! . : ? @ - " '`` alone,
+    # as the authors of GEM do
+    punctuation: str = "keep"
+    # Words left out, as they stand in the lower-cased text where a tokenizer lower-cases
+    stop_words: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        _check.one_of("tokenizer", "punctuation", self.punctuation, PUNCTUATION_RULES)
+
+    @property
+    def drops_punctuation(self) -> bool:
+        """Whether tokens without any word character are left out."""
+        return self.punctuation == "drop"
+
+    @cached_property
+    def tokens(self) -> frozenset[str]:
+        """All other tokens that are left out."""
+        return self.stop_words | _GEM_PUNCTUATION if self.punctuation == "gem" else self.stop_words
+
+    def drops(self, token: str) -> bool:
+        """Whether a token is left out."""
+        return token in self.tokens or (self.drops_punctuation and not _WORD_CHARACTER.search(token))
+
+
+def read_stop_words(source: str) -> frozenset[str]:
+    """Read words to leave out."""
+    if source == "keep":
+        return frozenset()
+    if source == "english":
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        return frozenset(ENGLISH_STOP_WORDS)
+    path = _check.input_file(source)
+    try:
+        lines = path.read_text("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} must be UTF-8; got: {error}.") from None
+    for number, line in enumerate(lines, 1):
+        if len(line.split()) > 1:
+            raise FileFormatError(f"{path}: line {number} must hold one word; got {line[:60]!r}.")
+    return frozenset(line.strip() for line in lines if line.strip())
+
+
+_N_ASCII, _N_UNICODE = 0x80, 0x110000
+_NOTHING = Vocabulary.from_words([])
+
+
+def scan_texts(
+    texts: Sequence[str],
+    vocabulary: Vocabulary,
+    *,
+    split: str,
+    keeps_unknown: bool,
+    drops_punctuation: bool = False,
+    dropped: Vocabulary = _NOTHING,
+) -> TokenIds:
+    """Cut texts into tokens and look these up."""
+    data = _joined(texts)
+    text = np.frombuffer(data, dtype=np.uint8)
+    offsets = np.zeros(len(texts) + 1, dtype=np.int64)
+    offsets[1:] = np.flatnonzero(text == TEXT_END) + 1
+    classes = _classes(_N_ASCII if data.isascii() else _N_UNICODE, spaces=" \n" if split == "blank" else r"\s")
+    rules = (classes, split == "wordpunct", drops_punctuation)
+    ids, lengths = np.empty(len(text), dtype=np.int32), np.empty(len(texts), dtype=np.int64)
+    unknown = np.empty((2, len(text) if keeps_unknown else 0), dtype=np.int64)
+    counts: dict[int, tuple[int, int]] = {}
+
+    def run(first: int, last: int) -> None:
+        start, stop = int(offsets[first]), int(offsets[last])
+        room = (unknown[0, start:stop], unknown[1, start:stop])
+        found = (ids[start:stop], lengths[first:last])
+        counts[start] = scan(text, (start, stop), rules, vocabulary.arrays, dropped.arrays, found, room)
+
+    over_chunks(run, offsets)
+    n_ids, n_unknown = ({start: counts[start][i] for start in sorted(counts)} for i in range(2))
+    tokens = _pieces(ids, n_ids)
+    if not keeps_unknown:
+        n_skipped = sum(n_unknown.values())
+        return TokenIds(tokens, offsets_of(lengths), n_unknown=n_skipped, n_tokens=len(tokens) + n_skipped)
+    starts, stops = _pieces(unknown[0], n_unknown), _pieces(unknown[1], n_unknown)
+    words = number_unknown(tokens, len(vocabulary), text, starts, stops)
+    return TokenIds(tokens, offsets_of(lengths), n_unknown=len(starts), unknown=words)
+
+
+def number_unknown(
+    ids: NDArray[np.int32],
+    vocab_size: int,
+    text: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+) -> tuple[str, ...]:
+    """Give unknown words ids of their own."""
+    firsts = same_spans(text, starts, stops)
+    is_first = firsts == np.arange(len(firsts))
+    numbers = np.cumsum(is_first, dtype=np.int32) - 1
+    ids[ids < 0] = vocab_size + numbers[firsts]
+    spans = zip(starts[is_first].tolist(), stops[is_first].tolist(), strict=True)
+    return tuple(text[start:stop].tobytes().decode() for start, stop in spans)
+
+
+def _joined(texts: Sequence[str]) -> bytes:
+    """UTF-8 of all texts, a line feed behind each; those inside, white space like any other, become blanks."""
+    joined = "\n".join([*texts, ""])
+    if joined.count("\n") > len(texts):
+        joined = "\n".join([*(text.replace("\n", " ") for text in texts), ""])
+    return joined.encode()
+
+
+def _pieces(array: NDArray[Number], counts: Mapping[int, int]) -> NDArray[Number]:
+    """What each thread wrote, from where its texts begin on, moved together."""
+    return np.concatenate([array[:0], *(array[start : start + count] for start, count in counts.items())])
+
+
+@cache
+def _classes(n_code_points: int, *, spaces: str) -> NDArray[np.uint8]:
+    r"""Class of each code point by Python's own ``\w`` and what counts as a space."""
+    characters = np.arange(n_code_points, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    classes = np.full(n_code_points, PUNCTUATION)
+    for pattern, kind in ((r"\w+", WORD), (f"[{spaces}]+", SPACE)):
+        for run in re.finditer(pattern, characters):
+            classes[run.start() : run.end()] = kind
+    return classes
+
+
+class WordTokenizer:
+    """Runs of characters looked up in a vocabulary."""
+
+    def __init__(
+        self,
+        words: Vocabulary,
+        *,
+        split: str = "wordpunct",
+        lowercase: bool = True,
+        punctuation: str = "keep",
+        stop_words: Iterable[str] = (),
+        unknown: str = "skip",
+    ) -> None:
+        _check.one_of("tokenizer", "split", split, SPLITTERS)
+        _check.one_of("tokenizer", "unknown", unknown, UNKNOWN_RULES)
+        self.words = words
+        self.split = split
+        self.lowercase = lowercase
+        self.unknown = unknown
+        self.token_filter = TokenFilter(punctuation, frozenset(stop_words))
+        self._dropped = Vocabulary.from_words(sorted(self.token_filter.tokens))
+
+    def __call__(self, texts: Sequence[str]) -> TokenIds:
+        """Return the ids of the texts."""
+        return scan_texts(
+            list(map(str.lower, texts)) if self.lowercase else texts,
+            self.words,
+            split=self.split,
+            keeps_unknown=self.unknown == "keep",
+            drops_punctuation=self.token_filter.drops_punctuation,
+            dropped=self._dropped,
+        )
+
+    def vocabulary(self) -> Iterable[str]:
+        """Yield the words in the order of their ids."""
+        return self.words
+
+
+class CallableTokenizer:
+    """Words that a function finds, looked up in a vocabulary; for languages written without spaces."""
+
+    def __init__(
+        self,
+        function: Callable[[str], Sequence[str]],
+        words: Vocabulary,
+        *,
+        lowercase: bool = False,
+        punctuation: str = "keep",
+        stop_words: Iterable[str] = (),
+        unknown: str = "skip",
+    ) -> None:
+        _check.one_of("tokenizer", "unknown", unknown, UNKNOWN_RULES)
+        self.function = function
+        self.words = words
+        self.lowercase = lowercase
+        self.unknown = unknown
+        self.token_filter = TokenFilter(punctuation, frozenset(stop_words))
+
+    def __call__(self, texts: Sequence[str]) -> TokenIds:
+        """Return the ids of the texts."""
+        lists = [
+            [word for word in self._split(text) if not self.token_filter.drops(word)]
+            for text in (map(str.lower, texts) if self.lowercase else texts)
+        ]
+        return look_up_words(lists, self.words, keeps_unknown=self.unknown == "keep")
+
+    def vocabulary(self) -> Iterable[str]:
+        """Yield the words in the order of their ids."""
+        return self.words
+
+    def _split(self, text: str) -> Sequence[str]:
+        words = self.function(text)
+        wrong = [words] if isinstance(words, str) or not isinstance(words, Sequence) else words
+        for word in wrong:
+            if wrong is not words or not isinstance(word, str):
+                raise InputTypeError(
+                    f"tokenizer: the function must return a sequence of strings; got {word!r} for the text "
+                    f"{text[:60]!r}. Return a list of words."
+                )
+        return words
+
+
+def look_up_words(lists: Sequence[Sequence[str]], words: Vocabulary, *, keeps_unknown: bool) -> TokenIds:
+    """Look up texts that are split already."""
+    text, bounds = words_as_bytes(chain.from_iterable(lists))
+    starts, stops = bounds[:-1], bounds[1:]
+    ids, offsets = words.ids_of_spans(text, starts, stops), offsets_of([len(listed) for listed in lists])
+    is_unknown = ids < 0
+    n_unknown = int(np.count_nonzero(is_unknown))
+    if keeps_unknown:
+        unknown = number_unknown(ids, len(words), text, starts[is_unknown], stops[is_unknown])
+        return TokenIds(ids, offsets, n_unknown=n_unknown, unknown=unknown)
+    return TokenIds(*keep_where(~is_unknown, ids, offsets), n_unknown=n_unknown, n_tokens=len(ids))

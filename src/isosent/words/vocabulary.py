@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError
-from isosent.io.lines import lines_in
+from isosent.io.bounds import lines_in
 from isosent.numeric.compiled import njit
 
 _BASIS, _PRIME, _HALF = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(32)
