@@ -231,12 +231,15 @@ def train(
     >>> result.scores["dev"].after.spearman  # doctest: +SKIP
     0.846
     """
-    settings = replace(settings or TrainingSettings(), **changes)
+    if objective is None:
+        objective = data.objective if isinstance(data, Examples) else (settings or TrainingSettings()).objective
+    # All at once, because some settings are valid for one objective only.
+    settings = replace(settings or TrainingSettings(), objective=objective, **changes)
     if isinstance(data, Examples):
         examples = data
     else:
         files = [data] if isinstance(data, (str, os.PathLike)) else data
-        examples = read_examples(objective or settings.objective, files, columns=columns)
+        examples = read_examples(objective, files, columns=columns)
     if dev_columns is None and examples.objective == "regression":
         dev_columns = columns
 
@@ -250,7 +253,7 @@ def train(
         escape(str(Path(base).absolute())) if isinstance(base, os.PathLike) else base,
         examples,
         Path(output),
-        replace(settings, objective=objective or examples.objective),
+        settings,
         None if dev is None else dev_set(dev),
         [dev_set(pairs) for pairs in tests],
         transform,
