@@ -23,7 +23,6 @@ from isosent.evaluation.task import Encode, Task, task_names
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.pairs import NO_SCORE, PAIR, SCORED_GROUPS, ScoredPairs, read_pairs, read_sick, read_stsb
 from isosent.io.tables import TEXT_COLUMNS, Group, Table, columns_missing, find_columns, open_table, parse_columns
-from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine, pearson, spearman
 from isosent.transforms.base import known_rows
 
@@ -102,7 +101,7 @@ def sts_task(sts_set: STSSet, *, sickr: str = "full") -> Task:
 
 
 def _measure(sts_set: STSSet, encode: Encode, seed: int) -> Measured:
-    scores = _score(sts_set, encode)
+    scores = score_task(sts_set, encode)
     by_name = {
         metric if how == "all" else f"{metric}_{how}": getattr(scores, metric)[how]
         for metric in METRICS
@@ -112,12 +111,8 @@ def _measure(sts_set: STSSet, encode: Encode, seed: int) -> Measured:
     return Measured("spearman", by_name, Items(scores.cosines, gold), {"subsets": scores.subsets})
 
 
-def score_task(sts_set: STSSet, model: SentenceEncoder, encoded: Lookup) -> STSScores:
-    """Score what follows the encoder of a model, from the vectors of its encoder."""
-    return _score(sts_set, lambda texts: model.transform(encoded(texts)))
-
-
-def _score(sts_set: STSSet, encode: Lookup) -> STSScores:
+def score_task(sts_set: STSSet, encode: Lookup) -> STSScores:
+    """Score the vectors that `encode` looks up for texts."""
     cosines, n_zero_rows = [], 0
     for subset in sts_set.subsets:
         first, second = encode(subset.first), encode(subset.second)

@@ -19,7 +19,7 @@ WIDTH, HEIGHT = 440, 290
 MARGIN = 14
 LETTER = 7  # a typical width at font size 13, rounded up
 _LEFT, _RIGHT, _TOP, _BOTTOM, _SECOND_AXIS, _TITLE = 52, 18, 30, 44, 52, 24
-_LINE, _KEY_LINE = 14, 22
+_LINE, _KEY_LINE, _ROW_GAP = 14, 22, 16
 _FONT_SIZE = 13.0
 _POINTS_PER_PIXEL, _PIXELS_PER_INCH, _PNG_DPI = 0.75, 96, 200
 
@@ -197,17 +197,20 @@ class Panel:
         title: str = "",
         width: float = WIDTH,
         height: float = HEIGHT,
-        left: float = _LEFT,
+        left: float | None = None,
         grid: str = "y",
         top_axis: Axis | None = None,
         right_axis: Axis | None = None,
     ) -> None:
         self.x, self.y, self.title = x, y, title
+        if left is None:
+            left = max(_LEFT, 14 + LETTER * max((len(y.write(tick)) for tick in y.ticks), default=0))
         self.width = width + (_SECOND_AXIS if right_axis else 0)
-        top = _TOP + (_TITLE if title else 0)
-        self.height = height + (_TITLE if title else 0)
+        has_axis_above = bool(y.label or top_axis)
+        top = (_TOP if has_axis_above else 8) + (_TITLE if title else 0)
+        self.height = height + top - _TOP
         self._left, self._top, self._right, self._bottom = left, top, width - _RIGHT, self.height - _BOTTOM
-        self.shapes: list[Shape] = [Text(left if grid == "" else 4, 14, title, "ink", bold=True)] if title else []
+        self.shapes: list[Shape] = [Text(4 if y.label else left, 14, title, "ink", bold=True)] if title else []
         self._draw_axes(grid)
         if top_axis:
             self._draw_top_axis(top_axis)
@@ -330,7 +333,8 @@ class Panel:
             self.shapes.append(Text(px, bottom + 18, self.x.write(tick), anchor="middle"))
         if grid:
             self.shapes.append(Path([(left, bottom), (right, bottom)], "mark"))
-        self.shapes.append(Text((left + right) / 2, self.height - 6, self.x.label, anchor="middle"))
+        middle = max((left + right) / 2, 4 + LETTER * len(self.x.label) / 2)
+        self.shapes.append(Text(middle, self.height - 6, self.x.label, anchor="middle"))
         if self.y.label:
             self.shapes.append(Text(4, top - 21, self.y.label))
 
@@ -369,12 +373,12 @@ def heat_map(
         names_axis(label, columns),
         names_axis("", rows, downwards=True),
         title=title,
-        width=max(left + step * len(columns) + _RIGHT, 0),
+        width=left + step * len(columns) + _RIGHT,
         height=_TOP + _CELL_HEIGHT * len(rows) + _BOTTOM,
         left=left,
         grid="",
     )
-    panel.width = max(panel.width, left + LETTER * len(title) + _RIGHT)
+    panel.width = max(panel.width, left + LETTER * len(title) + _RIGHT, LETTER * len(label) + _RIGHT)
     low, high = span
     best: tuple[float, int, int] | None = None
     for row, numbers in enumerate(values):
@@ -422,8 +426,8 @@ def layout(figure: Figure, *, legend: bool = True) -> tuple[float, float, list[S
         for panel in panels:
             shapes += [_moved(shape, left, top) for shape in panel.shapes]
             left += panel.width
-        top += max(panel.height for panel in panels)
-    return width, top, shapes
+        top += max(panel.height for panel in panels) + _ROW_GAP
+    return width, top - _ROW_GAP, shapes
 
 
 def _moved(shape: Shape, dx: float, dy: float) -> Shape:
@@ -435,6 +439,7 @@ def _moved(shape: Shape, dx: float, dy: float) -> Shape:
 def page_svg(figure: Figure, name: str) -> str:
     """SVG for a page, whose style sheet sets the colours. The legend is left to the page, where its lines can wrap."""
     width, height, shapes = layout(figure, legend=False)
+    width = max(width, WIDTH)  # a narrow figure would be enlarged
     wide = ' class="wide"' if width > 1.2 * WIDTH else ""
     return (
         f'<svg{wide} viewBox="0 0 {width:g} {height:g}" role="img" aria-labelledby="{name}-t {name}-d">'

@@ -366,8 +366,9 @@ def _score_figure(choice: AutoChoice, field: str) -> Figure:
         if candidate.strength is not None:
             tip = f"{candidate}: {scores[candidate]:.4g}"
             lines.setdefault(candidate.n_components, []).append((candidate.strength, scores[candidate], tip))
+    names = {LEAVE: "as they are"}
     levels = [
-        (height, f"{'chosen: ' if candidate == choice.chosen else ''}{candidate}")
+        (height, f"{'chosen: ' if candidate == choice.chosen else ''}{names.get(candidate.name, candidate)}")
         for candidate, height in scores.items()
         if candidate.strength is None and (candidate == choice.chosen or candidate.name == LEAVE)
     ]
@@ -376,20 +377,20 @@ def _score_figure(choice: AutoChoice, field: str) -> Figure:
     at = sorted({strength for line in lines.values() for strength, _, _ in line})
     span = at[-1] - at[0]
     panel = Panel(
-        Axis("strength: 0 only rotates, 1 whitens fully", at[0] - 0.02, at[-1] + 0.55 * span, at=at),
+        Axis("strength: 0 only rotates, 1 whitens fully", at[0] - 0.02, at[-1] + 0.75 * span, at=at),
         Axis("log-odds, higher is better", min(heights) - room, max(heights) + room),
     )
     for height, _ in levels:
         panel.level(height)
-    names = levels
+    line_names = levels
     for number, (width, line) in enumerate(lines.items(), start=1):
         opacity = 0.25 + 0.75 * (number - 1) / max(len(lines) - 1, 1)
         points = sorted(line)
         panel.line([(strength, height) for strength, height, _ in points], "after", opacity=opacity)
         for strength, height, tip in points:
             panel.dot(strength, height, "after", opacity=opacity, tip=tip)
-        names.append((points[-1][1], "all dimensions" if width is None else f"k = {width}"))
-    panel.line_ends(at[-1] + 0.04 * span, names)
+        line_names.append((points[-1][1], "all dimensions" if width is None else f"k = {width}"))
+    panel.line_ends(at[-1] + 0.04 * span, line_names)
     chosen, height = choice.chosen, scores[choice.chosen]
     tip = f"{chosen}: {height:.4g}"
     if chosen.strength is not None:

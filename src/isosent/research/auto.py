@@ -12,10 +12,22 @@ import numpy as np
 
 from isosent.encoders.base import Progress
 from isosent.evaluation.run import TARGET, encode_tasks
-from isosent.evaluation.sts import Lookup, STSSet, read_sts, score_task, sts_task
+from isosent.evaluation.sts import Lookup, STSSet, read_sts, sts_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
-from isosent.research.study import AUTO_ROW, BEST, HALF, PROJECTION, RAW, ROWS, SPECTRUM, WHITENING, AutoCell, pivot
+from isosent.research.study import (
+    AUTO_ROW,
+    BEST,
+    HALF,
+    PROJECTION,
+    RAW,
+    ROWS,
+    SPECTRUM,
+    WHITENING,
+    AutoCell,
+    pivot,
+    spearman_of,
+)
 from isosent.transforms.auto import Candidate
 from isosent.transforms.base import known_rows
 
@@ -43,7 +55,7 @@ def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup
     def score(candidate: Candidate) -> float:
         transform = candidate.transform()
         fitted = model if transform is None else model.fitted_on_moments(moments, transform=transform)
-        return score_task(task, fitted, encoded).spearman["all"]
+        return spearman_of(task, fitted, encoded)
 
     with_auto = model.fitted(targets, transform="auto", encoded=vectors, source=TARGET)
     choice: Mapping[str, Any] = with_auto.fits[-1].choice or {}
@@ -61,7 +73,7 @@ def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup
     best = max(all_scores, key=all_scores.__getitem__)
     without_texts = model.fitted_on_moments(moments, transform="auto")
     for row, fitted in ((SPECTRUM, without_texts), (AUTO_ROW, with_auto)):
-        scores[row] = score_task(task, fitted, encoded).spearman["all"]
+        scores[row] = spearman_of(task, fitted, encoded)
     scores[BEST] = all_scores[best]
     return AutoCell(name, task.name, scores, str(choice["chosen"]), best)
 

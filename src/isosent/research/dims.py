@@ -67,8 +67,8 @@ def study_dims(
         row_of = {text: row for row, text in enumerate(texts)}
         vectors = text_vectors(texts)
         raw, transformed = (each.transform(vectors) for each in (bare, fitted))
-        untransformed.append(_score(task, bare, row_of, raw, dim))
-        cells += [_score(task, bare, row_of, transformed, k) for k in widths]
+        untransformed.append(_score(task, row_of, raw, dim))
+        cells += [_score(task, row_of, transformed, k) for k in widths]
     missing = {task.name: list(task.missing_subsets) for task in listed if task.missing_subsets}
     protocol = describe_fitting(transform, fit) | {"sickr": sickr, "missing_subsets": missing}
     facts = model.record.facts()
@@ -104,13 +104,11 @@ def _check_transform(transform: LinearTransform, model: SentenceEncoder) -> None
         )
 
 
-def _score(
-    task: STSSet, model: SentenceEncoder, row_of: Mapping[str, int], vectors: NDArray[np.float32], k: int
-) -> DimsCell:
+def _score(task: STSSet, row_of: Mapping[str, int], vectors: NDArray[np.float32], k: int) -> DimsCell:
     def leading(texts: Sequence[str]) -> NDArray[np.float32]:
         return vectors[[row_of[text] for text in texts], :k]
 
-    scores = score_task(task, SentenceEncoder(model.encoder), leading)
+    scores = score_task(task, leading)
     n_components = min(k, vectors.shape[1])
     return DimsCell(task.name, k, n_components, scores.n_pairs, scores.n_zero_rows, dict(scores.spearman))
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.run import TARGET, TextVectors, encode_tasks
-from isosent.evaluation.sts import read_sts, score_task, sts_task
+from isosent.evaluation.sts import read_sts, sts_task
 from isosent.model import SentenceEncoder
-from isosent.research.study import RAW, FlowCell
+from isosent.research.study import RAW, FlowCell, spearman_of
 from isosent.transforms.base import AUTO, make_transform
 
 NLI, FLOW = "NLI", "flow"
@@ -68,6 +68,6 @@ def study_flow(
         for row, (models, fit_s) in (rows | fit_all(vectors, TARGET) | on_nli).items():
             records = [each.fits[-1] for each in models if each.fits]
             bits = [(r.history[0]["held_out_bits"], r.history[-1]["held_out_bits"]) for r in records if r.history]
-            scores = [score_task(task, each, encoded).spearman["all"] for each in models]
+            scores = [spearman_of(task, each, encoded) for each in models]
             cells.append(FlowCell(name, task.name, row, scores, bits, fit_s, records[0].n_texts if records else 0))
     return cells

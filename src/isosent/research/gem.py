@@ -115,7 +115,7 @@ def _measure_on(encoder: StaticEncoder, task: STSSet) -> Callable[[Weighting], t
         if isinstance(weighting, GEM) and weighting.learns:
             weighted = weighted.on_moments(coarse_moments(weighting.power))
         vectors = weighted.embed(tokens)
-        scores = score_task(task, SentenceEncoder(weighted), lambda texts: vectors[[row_of[text] for text in texts]])
+        scores = score_task(task, lambda texts: vectors[[row_of[text] for text in texts]])
         return scores.pearson["all"], scores.spearman["all"], scores.n_zero_rows
 
     return measure

@@ -18,10 +18,11 @@ from msgspec import Meta, Struct
 
 from isosent import _check
 from isosent.errors import FileFormatError
-from isosent.evaluation.sts import AGGREGATIONS
+from isosent.evaluation.sts import AGGREGATIONS, Lookup, STSSet, score_task
 from isosent.io.json import check_schema, read_json, without_nan
 from isosent.io.schemas import Checksum, Finite, Seconds, Size, Whole
 from isosent.io.tables import write_csv
+from isosent.model import SentenceEncoder
 
 if TYPE_CHECKING:
     Score = float  # NaN where undefined
@@ -52,6 +53,11 @@ def pivot(records: Iterable[R], key: Callable[[R], K], score: Callable[[R], floa
     for record in records:
         groups.setdefault(key(record), []).append(score(record))
     return {name: float(np.mean(scores)) for name, scores in groups.items()}
+
+
+def spearman_of(task: STSSet, model: SentenceEncoder, encoded: Lookup) -> float:
+    """Spearman (all) of a model on a task; `encoded` looks up vectors of its bare encoder."""
+    return score_task(task, lambda texts: model.transform(encoded(texts))).spearman[ALL]
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
