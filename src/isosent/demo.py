@@ -1,4 +1,4 @@
-"""Encode the shipped sample, whiten, save, load, and compare before with after."""
+"""The demo: encode the sample that comes with isosent, whiten it, save, load, and compare."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import csv
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,44 +15,39 @@ from numpy.typing import NDArray
 from isosent.loading import load
 from isosent.numeric.isotropy import SpaceReport, describe_space
 from isosent.numeric.similarity import nearest_rows
-from isosent.transforms.base import make_transform
 
 DEMO_COMPONENTS = 64
 DEMO_STRENGTH = 0.5
 _N_QUERIES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(NamedTuple):
     """The text nearest to a query."""
 
-    text: str  # the text
-    score: float  # its cosine with the query
-    same_meaning: bool  # whether the sample says that both mean the same
+    text: str
+    score: float  # cosine with the query
+    same_meaning: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DemoStage:
+class DemoStage(NamedTuple):
     """The sample in one vector space."""
 
-    space: SpaceReport  # figures of the space
+    space: SpaceReport
     n_found: int  # texts whose nearest neighbour is their paraphrase
-    neighbours: tuple[Neighbour, ...]  # nearest neighbour of each query
+    neighbours: tuple[Neighbour, ...]  # of each query
 
 
-@dataclass(frozen=True, slots=True)
-class DemoReport:
-    """What the demo saw."""
+class DemoReport(NamedTuple):
+    """Results of the demo."""
 
-    n_texts: int  # texts of the sample
-    n_paraphrased: int  # texts among them that have a paraphrase
-    queries: tuple[str, ...]  # texts whose neighbours are shown
-    before: DemoStage  # the vectors of the encoder, and those of the model that was saved and loaded
-    after: DemoStage  # the vectors of the encoder, and those of the model that was saved and loaded
-    # Texts whose nearest neighbour is their paraphrase under whitening of strength 1 and the same width
-    n_found_at_full_strength: int
+    n_texts: int
+    n_paraphrased: int  # texts that have a paraphrase
+    queries: tuple[str, ...]
+    before: DemoStage  # vectors of the encoder
+    after: DemoStage  # vectors of the model that was saved and loaded
+    n_found_at_full_strength: int  # under whitening of strength 1 and the same width
     reloaded_identical: bool  # whether the loaded model gave bit-identical vectors
-    elapsed_s: float  # seconds that all of it took
+    elapsed_s: float
 
 
 def demo_texts() -> list[str]:
@@ -67,18 +62,14 @@ def demo_texts() -> list[str]:
 
 
 def run_demo(folder: str | os.PathLike[str]) -> DemoReport:
-    """Do the main job once: encode, fit whitening, save, load, compare."""
+    """Encode the sample, fit whitening, save, load, and compare."""
     start = time.perf_counter()
     texts, meanings = demo_texts(), np.array([int(row["meaning"]) for row in _sample()])
     encoder = load()
-    model = encoder.fitted(
-        texts,
-        transform=make_transform("whitening", settings={"n_components": DEMO_COMPONENTS, "strength": DEMO_STRENGTH}),
-        source="the sample of the demo",
-    )
+    settings = {"n_components": DEMO_COMPONENTS, "strength": DEMO_STRENGTH}
+    model = encoder.fitted(texts, "whitening", settings=settings, source="the sample of the demo")
     model.save(folder)
-    full_strength = make_transform("whitening", settings={"n_components": DEMO_COMPONENTS})
-    at_full_strength = encoder.fitted(texts, transform=full_strength).encode(texts)
+    at_full_strength = encoder.fitted(texts, "whitening", settings=settings | {"strength": 1.0}).encode(texts)
     vectors = model.encode(texts)
     reloaded = load(folder).encode(texts)
     _, first_rows, counts = np.unique(meanings, return_index=True, return_counts=True)

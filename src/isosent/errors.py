@@ -1,32 +1,7 @@
-"""What isosent raises and warns with.
+"""Errors and warnings.
 
-Everything raised on purpose is an `IsosentError`; the command line prints its sentence and exits with 2. A missing
-file raises the built-in class beside it too, so `except ValueError` and `except OSError` go on working::
-
-    IsosentError
-    ├── InputError (ValueError)          a value, shape or dtype that cannot be used
-    │   ├── ModelReferenceError          a model reference or option outside the grammar
-    │   ├── TaskNotFoundError            the files of a task that are not in the folder
-    │   ├── InputFileError (OSError)     a file that is missing, a folder, or unreadable
-    │   │   └── FileFormatError          a file whose content is not what its format promises
-    │   └── ModelFolderError             a model folder that cannot be opened
-    ├── InputTypeError (TypeError)       a value of the wrong type
-    ├── OutputError (OSError)            a result that could not be written; the old file is intact
-    ├── NonFiniteLossError (ArithmeticError)  training that came to a loss that is no number
-    └── MissingExtraError (ImportError)  an optional package that is not installed
-
-    IsosentWarning (UserWarning)
-    ├── RankWarning                      fewer components than asked for, or than the vectors have dimensions
-    ├── TruncationWarning                texts longer than the encoder's maximum were cut
-    ├── DuplicateWordWarning             a word-vector file lists a word more than once
-    ├── FrequencyWarning                 many tokens have no frequency
-    ├── UnknownWordsWarning              many tokens are unknown to the encoder
-    ├── UndecodableWordWarning           a word-vector file holds words that are not UTF-8
-    ├── CacheWarning                     a cache could not be written; the work is done again next time
-    ├── MemoryWarning                    a batch did not fit into memory and was halved
-    ├── PaddingWarning                   a tokenizer has no padding token; another id stands for it, unseen
-    ├── PermissionIgnoredWarning         a file grants a permission, which only the caller can do
-    └── EvaluationWarning                a score that is undefined, or a task read in part
+Every error raised on purpose is an `IsosentError`; the command line prints its message and exits with 2. Each is also
+the built-in error of its kind, so that ``except ValueError`` and ``except OSError`` work.
 """
 
 
@@ -47,7 +22,7 @@ class ModelReferenceError(InputError):
 
 
 class TaskNotFoundError(InputError):
-    """The files of a task are not in the folder; the sentence says which, and where they are expected."""
+    """The files of a task are not in the folder; the message says which, and where they are expected."""
 
 
 class InputFileError(InputError, OSError):
@@ -55,7 +30,7 @@ class InputFileError(InputError, OSError):
 
 
 class FileFormatError(InputFileError):
-    """A file whose content is not what its format promises."""
+    """A file whose content does not follow its format."""
 
 
 class ModelFolderError(InputError):
@@ -63,11 +38,11 @@ class ModelFolderError(InputError):
 
 
 class OutputError(IsosentError, OSError):
-    """A result that could not be written; what was there before is intact."""
+    """A result that could not be written; an older file is intact."""
 
 
 class NonFiniteLossError(IsosentError, ArithmeticError):
-    """Training came to a loss or a gradient that is no finite number; the last checkpoint is kept."""
+    """The loss or a gradient of training became NaN or infinite; the last checkpoint is kept."""
 
 
 class MissingExtraError(IsosentError, ImportError):
@@ -111,7 +86,7 @@ class MemoryWarning(IsosentWarning):
 
 
 class PaddingWarning(IsosentWarning):
-    """A tokenizer has no padding token; another id stands for it, which the network does not see."""
+    """A tokenizer has no padding token; another id is used, which the network does not see."""
 
 
 class PermissionIgnoredWarning(IsosentWarning):

@@ -1,7 +1,7 @@
-"""The model folder: ``model.json``, and a safetensors file each for a map, a flow, and what is known of a corpus.
+"""The model folder: ``model.json``, and one safetensors file each for a map, a flow, and what an encoder learned.
 
-``model.json`` names the others and is renamed into place last. They carry their own hash in their names, so a run that
-is killed anywhere leaves either the old model or the new one, whole.
+``model.json`` names the other files and is renamed into place last. They carry a hash of their content in their names,
+so that a process that is killed at any moment leaves either the old model or the new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from isosent.encoders.reference import MODEL_FILE, absolute_reference, relative_reference
+from isosent.encoders.reference import LANGUAGES, MODEL_FILE, absolute_reference, relative_reference
 from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.json import document_bytes, format_of, read_document
@@ -31,52 +31,71 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import Postprocessing
 from isosent.transforms.calibration import Calibration
 
+FORMAT = "isosent-model"
+FORMAT_VERSION = 1
+RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, and the checksums of its files
+
+_HASH = "[0-9a-f]{16}"
+_KINDS = _MAP, _FLOW, _CORPUS = "linear_map", "flow", "corpus"
+_OWN_FILE = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
+# temporary files that killed processes of older versions left
+_OLD_TEMPORARY = re.compile(
+    rf"\.model-[0-9a-f]{{8}}\.tmp\.json|\.({'|'.join(_KINDS)})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
+)
+
+Field = TypeVar("Field")
+
 
 @dataclass(frozen=True, slots=True)
 class FitRecord:
     """What a transform was fitted on."""
 
-    transform: str  # name of the transform
-    parameters: Mapping[str, Any]  # its settings
-    n_texts: int  # texts it was fitted on, those without a vector left out
+    transform: str  # its name; "none" if "auto" left the vectors as they are
+    parameters: Mapping[str, Any]
+    n_texts: int  # without those that have no vector
     n_zero_rows: int  # texts left out because they have no vector
     source: str  # where the texts came from
-    fitted_at: str  # time, ISO 8601, UTC
-    choice: Mapping[str, Any] | None = None  # what "auto" weighed and why it chose, where it did
-    # For a flow, how likely held-out vectors were on the way: the fields of `FitProgress`
-    history: Sequence[Mapping[str, Any]] | None = None
+    fitted_at: str  # ISO 8601, UTC
+    choice: Mapping[str, Any] | None = None  # what "auto" compared, and why it chose
+    history: Sequence[Mapping[str, Any]] | None = None  # of a flow: the fields of each `FitProgress`
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """Everything a model folder holds."""
+    """Everything that a model folder holds."""
 
-    reference: str  # model reference of the encoder, without options
-    options: Mapping[str, str]  # its options
-    encoder_dim: int  # dimensions of the encoder's vectors
-    encoder_fingerprint: str  # hash of all that the encoder's vectors depend on
-    postprocessing: Postprocessing  # what follows the encoder
-    fits: tuple[FitRecord, ...] = ()  # what that was fitted on, step by step
-    calibration: Calibration | None = None  # what a cosine of the space means
-    # What the encoder knows of the texts it was fitted on; empty where it was not
-    corpus: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    reference: str  # of the encoder, without options
+    options: Mapping[str, str]
+    encoder_dim: int
+    encoder_fingerprint: str
+    postprocessing: Postprocessing
+    fits: tuple[FitRecord, ...] = ()
+    calibration: Calibration | None = None
+    corpus: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)  # what the encoder learned from texts
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the vector space: only vectors with the same one can be compared."""
-        return space_fingerprint(self.encoder_fingerprint, self.postprocessing)
+        """Hash of the vector space; only vectors with the same one can be compared."""
+        steps = self.postprocessing
+        if steps.dim is None and not steps.normalize:
+            return self.encoder_fingerprint
+        normalize = b"normalize" if steps.normalize else b""
+        content = self.encoder_fingerprint.encode() + _map_bytes(steps) + _flow_bytes(steps) + normalize
+        return hashlib.sha256(content).hexdigest()
 
     @property
     def name(self) -> str:
-        """What the space is called where people read it: what made its vectors, and what was fitted behind."""
+        """The space for people: what made its vectors, and what was fitted."""
         made_by = self.options.get("space", self.reference)
         return " -> ".join([made_by, *(fit.transform for fit in self.fits if fit.transform != "none")])
 
     def facts(self) -> dict[str, Any]:
-        """Return what a person or a result file wants to know, as plain values."""
+        """What a person or a result file wants to know, as JSON values."""
         linear_map = self.postprocessing.linear_map
+        languages = {"languages": LANGUAGES[self.reference]} if self.reference in LANGUAGES else {}
         return {
             "reference": self.reference,
+            **languages,
             "options": dict(self.options),
             "dim": self.encoder_dim if linear_map is None else linear_map.n_components,
             "encoder_dim": self.encoder_dim,
@@ -86,70 +105,6 @@ class ModelRecord:
             "fits": [asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,
         }
-
-
-def space_fingerprint(encoder_fingerprint: str, postprocessing: Postprocessing) -> str:
-    """Fingerprint of the space that an encoder and what follows it give."""
-    if postprocessing.dim is None and not postprocessing.normalize:
-        return encoder_fingerprint
-    normalize = b"normalize" if postprocessing.normalize else b""
-    content = encoder_fingerprint.encode() + map_bytes(postprocessing) + flow_bytes(postprocessing) + normalize
-    return hashlib.sha256(content).hexdigest()
-
-
-def map_bytes(postprocessing: Postprocessing) -> bytes:
-    """The maps behind an encoder in the format of safetensors."""
-    if postprocessing.linear_map is None:
-        return b""
-    arrays = {"weight": postprocessing.linear_map.weight, "bias": postprocessing.linear_map.bias}
-    if postprocessing.query_map is not None:
-        arrays["query_bias"] = postprocessing.query_map.bias
-    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-
-
-def flow_bytes(postprocessing: Postprocessing) -> bytes:
-    """The flow behind an encoder in the format of safetensors."""
-    if postprocessing.flow is None:
-        return b""
-    return save({name: np.ascontiguousarray(array) for name, array in postprocessing.flow.arrays().items()})
-
-
-def maps_of_bytes(content: bytes) -> tuple[LinearMap, LinearMap | None]:
-    """The inverse of `map_bytes`."""
-    tensors = {name: array.astype(np.float64) for name, array in load(content).items()}
-    linear_map = LinearMap(tensors["weight"], tensors["bias"])
-    query_bias = tensors.get("query_bias")
-    return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)
-
-
-def flow_of_bytes(content: bytes) -> Glow:
-    """The inverse of `flow_bytes`."""
-    return Glow.from_arrays(load(content))
-
-
-def corpus_bytes(corpus: Mapping[str, NDArray[np.float64]]) -> bytes:
-    """What an encoder knows of its corpus in the format of safetensors."""
-    return save({name: np.ascontiguousarray(array) for name, array in corpus.items()}) if corpus else b""
-
-
-def corpus_of_bytes(content: bytes) -> dict[str, NDArray[np.float64]]:
-    """The inverse of `corpus_bytes`."""
-    return {name: array.astype(np.float64) for name, array in load(content).items()}
-
-
-FORMAT = "isosent-model"
-FORMAT_VERSION = 1
-RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, and the checksums of its files
-
-_HASH = "[0-9a-f]{16}"
-_KINDS = _MAP, _FLOW, _CORPUS = "linear_map", "flow", "corpus"
-_OWN_FILE = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
-# what a killed run left behind: older versions gave their temporary files these names
-_LEFT_BEHIND = re.compile(
-    rf"\.model-[0-9a-f]{{8}}\.tmp\.json|\.({'|'.join(_KINDS)})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
-)
-
-Field = TypeVar("Field")
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
@@ -177,11 +132,11 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
 
 
 def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
-    """Make the files of a model folder."""
+    """Content of each file of a model folder by its name, ``model.json`` last."""
     contents = {
-        _MAP: map_bytes(record.postprocessing),
-        _FLOW: flow_bytes(record.postprocessing),
-        _CORPUS: corpus_bytes(record.corpus),
+        _MAP: _map_bytes(record.postprocessing),
+        _FLOW: _flow_bytes(record.postprocessing),
+        _CORPUS: _tensor_bytes(record.corpus),
     }
     names = {kind: _file_name(kind, content) if content else None for kind, content in contents.items()}
     inside = relative_reference(record.reference, folder)
@@ -206,7 +161,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
 
 
 def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is a model whose encoder lies inside of it."""
+    """Whether a folder is a model that contains its encoder."""
     try:
         document = read_document(Path(folder) / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
         return document["encoder"].get("inside") is True
@@ -233,21 +188,21 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def _has_own_name(path: Path) -> bool:
-    """Whether a file is named as a part of a model, or as what a killed run left of one."""
-    is_named = is_temporary(path.name) or any(rule.fullmatch(path.name) for rule in (_OWN_FILE, _LEFT_BEHIND))
+    """Whether a file is named like one of a model, or like a temporary one that a killed process left."""
+    is_named = is_temporary(path.name) or any(rule.fullmatch(path.name) for rule in (_OWN_FILE, _OLD_TEMPORARY))
     return is_named and not path.is_dir()  # it may be gone by now: other processes write here, too
 
 
 def _is_own_file(path: Path) -> bool:
-    """The same in a folder without a model: a name with a hash must also tell the hash of its content."""
+    """The same for a folder without a model: a hash in a name must be that of the content."""
     try:
-        return _has_own_name(path) and (is_temporary(path.name) or _is_whole(path.name, path.read_bytes()))
+        return _has_own_name(path) and (is_temporary(path.name) or _is_intact(path.name, path.read_bytes()))
     except FileNotFoundError:
         return True
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what the model does not name: files of older models, and what failed or killed runs left."""
+    """Remove files that the model does not name: those of older models, and temporary ones."""
     sweep(folder)
     with suppress(OSError, InputError):
         named = {MODEL_FILE}
@@ -262,17 +217,28 @@ def _sweep(folder: Path) -> None:
 def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
     """Read a model folder."""
     folder = Path(folder)
-    document = _read_document(folder)
+    recover(folder)
+    try:
+        document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
+    except FileNotFoundError:
+        raise ModelFolderError(f"{folder} is no model saved by isosent: it has no {MODEL_FILE}.") from None
+    except InputError as error:
+        raise ModelFolderError(str(error)) from None
     encoder = document["encoder"]
+    try:
+        reference = encoder["reference"]
+        reference = absolute_reference(reference, folder) if encoder.get("inside") is True else reference
+    except ModelReferenceError as error:
+        raise ModelFolderError(f"{folder / MODEL_FILE}: {error}") from None
     record = ModelRecord(
-        reference=_read_reference(folder, encoder),
+        reference=reference,
         options=encoder["options"],
         encoder_dim=encoder["dim"],
         encoder_fingerprint=encoder["fingerprint"],
         postprocessing=_read_postprocessing(folder, document),
         fits=tuple(FitRecord(**fit) for fit in document["fits"]),
         calibration=_read_calibration(folder, document.get("calibration")),
-        corpus=_parsed(folder, document, _CORPUS, corpus_of_bytes, "named arrays") or {},
+        corpus=_parsed(folder, document, _CORPUS, _tensors, "named arrays") or {},
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
@@ -286,75 +252,14 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
     return record
 
 
-def _read_document(folder: Path) -> dict[str, Any]:
-    recover(folder)
-    try:
-        return read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
-    except FileNotFoundError:
-        raise ModelFolderError(f"{folder} is no model saved by isosent: it has no {MODEL_FILE}.") from None
-    except InputError as error:
-        raise ModelFolderError(str(error)) from None
-
-
-def _read_reference(folder: Path, encoder: Mapping[str, Any]) -> str:
-    reference: str = encoder["reference"]
-    try:
-        return absolute_reference(reference, folder) if encoder.get("inside") is True else reference
-    except ModelReferenceError as error:
-        raise ModelFolderError(f"{folder / MODEL_FILE}: {error}") from None
-
-
 def _read_postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:
     map_shapes = "weight (dim, n_components) and bias (n_components,)"
-    linear_map, query_map = _parsed(folder, document, _MAP, maps_of_bytes, map_shapes) or (None, None)
-    flow = _parsed(folder, document, _FLOW, flow_of_bytes, "the arrays of a flow")
+    linear_map, query_map = _parsed(folder, document, _MAP, _maps, map_shapes) or (None, None)
+    flow = _parsed(folder, document, _FLOW, lambda content: Glow.from_arrays(load(content)), "the arrays of a flow")
     try:
         return Postprocessing(linear_map, query_map, document.get("normalize", False), flow)
     except InputError as error:
-        raise ModelFolderError(f"{folder}: map and flow do not go together. {error}") from None
-
-
-def _parsed(
-    folder: Path, document: Mapping[str, Any], kind: str, parse: Callable[[bytes], Field], holds: str
-) -> Field | None:
-    """What the file that the document names holds, or None where it names none."""
-    content = _read_named(folder, document, kind)
-    if content is None:
-        return None
-    path = folder / str(document[kind])
-    try:
-        return parse(content)
-    except (KeyError, InputError) as error:
-        raise ModelFolderError(f"{path} must hold {holds}: {error}") from None
-    except SafetensorError as error:
-        raise _damaged(path, error) from None
-
-
-def _read_named(folder: Path, document: Mapping[str, Any], kind: str) -> bytes | None:
-    """Content of the file that the document names, or None where it names none."""
-    if document.get(kind) is None:
-        return None
-    path = folder / str(document[kind])
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise ModelFolderError(f"{folder} must hold {path.name}; it is missing. Copy the whole folder.") from None
-    except OSError as error:
-        raise _damaged(path, error) from None
-    if not _is_whole(path.name, content):
-        raise ModelFolderError(
-            f"{path}: damaged. Its content does not match the hash in its name. Fit the model again."
-        )
-    return content
-
-
-def _is_whole(name: str, content: bytes) -> bool:
-    """Whether a file has the hash that its name tells; one that was named by hand tells none."""
-    return not _OWN_FILE.fullmatch(name) or _file_name(name.partition("-")[0], content) == name
-
-
-def _damaged(path: Path, error: Exception) -> ModelFolderError:
-    return ModelFolderError(f"{path} must be a safetensors file; it is damaged or truncated: {error}.")
+        raise ModelFolderError(f"{folder}: map and flow do not fit together. {error}") from None
 
 
 def _read_calibration(folder: Path, document: Any) -> Calibration | None:
@@ -362,6 +267,63 @@ def _read_calibration(folder: Path, document: Any) -> Calibration | None:
         return None if document is None else Calibration.from_json(document)
     except (InputError, TypeError, AttributeError) as error:
         raise ModelFolderError(f"{folder / MODEL_FILE}: calibration is malformed: {error}") from None
+
+
+def _parsed(
+    folder: Path, document: Mapping[str, Any], kind: str, parse: Callable[[bytes], Field], expected: str
+) -> Field | None:
+    """Content of the file that the document names, parsed; None if it names none."""
+    if document.get(kind) is None:
+        return None
+    path = folder / str(document[kind])
+    try:
+        content = path.read_bytes()
+        if not _is_intact(path.name, content):
+            raise ModelFolderError(
+                f"{path}: damaged. Its content does not match the hash in its name. Fit the model again."
+            )
+        return parse(content)
+    except FileNotFoundError:
+        raise ModelFolderError(f"{folder} must hold {path.name}; it is missing. Copy the whole folder.") from None
+    except (OSError, SafetensorError) as error:
+        raise ModelFolderError(f"{path} must be a safetensors file; it is damaged or truncated: {error}.") from None
+    except ModelFolderError:
+        raise
+    except (KeyError, InputError) as error:
+        raise ModelFolderError(f"{path} must hold {expected}: {error}") from None
+
+
+def _tensor_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()}) if arrays else b""
+
+
+def _tensors(content: bytes) -> dict[str, NDArray[np.float64]]:
+    return {name: array.astype(np.float64) for name, array in load(content).items()}
+
+
+def _map_bytes(postprocessing: Postprocessing) -> bytes:
+    if postprocessing.linear_map is None:
+        return b""
+    arrays = {"weight": postprocessing.linear_map.weight, "bias": postprocessing.linear_map.bias}
+    if postprocessing.query_map is not None:
+        arrays["query_bias"] = postprocessing.query_map.bias
+    return _tensor_bytes(arrays)
+
+
+def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
+    tensors = _tensors(content)
+    linear_map = LinearMap(tensors["weight"], tensors["bias"])
+    query_bias = tensors.get("query_bias")
+    return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)
+
+
+def _flow_bytes(postprocessing: Postprocessing) -> bytes:
+    return b"" if postprocessing.flow is None else _tensor_bytes(postprocessing.flow.arrays())
+
+
+def _is_intact(name: str, content: bytes) -> bool:
+    """Whether a file has the hash that its name holds; one that was named by hand holds none."""
+    return not _OWN_FILE.fullmatch(name) or _file_name(name.partition("-")[0], content) == name
 
 
 def _file_name(kind: str, content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What follows an encoder: a map for documents, one for queries, a flow, and whether lengths are evened out."""
+"""What follows an encoder: a linear map, a second one for queries, a flow, and scaling to length 1."""
 
 from __future__ import annotations
 
@@ -19,26 +19,25 @@ from isosent.transforms.base import LinearTransform, check_transform, is_flow, k
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postprocessing:
-    """What follows an encoder."""
+    """What follows an encoder, in this order."""
 
-    linear_map: LinearMap | None = None  # applied to the encoder's vectors; None leaves them as they are
-    # Applied to those of queries; None where they go through `linear_map`. It differs in the bias only
-    query_map: LinearMap | None = None
-    normalize: bool = False  # whether vectors are scaled to length 1 in the end
-    flow: Glow | None = None  # behind the map, or alone; for queries too
+    linear_map: LinearMap | None = None
+    query_map: LinearMap | None = None  # for queries in place of `linear_map`; it differs in the bias only
+    normalize: bool = False  # scale to length 1 in the end
+    flow: Glow | None = None  # after the map
 
     def __post_init__(self) -> None:
         if self.flow is not None and self.linear_map is not None:
-            _check.same_dim("Behind", "what the flow takes", self.flow.dim, self.linear_map.n_components)
+            _check.same_dim("Postprocessing", "input of the flow", self.flow.dim, self.linear_map.n_components)
 
     @property
     def dim(self) -> int | None:
-        """Dimensions of the encoder's vectors; None where any will do."""
+        """Dimensions of the encoder's vectors; None if any will do."""
         first = self.linear_map or self.flow
         return None if first is None else first.dim
 
     def apply(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
-        """Take the encoder's vectors through it."""
+        """Map vectors of the encoder, shape (n_texts, dim); zero rows stay zero."""
         vectors, linear_map = _check.matrix("transform", "vectors", vectors), self._map_of(queries)
         if vectors.dtype.kind != "f":  # a list of whole numbers
             vectors = vectors.astype(np.float64)
@@ -56,51 +55,47 @@ class Postprocessing:
         with np.errstate(over="ignore"):
             single = mapped.astype(np.float32, copy=False)
         if mapped.dtype == np.float64 and not np.isfinite(single).all():
-            raise InputError(f"transform: vectors must lead to numbers within float32; got {np.abs(mapped).max():g}.")
+            raise InputError(f"transform: the result must be within float32; got {np.abs(mapped).max():g}.")
         return single
 
     def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
-        """Moments that vectors have behind the map, where no flow follows it."""
+        """Moments of vectors after the map, from those before it."""
         if self.flow is not None:
-            raise InputError(
-                "fit: the model must not end with a flow, because moments do not tell what it does; it does."
-            )
+            raise InputError("fit: nothing can be fitted on moments after a flow. Fit on the vectors of its encoder.")
         if not moments.weight:
             raise InputError("fit: there must be at least one vector that is not zero; got none.")
         linear_map = self._map_of(queries)
         return moments if linear_map is None else moments.mapped(linear_map)
 
     def check_fit(self, transform: object, *, queries: bool = False) -> None:
-        """Refuse a transform that cannot be fitted behind this, before any work is done."""
+        """Refuse a transform that cannot be added, before any work is done."""
         check_transform(transform)
         if self.normalize or self.flow is not None:
             end = "scaling to length 1" if self.normalize else "a flow"
-            raise InputError(
-                f"fit: the model must not end with {end}, because nothing folds behind that; it does. "
-                "Fit behind its encoder."
-            )
+            raise InputError(f"fit: cannot add a transform after {end}. Fit it on the encoder of this model instead.")
         if queries and is_flow(transform):
             raise InputError(
                 "fit: queries must come with a linear transform, which shifts them; got a flow. Leave them out, or fit "
-                "a map with them first, and the flow behind it."
+                "a map with queries first, and then the flow."
             )
         if self.linear_map is not None and getattr(transform, "uses_radial_moments", False):
             raise InputError(
-                "fit: Ledoit-Wolf shrinkage must stand directly behind the encoder, because it needs more than moments "
-                "behind a map; the model has a map. Use shrinkage='oas', on the command line --shrinkage oas."
+                "fit: Ledoit-Wolf shrinkage must come directly after the encoder, because moments after a map do not "
+                "suffice for it; this model has a map. Use shrinkage='oas', on the command line --shrinkage oas."
             )
 
     def fitted(
         self, transform: LinearTransform | None, moments: Moments, query_moments: Moments | None = None
     ) -> Postprocessing:
-        """Fit a transform behind it."""
+        """Add a linear transform, fitted on the moments of the encoder's vectors."""
         # With queries, the transform is fitted on the scatter of both, each about its own mean, and on the mean of
-        # the documents; queries are shifted by :math:`\mu_d - \mu_q` ahead of the same map, so that the two means
-        # fall together.
+        # the documents; queries are shifted by :math:`\\mu_d - \\mu_q` before the same map, so that the means coincide.
         documents = self.moments(moments)
         if transform is None:
             if query_moments is not None:
-                warnings.warn("fit: the vectors are left alone, those of queries too.", IsosentWarning, stacklevel=3)
+                warnings.warn(
+                    "fit: the vectors are left as they are, those of queries too.", IsosentWarning, stacklevel=3
+                )
             return self
         if query_moments is None:
             new = transform.fit_moments(documents).linear_map_

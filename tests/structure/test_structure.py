@@ -142,7 +142,7 @@ import isosent
 
 def test_the_main_job_needs_no_torch():
     main_job = (
-        "model = isosent.load().fit(isosent.demo_texts(), transform=isosent.Whitening(8))\n"
+        "model = isosent.load().fitted(isosent.demo_texts(), transform=isosent.Whitening(8))\n"
         "print(model.encode(['a text']).shape)"
     )
     assert run_python(HIDE_TORCH + main_job) == ["(1,", "8)"]

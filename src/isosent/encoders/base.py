@@ -1,4 +1,4 @@
-"""What every encoder is, and the only batching loop."""
+"""The interface of encoders, and the loop that encodes texts in windows."""
 
 from __future__ import annotations
 
@@ -19,30 +19,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
+from isosent.encoders.reference import LANGUAGES
 from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning
 from isosent.io.texts import text_blocks
 from isosent.transforms.base import LinearTransform
 from isosent.words.tokens import TokenIds, offsets_of
 
+WINDOW = 8192
 _MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
+_PROBES = ("The quick brown fox, it's 3.5 km away!", "ÉCOLE Straße naïve", "你好 мир 안녕 🙂", "  \tnew\nline  ")
+
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class EncodingStats:
-    """Counts over texts that were encoded; adding two gives those of all the texts."""
+    """Counts over encoded texts; they can be added."""
 
-    n_texts: int = 0  # texts encoded
-    n_cut: int = 0  # texts among them that were cut at the encoder's maximum
-    n_tokens: int = 0  # their tokens, unknown ones included
-    n_unknown: int = 0  # tokens among them that the encoder does not know
-    n_zero_rows: int = 0  # texts without a vector, where these are counted
+    n_texts: int = 0
+    n_cut: int = 0  # texts cut at the encoder's maximum length
+    n_tokens: int = 0  # unknown ones included
+    n_unknown: int = 0
+    n_zero_rows: int = 0  # texts without a vector, if they were counted
 
     def __add__(self, other: EncodingStats) -> EncodingStats:
-        """Return the counts of both."""
         return EncodingStats(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def warn(self, reference: str, max_length: str | None, *, stacklevel: int = 2) -> None:
-        """Warn of what people would want to know of."""
+        """Warn of many unknown tokens, and of texts that were cut."""
         if self.n_tokens >= _ENOUGH_TOKENS and self.n_unknown > _MANY_UNKNOWN * self.n_tokens:
             warnings.warn(
                 f"{self.n_unknown} of {self.n_tokens} tokens ({self.n_unknown / self.n_tokens:.0%}) "
@@ -58,80 +62,55 @@ class EncodingStats:
             )
 
 
-@dataclass(slots=True)
-class Tallied:
-    """What was counted so far."""
+class CollectedStats:
+    """The counts of every encoder within a block of `collecting_stats`."""
 
-    total: EncodingStats  # the counts
+    def __init__(self) -> None:
+        self.total = EncodingStats()
 
 
-_open: ContextVar[Tallied | None] = ContextVar("tallied", default=None)
+_collected: ContextVar[CollectedStats | None] = ContextVar("collected_stats", default=None)
 
 
 @contextmanager
-def collecting_stats() -> Iterator[Tallied]:
-    """Count over several calls of ``encode``, which do not warn while the block runs."""
-    tallied = Tallied(EncodingStats())
-    token = _open.set(tallied)
+def collecting_stats() -> Iterator[CollectedStats]:
+    """Count over several calls of ``encode``, which do not warn in this block."""
+    collected = CollectedStats()
+    token = _collected.set(collected)
     try:
-        yield tallied
+        yield collected
     finally:
-        _open.reset(token)
+        _collected.reset(token)
 
 
 def report(encoding_stats: EncodingStats, reference: str, max_length: str | None, *, stacklevel: int = 2) -> None:
-    """Add the counts of one call to what is being counted, or warn where nobody counts."""
-    tallied = _open.get()
-    if tallied is None:
+    """Add the counts of a call to those that are collected, or warn if none are."""
+    collected = _collected.get()
+    if collected is None:
         encoding_stats.warn(reference, max_length, stacklevel=stacklevel + 1)
     else:
-        tallied.total += encoding_stats
-
-
-WINDOW = 8192
-_PROBES = ("The quick brown fox, it's 3.5 km away!", "ÉCOLE Straße naïve", "你好 мир 안녕 🙂", "  \tnew\nline  ")
-
-Progress = Callable[[int], None]
+        collected.total += encoding_stats
 
 
 class Encoder(ABC):
-    """Turns texts into sentence vectors.
+    """Turns texts into sentence vectors. A text without a single token (special tokens do not count) has a zero row."""
 
-    Parameters
-    ----------
-    reference : str
-        Model reference that opens the same encoder again, without options.
-    options : mapping of str to str
-        Every option with the value in force, defaults included, so that a later default changes nothing.
-    dim : int
-        Dimensions of the vectors.
-
-    Attributes
-    ----------
-    is_costly : bool
-        Whether a vector costs far more than its tokens, so that identical texts are encoded once.
-    skips_unknown : bool
-        Whether it leaves unknown tokens out, so that their share tells something.
-    computed_in : str
-        Number type of the computation: no part of the space, but of the last bits.
-
-    Notes
-    -----
-    A text without a single token (an empty text, or one of unknown words only) has no vector: its row is zero.
-    Special tokens such as [CLS] do not count.
-    """
-
-    is_costly: bool = False
-    skips_unknown: bool = False
-    computed_in: str = "float32"
+    is_costly: bool = False  # a vector costs far more than its tokens: identical texts are encoded once
+    skips_unknown: bool = False  # leaves unknown tokens out, so that their share is worth knowing
+    computed_in: str = "float32"  # number type of the computation; it changes the last bits, not the space
 
     def __init__(self, reference: str, options: Mapping[str, str], dim: int) -> None:
-        self.reference = reference
-        self.options = dict(options)
+        self.reference = reference  # loads the same encoder again, without options
+        self.options = dict(options)  # every option in force, defaults included: a later default changes nothing
         self.dim = dim
 
+    @property
+    def languages(self) -> str | None:
+        """Languages of a bundled model. Its tokenizer splits texts of others into bytes, so no token is unknown."""
+        return LANGUAGES.get(self.reference)
+
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what follows from the rest, except the fingerprint, which takes long to compute."""
+        # leave out cached properties, except the fingerprint, which takes long to compute
         return {
             name: value
             for name, value in self.__dict__.items()
@@ -140,7 +119,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def tokenize(self, texts: Sequence[str]) -> TokenIds:
-        """Return the token ids of texts, special tokens included, cut at the encoder's maximum."""
+        """Return the token ids of texts, special tokens included, cut at the encoder's maximum length."""
 
     @abstractmethod
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
@@ -156,29 +135,29 @@ class Encoder(ABC):
 
     @property
     def needs_corpus(self) -> bool:
-        """Whether it has to be fitted on texts before it can encode."""
+        """Whether it must be fitted on texts before it can encode."""
         return False
 
     @property
     def is_plain(self) -> bool:
-        """Whether its vectors are left as a model or word vectors gave them, so that a whitening behind may pay."""
+        """Whether its vectors come from a network or a plain average of word vectors, so that whitening may help."""
         return True
 
     @property
     def corpus_size(self) -> int:
-        """Texts with a known word that it was fitted on; 0 where it needs none."""
+        """Texts with a known word that it was fitted on; 0 if it needs none."""
         return 0
 
     def on_corpus(self, texts: Sequence[str], *, progress: Progress | None = None) -> Encoder:
-        """Return this encoder fitted on texts, where it needs them; itself otherwise."""
+        """Return it fitted on texts, if it needs them."""
         return self
 
     def for_queries(self) -> Encoder:
-        """Return the encoder of texts to search with; itself where queries are encoded as any text."""
+        """Return the encoder of queries; itself, unless it has a prompt for them."""
         return self
 
     def for_documents(self) -> Encoder:
-        """Return the encoder of texts to be found; itself where documents are encoded as any text."""
+        """Return the encoder of documents; itself, unless it has a prompt for them."""
         return self
 
     def on_device(self, device: str) -> Encoder:
@@ -192,28 +171,28 @@ class Encoder(ABC):
         return self
 
     def require_fitted(self, where: str) -> None:
-        """Refuse to go on where it still has to be fitted on texts; `where` begins the message."""
+        """Refuse an encoder that must be fitted on texts first."""
         if self.needs_corpus:
             raise InputError(
                 f"{where}: {self.reference} with {', '.join(f'{k}={v}' for k, v in self.settings().items())} must be "
-                "fitted on texts first; it is not. Call model.fitted(texts), on the command line "
+                "fitted on texts first. Call model.fitted(texts), or on the command line: "
                 "isosent fit TEXTS -m REFERENCE -o FOLDER."
             )
 
     def own_transform(self) -> LinearTransform | None:
-        """Return the linear step that belongs to the encoder, to be fitted behind it on the same texts."""
+        """The linear step that belongs to the encoder, to be fitted on the vectors of the same texts."""
         return None
 
     def settings(self) -> dict[str, str]:
-        """Return what sets apart what was fitted on a corpus, for the record of that."""
+        """What was fitted on texts and how, for the record."""
         return {}
 
     def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
-        """Return what it knows of the texts it was fitted on, as named arrays."""
+        """What it learned from texts, as named arrays."""
         return {}
 
     def fingerprint_facts(self) -> dict[str, str]:
-        """Return the options that the vectors depend on; paths of files are not among them."""
+        """Options that the vectors depend on, without paths of files."""
         return self.options
 
     @cached_property
@@ -228,57 +207,17 @@ class Encoder(ABC):
         return digest.hexdigest()
 
     def coverage(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Count tokens and, among them, unknown ones.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            Any number of texts.
-
-        Returns
-        -------
-        n_tokens, n_unknown : int
-            Those that were dropped on purpose, such as stop words, do not count; nothing does where no token can be
-            unknown.
-        """
+        """Count tokens and unknown ones; dropped stop words do not count, and (0, 0) means that none can be unknown."""
         if not self.skips_unknown:
             return 0, 0
         windows = [self.tokenize(window) for window in text_blocks(texts, WINDOW)]
         return sum(window.n_tokens for window in windows), sum(window.n_unknown for window in windows)
 
     def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Encode texts.
+        """Encode texts, shape (n_texts, dim); row i does not depend on the other texts.
 
-        Parameters
-        ----------
-        texts : sequence of str
-            Any number of texts, none included.
-        progress : callable, optional
-            Called with the number of texts finished since the last call.
-
-        Returns
-        -------
-        ndarray of shape (n_texts, dim), float32
-            Row i belongs to text i, whatever else is encoded with it; a text without tokens has a zero row.
-
-        Raises
-        ------
-        InputTypeError
-            If `texts` is a bare string or holds something that is not a string.
-        InputError
-            If it has to be fitted on a corpus first, see `needs_corpus`.
-
-        Warns
-        -----
-        TruncationWarning
-            Once a call, with the number of texts that were cut at the encoder's maximum.
-        UnknownWordsWarning
-            Once a call, if more than 30 % of at least 100 tokens are unknown.
-
-        Notes
-        -----
-        Texts are tokenized in windows of 8,192, or of about 16 Mi characters if these are fewer texts. Where vectors
-        are costly, the next window is tokenized while they are computed, and identical texts are encoded once.
+        `progress` is called with the number of texts finished since the last call. Warns once per call of texts that
+        were cut (`TruncationWarning`), and if more than 30% of at least 100 tokens are unknown (`UnknownWordsWarning`).
         """
         texts = _check.text_list("encode", texts)
         self.require_fitted("encode")
@@ -291,24 +230,7 @@ class Encoder(ABC):
         dims: Sequence[int],
         progress: Progress | None = None,
     ) -> list[NDArray[np.float32]]:
-        """Tokenize texts window by window, and put together what is made of the windows: the loop of `encode`.
-
-        Parameters
-        ----------
-        texts : list of str
-            The texts.
-        embed : callable
-            From the tokens of a window to arrays with a row a text.
-        dims : sequence of int
-            Width of each of these arrays.
-        progress : callable, optional
-            Called with the number of texts that needed no work of their own.
-
-        Returns
-        -------
-        list of ndarray of shape (n_texts, dim), float32
-            Row i belongs to text i.
-        """
+        """Tokenize texts window by window; one array of shape (n_texts, dim) for each output of `embed`."""
         repeats = Counter(texts) if self.is_costly else None
         distinct = texts if repeats is None else list(repeats)
         outputs = [np.zeros((len(distinct), dim), dtype=np.float32) for dim in dims]
@@ -330,16 +252,16 @@ class Encoder(ABC):
         return outputs
 
     def _tokenized(self, texts: list[str]) -> Iterator[tuple[int, TokenIds]]:
-        """Yield the start of each window and its tokens; the next one is under way where vectors are costly."""
+        """Yield the start of each window and its tokens."""
         windows = list(text_blocks(texts, WINDOW))
         starts = offsets_of(list(map(len, windows))).tolist()
         if len(windows) < 2 or not self.is_costly:
             yield from zip(starts, map(self.tokenize, windows), strict=False)
             return
-        with ThreadPoolExecutor(1) as beside:
-            ahead = [beside.submit(self.tokenize, windows[0])]
+        with ThreadPoolExecutor(1) as pool:  # the next window is tokenized while the vectors of this one are computed
+            ahead = [pool.submit(self.tokenize, windows[0])]
             for number, start in enumerate(starts[:-1]):
                 tokens = ahead.pop().result()
                 if number + 1 < len(windows):
-                    ahead.append(beside.submit(self.tokenize, windows[number + 1]))
+                    ahead.append(pool.submit(self.tokenize, windows[number + 1]))
                 yield start, tokens

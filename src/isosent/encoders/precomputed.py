@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.base import Encoder
 from isosent.errors import InputError
 from isosent.io.space import Space
-from isosent.words.tokens import TokenIds
 
 PRECOMPUTED = "vectors"
 
 
 class PrecomputedVectors(Encoder):
-    """Stands in a model for what made the vectors, an API for one."""
+    """Stands for what made the vectors, such as an API."""
 
     def __init__(self, dim: int, options: Mapping[str, str] | None = None) -> None:
         super().__init__(PRECOMPUTED, options or {}, dim)
 
     @classmethod
     def of_space(cls, dim: int, space: Space | None, name: str | None = None) -> PrecomputedVectors:
-        """Make the encoder of vectors of which this much is known."""
+        """The encoder of vectors whose space is known, or is named by a person."""
         named = {} if name is None else {"space": name}
         if space is None:
             return cls(dim, named)
-        encoder = cls(dim, {"space": space.reference, "fingerprint": space.fingerprint})
         if name is not None and cls(dim, named).fingerprint != space.fingerprint:
             raise InputError(f"space must be that of the vectors, {space}; got {name}. Leave it out.")
-        return encoder
+        return cls(dim, {"space": space.reference, "fingerprint": space.fingerprint})
 
     @property
     def fingerprint(self) -> str:
@@ -45,21 +43,24 @@ class PrecomputedVectors(Encoder):
 
     @property
     def space(self) -> Space:
-        """Where the vectors belong."""
-        unnamed = f"unnamed vectors of {self.dim} dimensions"
-        return Space(self.fingerprint, self.options.get("space", unnamed))
+        """Space of the vectors."""
+        return Space(self.fingerprint, self.options.get("space", f"unnamed vectors of {self.dim} dimensions"))
 
-    def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
+    def encode(self, texts: Any, progress: Any = None) -> NoReturn:
         """Refuse: what made the vectors is not here."""
-        self._refuse()
+        raise InputError(
+            f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. Encode them "
+            "where the vectors came from, then apply the model: model.transform(vectors), or on the command line: "
+            "isosent transform VECTORS -m FOLDER -o OUT."
+        )
 
-    def tokenize(self, texts: Sequence[str]) -> TokenIds:
-        """Refuse: what made the vectors is not here."""
-        self._refuse()
+    def tokenize(self, texts: Any) -> NoReturn:
+        """Refuse, as `encode` does."""
+        self.encode(texts)
 
-    def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Refuse: what made the vectors is not here."""
-        self._refuse()
+    def embed(self, tokens: Any, progress: Any = None) -> NoReturn:
+        """Refuse, as `encode` does."""
+        self.encode(tokens)
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
         """Yield nothing: no parameter is known."""
@@ -68,10 +69,3 @@ class PrecomputedVectors(Encoder):
     def vocabulary(self) -> Iterable[str]:
         """Yield nothing: no token is known."""
         return ()
-
-    def _refuse(self) -> NoReturn:
-        raise InputError(
-            f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. Encode them "
-            "where the vectors came from, then take the vectors through the model: model.transform(vectors), on the "
-            "command line isosent transform VECTORS -m FOLDER -o OUT."
-        )

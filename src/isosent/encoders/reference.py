@@ -30,6 +30,7 @@ from isosent.words.tokens import SPLITTERS
 
 DEFAULT_REFERENCE: Final = "wordllama"
 MODEL_FILE: Final = "model.json"
+LANGUAGES: Final = {"wordllama": "English"}  # of bundled models
 ENCODER_FOLDER: Final = "encoder"  # within a model folder that holds its encoder
 FUNCTION: Final = "function"  # stands for a tokenizer that is a Python function, which a reference cannot name
 

@@ -1,4 +1,4 @@
-"""The modules that follow the pooling in a sentence-transformers folder: Dense, LayerNorm, Normalize."""
+"""Folders of sentence-transformers: their modules, and those that follow the pooling (Dense, LayerNorm, Normalize)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
@@ -45,33 +45,31 @@ ROLES = ("text", "query", "document")
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleHead:
-    """A module behind the pooling."""
+class ModuleHead(NamedTuple):
+    """A module after the pooling."""
 
-    kind: str  # what it does
-    folder: Path  # where its weights lie; Normalize has none
-    config: dict[str, Any]  # its ``config.json``
+    kind: str  # Dense, LayerNorm or Normalize
+    folder: Path  # of its weights; Normalize has none
+    config: dict[str, Any]  # ``config.json``
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFolder:
-    """A sentence encoder folder, read but not loaded."""
+    """A folder of a sentence encoder, before its weights are loaded."""
 
     transformer: Path  # folder of the transformer and its tokenizer
-    pooling: str = "mean"  # names of poolings, with commas between them
-    layers: str = "-1"  # layers that are averaged, with their weights, as in ``layers=``
-    heads: tuple[ModuleHead, ...] = ()  # modules behind the pooling, in order
-    max_length: int | None = None  # tokens a text is cut at; None where the folder leaves it to the tokenizer
-    lowercase: bool = False  # whether texts are lower-cased before the tokenizer sees them
-    # What stands before a text: ``text``, any text; ``query``, one to search with; ``document``, one to be found. All
-    # three are there, possibly empty
+    pooling: str = "mean"  # as in ``pooling=``
+    layers: str = "-1"  # as in ``layers=``
+    heads: tuple[ModuleHead, ...] = ()  # modules after the pooling, in order
+    max_length: int | None = None  # None if the folder leaves it to the tokenizer
+    lowercase: bool = False  # before the tokenizer
+    # of each of `ROLES`, possibly empty
     prompts: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ROLES, ""))
-    pools_prompt: bool = True  # whether the tokens of the prompt are pooled with those of the text
+    pools_prompt: bool = True  # with the tokens of the text
 
 
 def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFolder:
-    """Read ``modules.json`` and what it points to; without one, the folder is a bare transformer with mean pooling."""
+    """Read ``modules.json`` and the configs it points to; without it, the folder is a transformer with mean pooling."""
     verify_export(folder)
     path = folder / "modules.json"
     if not path.exists():
@@ -100,7 +98,7 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
         raise FileFormatError(f"{path} must list a Transformer; it lists none.")
     stored = stored or pooling
     if stored is None:
-        raise FileFormatError(f"{path} lists no Pooling, so how tokens make a text is not known. {_NAME_POOLING}")
+        raise FileFormatError(f"{path} lists no Pooling, so the pooling is unknown. {_NAME_POOLING}")
     if layers != "-1" and "max" in stored.split(","):
         raise FileFormatError(
             f"{path}: the mean of layers must not be pooled by max, which isosent takes of each layer."
@@ -120,8 +118,8 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
 
 
 _NAME_POOLING = (
-    "It cannot be guessed: a model that was trained with one pooling gives wrong vectors with another. Copy the whole "
-    "folder again, or name the pooling, as in hf:DIR?pooling=cls."
+    "It cannot be guessed: a model trained with one pooling gives wrong vectors with another. Copy the whole folder "
+    "again, or name the pooling, as in hf:DIR?pooling=cls."
 )
 
 
@@ -132,8 +130,8 @@ def _bare(folder: Path, pooling: str | None) -> ModuleFolder:
     )
     if others and pooling is None:
         raise FileFormatError(
-            f"{folder} has no modules.json, but {others[0]}: it is a part of a sentence-transformers folder, probably "
-            f"copied in part. {_NAME_POOLING}"
+            f"{folder} has no modules.json, but {others[0]}: it is a part of a sentence-transformers folder. "
+            f" {_NAME_POOLING}"
         )
     return ModuleFolder(folder)
 
@@ -173,7 +171,7 @@ def _prompts(folder: Path) -> dict[str, str]:
 
 
 def _config(folder: Path, schema: type, advice: str = "Copy the whole folder again.") -> dict[str, Any]:
-    """Settings of a module, which has no defaults that would do."""
+    """Config of a module; there are no safe defaults."""
     try:
         config: dict[str, Any] = read_json(folder / "config.json", schema)
     except FileNotFoundError:
@@ -184,19 +182,17 @@ def _config(folder: Path, schema: type, advice: str = "Copy the whole folder aga
     return config
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Head:
-    """One loaded module."""
+class Head(NamedTuple):
+    """A loaded module."""
 
-    module: ModuleHead  # what the folder says of it
-    # From a tensor of shape (n_texts, in_dim) to one of shape (n_texts, out_dim); it can be pickled
-    apply: Callable[[Any], Any]
-    weights: Mapping[str, Any]  # what it depends on
-    out_dim: int  # dimensions of what comes out
+    module: ModuleHead
+    apply: Callable[[Any], Any]  # from (n_texts, in_dim) to (n_texts, out_dim); it can be pickled
+    weights: Mapping[str, Any]
+    out_dim: int
 
 
 def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize: bool) -> list[Head]:
-    """Load the modules that are wanted."""
+    """Load Dense and LayerNorm modules if `dense`, and end with Normalize if `normalize`."""
     wanted = [head for head in heads if (normalize if head.kind == "Normalize" else dense)]
     if normalize and not (wanted and wanted[-1].kind == "Normalize"):
         wanted.append(ModuleHead("Normalize", Path(), {}))
@@ -207,17 +203,11 @@ def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize:
     return loaded
 
 
-def _normalize(
-    head: ModuleHead,
-    dim: int,
-) -> Head:
+def _normalize(head: ModuleHead, dim: int) -> Head:
     return Head(head, _extras.require("torch").nn.functional.normalize, {}, dim)
 
 
-def _dense(
-    head: ModuleHead,
-    dim: int,
-) -> Head:
+def _dense(head: ModuleHead, dim: int) -> Head:
     torch, config = _extras.require("torch"), head.config
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
         raise FileFormatError(f"{head.folder}/config.json: isosent has no residual Dense and none on other inputs.")
@@ -239,10 +229,7 @@ def _dense_output(weight: Any, bias: Any, activate: Callable[[Any], Any], vector
     return activate(_extras.require("torch").nn.functional.linear(vectors, weight, bias))
 
 
-def _layer_norm(
-    head: ModuleHead,
-    dim: int,
-) -> Head:
+def _layer_norm(head: ModuleHead, dim: int) -> Head:
     torch, tensors = _extras.require("torch"), _read_weights(head)
     weight, bias = tensors.get("norm.weight"), tensors.get("norm.bias")
     if weight is None or tuple(weight.shape) != (dim,):

@@ -1,4 +1,4 @@
-"""Words whitened by their frequency, ahead of any weighting."""
+"""Weightings: how the vectors of the words of a text become one vector."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +20,18 @@ from isosent.numeric.word_averages import balanced_means, power_means, sif_weigh
 from isosent.transforms.base import LinearTransform, make_linear
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Words:
-    """The words of some texts, as a weighting sees them."""
+class Words(NamedTuple):
+    """The words of some texts."""
 
     rows: NDArray[np.float32]  # word vectors
-    products: NDArray[np.float64]  # their products with the principal vectors of the corpus
-    ids: NDArray[np.int32]  # row of each word, one text behind the other
-    offsets: NDArray[np.int64]  # text i has ``ids[offsets[i]:offsets[i + 1]]``
-    weights: NDArray[np.float32] | None  # weight of each word by its frequency
+    products: NDArray[np.float64]  # of the rows with the principal vectors of the corpus
+    ids: NDArray[np.int32]  # row of each word; text i has ``ids[offsets[i]:offsets[i + 1]]``
+    offsets: NDArray[np.int64]
+    weights: NDArray[np.float32] | None  # of each word, by its frequency
 
 
 class Weighting(ABC):
-    """A way to make one vector of word vectors."""
+    """Base of the weightings."""
 
     name: ClassVar[str]
     uses_frequencies: ClassVar[bool] = False
@@ -41,39 +40,39 @@ class Weighting(ABC):
 
     @property
     def learns(self) -> bool:
-        """Whether it has to see a corpus, for more than the frequencies of words."""
+        """Whether it must be fitted on texts, for more than word frequencies."""
         return self.transform() is not None
 
     def dim(self, word_dim: int) -> int:
-        """Dimensions of the vectors that it makes of word vectors of `word_dim` dimensions."""
+        """Dimensions of sentence vectors, from those of word vectors."""
         return word_dim
 
     def check(self, word_dim: int) -> None:  # noqa: B027
-        """Refuse word vectors that have too few dimensions for it."""
+        """Refuse word vectors with too few dimensions."""
 
     def word_weights(self, corpus: Corpus) -> NDArray[np.float64] | None:
-        """Weight of each word of the vocabulary, and of any unknown one behind them; None for 1."""
+        """Weight of each word of the vocabulary, and last that of any unknown word; None for 1."""
         return None
 
     @property
     def has_principal(self) -> bool:
-        """Whether it takes principal vectors of a corpus."""
+        """Whether it uses principal vectors of a corpus (GEM)."""
         return False
 
     def coarse(self, words: Words) -> NDArray[np.float32]:
-        """Vectors, one a text, whose moments over a corpus tell its principal vectors."""
+        """One vector per text, from whose moments `principal` takes the principal vectors of a corpus."""
         raise NotImplementedError
 
     def principal(self, moments: Moments) -> PrincipalVectors:
-        """Principal vectors from the moments of what `coarse` returned."""
+        """Principal vectors of a corpus, from moments of its coarse vectors."""
         raise NotImplementedError
 
     @abstractmethod
     def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
-        """Return one vector a text, shape (n_texts, dim); zero for a text without words."""
+        """One vector per text, shape (n_texts, dim); zero for a text without words."""
 
     def transform(self) -> LinearTransform | None:
-        """The linear step that belongs to the method, to be fitted behind it on the corpus."""
+        """The linear step that belongs to the method, to be fitted on vectors of the corpus."""
         return None
 
 
@@ -98,12 +97,12 @@ class SIF(Weighting):
     a : float, default 1e-3
         Smoothing constant, see `sif_weights`.
     n_components : int, default 1
-        Common components that are removed; 0 for none.
+        Common components to remove; 0 for none.
 
     Notes
     -----
     Arora, Liang & Ma 2017, *A Simple but Tough-to-Beat Baseline for Sentence Embeddings*, algorithm 1. The components
-    are the first singular vectors of the corpus it is fitted on, uncentred.
+    are the first singular vectors of the corpus, uncentred.
     """
 
     name: ClassVar[str] = "sif"
@@ -117,7 +116,7 @@ class SIF(Weighting):
         _check.whole_number("SIF", "n_components", self.n_components, 0)
 
     def check(self, word_dim: int) -> None:
-        """Refuse to remove as many components as there are dimensions."""
+        """Refuse to remove every dimension."""
         _check_below("SIF", self.n_components, word_dim)
 
     def word_weights(self, corpus: Corpus) -> NDArray[np.float64]:
@@ -140,7 +139,7 @@ class USIF(Weighting):
     Parameters
     ----------
     n_components : int, default 5
-        Common components that are removed, each by its share of their variance; 0 for none.
+        Common components to remove, each by its share of their variance; 0 for none.
 
     Notes
     -----
@@ -157,15 +156,15 @@ class USIF(Weighting):
 
     @property
     def learns(self) -> bool:
-        """True: it takes the mean length of texts."""
+        """True: it uses the mean length of texts."""
         return True
 
     def check(self, word_dim: int) -> None:
-        """Refuse to remove as many components as there are dimensions."""
+        """Refuse to remove every dimension."""
         _check_below("USIF", self.n_components, word_dim)
 
     def word_weights(self, corpus: Corpus) -> NDArray[np.float64]:
-        """Return the weights that frequencies and mean length give."""
+        """Return the weights by frequency and mean length."""
         return usif_weights(corpus.probabilities_and_none(), corpus.mean_length)
 
     def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
@@ -230,21 +229,21 @@ def _removal(n_components: int, *, by_share: bool = False) -> LinearTransform:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus:
-    """Frequencies, lengths and principal vectors, as far as a weighting asks for them."""
+    """What a weighting learned from texts: frequencies, lengths and principal vectors, if it uses them."""
 
     n_texts: int = 0  # texts with at least one known word
     mean_length: float = 0.0  # known words that these have on average
-    probabilities: NDArray[np.float64] | None = None  # unigram probability of each word, 0 where it is unknown
+    probabilities: NDArray[np.float64] | None = None  # unigram probability of each word
     word_map: LinearMap | None = None  # whitens the word vectors
     principal: PrincipalVectors | None = None  # of the coarse vectors of the texts
 
     def probabilities_and_none(self) -> NDArray[np.float64]:
-        """Return the probabilities, and behind them 0 for any word outside the vocabulary."""
+        """Probability of each word, and last 0 for any word outside the vocabulary."""
         known = np.empty(0) if self.probabilities is None else self.probabilities
         return np.append(known, 0.0)
 
     def tensors(self) -> dict[str, NDArray[np.float64]]:
-        """Return all of it as named arrays, for a model folder."""
+        """Named arrays for a model folder."""
         arrays = {"size": np.array([self.n_texts, self.mean_length])}
         if self.probabilities is not None:
             arrays["probabilities"] = self.probabilities
@@ -259,7 +258,7 @@ class Corpus:
 
     @classmethod
     def from_tensors(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Corpus:
-        """Put it together from what `tensors` returned."""
+        """The inverse of `tensors`."""
         try:
             n_texts, mean_length = int(arrays["size"][0]), float(arrays["size"][1])
             word_map = LinearMap(arrays["word_weight"], arrays["word_bias"]) if "word_weight" in arrays else None
@@ -267,7 +266,7 @@ class Corpus:
             if "principal_vectors" in arrays:
                 principal = PrincipalVectors(arrays["principal_vectors"], arrays["singular_values"])
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise FileFormatError(f"what the encoder knows of its corpus is damaged: {error}.") from None
+            raise FileFormatError(f"what the encoder learned from texts is damaged: {error}.") from None
         return cls(n_texts, mean_length, arrays.get("probabilities"), word_map, principal)
 
 
@@ -282,20 +281,20 @@ class GEM(Weighting):
     n_candidates : int, default 45
         Principal vectors of the corpus, K; at most the dimensions.
     n_removed : int, default 17
-        Those of them that count for a text and are removed from it, h; at most `n_candidates`.
+        How many of them are used for a text and removed from it, h; at most `n_candidates`.
     power : float, default 3.0
         Power of the singular values in the coarse vectors, t; at least 0.
     removal : {"sdr", "sir", "none"}, default "sdr"
-        By sentence, the strongest of the corpus, or nothing, as for supervised tasks.
+        Remove the principal vectors chosen for the sentence, the strongest of the corpus, or none (supervised tasks).
     scores : sequence of {"novelty", "significance", "uniqueness"}, default all
         Scores that add up to the weight of a word.
     significance : {"columns", "window"}, default "columns"
         Divisor of the significance score.
     ranking : {"weighted", "unweighted"}, default "weighted"
-        Whether singular values count in the choice of principal vectors; "unweighted" for CQA, with a window of 6 and
-        15 removed.
+        Whether singular values count in the choice of principal vectors. The paper uses "unweighted" for CQA, with a
+        window of 6 and 15 removed.
     uniqueness : {"published", "scaled"}, default "published"
-        Whether the uniqueness score takes singular values over `n_removed`, or over the largest.
+        Whether the uniqueness score divides singular values by `n_removed`, or by the largest.
 
     Raises
     ------
@@ -323,12 +322,12 @@ class GEM(Weighting):
 
     @property
     def has_principal(self) -> bool:
-        """Whether anything of it takes principal vectors."""
+        """Whether removal or scores use principal vectors."""
         return self.removal != "none" or "uniqueness" in self.scores
 
     @property
     def learns(self) -> bool:
-        """Whether it takes principal vectors."""
+        """Whether it uses principal vectors."""
         return self.has_principal
 
     def check(self, word_dim: int) -> None:
@@ -365,7 +364,7 @@ class ZipfianWhitening(Weighting):
     Parameters
     ----------
     then : Weighting, default Average()
-        What makes one vector of the whitened word vectors.
+        How the whitened word vectors become one vector.
 
     Notes
     -----
@@ -383,48 +382,17 @@ class ZipfianWhitening(Weighting):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """That of the other, with "zipfian" in front."""
+        """Name of the other weighting with "zipfian" in front."""
         return f"zipfian_{self.then.name}"
 
-    @property
-    def is_linear(self) -> bool:  # type: ignore[override]
-        """As the other is."""
-        return self.then.is_linear
-
-    @property
-    def learns(self) -> bool:
-        """Whether the other does."""
-        return self.then.learns
-
-    def dim(self, word_dim: int) -> int:
-        """That of the other."""
-        return self.then.dim(word_dim)
-
-    def check(self, word_dim: int) -> None:
-        """Check as the other does."""
-        self.then.check(word_dim)
-
-    def word_weights(self, corpus: Corpus) -> NDArray[np.float64] | None:
-        """Return those of the other."""
-        return self.then.word_weights(corpus)
-
-    @property
-    def has_principal(self) -> bool:
-        """Whether the other does."""
-        return self.then.has_principal
-
-    def coarse(self, words: Words) -> NDArray[np.float32]:
-        """Return those of the other."""
-        return self.then.coarse(words)
-
-    def principal(self, moments: Moments) -> PrincipalVectors:
-        """Return those of the other."""
-        return self.then.principal(moments)
-
-    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
-        """Combine as the other does."""
-        return self.then.combine(words, corpus)
-
-    def transform(self) -> LinearTransform | None:
-        """Return that of the other."""
-        return self.then.transform()
+    # Everything but the whitening of the words is left to the other weighting.
+    is_linear = property(lambda self: self.then.is_linear)
+    learns = property(lambda self: self.then.learns)
+    has_principal = property(lambda self: self.then.has_principal)
+    dim = property(lambda self: self.then.dim)
+    check = property(lambda self: self.then.check)
+    word_weights = property(lambda self: self.then.word_weights)
+    coarse = property(lambda self: self.then.coarse)
+    principal = property(lambda self: self.then.principal)
+    combine = property(lambda self: self.then.combine)
+    transform = property(lambda self: self.then.transform)
