@@ -26,12 +26,11 @@ from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, unit_rows
-from isosent.persistence import FitRecord, ModelRecord, check_model_folder, write_model
+from isosent.persistence import FitRecord, ModelRecord, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
 from isosent.transforms.auto import AutoChoice, choose_from_moments, choose_from_texts
 from isosent.transforms.base import (
     AUTO,
-    FlowTransform,
     LinearTransform,
     Report,
     Transform,
@@ -461,7 +460,12 @@ class SentenceEncoder:
         """Fit a transform, or what `choose` or the spectrum says, on vectors of the bare encoder."""
         self._postprocessing.check_fit(transform, queries=query_vectors is not None)
         if is_flow(transform):
-            return self._with_flow(transform, vectors, source, report)
+            rows = _rows_with_vector(vectors)
+            flow = copy.deepcopy(transform).fit(self._postprocessing.apply(rows), report=report)
+            record = _record(transform_name(flow), settings_of(flow), len(rows), len(vectors) - len(rows), source)
+            record = replace(record, history=tuple(asdict(step) for step in flow.history_))
+            postprocessing = replace(self._postprocessing, flow=flow.glow_)
+            return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
         radial = bool(getattr(transform, "uses_radial_moments", False))
         moments = Moments.from_rows(_rows_with_vector(vectors), radial=radial)
         query_moments = None
@@ -475,15 +479,6 @@ class SentenceEncoder:
             n_zero_rows=len(vectors) - round(moments.weight),
             source=source,
         )
-
-    def _with_flow(
-        self, transform: FlowTransform, vectors: NDArray[np.floating], source: str, report: Report | None
-    ) -> SentenceEncoder:
-        rows = _rows_with_vector(vectors)
-        flow = copy.deepcopy(transform).fit(self._postprocessing.apply(rows), report=report)
-        record = _record(transform_name(flow), settings_of(flow), len(rows), len(vectors) - len(rows), source)
-        record = replace(record, history=tuple(asdict(step) for step in flow.history_))
-        return SentenceEncoder(self._encoder, replace(self._postprocessing, flow=flow.glow_), (*self._fits, record))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder. It holds all but the encoder, which it names by its reference and fingerprint.
@@ -500,7 +495,6 @@ class SentenceEncoder:
         InputError
             If the encoder was wrapped (see `wrap`) and no reference loads it again.
         """
-        check_model_folder(folder)
         encoder = self._encoder.saved_as()
         write_model(folder, SentenceEncoder(encoder, self._postprocessing, self._fits, self._calibration).record)
 
