@@ -273,7 +273,7 @@ def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, 
     postprocessing = onnx_static._Graph.postprocessing
     monkeypatch.setattr(
         onnx_static._Graph,
-        "behind",
+        "postprocessing",
         lambda self, vectors, linear_map, normalize: postprocessing(
             self, vectors, wrong(linear_map), normalize=normalize
         ),

@@ -238,8 +238,8 @@ def test_more_than_the_dimensions_is_refused_when_a_model_is_opened(words_file, 
 
 
 def test_what_is_no_weighting_is_refused(words_file):
-    with pytest.raises(InputTypeError, match=r"load: weighting must be a Weighting, such as GEM\(\); got str"):
-        isosent.load(f"words:{words_file}", weighting="gem")
+    with pytest.raises(InputTypeError, match="load: weighting must be .*got list"):
+        isosent.load(f"words:{words_file}", weighting=["gem"])
 
 
 def test_a_saved_model_takes_no_weighting(fit, tmp_path):
@@ -327,7 +327,7 @@ def test_many_unknown_words_are_warned_of(fit):
 @pytest.mark.parametrize("texts", [["zebra"], ["", "unicorn zebra"]], ids=str)
 def test_a_corpus_without_a_known_word_is_refused(words_file, weighting, texts):
     model = isosent.load(f"words:{words_file}", weighting=weighting)
-    words = rf"fit: texts must hold words that the encoder knows; got {len(texts)} texts without any"
+    words = f"no word of the {len(texts)} texts"
     with pytest.raises(InputError, match=words):
         model.fitted(texts, transform=None)
     assert model.encoder.needs_corpus
@@ -398,7 +398,7 @@ def test_statistics_of_other_weightings_are_refused(words_file, weighting):
 
 def test_statistics_of_whitened_words_need_frequencies(words_file):
     encoder = isosent.load(f"words:{words_file}", weighting=Zipfian(GEM_SMALL)).encoder
-    with pytest.raises(InputError, match=r"corpus_moments: frequencies must be given before words are whitened"):
+    with pytest.raises(InputError, match=r"corpus_moments: .*frequencies"):
         encoder.corpus_moments(TEXTS)
 
 
@@ -491,7 +491,7 @@ def test_a_corpus_file_that_lacks_an_array_is_refused(saved, name):
     tensors = load_file(corpus_file(saved))
     del tensors[name]
     replace_part(saved, "corpus", tensors)
-    refuses(saved, rf"what the encoder knows of its corpus is damaged: '{name}'")
+    refuses(saved, rf"what the encoder learned from texts is damaged: '{name}'")
 
 
 @pytest.mark.parametrize("name", ["probabilities", "word_weight", "principal_vectors"])
@@ -551,7 +551,7 @@ def test_another_weighting_in_the_model_file_is_refused(saved):
 def test_impossible_options_in_the_model_file_are_refused(saved, options):
     encoder = json.loads((saved / "model.json").read_text("utf-8"))["encoder"]
     rewrite(saved, encoder=encoder | {"options": encoder["options"] | options})
-    refuses(saved, "its encoder, words:.* could not be opened")
+    refuses(saved, "its encoder, words:.* could not be loaded")
 
 
 def test_a_newer_model_replaces_all_of_an_older_one(saved, fit):
@@ -594,7 +594,7 @@ def test_words_that_were_moved_are_named_with_their_files(fit, words_file, tmp_p
     model.save(tmp_path / "model")
     (tmp_path / "there").mkdir()
     words, stop = (path.rename(tmp_path / "there" / path.name) for path in (words_file, tmp_path / "stop.txt"))
-    refuses(tmp_path / "model", r"could not be opened: .* must exist")
+    refuses(tmp_path / "model", r"could not be loaded: .* must exist")
     loaded = isosent.load(f"{tmp_path / 'model'}?encoder=words:{words}?stop_words={stop}")
     np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
 
@@ -637,9 +637,7 @@ def test_a_function_splits_texts(words_file):
 def test_a_model_with_a_function_is_opened_with_the_function_only(words_file, tmp_path):
     model = isosent.load(f"words:{words_file}", weighting=GEM_SMALL, tokenizer=by_dashes).fitted(TEXTS, transform=None)
     model.save(tmp_path / "model")
-    refuses(
-        tmp_path / "model", r"load: tokenizer must be the function that the model was made with; got none\. Pass it"
-    )
+    refuses(tmp_path / "model", "tokenizer function.*Pass it")
     loaded = isosent.load(tmp_path / "model", tokenizer=by_dashes)
     np.testing.assert_array_equal(loaded.encode(["w1-w2"]), model.encode(["w1-w2"]))
 
@@ -701,7 +699,7 @@ def test_token_embeddings_can_be_weighted_and_saved(texts, tmp_path):
 
 @pytest.mark.parametrize("option", ["layers=1", "pooling=mean", "dense=false"])
 def test_token_embeddings_take_no_layers(option):
-    with pytest.raises(InputError, match=r"static=true takes no (layers|pooling|dense); it leaves the layers out"):
+    with pytest.raises(InputError, match=r"static=true takes no (layers|pooling|dense)"):
         isosent.load(f"hf:{MINILM}?static=true&{option}")
 
 
@@ -795,7 +793,7 @@ def test_the_removal_of_sif_is_exported_as_arrays(fit, tmp_path):
 @pytest.mark.parametrize("target", ["onnx", "sentence-transformers"])
 def test_what_is_no_mean_of_words_cannot_be_exported(fit, weighting, target, tmp_path):
     model = fit(weighting)
-    words = rf"export: a text must be the mean of .*; got {weighting.name}\. Take isosent itself along for it"
+    words = rf"export: a text must be the mean of .*; got {weighting.name}"
     with pytest.raises(InputError, match=words):
         export(model, target, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -803,7 +801,7 @@ def test_what_is_no_mean_of_words_cannot_be_exported(fit, weighting, target, tmp
 
 
 def test_unknown_words_with_a_vector_cannot_be_exported(fit, tmp_path):
-    with pytest.raises(InputError, match=r"export: .*; got unknown=mean\. Take isosent itself along"):
+    with pytest.raises(InputError, match=r"export: .*; got unknown=mean"):
         export(fit(Average(), query="?unknown=mean"), "onnx", tmp_path / "out")
 
 
