@@ -105,7 +105,7 @@ def test_evaluate_takes_what_fit_takes(isosent_, here, write_stsb):
     document = json.loads((here / "r.json").read_text())
     scores = [one["tasks"]["STSB"]["scores"]["spearman"] for one in (document, *document["variants"])]
     assert [cell.strip() for cell in row.split("│")[3:-1]] == [f"{100 * score:.2f}" for score in scores]
-    assert (here / "r.csv").read_text().count("STSB") >= 3
+    assert "STSB" in (here / "r.csv").read_text()
 
 
 def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb):
@@ -117,4 +117,4 @@ def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb)
     (cell,) = json.loads((here / "study.json").read_text())["results"]
     assert (cell["model"], cell["task"]) == ("wordllama", "STSB")
     assert cell["scores"]["best in hindsight"] >= max(cell["scores"].values())
-    assert "most lost against leaving the vectors alone: " in finished.out
+    assert "largest loss against the vectors as they are: " in finished.out
