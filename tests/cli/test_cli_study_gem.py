@@ -32,9 +32,10 @@ def test_a_study_is_printed_and_written(isosent_, here):
     ]
     assert len((here / "gem.csv").read_text().splitlines()) == 1 + len(cells)
     assert ET.parse(here / "gem.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
-    (line,) = [line for line in finished.out.splitlines() if "novelty + significance" in line]
+    line, other = [line for line in finished.out.splitlines() if "novelty + significance" in line]
     (cell,) = [cell for cell in cells if cell["condition"] == "novelty + significance"]
     assert f"{100 * cell['pearson']:.2f}" in line
+    assert f"{100 * cell['spearman']:.2f}" in other
     assert "words:vectors.txt" in finished.out
 
 

@@ -24,7 +24,7 @@ from isosent.cli.options import (
     tasks_option,
     transform_options,
 )
-from isosent.cli.printing import check_output, make_table, progress_bar, say, show, write_output, write_table
+from isosent.cli.printing import check_output, make_table, progress_bar, say, show, write_output
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
@@ -37,6 +37,7 @@ from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, subset_table, task_table, x100
 from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.numeric.statistics import LEVEL
+from isosent.pages.tables import csv_table, latex_table
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
@@ -128,18 +129,17 @@ def evaluate(
             progress=bar,
         )
     results = (result, *result.variants)
-    header, rows = _score_rows(dict(zip(transform, results, strict=True)))
-    write_table(csv_output, latex_output, header, rows)
+    if csv_output is not None:
+        write_output(csv_output, result.to_csv())
+    if latex_output is not None:
+        write_output(latex_output, result.to_latex())
     if write_output(json_output, result.to_text()):
         return
     for one in results:
         for table in _tables(one, subsets):
             show(table)
     if has_several:
-        table = make_table(*header, left=2)
-        for row in rows:
-            table.add_row(*row)
-        show(table)
+        show(_variants_table(dict(zip(transform, results, strict=True))))
 
 
 def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,19 +156,18 @@ def _tables(result: EvaluationResult, subsets: bool) -> "list[Table]":
     return [rte_table(result) if [task.kind for task in tasks] == ["rte"] else task_table(result)]
 
 
-def _score_rows(results: Mapping[str, EvaluationResult]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of a table with the main score of every task under every transform, x100."""
+def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
+    """The main score of every task under every transform, x100."""
+    table = make_table("task", "metric", *results, left=2)
     tasks = next(iter(results.values())).tasks
-    rows = [
-        [name, task.metric, *(x100(result.tasks[name].score) for result in results.values())]
-        for name, task in tasks.items()
-    ]
+    for name, task in tasks.items():
+        table.add_row(name, task.metric, *(x100(result.tasks[name].score) for result in results.values()))
     kinds = [(task.kind, task.metric) for task in tasks.values()]
     for kind, metric in dict.fromkeys(kinds):
         if kinds.count((kind, metric)) > 1:
             averages = (x100(result.average_of(kind, metric)) for result in results.values())
-            rows.append([f"average, {kind}", metric, *averages])
-    return ["task", "metric", *results], rows
+            table.add_row(f"average, {kind}", metric, *averages)
+    return table
 
 
 @click.command(short_help="Test whether one model is better than another.")
@@ -218,34 +217,30 @@ def compare(
             n_resamples=resamples,
             progress=bar,
         )
-    header, rows, averages = _comparison_rows(comparison)
-    write_table(csv_output, latex_output, header, rows + averages)
+    if csv_output is not None:
+        write_output(csv_output, comparison.to_csv())
+    if latex_output is not None:
+        write_output(latex_output, comparison.to_latex())
     if write_output(json_output, json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n"):
         return
     if tests:
         show(_test_table(comparison))
+    header = ("x100", "A", "B", "B - A", f"{100 * comparison.level:g}% interval", "B is")
     table = make_table(*header, caption="\n".join(_comparison_notes(comparison)))
     table.columns[-1].justify = "left"
-    for row in rows:
-        table.add_row(*row)
+    for name, difference in comparison.tasks.items():
+        table.add_row(name, *_difference_cells(difference))
     table.add_section()
-    for row in averages:
-        table.add_row(*row)
+    for kind, mean in comparison.averages.items():
+        table.add_row(f"average, {kind}", *_difference_cells(mean))
     show(table)
 
 
-def _comparison_rows(comparison: Comparison) -> tuple[list[str], list[list[str]], list[list[str]]]:
-    """Header, tasks and averages of a comparison, x100."""
-
-    def cells(difference: Difference) -> list[str]:
-        ends = [_signed(end) for end in difference.interval]
-        interval = ends[0] if ends[0] == "undefined" else " to ".join(ends)
-        change = _signed(difference.difference)
-        return [x100(difference.first), x100(difference.second), change, interval, difference.verdict]
-
-    header = ["x100", "A", "B", "B - A", f"{100 * comparison.level:g}% interval", "B is"]
-    tasks = [[name, *cells(difference)] for name, difference in comparison.tasks.items()]
-    return header, tasks, [[f"average, {kind}", *cells(mean)] for kind, mean in comparison.averages.items()]
+def _difference_cells(difference: Difference) -> list[str]:
+    ends = [_signed(end) for end in difference.interval]
+    interval = ends[0] if ends[0] == "undefined" else " to ".join(ends)
+    change = _signed(difference.difference)
+    return [x100(difference.first), x100(difference.second), change, interval, difference.verdict]
 
 
 def _signed(difference: float) -> str:
@@ -320,7 +315,10 @@ def report(
     for note in board.notes:
         say(f"note: {note}")
     write_output(output, html_report(data, board))
-    write_table(csv_output, latex_output, *board.table())
+    if csv_output is not None:
+        write_output(csv_output, csv_table(*board.table()))
+    if latex_output is not None:
+        write_output(latex_output, latex_table(*board.table()))
     show(f"{output}: {report_title(data, board)}")
     if figures is not None:
         for path in write_figures(figures, data, board):

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from isosent.io.atomic import check_destination, replacing
-from isosent.pages.tables import csv_table, latex_table
 
 if TYPE_CHECKING:  # rich takes 0.1 s, and is needed for tables and bars only
     from rich.console import Console
     from rich.table import Table
 
 STANDARD_OUTPUT = Path("-")
-_WIDTH_OF_A_FILE = 200  # rows of a table in a file stay in one line, so that they can be searched
+_WIDTH_OF_A_FILE = 100  # whatever the width of the terminal is
 Advance = Callable[[int], None]
 
 
@@ -99,16 +98,6 @@ def write_output(path: Path | None, content: str) -> bool:
         with replacing(path) as temporary:
             temporary.write_text(content, "utf-8")
     return False
-
-
-def write_table(
-    csv_output: Path | None, latex_output: Path | None, header: Sequence[str], rows: Sequence[Sequence[str]]
-) -> None:
-    """Write the texts of a table as CSV and as LaTeX, where a file is given."""
-    if csv_output is not None:
-        write_output(csv_output, csv_table(header, rows))
-    if latex_output is not None:
-        write_output(latex_output, latex_table(header, rows))
 
 
 def show_tokens(n_tokens: int, n_unknown: int) -> None:

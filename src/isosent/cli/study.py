@@ -396,24 +396,22 @@ def _spread(scores: Sequence[float]) -> str:
 
 
 def _gem_tables(cells: Sequence[GemCell], how: str) -> "Iterator[Table]":
-    """Pearson and Spearman x100 of every setting on every task."""
+    """Pearson, then Spearman, x100 of every setting on every task."""
     by_place = {(cell.study, cell.condition, cell.task): cell for cell in cells}
-    tasks = dict.fromkeys(cell.task for cell in cells)
-    columns = [name for task in tasks for name in (f"{task} r", "rho", "zero rows")]
-    table = make_table(
-        "study", "condition", *columns, left=2, title=cells[0].model, caption="r: Pearson, rho: Spearman"
-    )
-    previous = ""
-    for name, condition in dict.fromkeys((cell.study, cell.condition) for cell in cells):
-        if name != previous:
-            table.add_section()
-        texts = []
-        for task in tasks:
-            cell = by_place[name, condition, task]
-            texts += [x100(cell.pearson), x100(cell.spearman), str(cell.n_zero_rows)]
-        table.add_row("" if name == previous else name, condition, *texts)
-        previous = name
-    yield table
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    n_zero_rows = max(cell.n_zero_rows for cell in cells)
+    caption = f"sentences without a vector: at most {n_zero_rows} of a task and setting; their cosine counts as 0"
+    for metric in ("pearson", "spearman"):
+        title = f"{cells[0].model}: {metric}"
+        table = make_table("study", "condition", *tasks, left=2, title=title, caption=caption)
+        previous = ""
+        for name, condition in dict.fromkeys((cell.study, cell.condition) for cell in cells):
+            if name != previous:
+                table.add_section()
+            scores = (x100(getattr(by_place[name, condition, task], metric)) for task in tasks)
+            table.add_row("" if name == previous else name, condition, *scores)
+            previous = name
+        yield table
 
 
 _KINDS: Mapping[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {

@@ -27,8 +27,8 @@ def interval_x100(interval: tuple[float, float]) -> str:
 
 
 def sts_table(result: EvaluationResult) -> Table:
-    """Lay out the aggregations of every task, and the published rows for the same model."""
-    table = Table(caption=_sts_caption(result), caption_justify="left")
+    """Lay out the aggregations of every task, and the published rows for the same model, in 100 columns."""
+    table = Table(caption_justify="left")
     table.add_column("x100")
     columns = [*result.tasks, "average"] if len(result.tasks) > 1 else list(result.tasks)
     for column in columns:
@@ -37,18 +37,23 @@ def sts_table(result: EvaluationResult) -> Table:
     aggregations = AGGREGATIONS if any(len(task.details["subsets"]) > 1 for task in tasks) else AGGREGATIONS[:1]
     missing = [name for task in tasks for name in task.protocol.get("missing_subsets", ())]
     published = published_rows(result.model, {**result.fitting, "missing_subsets": missing})
+    sources: list[str] = []
     for metric in METRICS:
         for how in aggregations:
             name = metric if how == "all" else f"{metric}_{how}"
             scores = [*(task.scores[name] for task in tasks), result.average(name)]
             table.add_row(f"{metric} {how}", *map(x100, scores[: len(columns)]))
             if how == "all":
-                table.add_row("  95 % interval", *(interval_x100(task.intervals[name]) for task in tasks), style="dim")
+                for end, label in enumerate(("  95% from", "  95% to")):
+                    table.add_row(label, *(x100(task.intervals[name][end]) for task in tasks), style="dim")
             for row in published if metric == "spearman" else ():
                 cells = _published_cells(row, result)
                 if row.aggregation == how and set(cells) != {"-"}:
-                    table.add_row(f"  published: {row.label}", *cells, style="dim")
+                    sources.append(row.label)
+                    table.add_row(f"  published [{len(sources)}]", *cells, style="dim")
         table.add_section()
+    footnotes = [f"[{number}] {source}" for number, source in enumerate(sources, start=1)]
+    table.caption = "\n".join([_sts_caption(result), *footnotes])
     return table
 
 
@@ -70,7 +75,7 @@ def rte_table(result: EvaluationResult) -> Table:
     details = task.details
     caption = [
         *_caption(result),
-        f"pairs: {details['n_train']} of train, {task.n_items} of dev; 95 % interval of the first accuracy: "
+        f"pairs: {details['n_train']} of train, {task.n_items} of dev; 95% interval of the first accuracy: "
         f"{interval_x100(task.interval)}",
     ]
     table = Table(caption="\n".join(caption), caption_justify="left")
@@ -89,8 +94,8 @@ def rte_table(result: EvaluationResult) -> Table:
 def task_table(result: EvaluationResult) -> Table:
     """Lay out tasks of any kind."""
     table = Table(caption="\n".join(_caption(result)), caption_justify="left")
-    for name in ("task", "items", "judged by", "x100", "95 % interval", "beside it"):
-        table.add_column(name, justify="right" if name in ("items", "x100", "95 % interval") else "left")
+    for name in ("task", "items", "judged by", "x100", "95% interval", "beside it"):
+        table.add_column(name, justify="right" if name in ("items", "x100", "95% interval") else "left")
     for kind in dict.fromkeys(task.kind for task in result.tasks.values()):
         own = {name: task for name, task in result.tasks.items() if task.kind == kind}
         for name, task in own.items():
