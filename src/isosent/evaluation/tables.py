@@ -79,8 +79,8 @@ def rte_table(result: EvaluationResult) -> Table:
         f"{interval_x100(task.interval)}",
     ]
     table = Table(caption="\n".join(caption), caption_justify="left")
-    table.add_column("RTE, entailment where")
-    for name in ("accuracy on dev, x100", "called entailment", "accuracy on train, x100"):
+    table.add_column("RTE, entailment if")
+    for name in ("accuracy on dev, x100", "entailed", "on train, x100"):
         table.add_column(name, justify="right")
     for how, of in (("", details["fixed"]), (", best on train", details["tuned"])):
         dev, train = x100(of["dev_accuracy"]), x100(of["train_accuracy"])
