@@ -121,7 +121,7 @@ def test_a_changed_byte_of_the_cache_is_noticed_and_it_is_made_again(text, cache
 def test_a_cache_that_cannot_be_written_is_no_error(text, cache, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path / "file"))
-    with pytest.warns(CacheWarning, match=r"is read whole each time, .* Set ISOSENT_CACHE to another folder\."):
+    with pytest.warns(CacheWarning, match=r"is read again each time: .* Set ISOSENT_CACHE to another folder\."):
         words = read_word_vectors([text])
     assert_same(words, read_word_vectors([text], cache=False))
 

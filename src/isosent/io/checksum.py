@@ -102,9 +102,9 @@ def verify_file(path: Path, checksum: str, seal_at: int | None = None, state: Fi
     require_checksum(str(path), checksum, _checksum_of_version(path, seal_at, state or file_state(path)))
 
 
-def require_checksum(name: str, written: str, now: str) -> None:
+def require_checksum(name: str, expected: str, actual: str) -> None:
     """Refuse a file whose checksum is not the one it was written with."""
-    if now != written:
+    if actual != expected:
         raise damaged(name)
 
 

@@ -92,9 +92,9 @@ def _is_unicode(value: Any) -> bool:
 
 def check_format(document: Any, where: str, name: str, format_version: int) -> None:
     """Refuse a document of another format or version; ahead of its schema, for a message that helps."""
-    found = document.get("format") if isinstance(document, dict) else None
-    if found != name:
-        raise FileFormatError(f"{where}: its format must be {name}; got {found!r:.60}.")
+    actual = document.get("format") if isinstance(document, dict) else None
+    if actual != name:
+        raise FileFormatError(f"{where}: its format must be {name}; got {actual!r:.60}.")
     if document.get("format_version") != format_version:
         raise FileFormatError(
             f"{where}: format version {document.get('format_version')!r}; isosent {version('isosent')} reads "

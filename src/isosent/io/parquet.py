@@ -116,27 +116,27 @@ def _number_type(kind: Any) -> NumberType | None:
 
 
 def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, NumberType]:
-    known = {field.name: number_type for field in schema if (number_type := _number_type(field.type))}
+    candidates = {field.name: number_type for field in schema if (number_type := _number_type(field.type))}
     listed = brief(", ".join(f"{field.name} ({field.type})" for field in schema), 600)
     if column is None:
-        if not known:
+        if not candidates:
             raise FileFormatError(
                 f"{path} must have a column of vectors, lists of {', '.join(_ARROW_NAMES.values())}; it has: {listed}."
             )
-        if len(known) > 1:
+        if len(candidates) > 1:
             raise InputError(
-                f"{path} has {len(known)} columns of vectors ({', '.join(known)}). "
+                f"{path} has {len(candidates)} columns of vectors ({', '.join(candidates)}). "
                 "Choose one: column=NAME, on the command line --column NAME."
             )
-        return next(iter(known.items()))
+        return next(iter(candidates.items()))
     if column not in schema.names:
         raise InputError(f"{path} has no column {column}; it has: {listed}.")
-    if column not in known:
+    if column not in candidates:
         raise InputError(
             f"{path}: column {column} must hold lists of {', '.join(_ARROW_NAMES.values())}; "
             f"it is of type {schema.field(column).type}."
         )
-    return column, known[column]
+    return column, candidates[column]
 
 
 def _first_length(path: Path, name: str) -> int:
@@ -245,10 +245,11 @@ class ColumnsBeside:
         """Take every column of a parquet file but that of the vectors."""
         schema, _ = table_schema(source.path)
         position = schema.names.index(source.column)
-        kept = schema.remove(position)
+        others = schema.remove(position)
         pandas = {name: value for name, value in (schema.metadata or {}).items() if name == b"pandas"}
-        batches = table_batches(source.path, kept.names, 0, source.block_rows, source.state) if kept.names else iter(())
-        return cls(kept.with_metadata(pandas), batches, str(source.column), position)
+        read = (source.path, others.names, 0, source.block_rows, source.state)
+        batches = table_batches(*read) if others.names else iter(())
+        return cls(others.with_metadata(pandas), batches, str(source.column), position)
 
     def take(self, n_rows: int) -> Any:
         """Hand out the next rows."""
@@ -274,8 +275,8 @@ def writing_parquet(
 
     beside = beside or ColumnsBeside(pa.schema([]), iter(()))
     field = pa.field(beside.name, pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), dim))
-    kept = dict(beside.schema.metadata or {}) | {name.encode(): value.encode() for name, value in metadata.items()}
-    schema = beside.schema.insert(beside.position, field).with_metadata(kept)
+    extended = dict(beside.schema.metadata or {}) | {name.encode(): value.encode() for name, value in metadata.items()}
+    schema = beside.schema.insert(beside.position, field).with_metadata(extended)
 
     def write(rows: NDArray[Any]) -> None:
         flat = pa.array(np.ascontiguousarray(rows, dtype).ravel())

@@ -43,10 +43,10 @@ _BLOCK_BUCKETS = 1 << 14
 class NgramTable:
     """Vectors of hashed character n-grams."""
 
-    numbers: Numbers  # what is stored for each bucket
-    scales: Scales | None  # those of int8
-    lengths: tuple[int, int]  # characters of the shortest and of the longest n-gram, brackets counted
-    first_column: int = 0  # where its dimensions begin, if there are others beside it
+    numbers: Numbers  # (n_buckets, dim)
+    scales: Scales | None  # factor of each row of int8
+    lengths: tuple[int, int]  # characters of the shortest and of the longest n-gram, with the brackets of a word
+    first_column: int = 0  # where its dimensions begin among those of several files
 
     def buckets(self, words: Sequence[bytes]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Hash the n-grams of words."""
@@ -58,16 +58,16 @@ class NgramTable:
         ngram_buckets(characters, bounds, self.lengths, n_buckets, ids, counts)
         return ids, offsets
 
-    def means(self, words: Sequence[bytes], own: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    def means(self, words: Sequence[bytes], word_rows: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """Average the vectors of the n-grams of words."""
         ids, offsets = self.buckets(words)
         table = self.numbers
         if table.dtype != np.float32:
             distinct, places = np.unique(ids, return_inverse=True)
             table, ids = decoded(table, self.scales, distinct), places.astype(np.int32)
-        sums = np.zeros((len(words), table.shape[1]), dtype=np.float32) if own is None else own.copy()
+        sums = np.zeros((len(words), table.shape[1]), dtype=np.float32) if word_rows is None else word_rows.copy()
         add_rows(table, ids, offsets, sums)
-        counts = np.diff(offsets) + (own is not None)
+        counts = np.diff(offsets) + (word_rows is not None)
         sums *= (1 / np.maximum(counts, 1)).astype(np.float32)[:, None]
         return sums
 
@@ -118,10 +118,10 @@ class _Mapped:
         return np.ndarray((n_rows, width), "<f4", buffer=self.content, offset=start)
 
     def advance(self, n_bytes: int) -> int:
-        """Go on, and tell where that began."""
+        """Skip some bytes, and return where they begin."""
         start = self.position
         if start + n_bytes > len(self.content):
-            raise FileFormatError(f"{self.place} must hold a whole fastText model; it is truncated. Copy it again.")
+            raise FileFormatError(f"{self.place} is a truncated fastText model. Copy it again.")
         self.position += n_bytes
         return start
 
@@ -147,7 +147,7 @@ def fasttext_rows(
     words, has_ngrams = _dictionary(file)
     (is_quantised,) = file.numbers("<?")
     if is_quantised:
-        raise FileFormatError(f"{place} must not be quantised; it is, as .ftz files are. Take the .bin it was made of.")
+        raise FileFormatError(f"{place} is quantised, as .ftz files are. Use the .bin that it was made of.")
     matrix = file.matrix(dim)
     if len(matrix) != len(words) + n_buckets:
         raise FileFormatError(
@@ -168,7 +168,7 @@ def _dictionary(file: _Mapped) -> tuple[list[bytes], bool]:
     if not 0 <= n_words == n_entries - n_labels:
         raise FileFormatError(f"{file.place}: entries must be words and labels; got {n_entries}, {n_words} words.")
     if n_pruned > 0:
-        raise FileFormatError(f"{file.place} must hold all its n-grams; it was pruned. Take the model it was made of.")
+        raise FileFormatError(f"{file.place} was pruned, and lacks n-grams. Use the model that it was made of.")
     words = []
     for _ in range(n_entries):
         words.append(file.string())
@@ -191,13 +191,13 @@ def _tasks(
     wanted: Vocabulary | None,
     progress: Progress | None,
 ) -> Iterator[Callable[[], RowBlock]]:
-    size, told = place.path.stat().st_size, 0
+    size, reported = place.path.stat().st_size, 0
     for start in range(0, len(words), _BLOCK_WORDS):
         yield partial(_block, place, start, words[start : start + _BLOCK_WORDS], matrix, table, wanted)
         if progress is not None:
             reached = size * min(start + _BLOCK_WORDS, len(words)) // len(words)
-            progress(reached - told)
-            told = reached
+            progress(reached - reported)
+            reported = reached
 
 
 def _block(
@@ -209,8 +209,8 @@ def _block(
     wanted: Vocabulary | None,
 ) -> RowBlock:
     numbers = np.arange(len(words)) if wanted is None else rows_of(wanted, words)
-    kept = [words[number] for number in numbers]
+    chosen = [words[number] for number in numbers]
     vectors = matrix[start + numbers]
     if table is not None:
-        vectors = table.means(kept, vectors)
-    return checked_block(f"{place}: vector", start + numbers + 1, kept, vectors)
+        vectors = table.means(chosen, vectors)
+    return checked_block(f"{place}: vector", start + numbers + 1, chosen, vectors)

@@ -94,19 +94,19 @@ _FEW_CHARACTERS = 1 << 12
 
 
 class TokenCache:
-    """Tokenizes each distinct piece of the texts once, and remembers the pieces."""
+    """Tokenizes each distinct piece of the texts once, and keeps its tokens."""
 
-    # At most 262,144 pieces are remembered; the others are tokenized again in every call.
+    # At most 262,144 pieces are kept; the others are tokenized again in every call.
 
     def __init__(self, tokenize: Tokenize, odd: Sequence[str]) -> None:
         self._tokenize = tokenize
         self._odd = odd
-        self._known = Vocabulary.from_words([]), TokenIds.from_lists([])
+        self._cached = Vocabulary.from_words([]), TokenIds.from_lists([])
         self._n_missed = 0
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids that the tokenizer gives the texts."""
-        if not len(self._known[0]) and sum(map(len, texts)) < _FEW_CHARACTERS:
+        if not len(self._cached[0]) and sum(map(len, texts)) < _FEW_CHARACTERS:
             return self._tokenize(texts)  # faster than to load the compiled code that looks pieces up
         is_odd = self._is_odd(texts)
         if not is_odd.any():
@@ -126,15 +126,15 @@ class TokenCache:
         return is_odd
 
     def _from_pieces(self, texts: Sequence[str]) -> TokenIds:
-        known, tokens = self._known
-        pieces = scan_texts(texts, known, split="blank", keeps_unknown=True)
+        cached, tokens = self._cached
+        pieces = scan_texts(texts, cached, split="blank", keeps_unknown=True)
         if pieces.unknown:
             tokens = _joined(tokens, self._tokenize(pieces.unknown))
             self._n_missed += len(pieces.unknown)
-            if len(known) <= _GROWTH * self._n_missed and _fits_in_memory(known, tokens):
-                self._known, self._n_missed = (_with_words(known, pieces.unknown), tokens), 0
-        found = tokens.take(pieces.ids.astype(np.intp))
-        return TokenIds(found.ids, found.offsets[pieces.offsets])
+            if len(cached) <= _GROWTH * self._n_missed and _fits_in_memory(cached, tokens):
+                self._cached, self._n_missed = (_with_words(cached, pieces.unknown), tokens), 0
+        token_ids = tokens.take(pieces.ids.astype(np.intp))
+        return TokenIds(token_ids.ids, token_ids.offsets[pieces.offsets])
 
 
 def odd_patterns(state: Mapping[str, Any]) -> list[str] | None:
@@ -183,16 +183,17 @@ def _joined(first: TokenIds, second: TokenIds) -> TokenIds:
     return TokenIds(np.concatenate([first.ids, second.ids]), offsets)
 
 
-def _with_words(known: Vocabulary, words: Sequence[str]) -> Vocabulary:
+def _with_words(cached: Vocabulary, words: Sequence[str]) -> Vocabulary:
     characters, offsets = words_as_bytes(words)
     return Vocabulary.from_bytes(
-        np.concatenate([known.characters, characters]),
-        np.concatenate([known.offsets, offsets[1:] + known.offsets[-1]]),
+        np.concatenate([cached.characters, characters]),
+        np.concatenate([cached.offsets, offsets[1:] + cached.offsets[-1]]),
     )
 
 
-def _fits_in_memory(known: Vocabulary, tokens: TokenIds) -> bool:
-    return len(tokens.offsets) <= _MOST_PIECES and len(known.characters) < _MOST_BYTES and len(tokens.ids) < _MOST_BYTES
+def _fits_in_memory(cached: Vocabulary, tokens: TokenIds) -> bool:
+    n_largest = max(len(cached.characters), len(tokens.ids))
+    return len(tokens.offsets) <= _MOST_PIECES and n_largest < _MOST_BYTES
 
 
 _MOST_TEXTS = 1 << 16
@@ -202,7 +203,7 @@ class SubwordTokenizer:
     """A ``tokenizer.json``, without special tokens; the unknown token is skipped."""
 
     # A text of more than a million characters is tokenized in pieces, cut at blanks. Where tokens provably never
-    # cross a blank, pieces of texts that were seen before are not tokenized again: see `PieceMemory`.
+    # cross a blank, pieces of texts that were seen before are not tokenized again: see `TokenCache`.
 
     def __init__(
         self, path: Path, *, max_length: int | None = None, cut_characters: bool = False, skip_unknown: bool = True
@@ -296,18 +297,18 @@ class TokenLookup:
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids of the texts."""
-        found = self.tokenizer(list(map(str.lower, texts)) if self.lowercase else texts)
-        tokens, offsets = keep_where(self._stays[found.ids], found.ids, found.offsets)
+        token_ids = self.tokenizer(list(map(str.lower, texts)) if self.lowercase else texts)
+        tokens, offsets = keep_where(self._stays[token_ids.ids], token_ids.ids, token_ids.offsets)
         ids = self._word_of[tokens]
         is_known = ids >= 0
         n_unknown = len(ids) - int(np.count_nonzero(is_known))
         if self.unknown == "skip":
-            return TokenIds(*keep_where(is_known, ids, offsets), found.cut, n_unknown, len(ids))
+            return TokenIds(*keep_where(is_known, ids, offsets), token_ids.cut, n_unknown, len(ids))
         distinct, firsts, numbers = np.unique(tokens[~is_known], return_index=True, return_inverse=True)
         order = np.argsort(firsts)
         ids[~is_known] = len(self.words) + np.argsort(order)[numbers]
         unknown = tuple(self._tokens[token] for token in distinct[order].tolist())
-        return TokenIds(ids, offsets, found.cut, n_unknown, unknown=unknown)
+        return TokenIds(ids, offsets, token_ids.cut, n_unknown, unknown=unknown)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""

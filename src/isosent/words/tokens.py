@@ -34,17 +34,14 @@ LONGEST_PIECE = 1 << 20  # characters
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenIds:
-    """Token ids of several texts, one behind the other."""
+    """Token ids of several texts, concatenated: text i has ``ids[offsets[i]:offsets[i + 1]]``."""
 
-    ids: NDArray[np.int32]  # ids of all texts
-    offsets: NDArray[np.int64]  # text i has ``ids[offsets[i]:offsets[i + 1]]``
-    # Texts that lost tokens because they were longer than the tokenizer's maximum; none by default
-    cut: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    cut: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # texts that were truncated
     n_unknown: int = 0  # tokens that the vocabulary lacks
-    # All tokens, the unknown ones that were left out included; -1 stands for as many as there are ids
-    n_tokens: int = -1
-    # Distinct unknown words that were kept: they have the ids vocab_size, vocab_size + 1,
-    unknown: tuple[str, ...] = ()
+    n_tokens: int = -1  # with the unknown ones that are left out; -1: as many as there are ids
+    unknown: tuple[str, ...] = ()  # distinct unknown words with the ids vocab_size, vocab_size + 1, ..., if kept
 
     def __post_init__(self) -> None:
         if self.n_tokens < 0:
@@ -75,7 +72,7 @@ class TokenIds:
         return TokenIds(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets, unknown=self.unknown)
 
     def padded(self, pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Lay the texts out as a rectangle, padded on the right."""
+        """Return input_ids and attention_mask of shape (n_texts, seq_len), padded on the right."""
         lengths = self.lengths
         attention_mask = np.arange(lengths.max(initial=0))[None, :] < lengths[:, None]
         input_ids = np.full(attention_mask.shape, pad_id, dtype=np.int64)
@@ -84,7 +81,7 @@ class TokenIds:
 
 
 class Tokenizing(Protocol):
-    """What turns texts into ids: the contract of every tokenizer."""
+    """The contract of every tokenizer: texts to token ids."""
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids of the texts."""
@@ -96,14 +93,14 @@ class Tokenizing(Protocol):
 
 
 def offsets_of(lengths: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
-    """Where texts begin that lie one behind the other."""
+    """Where texts of these lengths begin, and where the last one ends."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """Cut a long text at blanks into pieces of a million characters, which tokenizers take with 100 MB of memory."""
+    """Cut a long text at blanks into pieces of a million characters, for which tokenizers need 100 MB."""
     start = 0
     while len(text) - start > LONGEST_PIECE:
         at = text.rfind(" ", start + 1, start + LONGEST_PIECE + 1)
@@ -114,10 +111,10 @@ def pieces_of(text: str) -> Iterator[str]:
 
 
 def keep_where(
-    kept: NDArray[np.bool_], ids: NDArray[np.int32], offsets: NDArray[np.int64]
+    mask: NDArray[np.bool_], ids: NDArray[np.int32], offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Leave tokens out."""
-    return ids[kept], offsets_of(kept)[offsets]
+    """Leave out the tokens where a mask is False."""
+    return ids[mask], offsets_of(mask)[offsets]
 
 
 PUNCTUATION_RULES = ("keep", "drop", "gem")
@@ -128,13 +125,11 @@ _WORD_CHARACTER = re.compile(r"\w")
 
 @dataclass(frozen=True)
 class TokenFilter:
-    """Which tokens are left out: they count neither as tokens nor as unknown."""
+    """Tokens to leave out, which count neither as tokens nor as unknown."""
 
-    # ``drop`` leaves out tokens without any word character, ``gem`` those that are one of ``! . : ? @ - " '`` alone,
-    # as the authors of GEM do
+    # drop: tokens without any word character. gem: a single one of ! . : ? @ - " ', as GEM's authors do
     punctuation: str = "keep"
-    # Words left out, as they stand in the lower-cased text where a tokenizer lower-cases
-    stop_words: frozenset[str] = frozenset()
+    stop_words: frozenset[str] = frozenset()  # lower-cased, if the tokenizer lower-cases
 
     def __post_init__(self) -> None:
         _check.one_of("tokenizer", "punctuation", self.punctuation, PUNCTUATION_RULES)
@@ -146,7 +141,7 @@ class TokenFilter:
 
     @cached_property
     def tokens(self) -> frozenset[str]:
-        """All other tokens that are left out."""
+        """Words and punctuation that are left out by name."""
         return self.stop_words | _GEM_PUNCTUATION if self.punctuation == "gem" else self.stop_words
 
     def drops(self, token: str) -> bool:
@@ -221,7 +216,7 @@ def number_unknown(
     starts: NDArray[np.int64],
     stops: NDArray[np.int64],
 ) -> tuple[str, ...]:
-    """Give unknown words ids of their own."""
+    """Give each distinct unknown word an id, in place: vocab_size, vocab_size + 1, ...; return these words."""
     firsts = same_spans(text, starts, stops)
     is_first = firsts == np.arange(len(firsts))
     numbers = np.cumsum(is_first, dtype=np.int32) - 1
@@ -231,7 +226,7 @@ def number_unknown(
 
 
 def _joined(texts: Sequence[str]) -> bytes:
-    """UTF-8 of all texts, a line feed behind each; those inside, white space like any other, become blanks."""
+    """All texts in UTF-8, each followed by a line feed; line feeds inside a text become blanks."""
     joined = "\n".join([*texts, ""])
     if joined.count("\n") > len(texts):
         joined = "\n".join([*(text.replace("\n", " ") for text in texts), ""])
@@ -239,7 +234,7 @@ def _joined(texts: Sequence[str]) -> bytes:
 
 
 def _pieces(array: NDArray[Number], counts: Mapping[int, int]) -> NDArray[Number]:
-    """What each thread wrote, from where its texts begin on, moved together."""
+    """Join what each thread wrote from the start of its texts."""
     return np.concatenate([array[:0], *(array[start : start + count] for start, count in counts.items())])
 
 
@@ -255,7 +250,7 @@ def _classes(n_code_points: int, *, spaces: str) -> NDArray[np.uint8]:
 
 
 class WordTokenizer:
-    """Runs of characters looked up in a vocabulary."""
+    """Cuts texts into words or at white space, and looks these up in a vocabulary."""
 
     def __init__(
         self,
@@ -293,7 +288,7 @@ class WordTokenizer:
 
 
 class CallableTokenizer:
-    """Words that a function finds, looked up in a vocabulary; for languages written without spaces."""
+    """Words from a function of the user, looked up in a vocabulary; for languages written without spaces."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Words and their ids, in arrays that can be stored and opened without being read."""
+"""Words and their ids, in arrays that can be stored in a file and mapped from it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def look_up(text: Characters, starts: Bounds, stops: Bounds, words: Words, ids: 
 
 @njit(cache=True, nogil=True)
 def gather(characters: Characters, offsets: Bounds, rows: Bounds, gathered: Characters) -> None:
-    """Copy the bytes of some words, one behind the other."""
+    """Concatenate the bytes of some words."""
     end = 0
     for row in rows:
         for i in range(offsets[row], offsets[row + 1]):
@@ -178,14 +178,13 @@ Number = TypeVar("Number", bound=np.generic)
 class Vocabulary:
     """Distinct words with the ids 0 ... vocab_size - 1."""
 
-    # A word is searched from slot ``(h ^ h >> 32) mod n_slots`` on, one slot after the other up to a free one; h is
-    # its 64-bit FNV-1a hash and n_slots a power of two, two to four times the number of words. Words are entered in
-    # the order of their ids. The arrays are therefore the same on every machine, and may lie in a file. They are kept
-    # as read-only views.
+    # Open addressing: the search for a word starts at slot (h ^ h >> 32) mod n_slots and takes the next ones up to a
+    # free one. h is the 64-bit FNV-1a hash of the word, n_slots a power of two, two to four times vocab_size. Words are
+    # entered in the order of their ids, so the arrays are the same on every machine and may be stored.
 
-    characters: NDArray[np.uint8]  # UTF-8 of all words, one behind the other in the order of their ids
-    offsets: NDArray[np.int64]  # word i is ``characters[offsets[i]:offsets[i + 1]]``
-    slots: NDArray[np.int32]  # hash table of the ids, -1 where free; see Notes. `from_words` and `from_bytes` build it
+    characters: NDArray[np.uint8]  # all words in UTF-8, concatenated in the order of their ids
+    offsets: NDArray[np.int64]  # word i is characters[offsets[i]:offsets[i + 1]]
+    slots: NDArray[np.int32]  # hash table of ids, -1 where free; `from_words` and `from_bytes` build it
 
     def __post_init__(self) -> None:
         arrays = {"characters": np.uint8, "offsets": np.int64, "slots": np.int32}
@@ -260,7 +259,7 @@ class Vocabulary:
 
 
 def words_as_bytes(words: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Write words as UTF-8, one behind the other."""
+    """Concatenate words in UTF-8, and say where each begins."""
     try:
         encoded = [word.encode() for word in words]
     except UnicodeEncodeError as error:
@@ -298,13 +297,13 @@ def _enter(
     """Hash table of words, and for each word the first that is the same."""
     slots = np.full(1 << (2 * len(starts)).bit_length(), -1, dtype=np.int32)
     firsts = np.empty(len(starts), dtype=np.int32)
-    if len(starts):  # most often there are no words to leave out: do not load compiled code for it
+    if len(starts):  # do not load compiled code for no words, as most filters have
         fill_slots(read_only(characters), read_only(starts), read_only(stops), slots, firsts)
     return slots, firsts
 
 
 def read_only(array: NDArray[Number]) -> NDArray[Number]:
-    """View an array as compiled code wants it: one type, whether it came from a file, from bytes or was computed."""
+    """View an array as read-only: compiled code then has one type for arrays from files, bytes and computations."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

@@ -45,7 +45,7 @@ _BLOCK_WORDS = 4096
 
 
 class Subwords(Protocol):
-    """What makes vectors of unknown words."""
+    """Makes vectors of unknown words."""
 
     def vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of words, shape (n_words, dim)."""
@@ -56,12 +56,11 @@ class Subwords(Protocol):
 class WordVectors:
     """Words and their vectors."""
 
-    vocabulary: Vocabulary  # the words
-    vectors: Numbers  # what is stored for each word; may lie in a file that is mapped into memory. Finite
-    scales: Scales | None  # what a row of int8 is to be multiplied with; None for the others
-    subwords: Subwords | None  # what makes vectors of unknown words, where the files can
-    # SHA-256 of words and stored numbers, the same whether they were read from a file or from the cache of it
-    content_hash: str
+    vocabulary: Vocabulary
+    vectors: Numbers  # (vocab_size, dim), finite: float32, float16 or int8; may be mapped from a file
+    scales: Scales | None  # factor of each row of int8; None for the other types
+    subwords: Subwords | None  # for unknown words, if the files have n-grams
+    content_hash: str  # SHA-256 of words and numbers, the same whether read from a file or from the cache
 
     @property
     def dim(self) -> int:
@@ -273,12 +272,12 @@ class FileRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredVectors:
-    """Words, what is stored for each, and for the n-grams of others."""
+    """Words and the numbers stored for each, and for the n-grams of other words."""
 
-    vocabulary: Vocabulary  # the words
-    vectors: Numbers  # what is stored for each
-    scales: Scales | None  # those of int8
-    tables: tuple[NgramTable, ...]  # vectors of n-grams; empty where there are none
+    vocabulary: Vocabulary
+    vectors: Numbers
+    scales: Scales | None
+    tables: tuple[NgramTable, ...]  # of n-grams; empty if there are none
 
     def content_hash(self) -> str:
         """Hash words and stored numbers."""
@@ -318,15 +317,15 @@ def write_vector_file(path: Path, where: str, rows: FileRows, dtype: str = "floa
         for block in rows.blocks:
             words.add(block)
             append("vectors", block.vectors)
-        vocabulary, kept = words.finish()
-        if kept is not None:
-            tensors.keep_rows("vectors", kept)
+        vocabulary, rows_kept = words.finish()
+        if rows_kept is not None:
+            tensors.keep_rows("vectors", rows_kept)
         for number, table in enumerate(rows.tables):
             for start in range(0, len(table.numbers), _BLOCK_ROWS):
                 append(f"ngrams.{number}", decoded(table.numbers, table.scales, slice(start, start + _BLOCK_ROWS)))
         for name, parts in all_scales.items():
             scales = np.concatenate(parts)
-            tensors.append(name, scales[kept] if name == "vectors.scales" and kept is not None else scales)
+            tensors.append(name, scales[rows_kept] if name == "vectors.scales" and rows_kept is not None else scales)
         for name in _OF_WORDS:
             tensors.append(name, getattr(vocabulary, name))
         metadata = {"format": FORMAT, "version": VERSION, "ngrams": json.dumps(_settings(rows.tables)), SEAL: UNSEALED}
@@ -449,7 +448,7 @@ def write_cached(place: FilePlace, write: Callable[[Path], None]) -> None:
             write(temporary)
     except OutputError as error:
         warnings.warn(
-            f"{place} is read whole each time, as it cannot be converted: {error} Set ISOSENT_CACHE to another folder.",
+            f"{place} cannot be converted, and is read again each time: {error} Set ISOSENT_CACHE to another folder.",
             CacheWarning,
             stacklevel=2,
         )
@@ -461,7 +460,7 @@ def write_cached(place: FilePlace, write: Callable[[Path], None]) -> None:
 
 
 def _cache_file(place: FilePlace) -> Path:
-    """A name made of where the file is and, behind a hyphen, of the state it is in."""
+    """A name made of the place of the file and, after a hyphen, of its state."""
     state = place.path.stat()
     where, when = f"{place.path.resolve()}!{place.member}", f"{state.st_size} {state.st_mtime_ns} {VERSION}"
     hashes = [hashlib.sha256(part.encode("utf-8", "surrogateescape")).hexdigest()[:16] for part in (where, when)]
