@@ -117,9 +117,9 @@ def test_a_number_too_large_for_float16_names_its_text(tmp_path):
     (tmp_path / "t.txt").write_text("man\n" * 30 + "dog\n")
     model = isosent.load(f"words:{tmp_path / 'glove.txt'}")
     with open_texts(tmp_path / "t.txt") as source:
-        with pytest.raises(OutputError, match=r"float16 must hold every number; got a larger one in row 30\."):
+        with pytest.raises(OutputError, match=r"float16 cannot hold a number in row 30"):
             encode_file(model, source, tmp_path / "v.npy", dtype="float16")
-        with pytest.raises(OutputError, match=r"got a larger one in row 30\. .*1 of 2 shards are whole and stay"):
+        with pytest.raises(OutputError, match=r"in row 30: .*1 of 2 shards are complete and stay"):
             encode_folder(model, source, tmp_path / "out", sharding=Sharding(20, dtype="float16"))
     assert not (tmp_path / "v.npy").exists()
 
@@ -434,8 +434,8 @@ def test_a_full_disk_keeps_whole_shards(begun, source, wordllama, monkeypatch):
 
     monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
     words = (
-        r"part-00001\.npy could not be written: No space left on device\. 1 of 3 shards are whole and stay; "
-        r"the same command goes on with the next\."
+        r"part-00001\.npy could not be written: No space left on device\. 1 of 3 shards are complete and stay\. "
+        r"Run the same command again to resume\."
     )
     refused(OutputError, words, wordllama, source, begun)
     monkeypatch.undo()

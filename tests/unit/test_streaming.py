@@ -295,7 +295,7 @@ def test_vectors_that_went_through_the_model_are_refused(vectors_in, tmp_path):
     model = SentenceEncoder(encoder).fitted_on_moments(isosent.Moments.from_rows(KNOWN), transform=Whitening())
     transform_file(vectors_in(), model.record, tmp_path / "o.npy")
     with pytest.raises(
-        InputError, match=r"o\.npy must hold vectors from in front of the model; these went through it already"
+        InputError, match=r"o\.npy must hold vectors of the encoder; these went through the whole model already"
     ):
         transform_file(open_vectors(tmp_path / "o.npy"), model.record, tmp_path / "p.npy")
 
@@ -333,7 +333,7 @@ def test_numbers_too_large_for_half_precision_are_refused(vectors_in, tmp_path, 
     rows[42] = 1e7
     transform_file(vectors_in(), model.record, tmp_path / "o.npy", dtype="float16")
     assert np.load(tmp_path / "o.npy").dtype == np.float16
-    with pytest.raises(OutputError, match=r"float16 must hold every number; got a larger one in row 42"):
+    with pytest.raises(OutputError, match=r"float16 cannot hold a number in row 42"):
         transform_file(vectors_in(rows), model.record, tmp_path / "p.npy", dtype="float16")
 
 

@@ -29,7 +29,6 @@ from isosent.jobs.vectors import (
     check_moments_file,
     holds_moments,
     moments_of,
-    nothing_of,
     read_moments,
     transform_file,
     write_moments,
@@ -153,7 +152,7 @@ def open_vector_files(paths: Sequence[str], column: str | None) -> tuple[list[Ve
     """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces."""
     merged = [read_moments(path) for path in paths if holds_moments(path)]
     sources = [open_vectors(path, column=column) for path in paths if not holds_moments(path)]
-    reduce(add, [*merged, *map(nothing_of, sources)])
+    reduce(add, [*merged, *map(FileMoments.nothing_of, sources)])
     return sources, merged
 
 

@@ -28,7 +28,7 @@ from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import InputError
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vectors import holds_vectors
-from isosent.jobs.vectors import check_in_front, nothing_of
+from isosent.jobs.vectors import FileMoments, check_in_front
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.numeric.isotropy import describe_space
@@ -158,7 +158,7 @@ def _fit_vectors(
     checkpoint: Path | None,
 ) -> None:
     sources, merged = open_vector_files(inputs, column)
-    empty = reduce(add, [*merged, *map(nothing_of, sources)])
+    empty = reduce(add, [*merged, *map(FileMoments.nothing_of, sources)])
     dim = empty.moments.dim
     if not model.is_named:
         before = SentenceEncoder(PrecomputedVectors.of_space(dim, empty.space, space))
@@ -184,7 +184,7 @@ def _fit_vectors(
         radial = not isinstance(chosen, str) and chosen.uses_radial_moments
         query_files = None if queries is None else open_vector_files([queries], column)
         if query_files:
-            reduce(add, [empty, *query_files[1], *map(nothing_of, query_files[0])])  # refused before anything is read
+            reduce(add, [empty, *query_files[1], *map(FileMoments.nothing_of, query_files[0])])  # refused before anything is read
         measured = measure(sources, merged, radial=radial, checkpoint=checkpoint)
         query_moments = measure(*query_files, radial=radial).moments if query_files else None
         after = before.fitted_on_moments(

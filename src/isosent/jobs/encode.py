@@ -1,4 +1,4 @@
-"""Texts in a file to vectors in files, block by block: one file, or shards that a killed run goes on with."""
+"""Encodes texts in a file block by block: into one file, or into shards that let an interrupted run resume."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _MOST_WINDOWS = 4
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """What was written."""
+    """Result of a job."""
 
-    dim: int  # dimensions of the vectors
-    encoding_stats: EncodingStats  # what was counted over all texts
-    n_shards: int = 0  # shards they are in; 0 for a single file
+    dim: int  # of the vectors
+    encoding_stats: EncodingStats  # over all texts
+    n_shards: int = 0  # 0 for a single file
 
 
 def encode_file(
@@ -60,13 +60,12 @@ def encode_file(
     role: str = "text",
     progress: Progress | None = None,
 ) -> Encoded:
-    """Encode texts into one file, with memory for a block of them."""
+    """Encode texts into one file."""
     check_vector_file(output, dtype)
-    run = _Run(model, source, role, progress, to_table=Path(output).suffix.lower() == ".parquet")
-    dim = run.dim()
-    encoding_stats = run.write(Path(output), (source.n_texts, dim), dtype, run.space, run.rows())
-    run.warn(encoding_stats)
-    return Encoded(dim, encoding_stats)
+    job = _Job(model, source, role, progress, to_table=Path(output).suffix.lower() == ".parquet")
+    encoding_stats = job.write(Path(output), source.n_texts, dtype, job.rows())
+    job.warn(encoding_stats)
+    return Encoded(job.dim, encoding_stats)
 
 
 def encode_folder(
@@ -79,30 +78,30 @@ def encode_folder(
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Progress | None = None,
 ) -> Encoded:
-    """Encode texts into a folder of shards, with memory for a block of them; go on where an earlier run stopped."""
+    """Encode texts into a folder of shards, and resume where an earlier run stopped."""
     folder = Path(folder)
     check_shard_folder(folder)
     sharding = sharding or Sharding()
-    run = _Run(model, source, role, progress, to_table=sharding.file_format == "parquet")
+    job = _Job(model, source, role, progress, to_table=sharding.file_format == "parquet")
     texts = ShardTexts(source.name, source.n_texts, source.sha256)
-    asked = ShardIndex(run.space, run.dim(), texts, sharding, role, model.encoder.computed_in)
-    with _held(folder):
-        index = _reached(folder, asked)
+    new = ShardIndex(job.space, job.dim, texts, sharding, role, model.encoder.computed_in)
+    with _exclusive(folder):
+        index = _resumed_index(folder, new)
         if index.n_written and resumed:
             resumed(index)
         if index.n_written and progress:
             progress(index.n_rows_written)
-        left = islice(run.rows(), index.n_rows_written, None)
+        remaining = islice(job.rows(), index.n_rows_written, None)
         while not index.is_complete:
-            index = run.next_shard(folder, index, left)
+            index = job.write_shard(folder, index, remaining)
     encoding_stats = EncodingStats(**index.counts)
-    run.warn(encoding_stats)
+    job.warn(encoding_stats)
     return Encoded(index.dim, encoding_stats, index.n_shards)
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Have a folder for this process alone; make it where it is not there."""
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Create a folder if it does not exist, and lock it for this process."""
     is_new = not folder.exists()
     try:
         folder.mkdir(exist_ok=True)
@@ -120,14 +119,14 @@ def _held(folder: Path) -> Iterator[None]:
         raise OutputError(f"{folder} could not be written: {error.strerror or error}.") from error
 
 
-def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
-    """How far an earlier run came, if there was one; refuse what cannot be gone on with."""
+def _resumed_index(folder: Path, new: ShardIndex) -> ShardIndex:
+    """Index of an earlier run, or the new one; a run that cannot be resumed is refused."""
     index = read_index(folder)
     if index is None:
-        write_index(folder, asked)
-        return asked
-    same_space("the model", asked.space, str(folder), index.space)
-    here, there = asked.texts, index.texts
+        write_index(folder, new)
+        return new
+    same_space("the model", new.space, str(folder), index.space)
+    here, there = new.texts, index.texts
     if (here.n_texts, here.sha256) != (there.n_texts, there.sha256):
         raise InputError(
             f"{folder} was begun with other texts: {there.name} with {there.n_texts:,} texts; {here.name} has "
@@ -135,7 +134,7 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
         )
     now, then = (
         msgspec.structs.asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in}
-        for run in (asked, index)
+        for run in (new, index)
     )
     if changed := [name for name in now if now[name] != then[name]]:
         before, after = (", ".join(f"{name}={settings[name]}" for name in changed) for settings in (then, now))
@@ -150,89 +149,78 @@ def _reached(folder: Path, asked: ShardIndex) -> ShardIndex:
     return index
 
 
-Row = tuple[str, Sequence[Any]]  # a text, and what is written beside its vector
+Row = tuple[str, Sequence[Any]]  # a text, and the columns that are written beside its vector
 
 
-class _Run:
+class _Job:
     """Texts on their way through a model."""
 
     def __init__(
         self, model: SentenceEncoder, source: TextSource, role: str, progress: Progress | None, *, to_table: bool
     ) -> None:
-        self.model, self.source, self.role, self.progress = model, source, role, progress
-        self.to_table = to_table
-        self.table = source.table() if to_table and source.table else None
+        self._model, self._source, self._role, self._progress = model, source, role, progress
+        self._to_table = to_table
+        self._table = source.table() if to_table and source.table else None
+        self.space = Space(model.fingerprint, model.record.name)
+        self.dim = int(self._encode([]).shape[1])  # refuses a model that cannot encode, before anything is written
 
     def rows(self) -> Iterator[Row]:
-        """Read the texts, with what is written beside the vectors."""
-        if self.table is not None:
-            return self.table.rows()
-        return ((text, (text,)) for text in self.source.read())
+        """Read the texts and the columns beside them."""
+        if self._table is not None:
+            return self._table.rows()
+        return ((text, (text,)) for text in self._source.read())
 
-    @property
-    def space(self) -> Space:
-        """Where the vectors belong."""
-        return Space(self.model.fingerprint, self.model.record.name)
-
-    def dim(self) -> int:
-        """Dimensions of the vectors; refuses a model that cannot encode before anything is written."""
-        return int(self._encode([]).shape[1])
-
-    def warn(self, encoding_stats: EncodingStats) -> None:
-        """Warn of all texts at once."""
-        record = self.model.record
-        encoding_stats.warn(record.reference, record.options.get("max_length"), stacklevel=3)
-
-    def next_shard(self, folder: Path, index: ShardIndex, left: Iterator[Row]) -> ShardIndex:
-        """Write the next shard and the index behind it."""
-        n_rows, dtype = index.shard_rows(index.n_written), index.sharding.dtype
-        path = folder / index.shard_name(index.n_written)
+    def write_shard(self, folder: Path, index: ShardIndex, remaining: Iterator[Row]) -> ShardIndex:
+        """Write the next shard, and then the index."""
+        n_rows, path = index.shard_rows(index.n_written), folder / index.shard_name(index.n_written)
         try:
-            texts = islice(left, n_rows)
-            encoding_stats = self.write(path, (n_rows, index.dim), dtype, index.space, texts, index.n_rows_written)
+            encoding_stats = self.write(
+                path, n_rows, index.sharding.dtype, islice(remaining, n_rows), index.n_rows_written
+            )
             index = index.with_next(asdict(EncodingStats(**index.counts) + encoding_stats))
             write_index(folder, index)
         except OutputError as error:
             raise OutputError(
-                f"{error} {index.n_written} of {index.n_shards} shards are whole and stay; the same command goes on "
-                "with the next."
+                f"{error} {index.n_written} of {index.n_shards} shards are complete and stay. Run the same command "
+                "again to resume."
             ) from error
         return index
 
-    def write(
-        self, path: Path, shape: tuple[int, int], dtype: str, space: Space, rows: Iterator[Row], first_row: int = 0
-    ) -> EncodingStats:
-        """Encode texts into a file."""
-        waiting: deque[Sequence[Any]] = deque()  # the rows of the block that is encoded
+    def write(self, path: Path, n_rows: int, dtype: str, rows: Iterator[Row], first_row: int = 0) -> EncodingStats:
+        """Encode texts into a file, with memory for one block of them."""
+        columns: deque[Sequence[Any]] = deque()  # of the rows that are being encoded
         beside = None
-        if self.to_table:
-            beside = ColumnsBeside.of_rows([("text", "string")] if self.table is None else self.table.schema, waiting)
+        if self._to_table:
+            schema = [("text", "string")] if self._table is None else self._table.schema
+            beside = ColumnsBeside.of_rows(schema, columns)
 
         def texts() -> Iterator[str]:
             for text, row in rows:
-                if self.to_table:
-                    waiting.append(row)
+                if self._to_table:
+                    columns.append(row)
                 yield text
 
+        # Blocks are whole windows, so that the texts that share a batch do not depend on the size of blocks.
+        block_texts = WINDOW * max(1, min(_MOST_WINDOWS, _BLOCK_BYTES // (WINDOW * self.dim * 4)))
         n_zero_rows = 0
         with (
-            collecting_stats() as tallied,
-            writing_vectors(path, shape, dtype=dtype, space=space, beside=beside) as write,
+            collecting_stats() as stats,
+            writing_vectors(path, (n_rows, self.dim), dtype=dtype, space=self.space, beside=beside) as write,
         ):
-            for block in text_blocks(texts(), self._block_texts(shape[1])):
+            for block in text_blocks(texts(), block_texts):
                 vectors = self._encode(block)
                 write(narrowed(vectors, dtype, first_row))
                 n_zero_rows += len(block) - int(known_rows(vectors).sum())
                 first_row += len(block)
-                del vectors  # ahead of the next block
-            self.source.check_unchanged()
-        return tallied.total + EncodingStats(n_zero_rows=n_zero_rows)
+                del vectors  # before the next block
+            self._source.check_unchanged()
+        return stats.total + EncodingStats(n_zero_rows=n_zero_rows)
+
+    def warn(self, encoding_stats: EncodingStats) -> None:
+        """Warn once, about all texts."""
+        record = self._model.record
+        encoding_stats.warn(record.reference, record.options.get("max_length"), stacklevel=3)
 
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = getattr(self.model, _METHODS[self.role])(texts, progress=self.progress)
+        vectors: NDArray[np.float32] = getattr(self._model, _METHODS[self._role])(texts, progress=self._progress)
         return vectors
-
-    @staticmethod
-    def _block_texts(dim: int) -> int:
-        """Texts of a block: whole windows, so that what shares a batch does not depend on the blocks."""
-        return WINDOW * max(1, min(_MOST_WINDOWS, _BLOCK_BYTES // (WINDOW * dim * 4)))

@@ -1,4 +1,4 @@
-"""Vectors in a file, taken through a model into another file, block by block."""
+"""Jobs on vectors in files: their moments, with a checkpoint, and the transformation of a file into another one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,157 +31,28 @@ from isosent.numeric.moments import Moments, RadialMoments
 from isosent.persistence import ModelRecord
 from isosent.transforms.base import known_rows
 
-FORMAT = "isosent-checkpoint"
-FORMAT_VERSION = 1
+MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
+CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
+ENDING = ".safetensors"
 
+_METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
 _PAUSE_S = 1.0
 _SHARE_OF_TIME = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reached:
-    """How far a run has come."""
-
-    measured: FileMoments  # of all rows before
-    source: int  # file that comes next, counted from 0; the number of files when all is done
-    row: int  # row of it that comes next
-
-
-class Checkpoint:
-    """A file that holds how far a run has come."""
-
-    def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any], data: list[dict[str, Any]]) -> None:
-        check_destination(path)
-        self._path, self._settings, self._data = Path(path), settings, data
-        self._next_s = 0.0
-
-    def reached(self) -> Reached | None:
-        """Read how far the last run came."""
-        if not self._path.exists():
-            return None
-        metadata = safetensors_header(self._path)[1]
-        if (metadata.get("format"), metadata.get("format_version")) != (FORMAT, str(FORMAT_VERSION)):
-            raise FileFormatError(f"{self._path} must be a checkpoint; it holds something else. Name another file.")
-        try:
-            measured = moments_in(self._path)
-            run = parse_json(metadata.get("run", ""), "run", CheckpointRun)
-        except FileFormatError as error:
-            raise FileFormatError(f"{error} Remove it, and the run begins anew.") from None
-        self._check_same(run["settings"], run["data"])
-        return Reached(measured, run["source"], run["row"])
-
-    def _check_same(self, settings: dict[str, Any], data: list[dict[str, Any]]) -> None:
-        if _unnamed(data) != _unnamed(self._data):
-            raise InputError(
-                f"{self._path} must be a checkpoint of the same data, {_names(self._data)} as it is now; "
-                f"it is one of {_names(data)} as it was then. Name another file, or remove it."
-            )
-        if settings != self._settings:
-            raise InputError(
-                f"{self._path} must be a checkpoint of a run with the same settings, {self._settings}; "
-                f"it is one with {settings}. Name another file, or remove it."
-            )
-
-    def keep(self, reached: Reached) -> None:
-        """Write how far the run has come; after the last block always, else at most once a second."""
-        start_s = time.monotonic()
-        is_complete = reached.source == len(self._data)
-        if start_s < self._next_s and not is_complete:
-            return
-        run = {
-            "settings": self._settings,
-            "data": self._data,
-            "source": reached.source,
-            "row": reached.row,
-            "is_complete": is_complete,
-        }
-        metadata = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "run": json.dumps(run, ensure_ascii=False)}
-        with replacing(self._path) as temporary:
-            temporary.write_bytes(moments_bytes(reached.measured, metadata))
-        end_s = time.monotonic()
-        self._next_s = end_s + max(_PAUSE_S, (end_s - start_s) / _SHARE_OF_TIME)
-
-
-def _unnamed(data: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The files without their names, which do not count."""
-    return [file | {"name": ""} for file in data]
-
-
-def _names(data: list[dict[str, Any]]) -> str:
-    return ", ".join(str(file.get("name")) for file in data)
-
-
-def moments_of(
-    sources: Sequence[VectorSource],
-    *,
-    radial: bool = False,
-    checkpoint: str | os.PathLike[str] | None = None,
-    resumed: Callable[[int], None] | None = None,
-    progress: Progress | None = None,
-) -> FileMoments:
-    """Take the moments of vectors in files, with memory for one block of them."""
-    if not sources:
-        raise InputError("moments_of: sources must hold at least one file; got none.")
-    reached, keeper = Reached(reduce(add, map(nothing_of, sources)), 0, 0), None
-    if checkpoint is not None:
-        settings = {"radial": radial, "block_rows": [source.block_rows for source in sources]}
-        data = [{"name": str(source.path)} | source.identity for source in sources]
-        keeper = Checkpoint(checkpoint, settings, data)
-        reached = keeper.reached() or reached
-    n_done_before = sum(source.n_rows for source in sources[: reached.source]) + reached.row
-    for report in (resumed, progress):
-        if report and n_done_before:
-            report(n_done_before)
-    for further, n_done in _block_by_block(sources, reached, radial):
-        reached = further
-        if keeper:
-            keeper.keep(reached)
-        if progress:
-            progress(n_done)
-    if keeper:
-        keeper.keep(Reached(reached.measured, len(sources), 0))
-    return reached.measured
-
-
-def nothing_of(source: VectorSource) -> FileMoments:
-    """Moments of none of the vectors in a file: their sum is refused where files do not go together."""
-    return FileMoments(Moments.empty(source.dim), 0, source.space, (str(source.path),))
-
-
-def _block_by_block(sources: Sequence[VectorSource], reached: Reached, radial: bool) -> Iterator[tuple[Reached, int]]:
-    """Where each block leads, and its rows."""
-    measured, row = reached.measured, reached.row
-    n_rows_total = sum(source.n_rows for source in sources)
-    for number, source in enumerate(sources[reached.source :], reached.source):
-        for block in source.blocks(row):
-            known = known_rows(block)
-            try:
-                rows = block if known.all() else block[known]
-                part = Moments.from_rows(rows, radial=radial, eps=source.eps, n_rows_total=n_rows_total)
-            except InputError:
-                source.check_finite(block, row)
-                raise
-            n_zero_rows = measured.n_zero_rows + len(block) - len(rows)
-            measured = replace(measured, moments=measured.moments + part, n_zero_rows=n_zero_rows)
-            row += len(block)
-            yield Reached(measured, number, row), len(block)
-        row = 0
-
-
-FORMAT_FILE_MOMENTS = "isosent-moments"
-FORMAT_VERSION_FILE_MOMENTS = 1
-ENDING = ".safetensors"
-_METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class FileMoments:
-    """Moments of the vectors in files; adding two gives those of all the files."""
+    """Moments of the vectors in files; the sum of two is that of all the files."""
 
     moments: Moments  # of all rows but zero rows
     n_zero_rows: int  # rows left out, which stand for "no vector"
-    space: Space | None  # where the vectors belong, if a file says so
+    space: Space | None  # of the vectors, if a file names it
     sources: tuple[str, ...]  # the files
+
+    @classmethod
+    def nothing_of(cls, source: VectorSource) -> FileMoments:
+        """Moments of none of the vectors in a file; the sum is refused for files that do not belong together."""
+        return cls(Moments.empty(source.dim), 0, source.space, (str(source.path),))
 
     def __add__(self, other: FileMoments) -> FileMoments:
         """Return the moments of the rows of both."""
@@ -198,13 +69,120 @@ class FileMoments:
         )
 
 
+def moments_of(
+    sources: Sequence[VectorSource],
+    *,
+    radial: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resumed: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
+) -> FileMoments:
+    """Moments of vectors in files, read block by block; a checkpoint lets an interrupted run resume."""
+    if not sources:
+        raise InputError("moments_of: sources must hold at least one file; got none.")
+    state, file = _State(reduce(add, map(FileMoments.nothing_of, sources)), 0, 0), None
+    if checkpoint is not None:
+        settings = {"radial": radial, "block_rows": [source.block_rows for source in sources]}
+        file = _Checkpoint(checkpoint, settings, [{"name": str(source.path)} | source.identity for source in sources])
+        state = file.read() or state
+    n_rows_before = sum(source.n_rows for source in sources[: state.source]) + state.row
+    for report in (resumed, progress):
+        if report and n_rows_before:
+            report(n_rows_before)
+    for next_state, n_rows in _states_by_block(sources, state, radial):
+        state = next_state
+        if file:
+            file.write(state)
+        if progress:
+            progress(n_rows)
+    if file:
+        file.write(state._replace(source=len(sources), row=0))
+    return state.measured
+
+
+class _State(NamedTuple):
+    """Moments of all rows so far, and the next row: its file, counted from 0, and its number in the file."""
+
+    measured: FileMoments
+    source: int
+    row: int
+
+
+def _states_by_block(sources: Sequence[VectorSource], state: _State, radial: bool) -> Iterator[tuple[_State, int]]:
+    """State after each block, and the number of its rows."""
+    measured, row = state.measured, state.row
+    n_rows_total = sum(source.n_rows for source in sources)
+    for number, source in enumerate(sources[state.source :], state.source):
+        for block in source.blocks(row):
+            is_known = known_rows(block)
+            try:
+                rows = block if is_known.all() else block[is_known]
+                part = Moments.from_rows(rows, radial=radial, eps=source.eps, n_rows_total=n_rows_total)
+            except InputError:
+                source.check_finite(block, row)  # names the file
+                raise
+            n_zero_rows = measured.n_zero_rows + len(block) - len(rows)
+            measured = replace(measured, moments=measured.moments + part, n_zero_rows=n_zero_rows)
+            row += len(block)
+            yield _State(measured, number, row), len(block)
+        row = 0
+
+
+class _Checkpoint:
+    """A file with the state of a run."""
+
+    def __init__(self, path: str | os.PathLike[str], settings: dict[str, Any], data: list[dict[str, Any]]) -> None:
+        check_destination(path)
+        self._path, self._settings, self._data = Path(path), settings, data
+        self._next_s = 0.0
+
+    def read(self) -> _State | None:
+        """Read the state of the last run; None if there was none. Another run's checkpoint is refused."""
+        if not self._path.exists():
+            return None
+        metadata = safetensors_header(self._path)[1]
+        if not _has_format(metadata, CHECKPOINT_FORMAT, CHECKPOINT_VERSION):
+            raise FileFormatError(f"{self._path} must be a checkpoint; it holds something else. Name another file.")
+        try:
+            measured = _read_file_moments(self._path)
+            run = parse_json(metadata.get("run", ""), "run", CheckpointRun)
+        except FileFormatError as error:
+            raise FileFormatError(f"{error} Remove it to start over.") from None
+        if [file | {"name": ""} for file in run["data"]] != [file | {"name": ""} for file in self._data]:
+            before, now = (", ".join(str(file.get("name")) for file in data) for data in (run["data"], self._data))
+            raise InputError(
+                f"{self._path} must be a checkpoint of the same data, {now} as it is now; it is one of {before} as it "
+                "was then. Name another file, or remove it."
+            )
+        if run["settings"] != self._settings:
+            raise InputError(
+                f"{self._path} must be a checkpoint of a run with the same settings, {self._settings}; "
+                f"it is one with {run['settings']}. Name another file, or remove it."
+            )
+        return _State(measured, run["source"], run["row"])
+
+    def write(self, state: _State) -> None:
+        """Write the state: always at the end, otherwise at most once a second and in a twentieth of the time."""
+        start_s = time.monotonic()
+        is_complete = state.source == len(self._data)
+        if start_s < self._next_s and not is_complete:
+            return
+        run = {
+            "settings": self._settings,
+            "data": self._data,
+            "source": state.source,
+            "row": state.row,
+            "is_complete": is_complete,
+        }
+        _write_file_moments(self._path, state.measured, CHECKPOINT_FORMAT, CHECKPOINT_VERSION, run=run)
+        end_s = time.monotonic()
+        self._next_s = end_s + max(_PAUSE_S, (end_s - start_s) / _SHARE_OF_TIME)
+
+
 def write_moments(path: str | os.PathLike[str], measured: FileMoments) -> None:
-    """Write moments, with what is known of the vectors, to one file."""
+    """Write moments to one file."""
     check_moments_file(path)
-    with replacing(path) as temporary:
-        temporary.write_bytes(
-            moments_bytes(measured, {"format": FORMAT_FILE_MOMENTS, "format_version": str(FORMAT_VERSION_FILE_MOMENTS)})
-        )
+    _write_file_moments(Path(path), measured, MOMENTS_FORMAT, MOMENTS_VERSION)
 
 
 def check_moments_file(path: str | os.PathLike[str]) -> None:
@@ -218,49 +196,55 @@ def holds_moments(path: str | os.PathLike[str]) -> bool:
     """Tell a file of moments from a file of vectors."""
     if Path(path).suffix.lower() != ENDING:
         return False
-    return safetensors_header(_check.input_file(path))[1].get("format") == FORMAT_FILE_MOMENTS
+    return safetensors_header(_check.input_file(path))[1].get("format") == MOMENTS_FORMAT
 
 
 def read_moments(path: str | os.PathLike[str]) -> FileMoments:
-    """Read what `write_moments` wrote."""
+    """Read the result of `write_moments`."""
     file = _check.input_file(path)
     metadata = safetensors_header(file)[1]
-    if (metadata.get("format"), metadata.get("format_version")) != (
-        FORMAT_FILE_MOMENTS,
-        str(FORMAT_VERSION_FILE_MOMENTS),
-    ):
+    if not _has_format(metadata, MOMENTS_FORMAT, MOMENTS_VERSION):
         raise FileFormatError(
-            f"{file} must be a file of moments, {FORMAT_FILE_MOMENTS} version {FORMAT_VERSION_FILE_MOMENTS}; "
+            f"{file} must be a file of moments, {MOMENTS_FORMAT} version {MOMENTS_VERSION}; "
             f"its format is {metadata.get('format')} {metadata.get('format_version', '')}."
         )
-    return moments_in(file)
+    return _read_file_moments(file)
 
 
-def moments_bytes(measured: FileMoments, metadata: Mapping[str, str]) -> bytes:
-    """Moments in the format of safetensors."""
+def _has_format(metadata: Mapping[str, str], name: str, version: int) -> bool:
+    return (metadata.get("format"), metadata.get("format_version")) == (name, str(version))
+
+
+def _write_file_moments(
+    path: Path, measured: FileMoments, name: str, version: int, *, run: dict[str, Any] | None = None
+) -> None:
     moments = measured.moments
     tensors: dict[str, Any] = {"weight": [moments.weight], "mean": moments.mean, "scatter": moments.scatter}
     if moments.rounding is not None:
         tensors["rounding"] = moments.rounding
     if moments.radial is not None:
         tensors |= {"third": moments.radial.third, "fourth": [moments.radial.fourth]}
-    facts = {"sources": json.dumps(measured.sources, ensure_ascii=False), "n_zero_rows": str(measured.n_zero_rows)}
-    space = {} if measured.space is None else measured.space.metadata
-    arrays = {name: np.asarray(array, np.float64) for name, array in tensors.items()}
-    return tensors_bytes(arrays, {**metadata, **facts, **space})
+    arrays = {key: np.asarray(array, np.float64) for key, array in tensors.items()}
+    metadata = {"format": name, "format_version": str(version)}
+    if run is not None:
+        metadata["run"] = json.dumps(run, ensure_ascii=False)
+    metadata |= {
+        "sources": json.dumps(measured.sources, ensure_ascii=False),
+        "n_zero_rows": str(measured.n_zero_rows),
+    }
+    if measured.space is not None:
+        metadata |= measured.space.metadata
+    with replacing(path) as temporary:
+        temporary.write_bytes(tensors_bytes(arrays, metadata))
 
 
-def moments_in(path: Path) -> FileMoments:
-    """Read the moments in a file that `moments_bytes` made."""
+def _read_file_moments(path: Path) -> FileMoments:
     metadata = safetensors_header(path)[1]
     tensors = read_tensors(path, metadata, _METADATA)
     try:
-        radial = None
-        if "third" in tensors:
-            radial = RadialMoments(tensors["third"], float(tensors["fourth"][0]))
-        moments = Moments(
-            float(tensors["weight"][0]), tensors["mean"], tensors["scatter"], tensors.get("rounding"), radial
-        )
+        radial = RadialMoments(tensors["third"], float(tensors["fourth"][0])) if "third" in tensors else None
+        weight, mean, scatter = float(tensors["weight"][0]), tensors["mean"], tensors["scatter"]
+        moments = Moments(weight, mean, scatter, tensors.get("rounding"), radial)
         if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
             raise ValueError("a number is not finite")
         sources = parse_json(metadata["sources"], "sources", list[str])
@@ -278,7 +262,7 @@ def transform_file(
     queries: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Take vectors through what follows a model's encoder, with memory for one block of them."""
+    """Apply what follows a model's encoder to vectors in a file, block by block; returns the number of zero rows."""
     check_vector_file(output, dtype)
     if Path(output).exists() and source.path.samefile(output):
         raise InputError(f"transform: the output must be another file than the vectors; got {output} for both.")
@@ -308,14 +292,14 @@ def transform_file(
 
 
 def check_in_front(record: ModelRecord, name: str, space: Space | None) -> None:
-    """Refuse vectors that are not known to be those that a model's encoder gives."""
+    """Refuse vectors that are not those of a model's encoder, as far as is known."""
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
-        raise InputError(f"{name} must hold vectors from in front of the model; these went through it already.")
+        raise InputError(f"{name} must hold vectors of the encoder; these went through the whole model already.")
     same_space("the model", encoder_space(record), name, space)
 
 
 def encoder_space(record: ModelRecord) -> Space | None:
-    """Space of the vectors that go into what follows a model's encoder."""
+    """Space of the vectors of a model's encoder."""
     if record.reference == PRECOMPUTED:
         encoder = PrecomputedVectors(record.encoder_dim, record.options)
         return encoder.space if encoder.options else None
@@ -323,10 +307,10 @@ def encoder_space(record: ModelRecord) -> Space | None:
 
 
 def narrowed(rows: NDArray[np.floating], dtype: str, first_row: int) -> NDArray[np.floating]:
-    """Round vectors to the type they are stored in."""
+    """Round vectors to the dtype they are stored in."""
     with np.errstate(over="ignore"):
         narrowed = rows.astype(dtype, copy=False)
     if narrowed.dtype != rows.dtype and not np.isfinite(narrowed).all():
         row = first_row + int(np.flatnonzero(~np.isfinite(narrowed).all(axis=1))[0])
-        raise OutputError(f"{dtype} must hold every number; got a larger one in row {row}. Write float32.")
+        raise OutputError(f"{dtype} cannot hold a number in row {row}: it is too large. Write float32.")
     return narrowed
