@@ -186,7 +186,7 @@ def test_a_changed_file_another_model_and_other_settings_are_refused(isosent_, h
     assert isosent_("encode", "texts.txt", *MODEL, "-o", "out").code == 0
     before = contents(here / "out")
     refuses(isosent_("encode", "texts.txt", "-o", "out"), "out holds vectors of the space words:")
-    refuses(isosent_("encode", "texts.txt", *MODEL, "-o", "out", "--shard-size", "9"), "shard_size=9, ")
+    refuses(isosent_("encode", "texts.txt", *MODEL, "-o", "out", "--shard-size", "9"), "shard_size=9. ")
     (here / "texts.txt").write_text(TEXTS.replace("yak", "cat"))
     refuses(
         isosent_("encode", "texts.txt", *MODEL, "-o", "out"), "out must be of the same texts, texts.txt as it is now"

@@ -184,7 +184,8 @@ def _fit_vectors(
         radial = not isinstance(chosen, str) and chosen.uses_radial_moments
         query_files = None if queries is None else open_vector_files([queries], column)
         if query_files:
-            reduce(add, [empty, *query_files[1], *map(FileMoments.nothing_of, query_files[0])])  # refused before anything is read
+            # refused before anything is read
+            reduce(add, [empty, *query_files[1], *map(FileMoments.nothing_of, query_files[0])])
         measured = measure(sources, merged, radial=radial, checkpoint=checkpoint)
         query_moments = measure(*query_files, radial=radial).moments if query_files else None
         after = before.fitted_on_moments(
