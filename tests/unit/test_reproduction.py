@@ -118,7 +118,7 @@ def test_the_dev_part_is_a_task_of_its_own(here):
 
 def test_a_transform_can_be_fitted_on_the_evaluated_pairs_alone(here):
     alone = row("pairs alone")
-    assert "--fit SENTENCES" in alone.command
+    assert "--fit-on SENTENCES" in alone.command
     lines = (here / "data" / "sts-test.csv").read_text().splitlines()
     (here / "test.txt").write_text("".join(f"{text}\n" for line in lines for text in line.split("\t")[5:7]))
     expected = stsb(transform=isosent.PrincipalComponents(3), fit_on="test.txt")

@@ -189,6 +189,10 @@ def dot_shape(
 class Panel:
     """Marks between two axes. All positions are numbers of the axes; later marks cover earlier ones."""
 
+    grid: tuple[Sequence[str], Sequence[str], Sequence[Sequence[float]]] | None = (
+        None  # rows, columns, values: a heat map
+    )
+
     def __init__(
         self,
         x: Axis,
@@ -379,6 +383,7 @@ def heat_map(
         grid="",
     )
     panel.width = max(panel.width, left + LETTER * len(title) + _RIGHT, LETTER * len(label) + _RIGHT)
+    panel.grid = (rows, columns, values)
     low, high = span
     best: tuple[float, int, int] | None = None
     for row, numbers in enumerate(values):

@@ -40,8 +40,7 @@ from isosent.report.figures import (
 )
 from isosent.report.leaderboard import Column, Leaderboard, ReportData, Row, kind_title, short_reference, steps_of
 from isosent.research.auto import judge
-from isosent.research.layers import TRANSFORMS, averages, pair_grid
-from isosent.research.study import ROWS, AutoCell, DimsStudy, LayerCell, layers_label
+from isosent.research.study import ROWS, AutoCell, DimsStudy, LayerCell
 
 _CONTENTS = re.compile(r'<section id="([\w-]+)"><h2>(.*?)</h2>')
 _FLOAT32_BYTES = 4
@@ -193,14 +192,10 @@ def _dims_table(study: DimsStudy) -> str:
 def _layers(cells: Sequence[LayerCell]) -> str:
     blocks = []
     for number, (model, of_model) in enumerate(by_model(cells)):
-        grids = [100 * pair_grid(of_model, transform, "all") for transform in TRANSFORMS]
-        names = [f"L{layer}" for layer in range(len(grids[0]))]
-        maps = zip(pair_maps(of_model), (_grid_table(names, names, grid.tolist()) for grid in grids), strict=True)
+        boxes = [_map_box(f"layers-{number}-{i}", panel) for i, panel in enumerate(pair_maps(of_model))]
         note = "The labels of the tasks chose these sets: a bound, not a recipe."
         best = Figure("The best set of every size", note, [("", [best_panel(of_model)])], transform_legend())
-        boxes = [_map_box(f"layers-{number}-{i}", panel, numbers) for i, (panel, numbers) in enumerate(maps)]
-        boxes.append(figure_box(f"best-{number}", best, best.title, note))
-        blocks.append(_model_block(model, of_model, boxes))
+        blocks.append(_model_block(model, of_model, [*boxes, figure_box(f"best-{number}", best, best.title, note)]))
     about = "Single layers are on the diagonal, means of two layers below it. The best cell is framed."
     return section("layers", "Layers", lead(about), *blocks) if blocks else ""
 
@@ -208,14 +203,7 @@ def _layers(cells: Sequence[LayerCell]) -> str:
 def _poolings(cells: Sequence[LayerCell]) -> str:
     blocks = []
     for number, (model, of_model) in enumerate(by_model(cells)):
-        scores = averages(of_model, "all")
-        poolings = list(dict.fromkeys(cell.pooling for cell in of_model))
-        sets = list(dict.fromkeys(cell.layers for cell in of_model))
-        boxes = []
-        for i, (transform, panel) in enumerate(zip(TRANSFORMS, pooling_maps(of_model), strict=True)):
-            grid = [[100 * scores.get((name, layers, transform), math.nan) for layers in sets] for name in poolings]
-            numbers = _grid_table(poolings, list(map(layers_label, sets)), grid)
-            boxes.append(_map_box(f"pooling-{number}-{i}", panel, numbers))
+        boxes = [_map_box(f"pooling-{number}-{i}", panel) for i, panel in enumerate(pooling_maps(of_model))]
         blocks.append(_model_block(model, of_model, boxes))
     return section("pooling", "Poolings", lead("The best cell of each map is framed."), *blocks) if blocks else ""
 
@@ -226,17 +214,15 @@ def _model_block(model: str, cells: Sequence[LayerCell], boxes: Sequence[str]) -
     return f'<h3>{escape(heading)}</h3><div class="figures">{"".join(boxes)}</div>'
 
 
-def _map_box(name: str, panel: Panel, numbers: str) -> str:
-    figure = Figure(panel.title, f"A heat map over {panel.x.label}. The numbers are in the table.", [("", [panel])])
-    return figure_box(name, figure, more=folded("Numbers", numbers))
-
-
-def _grid_table(rows: Sequence[str], columns: Sequence[str], grid: Sequence[Sequence[float]]) -> str:
-    texts = (
-        (name, *(NONE if math.isnan(value) else f"{value:.2f}" for value in values))
-        for name, values in zip(rows, grid, strict=True)
+def _map_box(name: str, panel: Panel) -> str:
+    rows, columns, values = panel.grid or ((), (), ())
+    figure = Figure(panel.title, f"{len(rows)} rows, {len(columns)} columns, {panel.x.label}.", [("", [panel])])
+    lines = (
+        (row, *(NONE if math.isnan(value) else f"{value:.2f}" for value in numbers))
+        for row, numbers in zip(rows, values, strict=True)
     )
-    return table("Numbers", ("", *columns), texts, numbers=range(1, len(columns) + 1))
+    numbers = table(panel.title, ("", *columns), lines, numbers=range(1, len(columns) + 1))
+    return figure_box(name, figure, more=folded("Numbers", numbers))
 
 
 def _choices(board: Leaderboard) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -78,8 +77,7 @@ def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup
     return AutoCell(name, task.name, scores, str(choice["chosen"]), best)
 
 
-@dataclass(frozen=True, slots=True)
-class AutoVerdict:
+class AutoVerdict(NamedTuple):
     """A study of auto in a few numbers."""
 
     averages: Mapping[str, Mapping[str, float]]  # by model and row: mean over its tasks

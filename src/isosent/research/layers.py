@@ -10,7 +10,6 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
@@ -245,8 +244,7 @@ def _transformer_of(where: str, model: SentenceEncoder, name: str) -> Transforme
     return encoder
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlacedTask:
+class PlacedTask(NamedTuple):
     """A task, and the rows of its sentences and their copies among texts that are encoded together."""
 
     task: STSSet
