@@ -16,10 +16,9 @@ from untrusted import change_json, save_model_of_own_code, save_pickle_that_runs
 
 import isosent
 from isosent.errors import FileFormatError, InputError, ModelFolderError, PermissionIgnoredWarning
-from isosent.evaluation.run import EvaluationSettings
 from isosent.exports.sentence_transformers import export_sentence_transformers
 from isosent.loading import read_record
-from isosent.research.reproduce import reproduce
+from isosent.research.reproduce import EvaluationSettings, reproduce
 from isosent.training.base_models import open_base
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")

@@ -7,11 +7,10 @@ import pytest
 import isosent
 from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
-from isosent.evaluation.run import EvaluationSettings
 from isosent.research.dims import width_grid
 from isosent.research.gem import study_gem
 from isosent.research.layers import best_of_sizes, study_layers
-from isosent.research.reproduce import Cell, Number, reproduce
+from isosent.research.reproduce import Cell, EvaluationSettings, Number, reproduce
 from isosent.research.study import layers_label
 
 PAPER = """

@@ -20,7 +20,7 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import check_output, make_table, progress_bar, say, show, write_output
 from isosent.errors import InputError
-from isosent.evaluation.run import TARGET, EvaluationSettings
+from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
 from isosent.evaluation.tables import x100
 from isosent.io.json import document_bytes
@@ -46,7 +46,7 @@ from isosent.research.layers import (
     study_layers,
     study_pooling,
 )
-from isosent.research.reproduce import LEGEND
+from isosent.research.reproduce import LEGEND, EvaluationSettings
 from isosent.research.reproduce import reproduce as reproduce_paper
 from isosent.research.study import (
     ROWS,

@@ -8,7 +8,7 @@ import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -33,7 +33,7 @@ from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
 from isosent.io.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
-from isosent.transforms.base import AUTO, Transform, known_rows, make_transform, settings_of, transform_name
+from isosent.transforms.base import Transform, known_rows, resolve_transform, settings_of, transform_name
 
 TARGET = "target"
 KINDS = ("sts", "transfer", "cqa", "rte", "retrieval")
@@ -171,20 +171,13 @@ def transforms_of(
     """List the transforms to evaluate; names become unfitted transforms."""
     if not isinstance(model, SentenceEncoder):
         raise InputTypeError(f"evaluate: model must be what isosent.load returns; got {type(model).__name__}.")
-    listed: list[Transform | str | None] = (
-        list(transform) if isinstance(transform, Sequence) and not isinstance(transform, str) else [transform]
-    )
+    if isinstance(transform, Sequence) and not isinstance(transform, str):
+        listed: list[Transform | str | None] = list(transform)
+    else:
+        listed = [transform]
     if not listed:
         raise InputError("evaluate: transform must name at least one transform; got an empty list. Use None for none.")
-    transforms: list[Transform | Literal["auto"] | None] = []
-    for one in listed:
-        if one is None or one == "none":
-            transforms.append(None)
-        elif isinstance(one, str):
-            transforms.append("auto" if one == AUTO else make_transform(one, dim=model.dim))
-        else:
-            transforms.append(one)
-    return transforms
+    return [resolve_transform(each, dim=model.dim) for each in listed]
 
 
 def read_tasks(
@@ -278,15 +271,6 @@ def _named(tasks: Sequence[Task], names: Sequence[str] | None) -> list[Task]:
             f"{tasks[0].kind} has no {', '.join(missing)} here; it has {', '.join(task.name for task in tasks)}."
         )
     return [available[_key(name)] for name in names]
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationSettings:
-    """Settings of a reproduction."""
-
-    seed: int = 0
-    n_resamples: int = N_RESAMPLES
-    progress: Callable[[int], Progress] | None = None
 
 
 class TextVectors:

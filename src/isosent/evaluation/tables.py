@@ -7,37 +7,47 @@ from typing import Any
 
 from rich.table import Table
 
-from isosent.evaluation.published import PublishedRow, published_rows
+from isosent.evaluation.published import published_rows
 from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
 from isosent.evaluation.rte import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
 from isosent.transforms.base import AUTO
 
-BASELINES = ("majority", "search_engine", "random")  # what needs no vectors, among the details of a task
+BASELINES = ("majority", "search_engine", "random")  # details of a task with scores that need no vectors
 
 
 def x100(score: float) -> str:
-    """Write a score as tables show it."""
+    """Format a score for a table."""
     return "undefined" if math.isnan(score) else f"{100 * score:.2f}"
 
 
 def interval_x100(interval: tuple[float, float]) -> str:
-    """Write an interval as tables show it."""
+    """Format an interval for a table."""
     return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
+
+
+def _make_table(*columns: str, left: Sequence[str], caption: Sequence[str] = ()) -> Table:
+    table = Table(caption="\n".join(caption), caption_justify="left")
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right")
+    return table
 
 
 def sts_table(result: EvaluationResult) -> Table:
     """Lay out the aggregations of every task, and the published rows for the same model, in 100 columns."""
-    table = Table(caption_justify="left")
-    table.add_column("x100")
-    columns = [*result.tasks, "average"] if len(result.tasks) > 1 else list(result.tasks)
-    for column in columns:
-        table.add_column(column, justify="right")
     tasks = result.tasks.values()
-    aggregations = AGGREGATIONS if any(len(task.details["subsets"]) > 1 for task in tasks) else AGGREGATIONS[:1]
+    columns = [*result.tasks, "average"] if len(result.tasks) > 1 else list(result.tasks)
     missing = [name for task in tasks for name in task.protocol.get("missing_subsets", ())]
-    published = published_rows(result.model, {**result.fitting, "missing_subsets": missing})
-    sources: list[str] = []
+    sickr = result.tasks["SICKR"].protocol["sickr"] if "SICKR" in result.tasks else ""
+    counts = ", ".join(f"{name} {task.n_items:,}" for name, task in result.tasks.items())
+    caption = [*_caption(result), f"pairs: {counts}{f' ({sickr})' if sickr else ''}"]
+    published = []
+    for row in published_rows(result.model, {**result.fitting, "missing_subsets": missing}):
+        if known := row.scores_of(result.tasks, sickr):  # without a score that is over other pairs than ours
+            published.append((row, [f"{known[task]:.2f}" if task in known else "-" for task in result.tasks]))
+            caption.append(f"[{len(published)}] {row.label}")
+    table = _make_table("x100", *columns, left=["x100"], caption=caption)
+    aggregations = AGGREGATIONS if any(len(task.details["subsets"]) > 1 for task in tasks) else AGGREGATIONS[:1]
     for metric in METRICS:
         for how in aggregations:
             name = metric if how == "all" else f"{metric}_{how}"
@@ -46,22 +56,16 @@ def sts_table(result: EvaluationResult) -> Table:
             if how == "all":
                 for end, label in enumerate(("  95% from", "  95% to")):
                     table.add_row(label, *(x100(task.intervals[name][end]) for task in tasks), style="dim")
-            for row in published if metric == "spearman" else ():
-                cells = _published_cells(row, result)
-                if row.aggregation == how and set(cells) != {"-"}:
-                    sources.append(row.label)
-                    table.add_row(f"  published [{len(sources)}]", *cells, style="dim")
+            for number, (row, cells) in enumerate(published, start=1):
+                if metric == "spearman" and row.aggregation == how:
+                    table.add_row(f"  published [{number}]", *cells, style="dim")
         table.add_section()
-    footnotes = [f"[{number}] {source}" for number, source in enumerate(sources, start=1)]
-    table.caption = "\n".join([_sts_caption(result), *footnotes])
     return table
 
 
 def subset_table(result: EvaluationResult) -> Table:
     """Lay out every subset."""
-    table = Table("task", "subset")
-    for name in ("pairs", *METRICS):
-        table.add_column(name, justify="right")
+    table = _make_table("task", "subset", "pairs", *METRICS, left=["task", "subset"])
     for task, scores in result.tasks.items():
         for name, subset in scores.details["subsets"].items():
             table.add_row(task, name, str(subset["n_pairs"]), *(x100(subset[metric]) for metric in METRICS))
@@ -78,13 +82,11 @@ def rte_table(result: EvaluationResult) -> Table:
         f"pairs: {details['n_train']} of train, {task.n_items} of dev; 95% interval of the first accuracy: "
         f"{interval_x100(task.interval)}",
     ]
-    table = Table(caption="\n".join(caption), caption_justify="left")
-    table.add_column("RTE, entailment if")
-    for name in ("accuracy on dev, x100", "entailed", "on train, x100"):
-        table.add_column(name, justify="right")
-    for how, of in (("", details["fixed"]), (", best on train", details["tuned"])):
-        dev, train = x100(of["dev_accuracy"]), x100(of["train_accuracy"])
-        table.add_row(f"cosine > {of['threshold']:.3g}{how}", dev, str(of["dev_entailed"]), train)
+    columns = ("accuracy on dev, x100", "entailed", "on train, x100")
+    table = _make_table("RTE, entailment if", *columns, left=["RTE, entailment if"], caption=caption)
+    for label, threshold in (("", details["fixed"]), (", best on train", details["tuned"])):
+        dev, train = x100(threshold["dev_accuracy"]), x100(threshold["train_accuracy"])
+        table.add_row(f"cosine > {threshold['threshold']:.3g}{label}", dev, str(threshold["dev_entailed"]), train)
     n_entailed = task.n_items if details["majority"] == ENTAILMENT else 0
     majority = x100(task.scores["accuracy_majority"])
     table.add_row(f"always {details['majority']}", majority, str(n_entailed), style="dim")
@@ -93,15 +95,15 @@ def rte_table(result: EvaluationResult) -> Table:
 
 def task_table(result: EvaluationResult) -> Table:
     """Lay out tasks of any kind."""
-    table = Table(caption="\n".join(_caption(result)), caption_justify="left")
-    for name in ("task", "items", "judged by", "x100", "95% interval", "beside it"):
-        table.add_column(name, justify="right" if name in ("items", "x100", "95% interval") else "left")
+    columns = ("task", "items", "metric", "x100", "95% interval", "other scores")
+    table = _make_table(*columns, left=["task", "metric", "other scores"], caption=_caption(result))
+    table.columns[-1].max_width = 32  # so that the table fits in 100 columns
     for kind in dict.fromkeys(task.kind for task in result.tasks.values()):
-        own = {name: task for name, task in result.tasks.items() if task.kind == kind}
-        for name, task in own.items():
+        of_kind = {name: task for name, task in result.tasks.items() if task.kind == kind}
+        for name, task in of_kind.items():
             interval = interval_x100(task.interval)
-            table.add_row(name, f"{task.n_items:,}", task.metric, x100(task.score), interval, _beside(task))
-        for metric, n_tasks in Counter(task.metric for task in own.values()).items():
+            table.add_row(name, f"{task.n_items:,}", task.metric, x100(task.score), interval, _other_scores(task))
+        for metric, n_tasks in Counter(task.metric for task in of_kind.values()).items():
             if n_tasks > 1:
                 average = x100(result.average_of(kind, metric))
                 table.add_row(f"average of {n_tasks}", "", metric, average, "", kind, style="dim")
@@ -109,36 +111,24 @@ def task_table(result: EvaluationResult) -> Table:
     return table
 
 
-def _beside(task: TaskResult) -> str:
-    """The other metrics of a task, and what it takes to be better than nothing."""
+def _other_scores(task: TaskResult) -> str:
+    """The other metrics of a task, and its baselines."""
     others = {
         name: f"{score:.3f}" if name in ERRORS else x100(score)
         for name, score in task.scores.items()
         if name != task.metric and not name.endswith(("_mean", "_wmean"))
     }
     baselines = {
-        name: x100(of[task.metric]) for name, of in task.details.items() if name in BASELINES and task.metric in of
+        name: x100(scores[task.metric])
+        for name, scores in task.details.items()
+        if name in BASELINES and task.metric in scores
     }
-    return ", ".join(f"{name.replace('_', ' ')} {written}" for name, written in (others | baselines).items())
-
-
-def _published_cells(row: PublishedRow, result: EvaluationResult) -> list[str]:
-    """A published score for each task, a dash where it is over other pairs than ours."""
-    sickr = result.tasks["SICKR"].protocol["sickr"] if "SICKR" in result.tasks else ""
-    scores = row.scores_of(result.tasks, sickr)
-    return [f"{scores[task]:.2f}" if task in scores else "-" for task in result.tasks]
-
-
-def _sts_caption(result: EvaluationResult) -> str:
-    lines = _caption(result)
-    counts = ", ".join(f"{name} {task.n_items:,}" for name, task in result.tasks.items())
-    sickr = f" ({result.tasks['SICKR'].protocol['sickr']})" if "SICKR" in result.tasks else ""
-    return "\n".join([*lines, f"pairs: {counts}{sickr}"])
+    return ", ".join(f"{name.replace('_', ' ')} {score}" for name, score in (others | baselines).items())
 
 
 def _caption(result: EvaluationResult) -> list[str]:
-    """What was measured and how, in a few lines."""
-    tasks: Sequence[TaskResult] = list(result.tasks.values())
+    """What was measured, and how."""
+    tasks = list(result.tasks.values())
     lines = model_lines(result.model, result.fitting)
     lines += [f"  auto chose for {name}: {task.choice['chosen']}" for name, task in result.tasks.items() if task.choice]
     lines.append(f"dimensions: {', '.join(map(str, sorted({task.dim for task in tasks})))}")
@@ -161,11 +151,11 @@ def _caption(result: EvaluationResult) -> list[str]:
 
 
 def model_lines(model: Mapping[str, Any], fitting: Mapping[str, Any]) -> list[str]:
-    """Say what a model is, and what was fitted behind it."""
+    """Describe a model, and what was fitted after its encoder."""
     options = "&".join(f"{name}={value}" for name, value in model["options"].items())
     lines = [f"model: {model['reference']}{'?' if options else ''}{options}"]
     lines += [
-        f"  -> left alone by auto, on {fit['source']}"
+        f"  -> left as it is by auto, on {fit['source']}"
         if fit["transform"] == "none"
         else f"  -> {_call(fit['transform'], fit['parameters'])} fitted on {fit['source']}"
         for fit in model["fits"]

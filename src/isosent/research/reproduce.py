@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from isosent import _check
+from isosent.encoders.base import Progress
 from isosent.encoders.reference import SCHEMES, escape, parse_reference, without_permissions
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.published import (
@@ -34,12 +35,13 @@ from isosent.evaluation.published import (
     read_yaml,
 )
 from isosent.evaluation.result import TaskResult
-from isosent.evaluation.run import EvaluationSettings, environment, read_tasks, run_tasks
+from isosent.evaluation.run import environment, read_tasks, run_tasks
 from isosent.evaluation.sts import sts_tasks
 from isosent.evaluation.task import Task
 from isosent.io.json import without_nan
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.numeric.statistics import N_RESAMPLES
 from isosent.research.dims import study_dims
 from isosent.research.gem import SENSITIVITY, study_gem
 from isosent.research.layers import NONE, best_of_sizes, study_layers
@@ -104,6 +106,15 @@ class StandIn(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         measured = {name: number._asdict() for name, number in self.measured.items()}
         return {"model": self.model, "command": self.command, "measured": measured}
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSettings:
+    """Settings of every evaluation of a reproduction; hashable, so that studies can be cached by them."""
+
+    seed: int = 0
+    n_resamples: int = N_RESAMPLES
+    progress: Callable[[int], Progress] | None = None
 
 
 @dataclass(frozen=True, slots=True)
