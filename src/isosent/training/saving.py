@@ -91,6 +91,8 @@ def save_trained(
 def _write_encoder(model: SentenceTransformer, folder: Path) -> SentenceEncoder:
     """Write the trained encoder alone, and load it: the vectors must be those of the model in memory."""
     was_training = model.training
+    # A tokenizer saves the padding and truncation of its last call; a run that is resumed after its last step had none.
+    model.preprocess(["text"])
     model.save_pretrained(str(folder), create_model_card=False)
     kind = "static" if type(model[0]).__name__ == "StaticEmbedding" else "hf"
     encoder = load(f"{kind}:{escape(str(folder))}")

@@ -111,7 +111,7 @@ READERS = (
     Reader("fetched data", "data get biosses -o o --from hub", ("hub/mteb/biosses-sts/test.jsonl.gz",)),
     Reader(
         "metrics",
-        "train curve run.training/metrics.jsonl -o o.html",
+        "report run.training/metrics.jsonl -o o.html",
         ("run.training/metrics.jsonl",),
         modules=processes.HEAVY,
     ),

@@ -16,7 +16,7 @@ Read = Callable[[], Any]
 
 WORDS = "-m words:words.txt"
 OTHER = "-m words:other_words.txt"
-TRAIN = f"--base '{SCRATCH}' --batch-size 8 --learning-rate 0.01 --checkpoint-every 2 -o out"
+TRAIN = f"--base '{SCRATCH}' --batch-size 8 --learning-rate 0.01 --set checkpoint_every=2 -o out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +394,7 @@ TARGETS = (
         "trained folder",
         f"train classification --data nli.jsonl {TRAIN}",
         "out",
-        f"train classification --data nli.jsonl {TRAIN} --weight-decay 0.5",
+        f"train classification --data nli.jsonl {TRAIN} --set weight_decay=0.5",
         read=partial(trained, "./out"),
         unfinished=r"out\.training/.*",
         varies=r"out/(curve.html|metrics.jsonl|training.json)",
