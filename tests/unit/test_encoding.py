@@ -419,7 +419,7 @@ def test_a_shard_that_was_replaced_is_refused(begun, source, wordllama, listed):
 def test_a_folder_that_another_process_writes_to_is_refused(begun, source, wordllama):
     pytest.importorskip("fcntl")
     with locked(begun):
-        refused(OutputError, r"out must be free; another process writes to it", wordllama, source, begun)
+        refused(OutputError, r"out: another process is writing to it", wordllama, source, begun)
     assert encode_folder(wordllama, source, begun, sharding=SHARDING).n_shards == 3
 
 

@@ -1,4 +1,4 @@
-"""Where files lie that can be made again: the user's cache."""
+"""Files and folders that are replaced in one step: a run that is killed leaves the old one or the new one."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ _DISK_FULL: Final = re.compile(
 
 
 def check_destination(path: str | os.PathLike[str], *, reads: Iterable[str | os.PathLike[str] | None] = ()) -> None:
-    """Refuse a place where no file can be written, before any work is done."""
+    """Refuse a path where no file can be written, before any work is done."""
     path = Path(path)
     for source in reads:
         if source is not None and Path(source).is_file() and path.exists() and path.samefile(source):
-            raise OutputError(f"{path} must not be a file that is read, which would be lost. Name another.")
+            raise OutputError(f"{path} is also an input, which would be lost. Name another file.")
 
     if path.is_dir():
-        raise OutputError(f"{path} must be a file to write; got a directory. Name a file.")
+        raise OutputError(f"{path} is a directory. Name a file.")
     if path.exists() and not path.is_file():
-        raise OutputError(f"{path} must be a regular file; got a device or a pipe. Name a file.")
+        raise OutputError(f"{path} is a device or a pipe. Name a regular file.")
     check_parent(path)
 
 
@@ -209,14 +209,14 @@ def _temporary_name(path: Path, kind: str, suffix: str = "") -> Path:
 
 
 def _write_error(error: Exception) -> str | None:
-    """Why a file could not be written; None where an error tells of something else, or is a sentence already."""
+    """Why a file could not be written; None for an error about something else, or one of isosent."""
     if isinstance(error, IsosentError):
         return None
     return error.strerror or str(error) if isinstance(error, OSError) else disk_error(error)
 
 
 def disk_error(error: BaseException | None) -> str | None:
-    """Why the disk did not take what was written; None where an error, and what caused it, tells of nothing such."""
+    """Why the disk could not be written to; None if neither an error nor its causes say so."""
     seen = set()  # causes may go in a circle
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -275,7 +275,7 @@ def _exchange_call() -> tuple[Callable[..., int] | None, int, int]:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a name is one that a writer of isosent gives to what is not whole yet."""
+    """Whether a name is that of a file or folder that is still being written."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
@@ -355,7 +355,7 @@ def _last_change(path: Path) -> float:
 
 @cache
 def _host() -> str:
-    """What tells this machine, or container, from others that share its disk."""
+    """Name of this machine or container among those that share its disk."""
     return hashlib.sha256(platform.node().encode("utf-8", "replace")).hexdigest()[:8]
 
 
@@ -418,7 +418,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _busy(folder: Path) -> OutputError:
-    return OutputError(f"{folder} must be free; another process writes to it. Wait for that one.")
+    return OutputError(f"{folder}: another process is writing to it. Wait for it to finish.")
 
 
 def user_cache(kind: str) -> Path:

@@ -76,6 +76,9 @@ def read_document(name: str, file: IO[bytes], largest: int, advice: str = "") ->
     return content
 
 
+# -- reading ---------------------------------------------------------------------------------------------------------
+
+
 STANDARD_INPUT = "-"
 KOREAN = "cp949"
 

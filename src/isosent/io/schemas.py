@@ -269,6 +269,9 @@ class GraphNote(Document, kw_only=True):
     files: Annotated[dict[str, Checksum], Meta(min_length=1)]
 
 
+# -- files of other libraries: unknown fields are allowed, as each library writes more than isosent reads ------------
+
+
 _OUTSIDE = re.compile(r"/|[A-Za-z]:|.*[\\\0]|(.*/)?\.\.(/|$)", re.DOTALL)
 
 

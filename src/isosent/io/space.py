@@ -128,7 +128,7 @@ def read_note(path: Path) -> tuple[Space | None, str | None]:
 
 
 def _entry_of(path: Path) -> dict[str, Any] | None:
-    """What the note beside a file says of it as it is now; None without a note, or if it describes other content."""
+    """The entry for a file in the note beside it; None without a note, or if it describes other content."""
     note = note_path(path)
     try:
         document = read_json(note)
@@ -147,6 +147,9 @@ def _entry_of(path: Path) -> dict[str, Any] | None:
     return next((entry for entry in entries if identity <= entry.items()), None)
 
 
+# -- notes of exports: isosent.json in a folder, FILE.isosent.json beside a file -------------------------------------
+
+
 NOTE_FILE = "isosent.json"
 EXPORT_FORMAT = "isosent-export"
 _READ = (".json", ".jinja", ".txt", ".model", ".onnx", ".safetensors")
@@ -159,7 +162,7 @@ def exported_checksums(folder: Path) -> dict[str, str]:
 
 
 def is_replaceable(folder: Path) -> bool:
-    """Whether a folder is an export and nothing else: files that its note does not list may be somebody's own."""
+    """Whether a folder is an export and nothing else: files that its note does not list may be the user's."""
     try:
         document = read_json(folder / NOTE_FILE)
     except OSError:
@@ -186,7 +189,7 @@ def _is_needed(folder: Path, name: str) -> bool:
 def _verify(folder: Path) -> None:
     if (folder / NOTE_FILE).is_file():
         document = read_json(folder / NOTE_FILE)
-        if document.get("format") == EXPORT_FORMAT:  # those from before checksums have none
+        if document.get("format") == EXPORT_FORMAT:
             check_schema(document, str(folder / NOTE_FILE), ExportNote)
             try:
                 verify_folder(folder, {n: c for n, c in document.get("checksums", {}).items() if _is_needed(folder, n)})
@@ -195,7 +198,7 @@ def _verify(folder: Path) -> None:
 
 
 def is_noted(path: str | os.PathLike[str], target: str) -> bool:
-    """Whether the note of an export is there, and one of that format; for a folder, or a file with its note beside."""
+    """Whether a folder, or a file with its note beside it, is an export to this target."""
     try:
         document = read_json(_note_of(path))
     except OSError:

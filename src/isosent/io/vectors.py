@@ -191,6 +191,9 @@ def _writing_fvecs(opened: HashingFile, dim: int) -> Write:
     return write
 
 
+# -- a folder of shards, and its index: which space and texts, how many shards ---------------------------------------
+
+
 SHARDS_FORMAT, SHARDS_VERSION = "isosent-shards", 1
 SHARD_FORMATS = ("npy", "parquet")
 SHARD_SIZE = 100_000

@@ -251,6 +251,9 @@ def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
     return Vocabulary.from_bytes(*take_words(characters, offsets, first_rows(characters, offsets)))
 
 
+# -- the converted file, by hand or in the cache of the user ---------------------------------------------------------
+
+
 FORMAT = "isosent-word-vectors"
 VERSION = "1"
 _HEADER_BYTES = 4096
