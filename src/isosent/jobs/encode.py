@@ -129,8 +129,8 @@ def _resumed_index(folder: Path, new: ShardIndex) -> ShardIndex:
     here, there = new.texts, index.texts
     if (here.n_texts, here.sha256) != (there.n_texts, there.sha256):
         raise InputError(
-            f"{folder} was begun with other texts: {there.name} with {there.n_texts:,} texts; {here.name} has "
-            f"{here.n_texts:,} now. Name another folder, or remove this one."
+            f"{folder} was begun with other texts: {there.name} then had {there.n_texts:,} texts, {here.name} has "
+            f"{here.n_texts:,} now, and the content differs. Name another folder, or remove this one."
         )
     now, then = (
         msgspec.structs.asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in}
