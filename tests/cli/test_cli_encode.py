@@ -188,9 +188,7 @@ def test_a_changed_file_another_model_and_other_settings_are_refused(isosent_, h
     refuses(isosent_("encode", "texts.txt", "-o", "out"), "out holds vectors of the space words:")
     refuses(isosent_("encode", "texts.txt", *MODEL, "-o", "out", "--shard-size", "9"), "shard_size=9. ")
     (here / "texts.txt").write_text(TEXTS.replace("yak", "cat"))
-    refuses(
-        isosent_("encode", "texts.txt", *MODEL, "-o", "out"), "and the content differs"
-    )
+    refuses(isosent_("encode", "texts.txt", *MODEL, "-o", "out"), "and the content differs")
     assert contents(here / "out") == before
 
 
