@@ -280,9 +280,9 @@ def test_what_the_command_line_grants_reaches_a_saved_folder(own_code, tmp_path,
     marker.unlink()
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
 
-    def run(*more):
-        out = tmp_path / f"{len(more)}.npy"
-        arguments = ["encode", str(tmp_path / "texts.txt"), "-m", str(tmp_path / "saved"), "-o", str(out), *more]
+    def run(options=""):
+        model = f"{tmp_path / 'saved'}{options}"
+        arguments = ["encode", str(tmp_path / "texts.txt"), "-m", model, "-o", str(tmp_path / "v.npy")]
         monkeypatch.setattr("sys.argv", ["isosent", *arguments])
         with warnings.catch_warnings(), pytest.raises(SystemExit) as stop:
             main()
@@ -292,7 +292,7 @@ def test_what_the_command_line_grants_reaches_a_saved_folder(own_code, tmp_path,
     assert code == 2
     assert CODE in said
     assert not marker.exists()
-    assert run("--trust-remote-code")[0] == 0
+    assert run("?trust_remote_code=true")[0] == 0
 
 
 @pytest.mark.parametrize(

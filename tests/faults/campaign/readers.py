@@ -59,13 +59,15 @@ READERS = (
     Reader(
         "word vectors, isosent", "encode texts.txt -m words:w.safetensors -o o.npy", ("w.safetensors",), is_quick=True
     ),
-    Reader("word counts", f"fit texts.txt {WORDS} --weighting sif --frequencies counts.txt -o o", ("counts.txt",)),
     Reader(
-        "stop words", f"encode texts.txt {WORDS} --stop-words stop.txt --vocabulary stop.txt -o o.npy", ("stop.txt",)
+        "word counts",
+        f"fit texts.txt {WORDS}?weighting=sif&frequencies=counts.txt --transform none -o o",
+        ("counts.txt",),
     ),
+    Reader("stop words", f"encode texts.txt {WORDS}?stop_words=stop.txt&vocabulary=stop.txt -o o.npy", ("stop.txt",)),
     Reader(
         "tokenizer.json",
-        f"encode texts.txt {WORDS} --tokenizer static/tokenizer.json -o o.npy",
+        f"encode texts.txt {WORDS}?tokenizer=static/tokenizer.json -o o.npy",
         ("static/tokenizer.json",),
     ),
     Reader(
@@ -78,12 +80,12 @@ READERS = (
         "model folder", "encode texts.txt -m ./model -o o.npy", ("model/model.json", "model/linear_map"), is_quick=True
     ),
     Reader("model folder, SIF", "encode texts.txt -m ./sif -o o.npy", ("sif/model.json", "sif/corpus")),
-    Reader("moments", "fit m.safetensors -o o", ("m.safetensors",)),
+    Reader("moments", "fit m.safetensors --transform whitening -o o", ("m.safetensors",)),
     Reader("moments checkpoint", "moments vectors.npy --checkpoint kept -o o.safetensors", ("kept",), is_quick=True),
     Reader("STS-B", f"evaluate sts --data data {SMALL}", ("data/sts-test.csv", "data/sts-dev.csv")),
     Reader(
         "STS12",
-        f"evaluate sts --data sts --tasks STS12 {SMALL}",
+        f"evaluate STS12 --data sts {SMALL}",
         ("sts/STS12/STS.input.MSRpar.txt", "sts/STS12/STS.gs.MSRpar.txt"),
     ),
     Reader(
@@ -91,7 +93,7 @@ READERS = (
         f"evaluate sts --data sick {SMALL} --sickr test",
         ("sick/SICK_test_annotated.txt", "sick/SICK_train.txt"),
     ),
-    Reader("scored pairs", f"evaluate sts --pairs pairs.tsv {SMALL}", ("pairs.tsv",), is_quick=True),
+    Reader("scored pairs", f"evaluate pairs --data pairs.tsv {SMALL}", ("pairs.tsv",), is_quick=True),
     Reader("SentEval: CR", f"{TRANSFER} CR {SMALL}", ("CR/custrev.pos",), 0.5),
     Reader("SentEval: TREC", f"{TRANSFER} TREC {SMALL}", ("TREC/train_5500.label", "TREC/TREC_10.label"), 0.5),
     Reader("SentEval: MRPC", f"{TRANSFER} MRPC {SMALL}", ("MRPC/msr_paraphrase_train.txt",), 0.5),

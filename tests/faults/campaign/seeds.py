@@ -53,14 +53,14 @@ def write_seeds(folder: Path, *, is_heavy: bool) -> None:
     (folder / "map.yaml").write_text("here: words:words.txt\n")
     for line in (
         f"fit texts.txt {WORDS} --dims 4 -o model",
-        f"fit texts.txt {WORDS} --weighting sif -o sif",
+        f"fit texts.txt {WORDS} --weighting sif --transform none -o sif",
         f"encode texts.txt {WORDS} -o n.npy",
         f"encode texts.txt {WORDS} -o shards --shard-size 16",
         "words convert words.txt -o w.safetensors",
         "moments vectors.npy --checkpoint kept -o m.safetensors",
         f"evaluate sts --data data {SMALL} --json a.json",
         "evaluate sts --data data -m words:other_words.txt --resamples 5 --json b.json",
-        f"study dims --data data {WORDS} --dims 2,4 --docs 0 --json study.json",
+        f"study dims --data data {WORDS} --widths 2,4 --docs 0 --json study.json",
         "data get biosses -o fetched --from hub",
     ):
         succeed(shlex.split(line), folder)

@@ -242,14 +242,14 @@ TARGETS = (
     ),
     Target(
         "model folder, SIF",
-        f"fit texts.txt {WORDS} --weighting sif -o out",
+        f"fit texts.txt {WORDS} --weighting sif --transform none -o out",
         "out",
-        f"fit other.txt {OTHER} --weighting usif -o out",
+        f"fit other.txt {OTHER} --weighting usif --transform none -o out",
         read=partial(model, "./out"),
     ),
     Target(
         "model folder, flow",
-        f"fit texts.txt {WORDS} --transform glow_flow --flow depth=1,n_epochs=1 -o out",
+        f"fit texts.txt {WORDS} --transform glow_flow?depth=1&n_epochs=1 -o out",
         "out",
         f"fit other.txt {WORDS} -o out",
         read=partial(model, "./out"),
@@ -349,9 +349,9 @@ TARGETS = (
     ),
     Target(
         "study",
-        f"study dims --data data {WORDS} --dims 2,4 --docs 0 --csv out.csv --json out.json --figure out.svg",
+        f"study dims --data data {WORDS} --widths 2,4 --docs 0 --csv out.csv --json out.json --figure out.svg",
         "out.json",
-        f"study dims --data data {OTHER} --dims 2,6 --docs 0 --csv out.csv --json out.json --figure out.svg",
+        f"study dims --data data {OTHER} --widths 2,6 --docs 0 --csv out.csv --json out.json --figure out.svg",
         read=partial(study, "out.json"),
     ),
     Target(
