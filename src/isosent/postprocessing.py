@@ -81,7 +81,8 @@ class Postprocessing:
         if self.linear_map is not None and getattr(transform, "uses_radial_moments", False):
             raise InputError(
                 "fit: Ledoit-Wolf shrinkage must come directly after the encoder, because moments after a map do not "
-                "suffice for it; this model has a map. Use shrinkage='oas', on the command line --transform 'whitening?shrinkage=oas'."
+                "suffice for it; this model has a map. Use shrinkage='oas', on the command line "
+                "--transform 'whitening?shrinkage=oas'."
             )
 
     def fitted(

@@ -360,11 +360,12 @@ def _auto_tables(cells: Sequence[AutoCell], how: str) -> "Iterator[Table | str]"
     """Every row on every task, x100, and what auto gains and loses."""
     verdict = judge(cells)
     for model, means in verdict.averages.items():
-        table = make_table("task", *ROWS, "auto chose", "best was", title=model)
-        for cell in (cell for cell in cells if cell.model == model):
-            table.add_row(cell.task, *(x100(cell.scores[row]) for row in ROWS), cell.chosen, cell.best)
-        table.add_section()
-        table.add_row("average", *(x100(means[row]) for row in ROWS))
+        of_model = [cell for cell in cells if cell.model == model]
+        choices = (f"{cell.task}: auto chose {cell.chosen}; best was {cell.best}" for cell in of_model)
+        tasks = [cell.task for cell in of_model]
+        table = make_table("x100", *tasks, "average", title=model, caption="\n".join(choices))
+        for row in ROWS:
+            table.add_row(row, *(x100(cell.scores[row]) for cell in of_model), x100(means[row]))
         yield table
     yield f"models with a higher average under a fixed rule: {', '.join(verdict.below_average) or 'none'}"
     yield f"best in hindsight minus auto, mean over {len(cells)} cells: {100 * verdict.mean_regret:.2f}"
