@@ -25,7 +25,6 @@ from isosent.pages.figures import (
     heat_map,
     render,
 )
-from isosent.pages.tables import csv_table, latex_table
 from isosent.report.leaderboard import Column, Leaderboard, ReportData, kind_title, short_reference
 from isosent.research.gem import ABLATION, SENSITIVITY
 from isosent.research.layers import NONE, TRANSFORMS, averages, best_of_sizes, pair_grid
@@ -71,22 +70,17 @@ def check_figures(folder: str | os.PathLike[str]) -> None:
 
 
 def write_figures(folder: str | os.PathLike[str], data: ReportData, board: Leaderboard) -> list[Path]:
-    """Write every figure of a report as SVG, PNG and PDF, and its leaderboard as CSV and LaTeX."""
+    """Write every figure of a report as SVG, PNG and PDF."""
     check_figures(folder)
     folder = Path(folder)
     folder.mkdir(exist_ok=True)
-    contents: dict[Path, bytes] = {}
-    if board.rows:
-        heads, rows = board.table()
-        contents[folder / "leaderboard.csv"] = csv_table(heads, rows).encode()
-        caption = "Scores x100. A star marks the best of a column where it is significantly better than the second."
-        contents[folder / "leaderboard.tex"] = latex_table(heads, rows, caption=caption).encode()
+    paths = []
     for name, figure in _figures(data, board):
-        contents |= {folder / f"{name}{ending}": render(figure, ending) for ending in FORMATS}
-    for path, content in contents.items():
-        with replacing(path) as temporary:
-            temporary.write_bytes(content)
-    return list(contents)
+        for ending in FORMATS:
+            paths.append(folder / f"{name}{ending}")
+            with replacing(paths[-1]) as temporary:
+                temporary.write_bytes(render(figure, ending))
+    return paths
 
 
 def _figures(data: ReportData, board: Leaderboard) -> Iterator[tuple[str, Figure]]:

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.evaluation.sts import AGGREGATIONS, Lookup, STSSet, score_task
-from isosent.io.json import check_schema, read_json, without_nan
+from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
 from isosent.io.schemas import Checksum, Finite, Seconds, Size, Whole
 from isosent.io.tables import write_csv
 from isosent.model import SentenceEncoder
@@ -81,7 +81,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _nan_where_none(scores: Any) -> Any:
     if isinstance(scores, Mapping):
-        return {name: math.nan if score is None else score for name, score in scores.items()}
+        return nan_where_none(scores)
     if isinstance(scores, (list, tuple)):
         return [math.nan if score is None else score for score in scores]
     return math.nan if scores is None else scores

@@ -47,7 +47,7 @@ def write_curve(path: str | os.PathLike[str], metrics: Metrics) -> None:
         content = curve_page(metrics).encode()
     else:
         _check_measured(metrics)
-        panels = [draw(metrics, title=title) for title, draw in (("Loss", _loss), ("Development set", _dev))]
+        panels = [_course(metrics, "loss", "Loss"), _dev(metrics, "Development set")]
         title = _headline(metrics)
         content = render(Figure(title, title, [("", [panel for panel in panels if panel])]), ending)
     with replacing(path) as temporary:
@@ -59,7 +59,7 @@ def curve_page(metrics: Metrics) -> str:
     _check_measured(metrics)
     smoothed = "Strong line: running mean." if len(metrics.losses) >= _SMOOTHED_FROM else ""
     shown = [
-        ("loss", "Loss", smoothed or "Mean of the steps since the last point.", _loss(metrics)),
+        ("loss", "Loss", smoothed or "Mean of the steps since the last point.", _course(metrics, "loss")),
         ("dev", "Development set", "Correlation of the cosine with the human score.", _dev(metrics)),
         ("learning_rate", "Learning rate", "It rises during the warm-up.", _course(metrics, "learning_rate")),
         ("gradient_norm", "Gradient norm", f"Before clipping. {smoothed}", _course(metrics, "gradient_norm")),
@@ -119,10 +119,6 @@ def _dev_scores(metrics: Metrics) -> list[tuple[int, float]]:
 
 def _resumed(metrics: Metrics) -> list[int]:
     return sorted({milestone.step for milestone in metrics.milestones if milestone.event == "resumed"})
-
-
-def _loss(metrics: Metrics, title: str = "") -> Panel | None:
-    return _course(metrics, "loss", title)
 
 
 def _course(metrics: Metrics, field: str, title: str = "") -> Panel | None:
