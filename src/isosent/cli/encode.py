@@ -103,7 +103,7 @@ def encode(
     shards = f", shards: {encoded.n_shards}" if sharding else ""
     show(f"{output}: {source.n_texts} x {encoded.dim} {dtype}{shards}; texts without a vector: {stats.n_zero_rows}")
     if loaded.encoder.skips_unknown:
-        show_tokens(stats.n_tokens, stats.n_unknown)
+        show_tokens(stats.n_tokens, stats.n_unknown, loaded.encoder.languages)
 
 
 @click.command(short_help="Apply a fitted model to vectors.")

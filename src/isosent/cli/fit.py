@@ -141,7 +141,7 @@ def _fit_texts(
     else:
         record = after.fits[-1]
         show(f"{output}: fitted on {record.n_texts} texts; texts without a vector: {record.n_zero_rows}")
-    show_tokens(*before.encoder.coverage(texts))
+    show_tokens(*before.encoder.coverage(texts), before.encoder.languages)
     if n_fits and chosen is not None:
         show(f"{model.reference} was fitted before; the new transform follows the old one.")
 

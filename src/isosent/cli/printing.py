@@ -100,10 +100,11 @@ def write_output(path: Path | None, content: str) -> bool:
     return False
 
 
-def show_tokens(n_tokens: int, n_unknown: int) -> None:
+def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> None:
     """Print how many tokens an encoder did not know, if it can tell."""
     if n_tokens:
-        show(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%})")
+        meant_for = f"; the model is for {languages} texts" if languages else ""
+        show(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}")
 
 
 def change_table(before: Any, after: Any, title: str | None = None) -> "Table":

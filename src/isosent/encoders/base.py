@@ -139,11 +139,6 @@ class Encoder(ABC):
         return False
 
     @property
-    def is_plain(self) -> bool:
-        """Whether its vectors come from a network or a plain average of word vectors, so that whitening may help."""
-        return True
-
-    @property
     def corpus_size(self) -> int:
         """Texts with a known word that it was fitted on; 0 if it needs none."""
         return 0

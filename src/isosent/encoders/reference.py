@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -148,8 +148,7 @@ MODEL, RUNNING = "Model", "Running"
 _TEXT, _WEIGHTING, _GEM = WORD_PANELS = ("Words of a text", "Weighting of words", "GEM")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option of a model reference."""
 
     name: str  # a flag of the command line has dashes for the underscores
@@ -269,8 +268,7 @@ PROMPTS = ("prompt", "query_prompt", "document_prompt")
 _KEYWORDS = {"keep", "english", "corpus", "rank", FUNCTION, *SPLITTERS}  # values of FILE_OPTIONS that are no files
 
 
-@dataclass(frozen=True, slots=True)
-class Scheme:
+class Scheme(NamedTuple):
     """One kind of model."""
 
     name: str  # also its prefix, if it has one

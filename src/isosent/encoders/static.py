@@ -112,11 +112,6 @@ class StaticEncoder(Encoder):
         return self.corpus is None
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it averages without weights, so that whitening may help."""
-        return isinstance(self.weighting, Average)
-
-    @property
     def corpus_size(self) -> int:
         """Texts with a known word that it was fitted on."""
         return 0 if self.corpus is None else self.corpus.n_texts
