@@ -1,7 +1,5 @@
 """Transfer tasks from files to scores, on small ones made up of the demo's texts."""
 
-import json
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -11,7 +9,6 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 import isosent
 from isosent import evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, TaskNotFoundError
-from isosent.evaluation.result import read_result
 from isosent.evaluation.transfer import STRENGTHS, STRENGTHS_ON_TRAIN, probe_each_fold, read_transfer
 
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
@@ -62,17 +59,19 @@ def features(model, pairs):
 
 
 def test_every_fold_is_predicted_by_the_others(wordllama, cr):
-    task = evaluate(wordllama, cr, "transfer", n_resamples=QUICK).tasks["CR"]
+    task = evaluate(wordllama, cr, "transfer", transform=isosent.Truncate(8), n_resamples=QUICK).tasks["CR"]
     (task_set,) = read_transfer(cr)
     labels = task_set.parts["whole"].labels
-    predicted, _, _ = probe_each_fold(wordllama.encode(list(task_set.texts)), labels, strengths=STRENGTHS, seed=0)
+    predicted, _, _ = probe_each_fold(
+        wordllama.encode(list(task_set.texts))[:, :8], labels, strengths=STRENGTHS, seed=0
+    )
     assert task.metric == "accuracy"
     assert np.array_equal(task.items.values, predicted == labels)
     assert task.score == np.mean(predicted == labels)
 
 
 def test_what_is_known_of_a_task_of_folds(wordllama, cr):
-    result = evaluate(wordllama, cr, "transfer", n_resamples=QUICK)
+    result = evaluate(wordllama, cr, "transfer", transform=isosent.Truncate(8), n_resamples=QUICK)
     task = result.tasks["CR"]
     details = task.details
     n_long = details["class_counts"]["whole"]["positive"]
@@ -132,7 +131,10 @@ def test_scores_of_pairs(wordllama, sick):
 
 
 def test_one_folder_gives_both_tasks_of_sick(wordllama, sick):
-    assert list(evaluate(wordllama, sick, "transfer", n_resamples=QUICK).tasks) == ["SICK-R", "SICK-E"]
+    assert list(evaluate(wordllama, sick, "transfer", transform=isosent.Truncate(2), n_resamples=2).tasks) == [
+        "SICK-R",
+        "SICK-E",
+    ]
 
 
 def test_a_transform_is_fitted_on_all_texts_of_the_task(wordllama, mrpc):
@@ -147,18 +149,13 @@ def test_a_transform_is_fitted_on_all_texts_of_the_task(wordllama, mrpc):
 
 def test_the_seed_deals_the_folds(wordllama, cr):
     folds = [
-        evaluate(wordllama, cr, "transfer", seed=seed, n_resamples=20).tasks["CR"].details["folds"]
+        evaluate(wordllama, cr, "transfer", transform=isosent.Truncate(4), seed=seed, n_resamples=2)
+        .tasks["CR"]
+        .details["folds"]
         for seed in (0, 0, 1)
     ]
     assert folds[0] == folds[1]
     assert folds[0] != folds[2]
-
-
-def test_a_result_is_read_as_it_was_written(wordllama, sick, tmp_path):
-    result = evaluate(wordllama, sick, "transfer", n_resamples=QUICK)
-    (tmp_path / "result.json").write_text(result.to_text(), "utf-8")
-    again = read_result(tmp_path / "result.json")
-    assert json.dumps(again.to_json()) == json.dumps(result.to_json())
 
 
 def test_texts_without_a_vector_leave_a_correlation_undefined(wordllama, sick):

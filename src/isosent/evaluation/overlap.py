@@ -1,4 +1,4 @@
-"""How much of a task a corpus has already seen."""
+"""Overlap: how many texts of a task occur in a corpus that a model was fitted or trained on."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Gram = tuple[str, str, str]
 def count_overlap(
     corpus_texts: Iterable[str], tasks: Mapping[str, Sequence[tuple[str, ...]]]
 ) -> dict[str, dict[str, int]]:
-    """Count the texts that are scored in a task and occur in a corpus, too."""
+    """Count the scored texts of each task that also occur in a corpus."""
     # Texts are the same if their `plain_form` is. A text of at least eight words nearly occurs in one of the corpus
     # that holds at least 80 % of its distinct word trigrams: a longer text around it, or one that was edited a
     # little. Shorter texts, and those of scripts without spaces, are not looked for nearly.
     # Only the texts of the tasks are kept in memory. To find the near ones, a text is listed under as many of its
     # rarest trigrams as it can lack, and one more: any text of the corpus that holds 80 % of them holds one of these.
-    found = _Found(text for items in tasks.values() for item in items for text in item)
+    matches = _Matches(text for items in tasks.values() for item in items for text in item)
     for text in corpus_texts:
-        found.meet(text)
+        matches.compare(text)
     counts = {}
     for name, items in tasks.items():
         distinct = {text for item in items for text in item}
-        closeness = [found.closeness(text) for text in distinct]
+        closeness = [matches.closeness(text) for text in distinct]
         counts[name] = {
             "n_texts": len(distinct),
             "n_exact": sum(how >= _EXACT for how in closeness),
             "n_same": sum(how >= _SAME for how in closeness),
             "n_near": sum(how >= _NEAR for how in closeness),
             "n_items": len(items),
-            "n_items_same": sum(all(found.closeness(text) >= _SAME for text in item) for item in items),
+            "n_items_same": sum(all(matches.closeness(text) >= _SAME for text in item) for item in items),
         }
     return counts
 
@@ -56,8 +56,8 @@ def _spaces_for_marks() -> dict[int, str]:
     return {code: " " for code in codes if unicodedata.category(chr(code))[0] in "PS"}
 
 
-class _Found:
-    """Texts that are looked for, and how closely each was met."""
+class _Matches:
+    """Texts of tasks, and how closely each occurs in the corpus."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._closeness = dict.fromkeys(texts, _ABSENT)
@@ -69,7 +69,7 @@ class _Found:
     def closeness(self, text: str) -> int:
         return self._closeness[text]
 
-    def meet(self, text: str) -> None:
+    def compare(self, text: str) -> None:
         text = text.strip()
         if not text:
             return
@@ -80,8 +80,8 @@ class _Found:
             return
         grams = set(_grams(form))
         for near in {near for gram in grams if gram in self._by_gram for near in self._by_gram[gram]}:
-            own = set(_grams(near))
-            if len(own & grams) >= _least_common(own):
+            near_grams = set(_grams(near))
+            if len(near_grams & grams) >= _least_common(near_grams):
                 for same in self._by_form[near]:
                     self._raise(same, _NEAR)
 

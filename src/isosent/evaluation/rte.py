@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,18 +27,8 @@ _TRAIN, _DEV, _TEST = "train.tsv", "dev.tsv", "test.tsv"
 _HEADER = ("index", "sentence1", "sentence2", "label")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EntailmentPairs:
-    """Pairs of a premise and a hypothesis."""
-
-    first: tuple[str, ...]
-    second: tuple[str, ...]
-    entailed: NDArray[np.bool_]  # whether the premise entails the hypothesis
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All sentences, as often as they occur."""
-        return self.first + self.second
+# Premises, hypotheses, and whether each premise entails its hypothesis
+Pairs = tuple[list[str], list[str], NDArray[np.bool_]]
 
 
 def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
@@ -57,14 +46,14 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
     train, dev = _read_pairs(files[0]), _read_pairs(files[1])
     # The labels of test are not public; its sentences are among those to fit on
     unlabelled = [text for path in files[2:] for row in _rows(path, _HEADER[:3]) for text in row[1:3]]
-    texts = train.texts + dev.texts
+    texts = [*train[0], *train[1], *dev[0], *dev[1]]
     return [
         Task(
             name="RTE",
             kind="rte",
             texts={"text": texts},
             target_texts=[*texts, *unlabelled],
-            items=list(zip(dev.first, dev.second, strict=True)),
+            items=list(zip(dev[0], dev[1], strict=True)),
             score=partial(_measure, train, dev),
             protocol={"similarity": "cosine", "threshold": FIXED_THRESHOLD},
             files=files,
@@ -72,19 +61,20 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
     ]
 
 
-def _measure(train: EntailmentPairs, dev: EntailmentPairs, encode: Encode, seed: int) -> Measured:
-    train_cosines, dev_cosines = (pairwise_cosine(encode(pairs.first), encode(pairs.second)) for pairs in (train, dev))
+def _measure(train: Pairs, dev: Pairs, encode: Encode, seed: int) -> Measured:
+    train_cosines, dev_cosines = (pairwise_cosine(encode(first), encode(second)) for first, second, _ in (train, dev))
+    train_entailed, dev_entailed = train[2], dev[2]
 
     def at(threshold: float) -> dict[str, Any]:
         return {
             "threshold": threshold,
-            "train_accuracy": float(np.mean((train_cosines > threshold) == train.entailed)),
-            "dev_accuracy": float(np.mean((dev_cosines > threshold) == dev.entailed)),
+            "train_accuracy": float(np.mean((train_cosines > threshold) == train_entailed)),
+            "dev_accuracy": float(np.mean((dev_cosines > threshold) == dev_entailed)),
             "dev_entailed": int((dev_cosines > threshold).sum()),
         }
 
-    fixed, tuned = at(FIXED_THRESHOLD), at(best_threshold(train_cosines, train.entailed))
-    share = float(dev.entailed.mean())
+    fixed, tuned = at(FIXED_THRESHOLD), at(best_threshold(train_cosines, train_entailed))
+    share = float(dev_entailed.mean())
     return Measured(
         "accuracy",
         {
@@ -92,7 +82,7 @@ def _measure(train: EntailmentPairs, dev: EntailmentPairs, encode: Encode, seed:
             "accuracy_tuned": tuned["dev_accuracy"],
             "accuracy_majority": max(share, 1 - share),
         },
-        Items(((dev_cosines > FIXED_THRESHOLD) == dev.entailed).astype(np.float64)),
+        Items(((dev_cosines > FIXED_THRESHOLD) == dev_entailed).astype(np.float64)),
         {
             "fixed": fixed,
             "tuned": tuned,
@@ -119,7 +109,7 @@ def _is_rte(path: Path) -> bool:
     return header == list(_HEADER) and first[-1] in (ENTAILMENT, NOT_ENTAILMENT)
 
 
-def _read_pairs(path: Path) -> EntailmentPairs:
+def _read_pairs(path: Path) -> Pairs:
     rows = _rows(path, _HEADER)
     for number, row in enumerate(rows, start=2):
         if row[-1] not in (ENTAILMENT, NOT_ENTAILMENT):
@@ -131,7 +121,7 @@ def _read_pairs(path: Path) -> EntailmentPairs:
         raise FileFormatError(
             f"{path} must hold pairs of both labels; got {len(rows)} pairs of {len(set(entailed.tolist()))}."
         )
-    return EntailmentPairs(tuple(row[1] for row in rows), tuple(row[2] for row in rows), entailed)
+    return [row[1] for row in rows], [row[2] for row in rows], entailed
 
 
 def _rows(path: Path, header: Sequence[str]) -> list[list[str]]:
