@@ -28,7 +28,7 @@ from isosent.io.atomic import Replaceable
 from isosent.io.checksum import verify_file
 from isosent.io.json import document_bytes, without_nan
 from isosent.io.space import (
-    FORMAT,
+    EXPORT_FORMAT,
     NOTE_FILE,
     Space,
     exported_checksums,
@@ -99,7 +99,7 @@ def note_bytes(target: str, model: SentenceEncoder, agreement: Agreement, more: 
     """Write the note: what was exported, how the check went, and what a reader of this format must know."""
     return document_bytes(
         {
-            "format": FORMAT,
+            "format": EXPORT_FORMAT,
             "target": target,
             "isosent_version": version("isosent"),
             **space_of(model).to_json(),
