@@ -121,6 +121,15 @@ def test_the_command_line_starts_without_scikit_learn():
     ]
 
 
+def test_a_few_texts_are_encoded_without_what_takes_long_to_import():
+    heavy = "['numba', 'scipy', 'sklearn', 'torch', 'transformers', 'pyarrow']"
+    code = (
+        "import sys, isosent; isosent.load('wordllama').encode(['a text', 'another']); "
+        f"print(*[name for name in {heavy} if name in sys.modules])"
+    )
+    assert run_python(code) == []
+
+
 def test_import_sets_nothing():
     code = (
         "import os, warnings; before = dict(os.environ), list(warnings.filters); import isosent; "
