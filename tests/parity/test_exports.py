@@ -26,9 +26,8 @@ from isosent import evaluate
 from isosent.compat.sentence_transformers import SentenceTransformerLike
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, OutputError
-from isosent.exports import sentence_transformers as sentence_transformers_folder
-from isosent.exports import sentence_transformers as sentence_transformers_modules
-from isosent.exports.targets import export
+from isosent.exports import export
+from isosent.exports import sentence_transformers as st_export
 from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -188,7 +187,7 @@ def test_a_pooling_that_the_library_does_not_know_is_refused(plain, tmp_path, na
 
 @pytest.mark.parametrize("target", ["sentence-transformers", "onnx"])
 def test_windows_of_long_texts_are_refused(plain, tmp_path, target):
-    with pytest.raises(InputError, match="Open its encoder with long=truncate and fit again"):
+    with pytest.raises(InputError, match="Load its encoder with long=truncate and fit again"):
         export(isosent.load(f"hf:{plain}?long=windows"), target, tmp_path / "out")
 
 
@@ -260,14 +259,14 @@ def test_weights_in_a_pickle_that_were_read_are_exported(transformer, texts, tmp
 def test_a_prompt_of_another_role_is_found(prompted, texts, tmp_path, monkeypatch):
     model = fit(f"hf:{prompted('pooled')}", texts)
     exchanged = {"query": "found: ", "document": "ask: "}
-    monkeypatch.setattr(sentence_transformers_folder, "named_prompts", lambda encoder: exchanged)
-    with pytest.raises(OutputError, match="the vectors of the sentence-transformers export must be those"):
+    monkeypatch.setattr(st_export, "named_prompts", lambda encoder: exchanged)
+    with pytest.raises(OutputError, match="the sentence-transformers export does not give the vectors"):
         export(model, "sentence-transformers", tmp_path / "out")
 
 
 def test_weights_by_position_behind_an_unpooled_prompt_are_refused(prompted, tmp_path):
     model = isosent.load(f"hf:{prompted('unpooled')}?pooling=weighted_mean")
-    with pytest.raises(InputError, match="not be weighted_mean where the tokens of a prompt are not pooled"):
+    with pytest.raises(InputError, match="not be weighted_mean if the tokens of a prompt are not pooled"):
         export(model, "sentence-transformers", tmp_path / "out")
 
 
@@ -310,10 +309,10 @@ def test_old_names_for_text_embeddings_inference(plain, texts, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("layers=1,2", "knows one layer; got layers=1,2"),
+        ("layers=1,2", "uses one layer; got layers=1,2"),
         ("pooling=max", "pooling must be one of cls, mean, last_token; got max"),
-        ("prompt=say: ", "gets prompts with each request; the model puts 'say: ' before every text"),
-        ("normalize=true", "scales to length 1 at the end only"),
+        ("prompt=say: ", "gets prompts with each request; the model adds 'say: ' to every text"),
+        ("normalize=true", "scales to length 1 only at the end"),
     ],
 )
 def test_what_text_embeddings_inference_would_serve_otherwise_is_refused(plain, texts, tmp_path, options, message):
@@ -370,7 +369,7 @@ def test_a_skipped_unknown_token_is_exact_or_refused(texts, tmp_path, normalize)
         export(model, "sentence-transformers", tmp_path / "out")
         assert kinds(tmp_path / "out") == ["StaticEmbedding", "Normalize", "Dense"]
     else:
-        with pytest.raises(InputError, match=r"skips unknown tokens, and StaticEmbedding .* counts them"):
+        with pytest.raises(InputError, match=r"skips unknown tokens and StaticEmbedding .* counts them"):
             export(model, "sentence-transformers", tmp_path / "out")
 
 
@@ -383,16 +382,16 @@ def test_a_model_of_bare_vectors_has_no_texts_to_take(tmp_path):
 
 
 def test_a_wrong_folder_is_not_written(wordllama, texts, tmp_path, monkeypatch):
-    right = sentence_transformers_modules._dense
+    right = st_export._dense
 
-    def without_bias(library, linear_map):
-        dense = right(library, linear_map)
+    def without_bias(linear_map):
+        dense = right(linear_map)
         torch.nn.init.zeros_(dense.linear.bias)
         return dense
 
-    monkeypatch.setattr(sentence_transformers_modules, "_dense", without_bias)
+    monkeypatch.setattr(st_export, "_dense", without_bias)
     model = wordllama.fitted(texts, transform=isosent.Whitening(8))
-    with pytest.raises(OutputError, match="the vectors of the sentence-transformers export must be those"):
+    with pytest.raises(OutputError, match="the sentence-transformers export does not give the vectors"):
         export(model, "sentence-transformers", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -418,7 +417,7 @@ def test_scores_of_another_space_are_refused(wordllama, texts, write_stsb, tmp_p
 
 def test_scores_of_a_transform_fitted_for_them_are_refused(wordllama, write_stsb, tmp_path):
     results = evaluate(wordllama, write_stsb(tmp_path / "data"), transform=isosent.Whitening(4))
-    with pytest.raises(InputError, match="measured with a transform fitted behind it"):
+    with pytest.raises(InputError, match="measured with a transform fitted for them"):
         export(wordllama, "sentence-transformers", tmp_path / "out", results=results)
 
 
@@ -522,17 +521,23 @@ def test_the_wrapper_puts_prompts_before_texts(like):
         like.encode(["what?"], prompt_name="passage")
 
 
-PRECOMPUTED = {"query": "given: ", "default": "any: ", "other": "another: "}
+OTHER_PROMPTS = {"query": "question: ", "default": "any: ", "other": "another: "}
 
 
-@pytest.mark.parametrize("name", ["pooled", "unpooled"])
-@pytest.mark.parametrize("given", [None, PRECOMPUTED])
-@pytest.mark.parametrize("default", ["", "tell: "])
-def test_the_wrapper_puts_one_prompt_before_a_text_as_the_library_does(prompted, name, given, default, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "prompts", "default"),
+    [
+        ("pooled", None, ""),
+        ("unpooled", OTHER_PROMPTS, ""),
+        ("unpooled", None, "tell: "),
+        ("pooled", OTHER_PROMPTS, "tell: "),
+    ],
+)
+def test_the_wrapper_puts_one_prompt_before_a_text_as_the_library_does(prompted, name, prompts, default, tmp_path):
     model = isosent.load(f"hf:{prompted(name)}?prompt={default}")
     export(model, "sentence-transformers", tmp_path / "out")
-    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", prompts=given)
-    ours = SentenceTransformerLike(model, prompts=given)
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", prompts=prompts)
+    ours = SentenceTransformerLike(model, prompts=prompts)
     assert (ours.prompts, ours.default_prompt_name) == (theirs.prompts, theirs.default_prompt_name)
     for method in ("encode", "encode_query", "encode_document"):
         for how in ({}, {"prompt": "so: "}, {"prompt": ""}, {"prompt_name": "document"}):

@@ -18,13 +18,13 @@ from tokenizers.pre_tokenizers import Whitespace
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, InputFileError, MissingExtraError, OutputError
+from isosent.exports import export
 from isosent.exports import faiss as faiss_export
 from isosent.exports import numpy as numpy_export
 from isosent.exports import onnx as onnx_folder
 from isosent.exports import onnx as onnx_static
 from isosent.exports import tokenizer as tokenizer_files
 from isosent.exports.check import EXPORT, compare, read_space, sample_texts, shortened, space_of
-from isosent.exports.targets import export
 from isosent.exports.tokenizer import static_tokenizer, without_literal
 from isosent.io import atomic
 from isosent.io.atomic import replacing_folder
@@ -234,9 +234,7 @@ def test_the_arrays_carry_the_fingerprint_and_the_bias_of_queries(wordllama, tex
 
 @pytest.mark.parametrize("target", ["faiss", "numpy"])
 def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_path):
-    with pytest.raises(
-        InputError, match=f"{target} holds the map behind the encoder, not the encoder; this model has none"
-    ):
+    with pytest.raises(InputError, match=f"{target} holds the fitted map without the encoder, and this model has none"):
         export(wordllama, target, tmp_path / "out")
 
 
@@ -278,7 +276,7 @@ def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, 
             self, vectors, wrong(linear_map), normalize=normalize
         ),
     )
-    with pytest.raises(OutputError, match=r"must be those of the model; .* the lowest cosine is"):
+    with pytest.raises(OutputError, match=r"does not give the vectors of the model: .* the lowest cosine is"):
         export(fitted, "onnx", tmp_path / "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -287,14 +285,14 @@ def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, 
 def test_a_wrong_index_is_not_written(fitted, tmp_path, monkeypatch):
     right = faiss_export.to_vector_transform
     monkeypatch.setattr(faiss_export, "to_vector_transform", lambda linear_map: right(wrong(linear_map)))
-    with pytest.raises(OutputError, match="the vectors of the faiss export must be those of the model"):
+    with pytest.raises(OutputError, match="the faiss export does not give the vectors"):
         export(fitted, "faiss", tmp_path / "a.faiss")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_arrays_are_not_written(fitted, tmp_path, monkeypatch):
     monkeypatch.setattr(numpy_export, "required_map", lambda target, model: wrong(model.linear_map))
-    with pytest.raises(OutputError, match="the vectors of the numpy export must be those of the model"):
+    with pytest.raises(OutputError, match="the numpy export does not give the vectors"):
         export(fitted, "numpy", tmp_path / "map.safetensors")
     assert list(tmp_path.iterdir()) == []
 
@@ -360,7 +358,7 @@ def test_a_lost_limit_is_found(texts, tmp_path, monkeypatch):
     model = isosent.load(f"static:{tmp_path}")
     export(model, "onnx", tmp_path / "out")
     monkeypatch.setattr(tokenizer_files, "_limit", lambda tokenizer, max_length: tokenizer.no_truncation())
-    with pytest.raises(OutputError, match="the vectors of the onnx export must be those of the model"):
+    with pytest.raises(OutputError, match="the onnx export does not give the vectors"):
         export(model, "onnx", tmp_path / "other")
 
 
@@ -490,7 +488,7 @@ KILLED_BETWEEN = """
 import os, signal, sys
 import faiss, isosent
 from pathlib import Path
-from isosent.exports.targets import export
+from isosent.exports import export
 rename, n_renamed = Path.replace, 0
 def replace(self, target):
     global n_renamed
@@ -549,7 +547,7 @@ def test_an_index_from_before_checksums_opens_and_a_damaged_one_ends_in_a_senten
     note.write_text(json.dumps(document))
     assert faiss_export.read_index(tmp_path / "a.faiss", fitted).d == 256
     (tmp_path / "a.faiss").write_bytes((tmp_path / "a.faiss").read_bytes()[:100])
-    with pytest.raises(FileFormatError, match=r"a\.faiss is no index of FAISS, or damaged"):
+    with pytest.raises(FileFormatError, match=r"a\.faiss is not a FAISS index, or is damaged"):
         faiss_export.read_index(tmp_path / "a.faiss", fitted)
 
 

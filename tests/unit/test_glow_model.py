@@ -11,7 +11,7 @@ from tampering import replace_part
 import isosent
 from isosent import L2Normalize, MeanCentering, Moments, Whitening, chain
 from isosent.errors import InputError, ModelFolderError
-from isosent.exports.targets import TARGETS, export
+from isosent.exports import TARGETS, export
 from isosent.io.vectors import open_vectors
 from isosent.jobs.vectors import transform_file
 from isosent.loading import read_record
@@ -122,7 +122,7 @@ def test_a_flow_is_no_step_of_a_chain(wordllama, texts):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_other_format_takes_a_flow(flowed, tmp_path, target):
-    with pytest.raises(InputError, match="must not end with a flow, which no other format expresses"):
+    with pytest.raises(InputError, match="ends with a flow, which no other format can express"):
         export(flowed, target, tmp_path / "out")
 
 

@@ -10,8 +10,8 @@ from made_results import fitted, made_result, made_task, right_and_wrong
 import isosent
 from isosent.datasets import LOCK_NAME, FetchedRepository, FileState, Lock, read_lock, read_manifest, write_lock
 from isosent.errors import FileFormatError
+from isosent.exports import export
 from isosent.exports.check import read_space
-from isosent.exports.targets import export
 from isosent.io.json import read_json
 from isosent.io.space import verify_export
 from isosent.report.leaderboard import make_leaderboard, read_report

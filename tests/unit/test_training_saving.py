@@ -217,7 +217,7 @@ def test_a_full_disk_leaves_the_old_model(trained, tmp_path, monkeypatch, error)
 
 def test_other_vectors_are_not_written(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(Pooling, "get_config_dict", lambda self: {"embedding_dimension": 8, "pooling_mode": "cls"})
-    with pytest.raises(OutputError, match="the vectors of the isosent export must be those of the model"):
+    with pytest.raises(OutputError, match="the isosent export does not give the vectors"):
         save_trained(trained["transformer"], tmp_path / "out")
     assert files(tmp_path) == []
 

@@ -36,7 +36,7 @@ from isosent.errors import (
     RankWarning,
     UnknownWordsWarning,
 )
-from isosent.exports.targets import export
+from isosent.exports import export
 from isosent.persistence import write_model
 from isosent.research.auto import study_auto
 

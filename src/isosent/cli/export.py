@@ -7,9 +7,9 @@ import click
 from isosent.cli.options import PATH
 from isosent.cli.printing import progress_bar, show
 from isosent.evaluation.result import read_result
+from isosent.exports import TARGETS
+from isosent.exports import export as export_model
 from isosent.exports.faiss import DEFAULT_INDEX
-from isosent.exports.targets import TARGETS
-from isosent.exports.targets import export as export_model
 from isosent.loading import load
 
 

@@ -17,35 +17,35 @@ DEFAULT_NAME = "isosent/model"
 
 
 class MTEBEncoder:
-    """Fulfils ``mteb.EncoderProtocol``, release 2.
+    """Implements ``mteb.EncoderProtocol``, release 2.
 
     Parameters
     ----------
     model : SentenceEncoder
         The model.
     name : str, default "isosent/model"
-        What MTEB calls it, ``owner/name``. The fingerprint of the vector space is its revision, so that results of
-        another space are never taken for those of this one.
+        Name for MTEB, ``owner/name``. The fingerprint of the vector space is the revision, so MTEB never mixes up the
+        results of two spaces.
 
     Raises
     ------
     InputError
-        If the name is not of that form.
+        If the name does not have that form.
     InputTypeError
-        If the model is something else, such as a reference.
+        If `model` is something else, such as a reference.
     MissingExtraError
         If mteb is not installed.
 
     Notes
     -----
-    MTEB compares texts by the cosine of their vectors. Where one of a pair has no vector, an empty text for one, its
+    MTEB compares texts by the cosine of their vectors. If one of a pair has no vector, such as an empty text, MTEB's
     own cosine is 0.5; in isosent, and by `similarity_pairwise`, it is 0.
     """
 
     def __init__(self, model: SentenceEncoder, name: str = DEFAULT_NAME) -> None:
         if not isinstance(model, SentenceEncoder):
             raise InputTypeError(
-                f"MTEBEncoder: model must be a SentenceEncoder; got {type(model).__name__}. Open it with isosent.load."
+                f"MTEBEncoder: model must be a SentenceEncoder; got {type(model).__name__}. Use isosent.load."
             )
         if not all(name.partition("/")):
             raise InputError(f"MTEBEncoder: name must have the form owner/name; got {name!r}.")
@@ -55,15 +55,15 @@ class MTEBEncoder:
 
     @cached_property
     def mteb_model_meta(self) -> Any:
-        """What MTEB writes beside the results."""
-        known = {
+        """The metadata that MTEB writes with its results."""
+        metadata = {
             "name": self._name,
             "revision": self._model.fingerprint,
             "embed_dim": self._model.dim,
             "similarity_fn_name": "cosine",
         }
         meta = self._mteb.models.ModelMeta
-        return meta(**(meta.create_empty().model_dump() | known))
+        return meta(**(meta.create_empty().model_dump() | metadata))
 
     def encode(
         self,
@@ -82,21 +82,20 @@ class MTEBEncoder:
         inputs : iterable of mappings
             Batches with the key ``text``.
         task_metadata : TaskMetadata
-            Without effect, as are `hf_split` and `hf_subset`: every task is encoded alike.
+            Without effect, like `hf_split` and `hf_subset`: every task is encoded in the same way.
         hf_split : str
             Split of the task.
         hf_subset : str
             Subset of the task.
         prompt_type : PromptType, optional
-            Whether these are queries or documents, which have the encoder's own prompts and, queries, their own map;
-            as any text where left out.
+            Whether these are queries or documents. They get the encoder's prompts, and queries their own map.
         **options
-            What MTEB passes on, `batch_size` for one; isosent makes its own batches.
+            Without effect, such as `batch_size`: isosent makes its own batches.
 
         Returns
         -------
         ndarray of shape (n_texts, dim), float32
-            Row i belongs to text i.
+            One row per text.
 
         Raises
         ------

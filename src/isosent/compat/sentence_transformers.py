@@ -1,51 +1,37 @@
-"""A model with the interface of ``sentence_transformers.SentenceTransformer``, for code that was written for it."""
+"""A model with the interface of ``sentence_transformers.SentenceTransformer``, for code written for that class."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from rich.progress import Progress
 
 from isosent import _check, _extras
-from isosent.encoders.base import Encoder
 from isosent.encoders.load import DEFAULT_PROMPT, named_prompts
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder
+from isosent.model import SentenceEncoder, progress_bar
 from isosent.numeric.similarity import unit_rows
 
 
-class CollectedMetrics:
-    """Where evaluators of sentence-transformers leave their numbers."""
-
-    def __init__(self) -> None:
-        self.metrics: dict[str, float] = {}
-
-    def set_evaluation_metrics(
-        self, evaluator: object, metrics: Mapping[str, float], epoch: int = 0, step: int = 0
-    ) -> None:
-        """Keep the numbers of an evaluator."""
-        self.metrics.update(metrics)
-
-
 class SentenceTransformerLike:
-    """Wraps a model; what it does not have raises AttributeError.
+    """Wraps a model for evaluators and other code that needs more than `SentenceEncoder.encode`.
+
+    Attributes that it lacks raise AttributeError.
 
     Parameters
     ----------
     model : SentenceEncoder
-        The model.
+        The model to wrap.
     prompts : mapping of str to str, optional
-        Texts that stand before a text, by name. They come on top of the encoder's own, which are named ``query``,
-        ``document`` and, for texts of neither role, ``default``, and take the place of those of the same name.
+        Prompts by name. They are added to the encoder's own, which are named ``query``, ``document`` and, for texts
+        without a role, ``default``, and replace those of the same name.
 
     Notes
     -----
-    One prompt stands before a text, never two: `prompt`, else the one that `prompt_name` names, else that of the
-    method's role, else the default one; as in the library. An empty one is one, too. The encoder then has no other.
+    A text gets one prompt, never two, as in sentence-transformers: `prompt`, else the one named `prompt_name`, else the
+    one of the method's role, else the default. An empty prompt counts.
 
     Examples
     --------
@@ -86,25 +72,25 @@ class SentenceTransformerLike:
         sentences : str or sequence of str
             One text or several.
         prompt_name : str, optional
-            Name of the prompt to put before each text.
+            Name of the prompt to add before each text.
         prompt : str, optional
-            The prompt itself; it wins.
+            The prompt itself; it wins over `prompt_name`.
         batch_size : int, default 32
-            Without effect: isosent makes its own batches.
+            Without effect: batches are made by number of tokens.
         show_progress_bar : bool, optional
-            Whether to show a bar.
+            Whether to show a progress bar; as in `SentenceEncoder.encode`.
         precision : {"float32"}, optional
             Type of the numbers.
         convert_to_numpy : bool, default True
-            Whether the result is an array; if not, it is a list of tensors.
+            Whether to return an array; if not, a list of tensors.
         convert_to_tensor : bool, default False
-            Whether the result is one tensor; it wins.
+            Whether to return one tensor; it wins over `convert_to_numpy`.
         normalize_embeddings : bool, default False
-            Whether vectors are scaled to length 1; zero rows stay zero.
+            Whether to scale vectors to length 1; zero rows stay zero.
         truncate_dim : int, optional
-            Leading dimensions that are kept.
+            Number of leading dimensions to keep.
         queries : bool, default False
-            Whether the texts go through the map of queries.
+            Whether to apply the map of queries.
 
         Returns
         -------
@@ -114,9 +100,9 @@ class SentenceTransformerLike:
         Raises
         ------
         InputError
-            If there is no prompt of that name, another precision is asked for, or `truncate_dim` is below 1.
+            If there is no prompt of that name, `precision` is another one, or `truncate_dim` is below 1.
         InputTypeError
-            If something is not a string.
+            If something in `sentences` is not a string.
         """
         if precision not in (None, "float32"):
             raise InputError(
@@ -127,23 +113,41 @@ class SentenceTransformerLike:
             raise InputError(f"encode: truncate_dim must be 1 or more, or None for all; got {truncate_dim}.")
         if prompt is None:
             prompt = self._prompt(self.default_prompt_name if prompt_name is None else prompt_name)
-        single = isinstance(sentences, str)
+        is_single = isinstance(sentences, str)
         texts = _check.text_list("encode", [sentences] if isinstance(sentences, str) else sentences)
-        with Progress(transient=True, disable=not show_progress_bar) as bar:
-            task = bar.add_task("encoding", total=len(texts))
-            encoded = _encode_behind(self.model.encoder, prompt, texts, lambda done: bar.advance(task, done))
+        encoder = self.model.encoder
+        if isinstance(encoder, TransformerEncoder):  # which must know its prompt, not to pool or cut it
+            encoder = encoder.with_prompt(prompt)
+        else:
+            texts = [prompt + text for text in texts]
+        with progress_bar(len(texts), None, shown=show_progress_bar) as progress:
+            encoded = encoder.encode(texts, progress=progress)
         vectors = self.model.transform(encoded, queries=queries)[:, :truncate_dim]
         if normalize_embeddings:
             vectors = unit_rows(vectors).astype(np.float32, copy=False)
-        return _converted(vectors[0] if single else vectors, as_array=convert_to_numpy, as_tensor=convert_to_tensor)
+        if convert_to_numpy and not convert_to_tensor:
+            return vectors[0] if is_single else vectors
+        tensors = _extras.require("torch").from_numpy(np.ascontiguousarray(vectors))
+        return tensors[0] if is_single else tensors if convert_to_tensor else list(tensors)
 
     def encode_query(self, sentences: str | Sequence[str], prompt_name: str | None = None, **options: Any) -> Any:
-        """Encode texts to search with; parameters as for `encode`."""
-        return self.encode(sentences, self._prompt_name("query", prompt_name), queries=True, **options)
+        """Encode queries; parameters as for `encode`."""
+        return self.encode(sentences, self._role_prompt("query", prompt_name), queries=True, **options)
 
     def encode_document(self, sentences: str | Sequence[str], prompt_name: str | None = None, **options: Any) -> Any:
-        """Encode texts to be found; parameters as for `encode`."""
-        return self.encode(sentences, self._prompt_name("document", prompt_name), **options)
+        """Encode documents; parameters as for `encode`."""
+        return self.encode(sentences, self._role_prompt("document", prompt_name), **options)
+
+    def _role_prompt(self, role: str, prompt_name: str | None) -> str | None:
+        return role if prompt_name is None and role in self.prompts else prompt_name
+
+    def _prompt(self, name: str | None) -> str:
+        if name is None:
+            return ""
+        if name not in self.prompts:
+            names = ", ".join(self.prompts) or "none"
+            raise InputError(f"encode: prompt_name must be the name of a prompt; got {name!r}. There are: {names}.")
+        return self.prompts[name]
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Cosine of each vector with each other one, a tensor of shape (n, m)."""
@@ -157,39 +161,23 @@ class SentenceTransformerLike:
         """Dimensions of the vectors."""
         return self.model.dim
 
-    def get_sentence_embedding_dimension(self) -> int:
-        """Dimensions of the vectors, under the name of releases before 5.4."""
-        return self.model.dim
+    get_sentence_embedding_dimension = get_embedding_dimension  # its name before release 5.4
 
     @property
     def max_seq_length(self) -> int | None:
-        """Tokens at which texts are cut; None for no limit."""
+        """Number of tokens at which texts are cut; None if they are not."""
         limit = self.model.encoder.options.get("max_length", "none")
         return None if limit == "none" else int(limit)
 
-    def _prompt_name(self, role: str, given: str | None) -> str | None:
-        return role if given is None and role in self.prompts else given
 
-    def _prompt(self, name: str | None) -> str:
-        if name is None:
-            return ""
-        if name not in self.prompts:
-            known = ", ".join(self.prompts) or "none"
-            raise InputError(f"encode: prompt_name must be the name of a prompt; got {name!r}. There are: {known}.")
-        return self.prompts[name]
+class CollectedMetrics:
+    """Keeps the metrics that evaluators of sentence-transformers report to the model card."""
 
+    def __init__(self) -> None:
+        self.metrics: dict[str, float] = {}
 
-def _encode_behind(
-    encoder: Encoder, prompt: str, texts: list[str], progress: Callable[[int], None]
-) -> NDArray[np.float32]:
-    """Encode texts behind a prompt, and no other one."""
-    if isinstance(encoder, TransformerEncoder):
-        return encoder.with_prompt(prompt).encode(texts, progress=progress)
-    return encoder.encode([prompt + text for text in texts], progress=progress)
-
-
-def _converted(vectors: NDArray[np.float32], *, as_array: bool, as_tensor: bool) -> Any:
-    if as_array and not as_tensor:
-        return vectors
-    tensors = _extras.require("torch").from_numpy(np.ascontiguousarray(vectors))
-    return tensors if as_tensor or vectors.ndim == 1 else list(tensors)
+    def set_evaluation_metrics(
+        self, evaluator: object, metrics: Mapping[str, float], epoch: int = 0, step: int = 0
+    ) -> None:
+        """Keep the metrics of an evaluator."""
+        self.metrics.update(metrics)

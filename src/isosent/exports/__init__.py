@@ -1,1 +1,97 @@
-"""Models in other people's formats, each written only after it gave the same vectors as the model."""
+"""Export a model to other libraries: sentence-transformers, onnxruntime, FAISS, NumPy."""
+
+from __future__ import annotations
+
+import os
+
+from isosent.errors import InputError
+from isosent.evaluation.result import EvaluationResult
+from isosent.exports import faiss, numpy, onnx, sentence_transformers
+from isosent.exports.check import Export
+from isosent.model import SentenceEncoder
+
+TARGETS = (sentence_transformers.TARGET, onnx.TARGET, faiss.TARGET, numpy.TARGET)
+
+
+def export(
+    model: SentenceEncoder,
+    target: str,
+    output: str | os.PathLike[str],
+    *,
+    tei: bool = False,
+    results: EvaluationResult | None = None,
+    index: str | None = None,
+) -> Export:
+    """Write a model in another format.
+
+    The export is loaded in the other library and must give the vectors of the model before it appears under its name.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model to export.
+    target : {"sentence-transformers", "onnx", "faiss", "numpy"}
+        The format:
+
+        - ``"sentence-transformers"``: a folder for ``SentenceTransformer(FOLDER)``;
+        - ``"onnx"``: a folder with ``model.onnx`` and ``tokenizer.json``. If queries have their own prompt or map, it
+          also holds ``query_tokenizer.json`` or ``query_model.onnx``, and likewise for documents; ``isosent.json``
+          says which belong together;
+        - ``"faiss"``: an empty index that applies the fitted map to what is added and searched, so it takes vectors of
+          the encoder and returns cosines after the map;
+        - ``"numpy"``: a safetensors file with ``weight`` of shape (encoder.dim, dim) and ``bias`` of shape (dim,),
+          float32, and ``query_bias`` if queries have their own map.
+    output : path-like
+        The folder (sentence-transformers, onnx) or file (faiss, numpy) to write. Only an older export is replaced.
+        The note on a file is written beside it, as ``OUTPUT.isosent.json`` (faiss).
+    tei : bool, default False
+        sentence-transformers: also make the folder work with Text Embeddings Inference, which reads the module names
+        and settings of releases before 6.
+    results : EvaluationResult, optional
+        sentence-transformers: scores of this model for the model card.
+    index : str, optional
+        faiss: the index after the map, as for ``faiss.index_factory``; "Flat" by default.
+
+    Returns
+    -------
+    Export
+        The path, the vector space, and how close the vectors are to those of the model.
+
+    Raises
+    ------
+    InputError
+        If there is no such format, the format cannot express the model, an option belongs to another format, or
+        `results` belong to another model.
+    MissingExtraError
+        If the package of the format is not installed.
+    OutputError
+        If the output cannot be written, holds something other than an older export, or gives other vectors than the
+        model. What was there before is left as it was.
+
+    Notes
+    -----
+    isosent gives a text without a known token the zero row. sentence-transformers gives it the vector of its special
+    tokens, or the bias of the map; such texts are left out of the comparison.
+
+    Examples
+    --------
+    >>> import isosent
+    >>> model = isosent.load("wordllama").fitted(isosent.demo_texts(), "whitening")
+    >>> export(model, "numpy", "map.safetensors").agreement.holds  # doctest: +SKIP
+    True
+    """
+    if target not in TARGETS:
+        raise InputError(f"export: the target must be one of {', '.join(TARGETS)}; got {target!r}.")
+    if target != sentence_transformers.TARGET and (tei or results is not None):
+        raise InputError(f"export: --tei and --results belong to {sentence_transformers.TARGET}; got {target}.")
+    if target != faiss.TARGET and index is not None:
+        raise InputError(f"export: --index belongs to {faiss.TARGET}; got {target}.")
+    match target:
+        case sentence_transformers.TARGET:
+            return sentence_transformers.export_sentence_transformers(model, output, tei=tei, results=results)
+        case onnx.TARGET:
+            return onnx.export_onnx(model, output)
+        case faiss.TARGET:
+            return faiss.export_faiss(model, output, index=index or faiss.DEFAULT_INDEX)
+        case _:
+            return numpy.export_numpy(model, output)

@@ -19,33 +19,81 @@ from isosent.errors import InputError
 from isosent.words.subwords import SubwordTokenizer
 from isosent.words.tokens import WordTokenizer
 
-WORD_MARK = "\ue000"
-"""Stands in front of each word of a vocabulary of whole words."""
+WORD_MARK = "\ue000"  # stands before each word of a vocabulary of whole words
 _LETTER, _SPACE = r"\p{L}\p{N}_", r"\s\x{1c}-\x{1f}"
 _WORDS = {"wordpunct": rf"[{_LETTER}]+|[^{_LETTER}{_SPACE}]+", "whitespace": rf"[^{_SPACE}]+"}
+# Python lower-cases a final sigma by its context, the tokenizers library does not.
 _FINAL_SIGMA = Replace(Regex(r"(?<=\p{L})Σ(?!\p{L})"), "ς")
 
 
+def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
+    """The tokenizer of a transformer with prompt, lower-casing, special tokens, maximum length and padding."""
+    source = encoder.tokenizer
+    tokenizer = Tokenizer.from_str(source.backend_tokenizer.to_str())
+    before: list[Normalizer] = [Prepend(encoder.prompt)] if encoder.prompt else []
+    if encoder.module_folder.lowercase:
+        before += [_FINAL_SIGMA, Lowercase()]
+    _normalize_first(tokenizer, before)
+    _limit(tokenizer, encoder.max_length)
+    tokenizer.enable_padding(pad_id=encoder.network.pad_id, pad_token=source.pad_token or "[PAD]")
+    return tokenizer
+
+
 def static_tokenizer(encoder: StaticEncoder) -> Tokenizer:
-    """Tokenizer of a static encoder: no special tokens, unknown words dropped where they can be."""
-    tokenizing = encoder.tokenizer
-    if isinstance(tokenizing, WordTokenizer):
-        return _word_tokenizer(tokenizing)
-    return _subword_tokenizer(_subword(encoder))
+    """The tokenizer of a static encoder, without special tokens; it gives the unknown token, see `unknown_id`."""
+    if isinstance(encoder.tokenizer, WordTokenizer):
+        return _word_tokenizer(encoder.tokenizer)
+    subwords = _subword_tokenizer(encoder)
+    tokenizer = Tokenizer.from_str(subwords.tokenizer.to_str())
+    tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    if subwords.max_characters is not None:
+        _normalize_first(tokenizer, [Replace(Regex(rf"(?<=\A(?m:.{{{subwords.max_characters}}}))(?m:.*)"), "")])
+    _limit(tokenizer, subwords.max_length)
+    return tokenizer
+
+
+def unknown_id(encoder: StaticEncoder) -> int | None:
+    """The id that `static_tokenizer` gives and the encoder skips, if any."""
+    return None if isinstance(encoder.tokenizer, WordTokenizer) else _subword_tokenizer(encoder).unknown_id
+
+
+def _subword_tokenizer(encoder: StaticEncoder) -> SubwordTokenizer:
+    if not isinstance(encoder.tokenizer, SubwordTokenizer):
+        name = type(encoder.tokenizer).__name__
+        raise InputError(f"export: a tokenizer that isosent does not know cannot be exported; got {name}.")
+    return encoder.tokenizer
+
+
+def _word_tokenizer(words: WordTokenizer) -> Tokenizer:
+    # A byte-pair model without merges, without an unknown token and with `ignore_merges` gives a word its id or
+    # nothing; every other model of the library insists on an unknown token. The mark before each word keeps the letters
+    # of an unknown word from being looked up as words.
+    vocabulary = {
+        WORD_MARK + word: token_id
+        for token_id, word in enumerate(words.vocabulary())
+        if not words.token_filter.drops(word)
+    }
+    tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[], ignore_merges=True))
+    if words.lowercase:
+        tokenizer.normalizer = Sequence([_FINAL_SIGMA, Lowercase()])
+    split = Split(Regex(_WORDS[words.split]), "removed", invert=True)
+    tokenizer.pre_tokenizer = Splits([split, Metaspace(replacement=WORD_MARK, prepend_scheme="always", split=False)])
+    return tokenizer
 
 
 def without_literal(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
-    """Make a tokenizer drop an added token that is written out in a text, and go on as if it had been read."""
+    """A tokenizer that drops an added token written out in a text, and otherwise gives the same ids."""
+    # Added tokens split a text before it is normalized. The split is kept and the token is not.
     token = tokenizer.get_added_tokens_decoder().get(token_id)
     if token is None:
         return tokenizer
     state = json.loads(tokenizer.to_str())
     state["added_tokens"] = [added for added in state["added_tokens"] if added["id"] != token_id]
     dropping = Tokenizer.from_str(json.dumps(state))
-    written = f"(?:{re.escape(token.content)})+"
+    literal = f"(?:{re.escape(token.content)})+"
     steps: list[Normalizer] = [
-        Replace(Regex(rf"\A{written}|{written}\z"), ""),
-        Replace(Regex(written), WORD_MARK),
+        Replace(Regex(rf"\A{literal}|{literal}\z"), ""),
+        Replace(Regex(literal), WORD_MARK),
     ]
     for step in _steps_of(dropping.normalizer):
         steps += [step, Replace(WORD_MARK, WORD_MARK + step.prepend)] if isinstance(step, Prepend) else [step]
@@ -55,57 +103,8 @@ def without_literal(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
     return dropping
 
 
-def unknown_id(encoder: StaticEncoder) -> int | None:
-    """Id that `static_tokenizer` gives and the encoder skips."""
-    return None if isinstance(encoder.tokenizer, WordTokenizer) else _subword(encoder).unknown_id
-
-
-def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
-    """Tokenizer of a transformer, with its prompt, lower-casing, special tokens, maximum length and padding."""
-    source = encoder.tokenizer
-    tokenizer = Tokenizer.from_str(source.backend_tokenizer.to_str())
-    before: list[Normalizer] = [Prepend(encoder.prompt)] if encoder.prompt else []
-    if encoder.module_folder.lowercase:
-        before += [_FINAL_SIGMA, Lowercase()]
-    _normalize_first(tokenizer, before)
-    _limit(tokenizer, None if encoder.options["max_length"] == "none" else int(encoder.options["max_length"]))
-    tokenizer.enable_padding(pad_id=encoder.network.pad_id, pad_token=source.pad_token or "[PAD]")
-    return tokenizer
-
-
-def _word_tokenizer(words: WordTokenizer) -> Tokenizer:
-    """A vocabulary of whole words."""
-    # A byte-pair model without merges, without an unknown token and with `ignore_merges` gives a word its id or
-    # nothing, where every other model of the library insists on an unknown token. A mark in front of each word keeps
-    # the letters of an unknown word from being looked up as words themselves.
-    known = enumerate(words.vocabulary())
-    vocabulary = {WORD_MARK + word: i for i, word in known if not words.token_filter.drops(word)}
-    tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=[], ignore_merges=True))
-    if words.lowercase:
-        tokenizer.normalizer = Sequence([_FINAL_SIGMA, Lowercase()])
-    split = Split(Regex(_WORDS[words.split]), "removed", invert=True)
-    tokenizer.pre_tokenizer = Splits([split, Metaspace(replacement=WORD_MARK, prepend_scheme="always", split=False)])
-    return tokenizer
-
-
-def _subword_tokenizer(subwords: SubwordTokenizer) -> Tokenizer:
-    tokenizer = Tokenizer.from_str(subwords.tokenizer.to_str())
-    tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
-    if subwords.max_characters is not None:
-        _normalize_first(tokenizer, [Replace(Regex(rf"(?<=\A(?m:.{{{subwords.max_characters}}}))(?m:.*)"), "")])
-    _limit(tokenizer, subwords.max_length)
-    return tokenizer
-
-
-def _subword(encoder: StaticEncoder) -> SubwordTokenizer:
-    if not isinstance(encoder.tokenizer, SubwordTokenizer):
-        raise InputError(f"export: the tokenizer must be one of isosent; got {type(encoder.tokenizer).__name__}.")
-    return encoder.tokenizer
-
-
 def _normalize_first(tokenizer: Tokenizer, before: list[Normalizer]) -> None:
-    steps = [*before, *_steps_of(tokenizer.normalizer)]
-    if steps:
+    if steps := [*before, *_steps_of(tokenizer.normalizer)]:
         tokenizer.normalizer = Sequence(steps)
 
 

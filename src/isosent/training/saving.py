@@ -20,7 +20,7 @@ from isosent.exports.sentence_transformers import (
     TARGET,
     InexpressibleError,
     check_vectors,
-    modules_behind,
+    postprocessing_modules,
     quiet_library,
 )
 from isosent.io.atomic import Replaceable, check_folder, replacing_folder
@@ -97,7 +97,7 @@ def _write_encoder(model: SentenceTransformer, folder: Path) -> SentenceEncoder:
     kind = "static" if type(model[0]).__name__ == "StaticEmbedding" else "hf"
     encoder = load(f"{kind}:{escape(str(folder))}")
     encode = partial(model.encode, show_progress_bar=False)
-    require_agreement("isosent", compare_on_texts(exportable(encoder), encode, zero_rows=False))
+    require_agreement("isosent", compare_on_texts(exportable(encoder), encode, has_zero_rows=False))
     model.train(was_training)
     return encoder
 
@@ -110,7 +110,7 @@ def _write_model(model: SentenceEncoder, folder: Path) -> None:
     for entry in listed:
         entry["path"] = "/".join(part for part in (ENCODER_FOLDER, entry["path"]) if part)
     try:
-        postprocessing = modules_behind(model)
+        postprocessing = postprocessing_modules(model)
     except InexpressibleError as error:
         raise InputError(f"train: {error}") from error
     for place, module in enumerate(postprocessing, start=len(listed)):
