@@ -196,7 +196,7 @@ def run_batches(
 
 
 class _Pools:
-    """The pools that limit torch's threads now: torch's setting of the main thread reaches threads born meanwhile."""
+    """Pools that limit torch's threads now. A thread that starts meanwhile inherits the limit, so it is undone here."""
 
     lock = Lock()
     n_running = 0
