@@ -97,7 +97,7 @@ def evaluate(
     csv_output: Path | None,
     latex_output: Path | None,
 ) -> None:
-    r"""Score a model on TASKS: kinds (sts, transfer, retrieval, cqa, rte, all) or single sets such as STS12 or MR.
+    """Score a model on TASKS: kinds (sts, transfer, retrieval, cqa, rte, all) or single sets such as STS12 or MR.
 
     \b
     isosent evaluate sts --data DIR -m model
@@ -106,7 +106,7 @@ def evaluate(
 
     Correlations are given over all pairs ("all", as in Sentence-BERT and MTEB), and as the mean over subsets ("mean",
     as in WhiteningBERT; "wmean", weighted by pairs). "isosent compare" tests two JSON results against each other.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     for output in (json_output, csv_output, latex_output):
         check_output(output, reads=(data, fit_on))
     loaded = model.open()

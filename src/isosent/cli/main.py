@@ -89,7 +89,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_asked_for: bool) -
     *("--version", "-V"), is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show version."
 )
 def app() -> None:
-    r"""Better, smaller, comparable sentence vectors.
+    """Better, smaller, comparable sentence vectors.
 
     \b
     isosent demo
@@ -103,7 +103,7 @@ def app() -> None:
 
     Results go to standard output, messages to standard error. Exit codes: 0 success, 2 bad input, 130 interrupted,
     1 internal error.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
 
 
 def main() -> None:

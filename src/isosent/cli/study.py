@@ -115,7 +115,7 @@ def study(
     figure: Path | None,
     **own: Any,
 ) -> None:
-    r"""Measure choices on STS tasks. Transforms are fitted on the sentences of each task, without labels.
+    """Measure choices on STS tasks. Transforms are fitted on the sentences of each task, without labels.
 
     \b
     layers   every layer of a transformer, every pair, and the best sets (WhiteningBERT, figures 1 and 2)
@@ -124,7 +124,7 @@ def study(
     auto     what auto chooses against fixed rules and the best choice in hindsight
     flow     BERT-flow against whitening and standardization; needs torch
     gem      what each part and each setting of GEM is worth (GEM, table 4 and figure 2)
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     for name, kinds in _OWN_OPTIONS.items():
         if own[name] not in (None, ()) and kind not in kinds:
             raise InputError(f"study {kind}: --{name.replace('_', '-')} is for study {' and study '.join(kinds)}.")

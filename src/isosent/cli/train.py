@@ -91,7 +91,7 @@ def train(
     further: tuple[str, ...],
     **flags: str | None,
 ) -> None:
-    r"""Train a sentence encoder on labelled pairs or triplets.
+    """Train a sentence encoder on labelled pairs or triplets.
 
     \b
     classification  pairs with a class, such as entailment (SNLI, MultiNLI, KorNLI, KLUE-NLI)
@@ -105,7 +105,7 @@ def train(
 
     Files are .csv, .tsv, .jsonl or .parquet; usual column names are detected. Settings for --set: see TrainingSettings
     in the Python reference, for example --set margin=0.5 --set warmup=0.05.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     if (objective == RECIPE) != bool(sts):
         raise InputError(f"train: the objective {RECIPE} and --sts go together.")
     texts = [f"{name}={value}" for name, value in flags.items() if value is not None]
