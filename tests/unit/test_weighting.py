@@ -238,7 +238,7 @@ def test_more_than_the_dimensions_is_refused_when_a_model_is_opened(words_file, 
 
 
 def test_what_is_no_weighting_is_refused(words_file):
-    with pytest.raises(InputTypeError, match="load: weighting must be .*got list"):
+    with pytest.raises(InputTypeError, match=r"load: weighting must be .*got list"):
         isosent.load(f"words:{words_file}", weighting=["gem"])
 
 
