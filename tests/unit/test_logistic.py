@@ -55,7 +55,7 @@ def test_one_of_the_fits(rows):
     labels = labels_of(rows, 3)
     weights = np.random.default_rng(2).random((len(rows), 3))
     (fits,) = logistic_path(rows, np.eye(3)[labels], weights, [1.0])
-    assert np.array_equal(fits.one(1).probabilities(rows)[:, :, 0], fits.probabilities(rows)[:, :, 1])
+    assert np.array_equal(fits.select(1).probabilities(rows)[:, :, 0], fits.probabilities(rows)[:, :, 1])
 
 
 @pytest.mark.parametrize("factor", [1e-4, 1e4])

@@ -226,7 +226,9 @@ def probe_by_folds(
     for strength, C, fits in path:
         held_out = fits.probabilities(rows)[np.arange(len(rows)), :, fold]
         correct = _predicted(held_out, levels, False) == labels
-        probes.append(Probe(fits.one(N_FOLDS), levels, False, strength, C, float(np.mean(fold_means(correct, fold)))))
+        probes.append(
+            Probe(fits.select(N_FOLDS), levels, False, strength, C, float(np.mean(fold_means(correct, fold))))
+        )
     return _best(probes)
 
 

@@ -1,4 +1,4 @@
-"""Kernels that numba compiles when they first run: to import numba takes longer than to encode a few texts."""
+"""Kernels that numba compiles when they first run: importing numba takes longer than encoding a few texts."""
 
 from collections.abc import Callable
 from functools import update_wrapper
@@ -29,7 +29,7 @@ class _Kernel:
 
     @property
     def _numba_type_(self) -> Any:
-        # numba asks any global for this: so a kernel can call another one
+        # numba reads this attribute of every global, so one kernel can call another
         return self._compiled()._numba_type_
 
     def _compiled(self) -> Any:

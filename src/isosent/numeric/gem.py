@@ -24,7 +24,8 @@ class PrincipalVectors:
     """Principal vectors of the coarse vectors of a corpus, strongest first."""
 
     vectors: NDArray[np.float64]  # (n_candidates, dim), unit rows
-    # (n_candidates,); they grow with the root of the number of texts, and the third power of the length of word vectors
+    # (n_candidates,); they grow with the root of the number of texts, and with the third power of the length of the
+    # word vectors (the default `power`)
     singular_values: NDArray[np.float64]
 
     @classmethod
@@ -40,9 +41,9 @@ class PrincipalVectors:
         return cls(vectors, np.sqrt(eigen.values[:n_vectors] * moments.weight))
 
     def products(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Products of word vectors with each of them, (n_rows, n_candidates), padded with zeros for the kernel."""
+        """Products of word vectors with the principal vectors, (n_rows, n_candidates rounded up to 16, zeros last)."""
         n_vectors = len(self.vectors)
-        products = np.zeros((len(rows), -(-n_vectors // 16) * 16))
+        products = np.zeros((len(rows), -(-n_vectors // 16) * 16))  # as `gem_kernels.padded` computes
         with one_thread_products():
             products[:, :n_vectors] = rows.astype(np.float64) @ self.vectors.T
         return products
@@ -123,7 +124,7 @@ def gem_vectors(
     sigma = principal.singular_values
     strengths = sigma if ranking == "weighted" else np.ones_like(sigma)
     n_chosen = min(n_removed, len(sigma))
-    in_score = sigma / sigma[:1] if uniqueness == "scaled" else sigma / max(n_chosen, 1)
+    uniqueness_scale = sigma / sigma[:1] if uniqueness == "scaled" else sigma / max(n_chosen, 1)
     options = (
         window,
         n_chosen,
@@ -133,7 +134,7 @@ def gem_vectors(
         removal != "none",
     )
     texts = (rows, products, ids, offsets)
-    corpus = (principal.vectors, principal.vectors.astype(np.float32), in_score)
+    corpus = (principal.vectors, principal.vectors.astype(np.float32), uniqueness_scale)
     vectors = np.empty((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
     over_chunks(lambda *chunk: gem_kernel(texts, corpus, options, chunk, vectors), offsets)
     return vectors

@@ -21,8 +21,8 @@ Rows = NDArray[np.floating]
 Layer = tuple[NDArray[np.floating], NDArray[np.floating]]  # weight and bias
 
 
-def kept_dim(dim: int) -> int:
-    """Dimensions of the first half: those that a coupling leaves alone, and that go on to the next level."""
+def first_half(dim: int) -> int:
+    """Number of dimensions that a coupling leaves unchanged, and that the next level continues with."""
     return dim - dim // 2
 
 
@@ -33,7 +33,7 @@ class GlowStep:
     shift: NDArray[np.floating]  # (dim,); activation normalisation is (x + shift) * exp(log_scale)
     log_scale: NDArray[np.floating]  # (dim,)
     mixing: NDArray[Any]  # (dim,), an order of the dimensions; or (dim, dim), W of x W (Glow's 1x1 convolution)
-    network: tuple[Layer, ...]  # from the first half of the dimensions to what is added to the second; ReLU in between
+    network: tuple[Layer, ...]  # from the first half of the dimensions to what is added to the second; with ReLU
 
     @property
     def dim(self) -> int:
@@ -43,21 +43,21 @@ class GlowStep:
     @property
     def log_determinant(self) -> float:
         """Logarithm of the Jacobian's determinant, the same for every row; the coupling adds nothing to it."""
-        of_mixing = np.linalg.slogdet(self.mixing.astype(np.float64)).logabsdet if self.mixing.ndim == 2 else 0.0
-        return float(self.log_scale.sum(dtype=np.float64) + of_mixing)
+        mixing = np.linalg.slogdet(self.mixing.astype(np.float64)).logabsdet if self.mixing.ndim == 2 else 0.0
+        return float(self.log_scale.sum(dtype=np.float64) + mixing)
 
     def forward(self, rows: Rows) -> Rows:
         """Apply the step to unchecked rows."""
         normed = (rows + self.shift) * np.exp(self.log_scale)
         mixed: Rows = normed @ self.mixing if self.mixing.ndim == 2 else normed[:, self.mixing]
-        kept = kept_dim(self.dim)
-        mixed[:, kept:] += self._coupling(mixed[:, :kept])
+        half = first_half(self.dim)
+        mixed[:, half:] += self._coupling(mixed[:, :half])
         return mixed
 
     def inverse(self, rows: Rows) -> Rows:
         """Undo the step."""
-        mixed, kept = rows.copy(), kept_dim(self.dim)
-        mixed[:, kept:] -= self._coupling(mixed[:, :kept])
+        mixed, half = rows.copy(), first_half(self.dim)
+        mixed[:, half:] -= self._coupling(mixed[:, :half])
         if self.mixing.ndim == 2:
             normed = np.linalg.solve(self.mixing.T, mixed.T).T
         else:
@@ -103,7 +103,7 @@ class Glow:
         for level in self.levels:
             for step in level:
                 _check_step(step, dim)
-            dim = kept_dim(dim)
+            dim = first_half(dim)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Glow, (self.levels,)
@@ -142,10 +142,10 @@ class Glow:
         arrays: dict[str, NDArray[Any]] = {}
         for i, level in enumerate(self.levels):
             for j, step in enumerate(level):
-                of_step = {"shift": step.shift, "log_scale": step.log_scale, "mixing": step.mixing}
+                step_arrays = {"shift": step.shift, "log_scale": step.log_scale, "mixing": step.mixing}
                 for k, (weight, bias) in enumerate(step.network):
-                    of_step |= {f"weight.{k}": weight, f"bias.{k}": bias}
-                arrays |= {f"{i}.{j}.{name}": array for name, array in of_step.items()}
+                    step_arrays |= {f"weight.{k}": weight, f"bias.{k}": bias}
+                arrays |= {f"{i}.{j}.{name}": array for name, array in step_arrays.items()}
         return arrays
 
     @classmethod
@@ -193,23 +193,23 @@ class Glow:
 
 
 def _forward(levels: _Levels, rows: Rows) -> Rows:
-    leaving = []
+    latents = []  # what each level but the last hands to the result
     for number, level in enumerate(levels, start=1):
         for step in level:
             rows = step.forward(rows)
         if number < len(levels):
-            kept = kept_dim(rows.shape[1])
-            leaving.append(rows[:, kept:])
-            rows = rows[:, :kept]
-    return np.hstack([*leaving, rows])
+            half = first_half(rows.shape[1])
+            latents.append(rows[:, half:])
+            rows = rows[:, :half]
+    return np.hstack([*latents, rows])
 
 
 def _inverse(levels: _Levels, latents: Rows) -> Rows:
     widths = [level[0].dim // 2 for level in levels[:-1]]
-    *left, rows = np.hsplit(latents, np.cumsum(widths)) if widths else [latents]
+    *parts, rows = np.hsplit(latents, np.cumsum(widths)) if widths else [latents]
     for number in range(len(levels) - 1, -1, -1):
-        if number < len(left):
-            rows = np.hstack([rows, left[number]])
+        if number < len(parts):
+            rows = np.hstack([rows, parts[number]])
         for step in reversed(levels[number]):
             rows = step.inverse(rows)
     return rows
@@ -217,7 +217,7 @@ def _inverse(levels: _Levels, latents: Rows) -> Rows:
 
 def _check_step(step: GlowStep, dim: int) -> None:
     """Refuse a step that does not fit between its neighbours, at `dim` dimensions."""
-    widths = [kept_dim(dim), *(weight.shape[-1] for weight, _ in step.network)]
+    widths = [first_half(dim), *(weight.shape[-1] for weight, _ in step.network)]
     fits = (
         dim > 1
         and step.shift.shape == step.log_scale.shape == (dim,)

@@ -14,7 +14,7 @@ from isosent.numeric.spectrum import spectrum
 class SpaceReport:
     """The statistics of a set of vectors that whitening changes."""
 
-    n_rows: int  # rows that are not zero; all else is about these
+    n_rows: int  # nonzero rows; the other statistics are of these
     dim: int
     size_bytes: int  # of one vector
     mean_cosine: float  # of two different vectors, in [-1, 1]; NaN for fewer than two
@@ -22,7 +22,7 @@ class SpaceReport:
 
 
 def describe_space(rows: NDArray[np.floating]) -> SpaceReport:
-    """Compute these statistics for rows of shape (n_rows, dim)."""
+    """Describe rows of shape (n_rows, dim)."""
     nonzero = rows[rows.any(axis=1)]
     return SpaceReport(
         n_rows=len(nonzero),
@@ -36,7 +36,7 @@ def describe_space(rows: NDArray[np.floating]) -> SpaceReport:
 def mean_cosine_of_sum(unit_sum: NDArray[np.float64], n_rows: int) -> float:
     """Mean cosine over all pairs of two different rows, from the sum of their unit vectors, (dim,)."""
     # (|sum_i u_i|^2 - n) / (n (n - 1)): exact, without sampling pairs. It is 0 for any centred set, so it does not
-    # measure isotropy (Rudman et al. 2022, arXiv 2108.07344); it says how much of a cosine means nothing.
+    # measure isotropy (Rudman et al. 2022, arXiv 2108.07344). It is the part of a cosine that all pairs share.
     if n_rows < 2:
         return float("nan")
     return float((unit_sum @ unit_sum - n_rows) / (n_rows * (n_rows - 1)))
@@ -54,7 +54,8 @@ def effective_rank(eigenvalues: NDArray[np.float64]) -> float:
 
 
 def participation_ratio(eigenvalues: NDArray[np.float64]) -> float:
-    """The same with more weight on the large ones: (sum_k lambda_k)^2 / sum_k lambda_k^2."""
+    """Number of dimensions that the variance is spread over, with more weight on the large eigenvalues."""
+    # (sum_k lambda_k)^2 / sum_k lambda_k^2
     largest = eigenvalues.max()
     if largest <= 0:
         return float("nan")

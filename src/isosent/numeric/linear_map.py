@@ -13,7 +13,7 @@ from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.threads import one_thread_products, over_blocks
 
-_BLOCK_ROWS = 4096  # large enough for a fast product; small enough to be in cache still when the bias is added
+_BLOCK_ROWS = 4096  # large enough for a fast product, small enough to be still in the cache when the bias is added
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +53,7 @@ class LinearMap:
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
             raise InputError("LinearMap: weight and bias must be finite; got NaN or infinity.")
-        # always in this layout, so that a map rounds the same after it was saved and loaded
+        # One memory layout, so that a map rounds the same before and after it was saved and loaded.
         object.__setattr__(self, "weight", np.ascontiguousarray(self.weight))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,12 +64,12 @@ class LinearMap:
 
     @property
     def dim(self) -> int:
-        """Dimensions of the vectors that it maps."""
+        """Dimensions of the input."""
         return int(self.weight.shape[0])
 
     @property
     def n_components(self) -> int:
-        """Dimensions of the mapped vectors."""
+        """Dimensions of the output."""
         return int(self.weight.shape[1])
 
     @cached_property
@@ -80,31 +80,32 @@ class LinearMap:
         return diagonal.copy() if is_diagonal else None
 
     @cached_property
-    def _change(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Two factors of ``weight - identity``, if its rank is so low that to apply them is faster."""
-        most = self.dim // 16
-        if self.dim != self.n_components or not most:
+    def _low_rank(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Factors (dim, rank) and (rank, dim) of ``weight - identity``, if its rank is low enough to save time."""
+        # The range of a low-rank matrix follows from its products with a few random vectors.
+        max_rank = self.dim // 16
+        if self.dim != self.n_components or not max_rank:
             return None
         change = self.weight - np.eye(self.dim)
         with one_thread_products():
-            sample = change @ np.random.default_rng(0).standard_normal((self.dim, most + 1))
+            sample = change @ np.random.default_rng(0).standard_normal((self.dim, max_rank + 1))
             basis, values, _ = np.linalg.svd(sample, full_matrices=False)
             basis = np.ascontiguousarray(basis[:, values > values[0] * 1e-10])
             right = basis.T @ change
-        if basis.shape[1] > most or np.abs(basis @ right - change).max() > 1e-12 * np.abs(change).max():
+        if basis.shape[1] > max_rank or np.abs(basis @ right - change).max() > 1e-12 * np.abs(change).max():
             return None
         return basis, right
 
     @cached_property
     def _single(self) -> LinearMap | None:
-        """The map in float32; None if float32 cannot hold its numbers, or not a column of them with all its digits."""
+        """The map in float32; None if a number overflows float32, or a column underflows and would lose digits."""
         limits, largest = np.finfo(np.float32), np.abs(self.weight).max(axis=0)
-        is_held = (largest == 0) | ((largest > limits.tiny / limits.eps) & (largest < limits.max))
-        if not (is_held.all() and (np.abs(self.bias) < limits.max).all()):
+        fits = (largest == 0) | ((largest > limits.tiny / limits.eps) & (largest < limits.max))
+        if not (fits.all() and (np.abs(self.bias) < limits.max).all()):
             return None
         single = LinearMap(self.weight.astype(np.float32), self.bias.astype(np.float32))
-        change = None if self._change is None else tuple(factor.astype(np.float32) for factor in self._change)
-        single.__dict__["_change"] = change  # rounding hides the low rank
+        factors = None if self._low_rank is None else tuple(factor.astype(np.float32) for factor in self._low_rank)
+        single.__dict__["_low_rank"] = factors  # set here, because rounding hides the low rank
         return single
 
     def apply(self, rows: ArrayLike, *, out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
@@ -132,19 +133,20 @@ class LinearMap:
         array = _check.matrix(where, "rows", rows)
         _check.same_dim(where, "rows", array.shape[1], self.dim)
         dtype = np.dtype(np.float64 if array.dtype == np.float64 else np.float32)
-        shape, used = (len(array), self.n_components), self if dtype == np.float64 else self._single or self
+        shape = len(array), self.n_components
+        linear_map = self if dtype == np.float64 else self._single or self
         if out is None:
             out = np.empty(shape, dtype)
         elif out.shape != shape or out.dtype != dtype:
             raise InputError(
                 f"{where}: out must have shape {shape} and dtype {dtype}; got {out.shape} and {out.dtype}."
             )
-        _ = used._diagonal is None and used._change  # computed once, before the threads start
+        _ = linear_map._diagonal is None and linear_map._low_rank  # computed once, before the threads start
 
         def map_block(start: int) -> None:
             block, mapped = array[start : start + _BLOCK_ROWS], out[start : start + _BLOCK_ROWS]
             with np.errstate(over="ignore", invalid="ignore"):
-                is_finite = used._map(block, mapped)
+                is_finite = linear_map._map(block, mapped)
             if not is_finite:
                 _check.finite_rows(where, "rows", block, start)
                 raise InputError(f"{where}: rows must map to values within {dtype}; some do not, from row {start} on.")
@@ -164,12 +166,12 @@ class LinearMap:
             np.multiply(rows, self._diagonal, out=out)
             is_finite = bool(np.isfinite(out.sum(dtype=np.float64)))
         else:
-            if self._change is not None:
-                left, right = self._change
+            if self._low_rank is not None:
+                left, right = self._low_rank
                 np.add(rows, (rows @ left) @ right, out=out)  # `out` may be the rows themselves
             else:
                 np.matmul(rows, self.weight, out=out)
-            is_finite = bool(np.isfinite(out[:, 0]).all())  # NaN or infinity in a row spreads to its every component
+            is_finite = bool(np.isfinite(out[:, 0]).all())  # NaN or infinity spreads to the whole row
         out += self.bias
         return is_finite
 

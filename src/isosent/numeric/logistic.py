@@ -22,8 +22,8 @@ class LogisticFits(NamedTuple):
     weight: Double  # (dim, n_outputs, n_fits)
     bias: Double  # (n_outputs, n_fits)
 
-    def one(self, fit: int) -> LogisticFits:
-        """Return one of the fits."""
+    def select(self, fit: int) -> LogisticFits:
+        """Return a single fit."""
         return LogisticFits(self.weight[:, :, fit : fit + 1], self.bias[:, fit : fit + 1])
 
     def probabilities(self, rows: NDArray[np.floating]) -> Double:
@@ -70,9 +70,9 @@ def _minimum(
 ) -> Double:
     """Coefficients of the least penalised cross entropy, shape (dim + 1, n_outputs, n_fits)."""
     # L-BFGS minimises all fits together: a step is two matrix products. It works in coordinates in which the curvature
-    # is near the identity, so ten steps suffice where plain coordinates need hundreds. It stops when no slope in these
-    # coordinates exceeds 1e-4, which means the same for long and short rows. To add the same to the coefficients of all
-    # classes changes no probability; that part of a step is removed.
+    # is close to the identity, so that about ten steps are enough instead of hundreds. It stops when no slope in these
+    # coordinates exceeds 1e-4, which means the same for long and short rows. Adding the same vector to the coefficients
+    # of all classes changes no probability, so that part of a step is removed.
     from scipy.optimize import minimize
 
     bases = _bases(design, weights, penalty, start)
@@ -104,12 +104,12 @@ def _minimum(
 
 def _bases(design: Double, weights: NDArray[np.floating], penalty: Double, weight: Double) -> Double:
     """For each output, coordinates in which its block of the Hessian, averaged over the fits, is the identity."""
-    likely = _probabilities(np.tensordot(design, weight, 1))
-    curvature = np.einsum("ijk,ik->ji", likely * (1 - likely), weights) / weights.shape[1]
+    probabilities = _probabilities(np.tensordot(design, weight, 1))
+    curvatures = np.einsum("ijk,ik->ji", probabilities * (1 - probabilities), weights) / weights.shape[1]
     bases = []
-    for of_rows in curvature:
-        rooted = np.sqrt(of_rows)[:, None] * design
-        bases.append(np.linalg.inv(np.linalg.cholesky(rooted.T @ rooted + np.diag(penalty))).T)
+    for curvature in curvatures:  # (n_rows,), of one output
+        root = np.sqrt(curvature)[:, None] * design
+        bases.append(np.linalg.inv(np.linalg.cholesky(root.T @ root + np.diag(penalty))).T)
     return np.stack(bases)
 
 

@@ -144,9 +144,9 @@ class Moments:
 
         Notes
         -----
-        The mean of some of its rows is subtracted from each block before the one symmetric product ``block.T @ block``.
-        The products are added in float64, and the scatter between the blocks comes from their means. So a large common
-        mean costs no digits; with the textbook formula :math:`\sum x x^\top - n \mu \mu^\top` it can cost all.
+        From each block the mean of some of its rows is subtracted, before the symmetric product ``block.T @ block``.
+        The products are added in float64, and the scatter between the blocks follows from their means. So a large
+        common mean costs no digits; with the textbook formula :math:`\sum x x^\top - n \mu \mu^\top` it can cost all.
 
         float32 rows are multiplied in float64 if that is cheap (up to 2e10 products in the whole set, a fraction of a
         second), and otherwise in float32, about twice as fast. If an eigenvalue of the result is then below 1e-6 of the
@@ -239,8 +239,8 @@ class Moments:
         weight = linear_map.weight
         scatter = weight.T @ self.scatter @ weight
         with np.errstate(over="ignore", invalid="ignore"):
-            of_product = self.dim * np.finfo(np.float64).eps * np.linalg.norm(self.scatter)
-            rounding = (self.weight * self.rounding_variance + of_product) @ weight**2
+            product_rounding = self.dim * np.finfo(np.float64).eps * np.linalg.norm(self.scatter)
+            rounding = (self.weight * self.rounding_variance + product_rounding) @ weight**2
         return Moments(self.weight, linear_map.apply(self.mean[None])[0], (scatter + scatter.T) / 2, rounding)
 
 
@@ -326,7 +326,7 @@ def _accumulate(
 
 
 def _sample_mean(rows: NDArray[Any], weights: Double | None) -> Double:
-    """Mean of some rows spread over a block: close enough to its mean to shift by."""
+    """Mean of some rows spread over a block: close enough to the mean of the block to subtract."""
     sample = slice(None, None, max(1, len(rows) // _SHIFT_ROWS))
     sample_weights = None if weights is None or not weights[sample].any() else weights[sample]
     return np.average(rows[sample].astype(np.float64), axis=0, weights=sample_weights)
@@ -339,9 +339,9 @@ def _total(
     weight = float(block_weights.sum())
     mean = block_means[0] + (block_weights / weight) @ (block_means - block_means[0])
     root = np.sqrt(block_weights)[:, None]
-    of_shifts = root * residuals
+    shifts = root * residuals
     between = root * (block_means - mean)
-    scatter -= of_shifts.T @ of_shifts
+    scatter -= shifts.T @ shifts
     scatter += between.T @ between
     return weight, mean, scatter
 
@@ -396,7 +396,7 @@ def _moved(radial: RadialMoments, step: Double, weight: float, scatter: Double) 
 
 
 def _sum_about(mean: Double, *parts: Moments) -> RadialMoments | None:
-    """Radial moments of the union about its mean; None if a part that has rows has none."""
+    """Radial moments of the union about its mean; None if they are missing for a part that has rows."""
     third, fourth = np.zeros(len(mean)), 0.0
     for part in parts:
         if not part.weight:

@@ -91,14 +91,14 @@ def pooled_width(pooling: str, dim: int) -> int:
 
 def visible_tokens(token_embeddings: Array, attention_mask: Array) -> Array:
     """Token vectors with the first token of the same text in place of padding."""
-    # A maximum does not notice the repetition, and a sum gives it weight 0. Padding itself cannot get weight 0, because
-    # 0 times NaN is NaN. To copy whole rows takes a third of the time of a choice number by number.
+    # A maximum is not changed by a repeated token, and a sum gives it weight 0. Padding itself cannot get weight 0,
+    # because 0 times NaN is NaN. Copying whole rows takes a third of the time of selecting number by number.
     xp = array_namespace(token_embeddings)
     n_texts, seq_len, dim = token_embeddings.shape
-    here = device(token_embeddings)
-    positions = xp.arange(seq_len, device=here)[None, :]
+    on = device(token_embeddings)
+    positions = xp.arange(seq_len, device=on)[None, :]
     sources = xp.where(attention_mask > 0, positions, _first(attention_mask)[:, None])
-    rows = sources + seq_len * xp.arange(n_texts, device=here)[:, None]
+    rows = sources + seq_len * xp.arange(n_texts, device=on)[:, None]
     flat = xp.reshape(token_embeddings, (n_texts * seq_len, dim))
     return xp.reshape(xp.take(flat, xp.reshape(rows, (n_texts * seq_len,)), axis=0), (n_texts, seq_len, dim))
 
@@ -156,7 +156,7 @@ def _pick(token_embeddings: Array, attention_mask: Array, position: Array) -> Ar
 
 
 def _power_mean(tokens: Array, attention_mask: Array, power: float) -> Array:
-    """One power mean, (n_texts, dim), of the result of `_prepared`."""
+    """One power mean, (n_texts, dim), of tokens without padding (`_prepared`)."""
     xp = array_namespace(tokens)
     if math.isinf(power):
         return xp.max(tokens, axis=1) if power > 0 else xp.min(tokens, axis=1)

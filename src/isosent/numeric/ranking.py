@@ -32,10 +32,10 @@ def cosine_ranks(
 
     `excluded`, shape (n_queries,), is a document that does not count for a query; -1 for none.
     """
-    # Every query is compared with every document, in blocks. Neither an (n_queries, n_docs) matrix nor a top list is
-    # kept: metrics need only the ranks of relevant documents, and those are counts. Scores within 1e-6 are ties and
-    # rank in the order of the documents: the order of summation, which depends on the machine and on the place in a
-    # block, changes the last digit of a float32 product.
+    # Every query is compared with every document, in blocks. No (n_queries, n_docs) matrix and no top list is stored:
+    # metrics need only the ranks of relevant documents, and a rank is a count. Scores within 1e-6 are ties and rank in
+    # the order of the documents, because the last digit of a float32 product depends on the order of summation, which
+    # depends on the machine and on the position in a block.
     query_units = unit_rows(queries)
     query_of, document_of = pairs.T
     cosines = np.empty(len(pairs), dtype=np.float32)

@@ -43,9 +43,9 @@ def sbert_wk(hidden_states: Sequence[Array] | Array, attention_mask: Array, *, w
     # Nothing is factorized: the Gram matrix of a token's layers holds all of the above. The residuals are its Schur
     # complements, computed for all windows and tokens at once, in float64 (float32 is off by 4e-5). A layer whose
     # residual is at most 1e-3 of its length adds no direction and has no novelty (GEM's rule with a larger bound,
-    # because a Gram matrix holds squares; layers of MiniLM leave 0.05 and more). A layer with a zero vector weighs
-    # nothing. An alignment below 0.01, opposite neighbours included, counts as 0.01. If no layer is novel, alignment
-    # alone decides. If no token changes (a standard deviation of at most 1e-6, as with two layers), all weigh the same.
+    # because a Gram matrix holds squares; layers of MiniLM leave 0.05 and more). A layer with a zero vector has weight
+    # 0. An alignment below 0.01, opposite neighbours included, counts as 0.01. If no layer is novel, alignment alone
+    # decides. If no token changes (a standard deviation of at most 1e-6, as with two layers), all have the same weight.
     # A text with a single token keeps it.
     n_layers = len(hidden_states)
     if n_layers < 2:
@@ -98,12 +98,12 @@ def _windows(cosines: Array, window: int) -> Array:
     n_layers, _, n = cosines.shape
     reach = min(window, n_layers - 1)
     steps = [step for step in range(-reach, reach + 1) if step != 0] + [0]
-    inside = range(n_layers)
+    layers = range(n_layers)
     picks = [
-        (layer + a) * n_layers + layer + b if layer + a in inside and layer + b in inside else n_layers**2
+        (layer + a) * n_layers + layer + b if layer + a in layers and layer + b in layers else n_layers**2
         for a in steps
         for b in steps
-        for layer in range(n_layers)
+        for layer in layers
     ]
     zeros = xp.zeros((1, n), dtype=cosines.dtype, device=device(cosines))
     flat = xp.concat([xp.reshape(cosines, (n_layers**2, n)), zeros], axis=0)
@@ -116,12 +116,12 @@ def _residuals(windows: Array) -> Array:
     xp = array_namespace(windows)
     while windows.shape[0] > 1:
         pivot = windows[0, 0]
-        kept = pivot > SMALL_RESIDUAL**2
-        scale = xp.where(kept, 1 / xp.where(kept, pivot, 1.0), 0.0)
+        is_new = pivot > SMALL_RESIDUAL**2
+        scale = xp.where(is_new, 1 / xp.where(is_new, pivot, 1.0), 0.0)
         windows = windows[1:, 1:] - windows[1:, :1] * scale * windows[:1, 1:]
     square = windows[0, 0]
-    kept = square > SMALL_RESIDUAL**2
-    return xp.where(kept, xp.sqrt(xp.where(kept, xp.clip(square, max=1.0), 1.0)), 0.0)
+    is_new = square > SMALL_RESIDUAL**2
+    return xp.where(is_new, xp.sqrt(xp.where(is_new, xp.clip(square, max=1.0), 1.0)), 0.0)
 
 
 def _token_weights(cosines: Array, attention_mask: Array) -> Array:

@@ -15,10 +15,9 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     with np.errstate(over="ignore", under="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         units: NDArray[np.floating] = rows / np.where(norms > 0, norms, 1)
-    # Rows whose squares leave the range of the dtype are first divided by their largest number.
+    # Squares of very large or small numbers leave the range of the dtype: such rows are first divided by their largest.
     limits = np.finfo(norms.dtype)
-    trusted = (norms > np.sqrt(limits.tiny) / limits.eps) & (norms < np.inf)
-    extreme = np.flatnonzero(~trusted)
+    extreme = np.flatnonzero(~((norms > np.sqrt(limits.tiny) / limits.eps) & (norms < np.inf)))
     if extreme.size:
         largest = np.abs(rows[extreme]).max(axis=1, keepdims=True, initial=0)
         scaled = rows[extreme] / np.where(largest > 0, largest, 1)

@@ -1,4 +1,4 @@
-"""Eigenpairs of a covariance, the rule that tells variance from rounding noise, and how many axes to keep."""
+"""Eigenpairs of a covariance, the rule that separates variance from rounding noise, and how many axes to keep."""
 
 from typing import NamedTuple
 
@@ -21,8 +21,8 @@ class Spectrum(NamedTuple):
 
 def spectrum(covariance: NDArray[np.float64], *, noise: NDArray[np.float64] | None = None) -> Spectrum:
     """Decompose a covariance of shape (dim, dim); `noise`, (dim,), is the variance that rounding of rows can add."""
-    # Eigenvalues up to dim * eps * largest, or up to the noise along their eigenvector, are rounding noise. Recipes
-    # without such a rule divide by their roots and get infinities.
+    # Eigenvalues of at most dim * eps * largest, or of at most the noise along their eigenvector, are rounding noise.
+    # Recipes without such a rule divide by the roots of these eigenvalues and get infinities.
     ascending, vectors = np.linalg.eigh(covariance)
     values = np.maximum(ascending[::-1], 0.0)
     vectors = vectors[:, ::-1]
@@ -31,7 +31,7 @@ def spectrum(covariance: NDArray[np.float64], *, noise: NDArray[np.float64] | No
         floor = np.maximum(floor, noise @ vectors**2)
     is_signal = values > floor
     order = np.argsort(~is_signal, kind="stable")
-    # The largest entry of each eigenvector is made positive: results do not depend on the linear-algebra library.
+    # The largest entry of each eigenvector is made positive, so that results do not depend on the library.
     largest_entry = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None, :], axis=0)
     return Spectrum(values[order], (vectors * np.sign(largest_entry))[:, order], int(is_signal.sum()))
 
@@ -45,9 +45,9 @@ def inverse_deviations(variances: NDArray[np.float64], noise: NDArray[np.float64
 
 def mean_share(moments: Moments) -> float:
     """Share of the mean in the mean squared length of the vectors."""
-    of_mean = float(moments.mean @ moments.mean)
-    total = of_mean + float(np.trace(moments.covariance))
-    return of_mean / total if total else 0.0
+    squared_mean = float(moments.mean @ moments.mean)
+    total = squared_mean + float(np.trace(moments.covariance))
+    return squared_mean / total if total else 0.0
 
 
 def spectral_strength(moments: Moments) -> float:

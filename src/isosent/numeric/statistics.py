@@ -44,33 +44,33 @@ def bootstrap_differences(
     seed: int = 0,
 ) -> Double:
     """Second minus first, shape (n_resamples,), with the same items drawn for both results."""
-    of_first, of_second = (weighted_statistic(statistic, values, gold) for values in (first, second))
+    resampled_first, resampled_second = (weighted_statistic(statistic, values, gold) for values in (first, second))
     draws = resampled_counts(len(first), n_resamples=n_resamples, seed=seed)
-    return np.concatenate([of_second(counts) - of_first(counts) for counts in draws])
+    return np.concatenate([resampled_second(counts) - resampled_first(counts) for counts in draws])
 
 
 def bootstrap_p_value(differences: Double) -> float:
     """Two-sided p-value of the hypothesis of no difference, from resampled differences."""
     if np.isnan(differences).any():
         return float("nan")
-    rarer = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
-    return min(1.0, 2 * (rarer + 1) / (len(differences) + 1))
+    n_opposite = min(int((differences <= 0).sum()), int((differences >= 0).sum()))
+    return min(1.0, 2 * (n_opposite + 1) / (len(differences) + 1))
 
 
 def central_interval(draws: Double, level: float = LEVEL) -> tuple[float, float]:
-    """Percentiles that leave out the same share of draws at both ends; NaN if a draw is NaN."""
+    """Interval that holds a share `level` of the draws, with equal tails; NaN if a draw is NaN."""
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def resampled_counts(n_items: int, *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> Iterator[Double]:
-    """Draw n_items items with replacement, n_resamples times: blocks of counts, (n_draws, n_items)."""
+    """How often each of n_items is drawn, with replacement, in n_resamples resamples: blocks (n_draws, n_items)."""
     random = np.random.default_rng(seed)
     size = max(1, _CELLS // n_items)
     for start in range(0, n_resamples, size):
         n_draws = min(size, n_resamples - start)
-        drawn = random.integers(n_items, size=(n_draws, n_items)) + n_items * np.arange(n_draws)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=n_draws * n_items).reshape(n_draws, n_items).astype(np.float64)
+        items = random.integers(n_items, size=(n_draws, n_items)) + n_items * np.arange(n_draws)[:, None]
+        yield np.bincount(items.ravel(), minlength=n_draws * n_items).reshape(n_draws, n_items).astype(np.float64)
 
 
 def weighted_statistic(
@@ -89,7 +89,7 @@ def weighted_statistic(
         return lambda counts: _pearson_of_sums(*(counts @ columns).T)
     ranks_of_x, ranks_of_y = _ranks_in_draws(x), _ranks_in_draws(y)
 
-    def spearman_of(counts: Double) -> Double:
+    def spearman(counts: Double) -> Double:
         middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
         a, b = ranks_of_x(counts) - middle, ranks_of_y(counts) - middle
         weighted = counts * a
@@ -99,13 +99,13 @@ def weighted_statistic(
             np.einsum("ij,ij->i", weighted, b),
         )
 
-    return spearman_of
+    return spearman
 
 
 def _ranks_in_draws(values: Double) -> Weighted:
     """Make a function from counts to the mean rank of each item within its draw."""
-    # No draw is sorted: an item's mean rank is the number of drawn items in lower groups of equal values, plus half
-    # of its own group, plus one half. The order of all items, which gives the groups, is computed once.
+    # No draw is sorted. The mean rank of an item is the number of drawn items with a lower value, plus half the number
+    # of drawn items with the same value, plus one half. Items are grouped by value once.
     order = np.argsort(values, kind="stable")
     sorted_values = values[order]
     first = np.flatnonzero(np.concatenate([[True], sorted_values[1:] != sorted_values[:-1]]))
@@ -121,12 +121,12 @@ def _ranks_in_draws(values: Double) -> Weighted:
 
 
 def _pearson_of_sums(n: Double, x: Double, y: Double, xx: Double, yy: Double, xy: Double) -> Double:
-    def about_the_mean(total: Double, squares: Double) -> Double:
-        about = squares - total * total / n
+    def centred(total: Double, squares: Double) -> Double:
+        centred_squares = squares - total * total / n
         # all drawn values are the same if only rounding is left
-        return np.where(about > _ROUNDING * squares, about, 0)
+        return np.where(centred_squares > _ROUNDING * squares, centred_squares, 0)
 
-    return _correlation(about_the_mean(x, xx), about_the_mean(y, yy), xy - x * y / n)
+    return _correlation(centred(x, xx), centred(y, yy), xy - x * y / n)
 
 
 def _correlation(xx: Double, yy: Double, xy: Double) -> Double:
@@ -153,9 +153,9 @@ def williams_test(first: float, second: float, between: float, n_items: int) -> 
 
 
 def mcnemar_exact(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
-    """Two-sided p-value that two results are right equally often, from the items only one of them gets right."""
-    # An exact binomial test with chance 1/2. It takes items as independent: where one classifier predicted several of
-    # them, the randomness of its training is ignored.
+    """Two-sided p-value of two results being right equally often, from the items that only one of them gets right."""
+    # An exact binomial test with probability 1/2. It assumes independent items: where one classifier predicted several
+    # of them, the randomness of its training is ignored.
     from scipy.special import bdtr
 
     only_first, only_second = int((first > second).sum()), int((second > first).sum())

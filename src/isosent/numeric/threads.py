@@ -1,4 +1,4 @@
-"""Threads for compiled kernels and matrix products; both release the interpreter's lock."""
+"""Threads for compiled kernels and matrix products, which both release the interpreter's lock."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ _CHUNKS_PER_WORKER = 4  # texts with the same number of tokens take different ti
 
 
 def n_workers() -> int:
-    """Threads to use: ``OMP_NUM_THREADS`` if it is set, else the processors this process may use."""
+    """Threads to use: ``OMP_NUM_THREADS`` if it is set, else the number of processors available to this process."""
     variable = os.environ.get("OMP_NUM_THREADS", "")
     if variable.isdigit() and int(variable):
         return int(variable)

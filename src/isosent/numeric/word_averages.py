@@ -32,20 +32,20 @@ def sif_weights(probabilities: NDArray[np.floating], a: float = 1e-3) -> Double:
 def usif_weights(probabilities: NDArray[np.floating], mean_length: float) -> Double:
     """Unsupervised smooth inverse frequency weight of each word; words of probability 0 count as the rarest."""
     # w = a / (a / 2 + p) with a = (1 - alpha) / (alpha Z) and Z = |V| / 2; alpha is the share of words with
-    # p > 1 - (1 - 1 / |V|)^n, n the mean length of texts and V the words of known frequency; Ethayarajh 2018,
-    # "Unsupervised Random Walk Sentence Embeddings", section 3.2. At least one word and not all count as above the
+    # p > 1 - (1 - 1 / |V|)^n, n the mean length of texts and V the words with a frequency; Ethayarajh 2018,
+    # "Unsupervised Random Walk Sentence Embeddings", section 3.2. At least one word, and not all, count as above the
     # bound, so that a stays positive and finite.
     checked = _checked("usif_weights", probabilities)
-    known = checked[checked > 0]
-    if not len(known):
+    frequent = checked[checked > 0]
+    if not len(frequent):
         raise InputError("usif_weights: at least one word must have a frequency; got none.")
     if not mean_length >= 1:
         raise InputError(f"usif_weights: mean_length must be at least 1; got {mean_length}.")
-    size = len(known)
-    n_frequent = np.count_nonzero(known > 1 - (1 - 1 / size) ** mean_length)
-    alpha = float(np.clip(n_frequent, 1, max(size - 1, 1))) / size if size > 1 else 0.5
-    a = (1 - alpha) / (alpha * size / 2)
-    return np.asarray(a / (a / 2 + np.where(checked > 0, checked, known.min())))
+    vocab_size = len(frequent)
+    n_above = np.count_nonzero(frequent > 1 - (1 - 1 / vocab_size) ** mean_length)
+    alpha = float(np.clip(n_above, 1, max(vocab_size - 1, 1))) / vocab_size if vocab_size > 1 else 0.5
+    a = (1 - alpha) / (alpha * vocab_size / 2)
+    return np.asarray(a / (a / 2 + np.where(checked > 0, checked, frequent.min())))
 
 
 def _checked(where: str, probabilities: NDArray[np.floating]) -> Double:
@@ -62,7 +62,7 @@ def weighted_means(rows: Single, ids: Ids, offsets: Bounds, weights: Single | No
     """Means of weighted word vectors, (n_texts, dim): the sum of a_i v_i divided by the number of words."""
     means = np.zeros((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
     if weights is None and len(ids) <= _FEW_TOKENS:
-        # Without numba, whose import takes longer. To the same bits: both add one word after the other in float32.
+        # Without numba, because importing it takes longer. The bits are the same: both add word after word in float32.
         with np.errstate(all="ignore"):
             for text, (first, last) in enumerate(pairwise(offsets)):
                 if first < last:

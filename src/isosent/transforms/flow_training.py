@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.errors import InputError
-from isosent.numeric.glow import Glow, GlowStep, kept_dim
+from isosent.numeric.glow import Glow, GlowStep, first_half
 from isosent.transforms.base import FitProgress, Report
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MIXINGS = ("permutation", "reversal", "matrix")
 _START_ROWS = _BLOCK_ROWS = 4096
 _SMALLEST_SPREAD = 1e-6
-_LOG_SCALE_RATE = 3.0  # scales learn as much faster than all else, as in Glow
+_LOG_SCALE_RATE = 3.0  # scales learn this many times faster than the other parameters, as in Glow
 _WEIGHT_SPREAD = 0.05
 _N_REPORTS = 10
 
@@ -42,13 +42,13 @@ def train(
     """Fit a flow to finite rows of shape (n_rows, dim), and return it with all progress reports; see `GlowFlow`."""
     torch = _extras.require("torch")
     random = np.random.default_rng(seed)
-    order, n_held = random.permutation(len(rows)), math.ceil(held_out * len(rows))
-    kept = order[n_held:]
+    order, n_held_out = random.permutation(len(rows)), math.ceil(held_out * len(rows))
+    train_ids = order[n_held_out:]
     tensor = torch.from_numpy(rows)
-    held = tensor[order[:n_held]]
-    graph = GlowGraph(tensor[kept[:_START_ROWS]], n_levels=n_levels, depth=depth, width=width, mixing=mixing, seed=seed)
+    held_out_rows, start_rows = tensor[order[:n_held_out]], tensor[train_ids[:_START_ROWS]]
+    graph = GlowGraph(start_rows, n_levels=n_levels, depth=depth, width=width, mixing=mixing, seed=seed)
     optimizer = torch.optim.Adam(graph.parameters, learning_rate)
-    n_total, n_seen, history = len(kept) * n_epochs, 0, []
+    n_total, n_seen, history = len(train_ids) * n_epochs, 0, []
 
     def check_finite(bits: float) -> None:
         if not math.isfinite(bits):
@@ -58,7 +58,7 @@ def train(
             )
 
     def measure() -> None:
-        bits = graph.mean_bits(held)
+        bits = graph.mean_bits(held_out_rows)
         check_finite(bits)
         history.append(FitProgress(n_seen, n_total, bits))
         if report:
@@ -66,8 +66,7 @@ def train(
 
     measure()
     for _ in range(n_epochs):
-        # every epoch in another order, in steps of nearly equal size
-        for batch in np.array_split(random.permutation(kept), math.ceil(len(kept) / batch_size)):
+        for batch in np.array_split(random.permutation(train_ids), math.ceil(len(train_ids) / batch_size)):
             loss = graph.bits(tensor[torch.from_numpy(batch)])
             check_finite(loss.item())
             optimizer.zero_grad()
@@ -93,14 +92,14 @@ class GlowGraph:
                 for _ in range(depth):
                     steps.append(_Step(rows, width, _mixing(mixing, rows, generator), generator))
                     rows = steps[-1](rows)
-                rows = rows[:, : kept_dim(rows.shape[1])]
+                rows = rows[:, : first_half(rows.shape[1])]
                 self._levels.append(steps)
         for tensor in self.parameters:
             tensor.requires_grad_()
 
     @property
     def parameters(self) -> list[Tensor]:
-        """All that is trained."""
+        """Every tensor that is trained."""
         return [tensor for level in self._levels for step in level for tensor in step.parameters]
 
     @property
@@ -112,16 +111,16 @@ class GlowGraph:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Map rows to the Gaussian."""
-        torch, leaving = _extras.require("torch"), []
+        torch, latents = _extras.require("torch"), []
         for number, level in enumerate(self._levels, start=1):
             for step in level:
                 rows = step(rows)
             if number < len(self._levels):
-                kept = kept_dim(rows.shape[1])
-                leaving.append(rows[:, kept:])
-                rows = rows[:, :kept]
-        both: Tensor = torch.cat([*leaving, rows], 1)
-        return both
+                half = first_half(rows.shape[1])
+                latents.append(rows[:, half:])
+                rows = rows[:, :half]
+        result: Tensor = torch.cat([*latents, rows], 1)
+        return result
 
     def bits(self, rows: Tensor) -> Tensor:
         """Mean negative log-likelihood of rows, in bits per dimension: the loss."""
@@ -150,7 +149,7 @@ def _mixing(kind: str, rows: Tensor, generator: Generator) -> _Order | _Matrix:
 
 
 class _Norm:
-    """Activation normalisation; at first, the rows given here get zero mean and unit variance."""
+    """Activation normalisation, initialised so that these rows get zero mean and unit variance."""
 
     def __init__(self, rows: Tensor) -> None:
         mean, spread = rows.double().mean(0), rows.double().std(0, correction=0)
@@ -233,20 +232,20 @@ class _Step:
 
     def __init__(self, rows: Tensor, width: int, mixing: _Order | _Matrix, generator: Generator) -> None:
         self.norm, self.mixing = _Norm(rows), mixing
-        self._kept = kept_dim(rows.shape[1])
-        hidden, self.network = mixing(self.norm(rows))[:, : self._kept], []
+        self._half = first_half(rows.shape[1])
+        hidden, self.network = mixing(self.norm(rows))[:, : self._half], []
         for _ in range(2):
             weight = hidden.new_empty(hidden.shape[1], width).normal_(0, _WEIGHT_SPREAD, generator=generator)
             self.network.append(_Layer(weight, _Norm(hidden @ weight)))
             hidden = self.network[-1](hidden).relu()
-        n_moved = rows.shape[1] // 2
-        last = _Norm(hidden.new_zeros(1, n_moved))
-        self.network.append(_Layer(hidden.new_zeros(width, n_moved), last))
+        # The last layer starts as zeros, so that the coupling changes nothing at first.
+        n_shifted = rows.shape[1] // 2
+        self.network.append(_Layer(hidden.new_zeros(width, n_shifted), _Norm(hidden.new_zeros(1, n_shifted))))
 
     @property
     def parameters(self) -> list[Tensor]:
-        of_layers = [tensor for layer in self.network for tensor in layer.parameters]
-        return [*self.norm.parameters, *self.mixing.parameters, *of_layers]
+        layers = [tensor for layer in self.network for tensor in layer.parameters]
+        return [*self.norm.parameters, *self.mixing.parameters, *layers]
 
     @property
     def log_determinant(self) -> Tensor:
@@ -254,10 +253,10 @@ class _Step:
 
     def __call__(self, rows: Tensor) -> Tensor:
         torch, mixed = _extras.require("torch"), self.mixing(self.norm(rows))
-        kept, moved = mixed[:, : self._kept], mixed[:, self._kept :]
+        unchanged, shifted = mixed[:, : self._half], mixed[:, self._half :]
         first, second, last = self.network
-        both: Tensor = torch.cat([kept, moved + last(second(first(kept).relu()).relu())], 1)
-        return both
+        result: Tensor = torch.cat([unchanged, shifted + last(second(first(unchanged).relu()).relu())], 1)
+        return result
 
     def folded(self) -> GlowStep:
         network = tuple(layer.folded() for layer in self.network)
