@@ -7,7 +7,6 @@
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -94,6 +93,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version  # takes 70 ms
+
         return version("isosent")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'isosent' has no attribute {name!r}")

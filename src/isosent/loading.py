@@ -21,8 +21,8 @@ from isosent.encoders.reference import (
     escape,
     options_of,
     parse_reference,
+    path_of,
     stored_reference,
-    unescape,
     without_permissions,
 )
 from isosent.encoders.static import SplitFunction
@@ -144,7 +144,7 @@ def _parsed(reference: str | os.PathLike[str], options: Mapping[str, Any] | None
 
 
 def _folder(parsed: Reference) -> Path:
-    return Path(unescape(parsed.location)).expanduser()
+    return path_of(parsed.location)
 
 
 def _load_folder(
@@ -197,7 +197,7 @@ def _encoder_reference(moved_to: str | None, record: ModelRecord, runtime: Mappi
             raise InputError("it must be an encoder; it is a saved model.")
         return parse_reference(moved_to, runtime, in_use=True)
     stored = stored_reference(record.reference, record.options, file=file)
-    if parsed.scheme != stored.scheme:
+    if parsed.scheme != stored.scheme and not (parsed.scheme == "hub" and stored.scheme in ("hf", "static")):
         raise InputError(f"it is another kind of model than {record.reference}.")
     if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
         raise InputError("it must be written without options, except files that were moved; those of the folder hold.")

@@ -37,6 +37,7 @@ from isosent.transforms.base import (
     is_flow,
     known_rows,
     resolve_transform,
+    resolved_settings,
     settings_of,
     transform_name,
 )
@@ -432,7 +433,7 @@ class SentenceEncoder:
         else:
             fit, choice = copy.deepcopy(chosen), None
         postprocessing = self._postprocessing.fitted(fit, moments, query_moments)
-        name, parameters = ("none", {}) if fit is None else (transform_name(fit), _resolved_settings(fit))
+        name, parameters = ("none", {}) if fit is None else (transform_name(fit), resolved_settings(fit))
         record = _record(name, parameters, round(moments.weight), n_zero_rows, source)
         record = replace(record, choice=None if choice is None else choice.to_json())
         return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
@@ -583,16 +584,6 @@ def _rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
     if not len(rows):
         raise InputError(f"fit: the encoder knows no word of the {len(vectors)} texts, so all their vectors are zero.")
     return rows
-
-
-def _resolved_settings(transform: LinearTransform) -> dict[str, Any]:
-    """Settings of a fitted transform, with the numbers that stand for "auto" and for a share of the variance."""
-    settings = settings_of(transform)
-    for name, value in settings.items():
-        resolved = getattr(transform, f"{name}_", None)
-        if resolved is not None and (value == AUTO or (name == "n_components" and isinstance(value, float))):
-            settings[name] = resolved.item() if isinstance(resolved, np.generic) else resolved
-    return settings
 
 
 def _record(name: str, parameters: Mapping[str, Any], n_texts: int, n_zero_rows: int, source: str) -> FitRecord:

@@ -9,8 +9,9 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.words.embedding_matrix import model_folder, read_embedding_matrix
+from isosent.words.embedding_matrix import read_embedding_matrix
 
 SMALL = {
     "vocab_size": 40,
@@ -176,39 +177,39 @@ def test_damaged_weights_are_refused(tmp_path):
 def test_a_local_folder_comes_before_the_hub(tmp_path, monkeypatch):
     (tmp_path / "owner" / "name").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert model_folder("owner/name") == tmp_path / "owner" / "name"
+    assert local_folder("hf", "owner/name") == tmp_path / "owner" / "name"
 
 
 @pytest.mark.parametrize(("hub_id", "revision"), [("owner/name", None), ("owner/name@v1.0", "v1.0")])
 def test_an_id_is_looked_for_on_the_hub_with_its_revision(tmp_path, monkeypatch, hub_id, revision):
     asked = {}
 
-    def download(name, **options):
+    def snapshot_download(name, **options):
         asked.update(options, name=name)
         return str(tmp_path)
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    assert model_folder(hub_id) == tmp_path
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    assert download("hf", hub_id, files=EMBEDDING_FILES) == tmp_path
     assert (asked["name"], asked["revision"]) == ("owner/name", revision)
     assert not any(pattern.endswith(".bin") for pattern in asked["allow_patterns"])
 
 
 def test_what_the_hub_does_not_give_is_refused(monkeypatch):
-    def download(name, **options):
+    def snapshot_download(name, **options):
         raise OSError("no connection\nmore")
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     with pytest.raises(InputFileError, match=r"owner/name is no folder here, and the hub .*: no connection\. Check"):
-        model_folder("owner/name")
+        download("hf", "owner/name")
 
 
 @pytest.mark.parametrize("location", ["./missing", "a/b/c", "with space"])
 def test_what_is_neither_a_folder_nor_an_id_is_refused(location):
     with pytest.raises(InputFileError, match=r"must be a folder or an id on the hub; got no such folder"):
-        model_folder(location)
+        local_folder("hf", location)
 
 
 def test_a_file_is_no_model_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputFileError, match=r"must be a folder or an id on the hub; got a file"):
-        model_folder(str(tmp_path / "file"))
+        local_folder("hf", str(tmp_path / "file"))

@@ -129,6 +129,15 @@ def test_the_record_holds_numbers_for_auto(wordllama, texts):
     json.dumps(fit.parameters)
 
 
+def test_the_record_of_a_chain_holds_numbers_too(wordllama, texts):
+    [fit] = wordllama.fitted(texts, "whitening?strength=auto&n_components=0.9,l2_normalize").fits
+    whitening, normalize = fit.parameters["steps"]
+    assert 0 <= whitening["strength"] <= 1
+    assert 1 < whitening["n_components"] <= 256
+    assert normalize == {"transform": "l2_normalize"}
+    json.dumps(fit.parameters)
+
+
 @pytest.mark.parametrize("model", [count_letters, Outer()], ids=["function", "object"])
 def test_a_wrapped_encoder_is_fitted_and_pickled(model, texts):
     wrapped = isosent.wrap(model)
@@ -249,6 +258,7 @@ def test_a_plain_id_of_the_hub_is_loaded(hub, tiny_model, tmp_path, texts):
     assert model.encoder.reference == "hf:owner/bert"
     model.fitted(texts, "whitening", settings={"n_components": 4}).save(tmp_path / "model")
     assert isosent.load(tmp_path / "model").dim == 4
+    assert isosent.load(tmp_path / "model", encoder="owner/bert").dim == 4
     with pytest.raises(InputError, match=r"owner/gone.*folder"):
         isosent.load("owner/gone")
 

@@ -107,14 +107,28 @@ def test_a_prefix_with_nothing_behind_it_is_refused(prefix):
     does_not_understand(f"{prefix}:", rf"'{prefix}:' names nothing after {prefix}:\.")
 
 
-@pytest.mark.parametrize("text", ["wordlama", "words", "folder", "/no/such/folder", "./no/such/folder", "glove.txt"])
+@pytest.mark.parametrize("text", ["words", "folder", "/no/such/folder", "./no/such/folder", "glove.txt", "~nobody/x"])
 def test_what_is_neither_a_reference_nor_a_folder_is_refused(text):
     does_not_understand(text, rf"'{re.escape(text)}' is no model reference and no folder\.")
 
 
 def test_a_file_is_no_model(tmp_path):
     (tmp_path / "glove.txt").write_text("a 1 2\n")
-    does_not_understand("glove.txt", r"'glove\.txt' is no model reference and no folder\.")
+    refuses("glove.txt", r"'glove\.txt' is no model reference and no folder\..*words:glove\.txt")
+
+
+def test_the_closest_name_is_suggested(tmp_path):
+    (tmp_path / "my-model").mkdir()
+    refuses("wordlama", "Did you mean wordllama?")
+    refuses("my-modle", "Did you mean my-model?")
+    refuses("word:glove.txt", "Did you mean words:?")
+
+
+def test_a_folder_in_the_home_is_recognised(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+    assert parse_reference("~/bert") == Reference("hf", "~/bert", {})
 
 
 def test_an_empty_reference_is_refused_even_where_a_model_lies_in_the_current_folder():

@@ -229,8 +229,13 @@ def info(model: str, json_output: Path | None) -> None:
     lines = [(name.replace("_", " "), _plain(value)) for name, value in facts.items() if name != "fits"]
     unit = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
     for step, record in enumerate(facts["fits"], start=1):
-        call = f"{record['transform']}({_plain(record['parameters'])})"
-        lines.append((f"fit {step}", "none, chosen by auto" if record["transform"] == "none" else call))
+        parameters = record["parameters"]
+        calls = [
+            f"{each.pop('transform')}({_plain(each) if each else ''})"
+            for each in map(dict, parameters.get("steps") or [{"transform": record["transform"], **parameters}])
+        ]
+        lines.append((f"fit {step}", "none, chosen by auto" if record["transform"] == "none" else calls[0]))
+        lines += [("", f"then {call}") for call in calls[1:]]
         lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
         lines.append(("", f"{unit} without a vector: {record['n_zero_rows']}"))
         if record.get("choice"):

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from isosent.encoders.reference import unescape
+from isosent.encoders.reference import path_of
 from isosent.errors import InputFileError
 from isosent.io.atomic import recover
 from isosent.networks.load import Permissions
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
-_FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
+_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.safetensors")
+EMBEDDING_FILES = (
+    "config.json",
+    "model*.safetensors",
+    "*.safetensors.index.json",
+    "tokenizer*",
+    "vocab*",
+    "merges.txt",
+)
 _LEFT_OUT = ["onnx/*", "openvino/*", "*.msgpack", "*.h5"]
 
 
 def local_folder(scheme: str, location: str) -> Path | None:
     """The folder that a location names, or None for an id on the hub."""
-    path = Path(unescape(location)).expanduser()
+    path = path_of(location)
     recover(path)
     if path.is_dir():
         return path.resolve()
@@ -28,14 +37,20 @@ def local_folder(scheme: str, location: str) -> Path | None:
     return None
 
 
-def download(scheme: str, hub_id: str, permissions: Permissions = Permissions()) -> Path:  # noqa: B008
+def download(
+    scheme: str,
+    hub_id: str,
+    permissions: Permissions = Permissions(),  # noqa: B008
+    *,
+    files: Sequence[str] = _FILES,
+) -> Path:
     """Download a model, or find it in the cache of the hub client; code and pickles only where they are permitted."""
     import huggingface_hub
 
     name, _, revision = hub_id.partition("@")
 
     def snapshot(*more: str) -> Path:
-        allowed = [*_FILES, *(["*.py"] if permissions.trust_remote_code else []), *more]
+        allowed = [*files, *(["*.py"] if permissions.trust_remote_code else []), *more]
         return Path(
             huggingface_hub.snapshot_download(
                 name, revision=revision or None, allow_patterns=allowed, ignore_patterns=_LEFT_OUT
@@ -47,7 +62,7 @@ def download(scheme: str, hub_id: str, permissions: Permissions = Permissions())
         lacks_weights = not any(folder.rglob("*.safetensors"))
         return snapshot("*.bin") if permissions.pickled_weights and lacks_weights else folder
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise InputFileError(
             f"{scheme}: {hub_id} is no folder here, and the hub did not give a model of that name: {reason}. "
             "Check the spelling and the network. Without network: download it elsewhere, copy the folder here, and "

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from isosent import _check
 from isosent.encoders.word_average import GEM, SIF, USIF, Average, PowerMean, Weighting, ZipfianWhitening
-from isosent.errors import InputError, ModelReferenceError, PermissionIgnoredWarning
+from isosent.errors import InputError, InputFileError, ModelReferenceError, PermissionIgnoredWarning
 from isosent.io.atomic import recover
 from isosent.io.json import read_json
 from isosent.io.schemas import Module
@@ -302,6 +302,8 @@ SCHEMES = {
     )
 }
 
+_PREFIXES = ("words", "static", "hf")
+
 GRAMMAR = "\n".join(
     [
         "A model reference is one of:",
@@ -341,8 +343,11 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
     prefix = re.match(r"([A-Za-z][A-Za-z0-9_]+):", body)
     if prefix and not _is_folder(body):
         name, location = prefix[1], body[prefix.end() :]
-        if name not in ("words", "static", "hf"):
-            raise _not_understood(f"{text!r} has the unknown prefix {name}:.")
+        if name not in _PREFIXES:
+            problem = f"{text!r} has the unknown prefix {name}:."
+            if nearest := get_close_matches(name, _PREFIXES, n=1):
+                raise _refused(f"{problem} Did you mean {nearest[0]}:?")
+            raise _not_understood(problem)
         if not location:
             raise _not_understood(f"{text!r} names nothing after {name}:.")
         return name, location
@@ -351,10 +356,29 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
             raise _refused("'wordllama' is also a model folder here. Write ./wordllama for the folder.")
         return "wordllama", ""
     if body and _is_folder(body):
-        return folder_kind(Path(unescape(body))) or "folder", body
+        return folder_kind(path_of(body)) or "folder", body
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", body):
         return "hub", body
-    raise _not_understood(f"{text!r} is no model reference and no folder.")
+    problem = f"{text!r} is no model reference and no folder."
+    if nearest := get_close_matches(body, [DEFAULT_REFERENCE, *_folders_here()], n=1):
+        raise _refused(f"{problem} Did you mean {nearest[0]}?")
+    if _is_file(body):
+        raise _refused(f"{problem} It is a file. For word vectors, write words:{body}.")
+    raise _not_understood(problem)
+
+
+def _folders_here() -> list[str]:
+    try:
+        return [path.name for path in Path().iterdir() if path.is_dir()]
+    except OSError:
+        return []
+
+
+def _is_file(body: str) -> bool:
+    try:
+        return path_of(body).is_file()
+    except OSError:
+        return False
 
 
 class _Config(Struct):
@@ -378,8 +402,8 @@ def folder_kind(folder: Path) -> str | None:
 def _is_folder(body: str) -> bool:
     try:
         recover(unescape(body))
-        return Path(unescape(body)).expanduser().is_dir()
-    except OSError:  # longer than a file name can be
+        return path_of(body).is_dir()
+    except OSError:  # longer than a file name can be, or in the home of an unknown user
         return False
 
 
@@ -431,12 +455,18 @@ def unescape(location: str) -> str:
     return location.replace("%2C", ",").replace("%3F", "?").replace("%26", "&").replace("%25", "%")
 
 
+def path_of(location: str) -> Path:
+    """Path of a location in a reference, with ``~`` expanded."""
+    try:
+        return Path(unescape(location)).expanduser()
+    except RuntimeError as error:  # ``~name`` of a user that does not exist
+        raise InputFileError(f"{location} must be a path; {error}") from None
+
+
 def with_absolute_paths(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with absolute paths, so that a saved model finds its files from anywhere."""
     return {
-        name: escape(str(Path(unescape(value)).expanduser().resolve()))
-        if name in FILE_OPTIONS and value not in _KEYWORDS
-        else value
+        name: escape(str(path_of(value).resolve())) if name in FILE_OPTIONS and value not in _KEYWORDS else value
         for name, value in options.items()
     }
 

@@ -16,9 +16,9 @@ from isosent.encoders.static import read_tensors
 from isosent.errors import FileFormatError, ModelReferenceError
 from isosent.io.json import read_json
 from isosent.io.schemas import (
-    HeadConfig,
     LayersConfig,
     Module,
+    ModuleConfig,
     PoolingConfig,
     SentenceTransformersConfig,
     TransformerModuleConfig,
@@ -39,13 +39,13 @@ _POOLING_FLAGS = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-_HEADS = ("Dense", "LayerNorm", "Normalize")
+_FOLLOWING = ("Dense", "LayerNorm", "Normalize")
 _THEIRS = "sentence_transformers."  # modules of other packages may have the same names and compute something else
 ROLES = ("text", "query", "document")
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
-class ModuleHead(NamedTuple):
+class ModuleSpec(NamedTuple):
     """A module after the pooling."""
 
     kind: str  # Dense, LayerNorm or Normalize
@@ -60,7 +60,7 @@ class ModuleFolder:
     transformer: Path  # folder of the transformer and its tokenizer
     pooling: str = "mean"  # as in ``pooling=``
     layers: str = "-1"  # as in ``layers=``
-    heads: tuple[ModuleHead, ...] = ()  # modules after the pooling, in order
+    modules: tuple[ModuleSpec, ...] = ()  # modules after the pooling, in order
     max_length: int | None = None  # None if the folder leaves it to the tokenizer
     lowercase: bool = False  # before the tokenizer
     # of each of `ROLES`, possibly empty
@@ -74,7 +74,7 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
     path = folder / "modules.json"
     if not path.exists():
         return _bare(folder, pooling)
-    transformer, pools_prompt, layers, heads = None, True, "-1", []
+    transformer, pools_prompt, layers, modules = None, True, "-1", []
     stored: str | None = None  # the pooling of the folder
     for module in read_json(path, list[Module]):
         package, _, kind = module["type"].rpartition(".")
@@ -86,12 +86,12 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
             stored, pools_prompt = _pooling(inner, pooling)
         elif is_known and transformer is not None and kind == "WeightedLayerPooling":
             layers = _layers(inner)
-        elif is_known and transformer is not None and kind in _HEADS:
-            heads.append(ModuleHead(kind, inner, {} if kind == "Normalize" else _config(inner, HeadConfig)))
+        elif is_known and transformer is not None and kind in _FOLLOWING:
+            modules.append(ModuleSpec(kind, inner, {} if kind == "Normalize" else _config(inner, ModuleConfig)))
         elif not is_known or kind != "Dropout":
             advice = " Write static:DIR for it." if kind == "StaticEmbedding" else ""
             raise FileFormatError(
-                f"{path}: the modules must be Transformer, WeightedLayerPooling, Pooling, {', '.join(_HEADS)} or "
+                f"{path}: the modules must be Transformer, WeightedLayerPooling, Pooling, {', '.join(_FOLLOWING)} or "
                 f"Dropout of sentence-transformers; got {(kind if is_known else module['type']) or module!r}.{advice}"
             )
     if transformer is None:
@@ -109,7 +109,7 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
         transformer,
         stored,
         layers,
-        tuple(heads),
+        tuple(modules),
         max_length=config.get("max_seq_length"),
         lowercase=bool(config.get("do_lower_case")),
         prompts=_prompts(folder),
@@ -182,64 +182,64 @@ def _config(folder: Path, schema: type, advice: str = "Copy the whole folder aga
     return config
 
 
-class Head(NamedTuple):
+class LoadedModule(NamedTuple):
     """A loaded module."""
 
-    module: ModuleHead
+    spec: ModuleSpec
     apply: Callable[[Any], Any]  # from (n_texts, in_dim) to (n_texts, out_dim); it can be pickled
     weights: Mapping[str, Any]
     out_dim: int
 
 
-def load_heads(heads: Sequence[ModuleHead], *, dim: int, dense: bool, normalize: bool) -> list[Head]:
+def load_modules(modules: Sequence[ModuleSpec], *, dim: int, dense: bool, normalize: bool) -> list[LoadedModule]:
     """Load Dense and LayerNorm modules if `dense`, and end with Normalize if `normalize`."""
-    wanted = [head for head in heads if (normalize if head.kind == "Normalize" else dense)]
+    wanted = [spec for spec in modules if (normalize if spec.kind == "Normalize" else dense)]
     if normalize and not (wanted and wanted[-1].kind == "Normalize"):
-        wanted.append(ModuleHead("Normalize", Path(), {}))
+        wanted.append(ModuleSpec("Normalize", Path(), {}))
     loaded = []
-    for head in wanted:
-        loaded.append(_LOADERS[head.kind](head, dim))
+    for spec in wanted:
+        loaded.append(_LOADERS[spec.kind](spec, dim))
         dim = loaded[-1].out_dim
     return loaded
 
 
-def _normalize(head: ModuleHead, dim: int) -> Head:
-    return Head(head, _extras.require("torch").nn.functional.normalize, {}, dim)
+def _normalize(spec: ModuleSpec, dim: int) -> LoadedModule:
+    return LoadedModule(spec, _extras.require("torch").nn.functional.normalize, {}, dim)
 
 
-def _dense(head: ModuleHead, dim: int) -> Head:
-    torch, config = _extras.require("torch"), head.config
+def _dense(spec: ModuleSpec, dim: int) -> LoadedModule:
+    torch, config = _extras.require("torch"), spec.config
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
-        raise FileFormatError(f"{head.folder}/config.json: isosent has no residual Dense and none on other inputs.")
+        raise FileFormatError(f"{spec.folder}/config.json: isosent has no residual Dense and none on other inputs.")
     name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
     activation = getattr(torch.nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
     if not (isinstance(activation, type) and issubclass(activation, torch.nn.Module)):
-        raise FileFormatError(f"{head.folder}/config.json: activation_function must be one of torch.nn; got {name}.")
-    tensors = _read_weights(head)
+        raise FileFormatError(f"{spec.folder}/config.json: activation_function must be one of torch.nn; got {name}.")
+    tensors = _read_weights(spec)
     weight, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
     if weight is None or weight.ndim != 2 or weight.shape[1] != dim:
         got = None if weight is None else tuple(weight.shape)
         raise FileFormatError(
-            f"{head.folder}: linear.weight must have shape (n, {dim}) for vectors of {dim}; got {got}."
+            f"{spec.folder}: linear.weight must have shape (n, {dim}) for vectors of {dim}; got {got}."
         )
-    return Head(head, partial(_dense_output, weight, bias, activation()), tensors, len(weight))
+    return LoadedModule(spec, partial(_dense_output, weight, bias, activation()), tensors, len(weight))
 
 
 def _dense_output(weight: Any, bias: Any, activate: Callable[[Any], Any], vectors: Any) -> Any:
     return activate(_extras.require("torch").nn.functional.linear(vectors, weight, bias))
 
 
-def _layer_norm(head: ModuleHead, dim: int) -> Head:
-    torch, tensors = _extras.require("torch"), _read_weights(head)
+def _layer_norm(spec: ModuleSpec, dim: int) -> LoadedModule:
+    torch, tensors = _extras.require("torch"), _read_weights(spec)
     weight, bias = tensors.get("norm.weight"), tensors.get("norm.bias")
     if weight is None or tuple(weight.shape) != (dim,):
-        raise FileFormatError(f"{head.folder}: norm.weight must have shape ({dim},) for vectors of {dim}.")
+        raise FileFormatError(f"{spec.folder}: norm.weight must have shape ({dim},) for vectors of {dim}.")
     normalize = partial(torch.nn.functional.layer_norm, normalized_shape=(dim,), weight=weight, bias=bias)
-    return Head(head, normalize, tensors, dim)
+    return LoadedModule(spec, normalize, tensors, dim)
 
 
-def _read_weights(head: ModuleHead) -> dict[str, Any]:
-    torch, path = _extras.require("torch"), head.folder / "model.safetensors"
+def _read_weights(spec: ModuleSpec) -> dict[str, Any]:
+    torch, path = _extras.require("torch"), spec.folder / "model.safetensors"
     if not path.exists():
         raise FileFormatError(f"{path} must exist; got no such file. Weights in pickles are not loaded.")
     try:
@@ -251,7 +251,7 @@ def _read_weights(head: ModuleHead) -> dict[str, Any]:
     return {name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}
 
 
-_LOADERS: dict[str, Callable[[ModuleHead, int], Head]] = {
+_LOADERS: dict[str, Callable[[ModuleSpec, int], LoadedModule]] = {
     "Dense": _dense,
     "LayerNorm": _layer_norm,
     "Normalize": _normalize,

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from isosent import _check
 from isosent.encoders.base import WINDOW, Encoder, Progress
-from isosent.encoders.hub import download, local_folder
+from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
 from isosent.encoders.reference import (
     FILE_OPTIONS,
     FUNCTION,
@@ -24,6 +24,7 @@ from isosent.encoders.reference import (
     RUNTIME_OPTIONS,
     escape,
     options_of,
+    path_of,
     unescape,
     weighting_of,
     with_absolute_paths,
@@ -40,7 +41,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.transforms.base import LinearTransform, make_linear
-from isosent.words.embedding_matrix import model_folder, read_embedding_matrix
+from isosent.words.embedding_matrix import read_embedding_matrix
 from isosent.words.formats import Numbers, Scales, decoded
 from isosent.words.frequencies import (
     Frequencies,
@@ -389,7 +390,7 @@ def load_words(
     progress: Callable[[int], Progress] | None = None,
 ) -> StaticEncoder:
     """Load word vectors."""
-    paths = [Path(unescape(part)).expanduser().resolve() for part in location.split(",")]
+    paths = [path_of(part).resolve() for part in location.split(",")]
     defaults = {"lowercase": True, "tokenizer": "wordpunct", "punctuation": "keep", "stop_words": "keep"}
     options = with_absolute_paths(defaults | dict(options))
     vocabulary = unescape(options["vocabulary"]) if "vocabulary" in options else None
@@ -490,12 +491,13 @@ def load_token_embeddings(location: str, options: Mapping[str, Any], *, corpus: 
         if name in options:
             raise InputError(f"hf:{location}: static=true takes no {name}, because it leaves the layers out.")
     options = {"normalize": False, "max_length": None, "static": True} | dict(options)
-    folder = model_folder(unescape(location))
+    local = local_folder("hf", location)
+    folder = local or download("hf", location, files=EMBEDDING_FILES)
     tokenizer = SubwordTokenizer(_check.input_file(folder / "tokenizer.json"), max_length=options["max_length"])
     vectors = read_embedding_matrix(folder)
     _check_vocabulary(folder, vectors, tokenizer)
-    name = str(folder) if Path(unescape(location)).expanduser().is_dir() else unescape(location)
-    return _assembled(f"hf:{escape(name)}", options, tokenizer, vectors, corpus)
+    reference = f"hf:{location}" if local is None else f"hf:{escape(str(local))}"
+    return _assembled(reference, options, tokenizer, vectors, corpus)
 
 
 def _assembled(

@@ -16,7 +16,7 @@ from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.hub import download, local_folder
 from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
-from isosent.encoders.st_modules import Head, ModuleFolder, load_heads, read_module_folder
+from isosent.encoders.st_modules import LoadedModule, ModuleFolder, load_modules, read_module_folder
 from isosent.errors import InputError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import BatchRunner
@@ -50,12 +50,12 @@ class TransformerEncoder(Encoder):
         options: Mapping[str, Any],
         module_folder: ModuleFolder,
         network: Network,
-        heads: list[Head],
+        modules: list[LoadedModule],
         runtime: Runtime = Runtime(),  # noqa: B008
     ) -> None:
         self.module_folder = module_folder
         self.network = network
-        self.heads = heads
+        self.modules = modules  # after the pooling
         self.runtime = runtime
         self.computed_in = runtime.dtype
         self.n_layers = network.n_layers
@@ -67,7 +67,7 @@ class TransformerEncoder(Encoder):
         self.prompt: str = options["prompt"]
         self._overlap = options["overlap"] if self.has_windows else 0
         self._first = self  # also in copies with other prompts, which share its network
-        dim = heads[-1].out_dim if heads else self.own_layer_pooling.width(network.dim)
+        dim = modules[-1].out_dim if modules else self.own_layer_pooling.width(network.dim)
         super().__init__(reference, write_options(options), dim)
         if self.has_windows:
             self._require_room()
@@ -159,7 +159,7 @@ class TransformerEncoder(Encoder):
         vectors = np.zeros((len(tokens.lengths), self.dim), dtype=np.float32)
         known, [pooled] = self._pooled(tokens, self._batch_runner((self.own_layer_pooling,)), progress)
         if len(known):
-            vectors[known] = self._behind_heads(pooled)
+            vectors[known] = self._after_pooling(pooled)
         return vectors
 
     def read(
@@ -241,14 +241,14 @@ class TransformerEncoder(Encoder):
         runner: BatchRunner = prepared[place]
         return runner
 
-    def _behind_heads(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
-        if not self.heads:
+    def _after_pooling(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:
+        if not self.modules:
             return pooled
         torch = _extras.require("torch")
         with torch.inference_mode():
             vectors = torch.from_numpy(pooled)
-            for head in self.heads:
-                vectors = head.apply(vectors)
+            for module in self.modules:
+                vectors = module.apply(vectors)
         result: NDArray[np.float32] = vectors.numpy()
         return result
 
@@ -260,21 +260,21 @@ class TransformerEncoder(Encoder):
             pooling_mask = torch.cat(
                 [torch.zeros_like(attention_mask[:, :n_unpooled]), attention_mask[:, n_unpooled:]], dim=1
             )
-        module = traceable(self.model, self.n_layers, [self.own_layer_pooling])
-        [vectors] = module(input_ids, attention_mask, pooling_mask)
-        for head in self.heads:
-            vectors = head.apply(vectors)
+        network = traceable(self.model, self.n_layers, [self.own_layer_pooling])
+        [vectors] = network(input_ids, attention_mask, pooling_mask)
+        for module in self.modules:
+            vectors = module.apply(vectors)
         return vectors
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
-        """Yield the weights of the transformer and of its heads, and the settings of both."""
+        """Yield the weights of the transformer and of the modules after it, and the settings of both."""
         torch = _extras.require("torch")
-        for weights in (self.model.state_dict(), *(head.weights for head in self.heads)):
+        for weights in (self.model.state_dict(), *(module.weights for module in self.modules)):
             for name in sorted(weights):
                 yield weights[name].detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
         config = {k: v for k, v in self.model.config.to_diff_dict().items() if k not in _NOT_OF_THE_CONFIG}
-        heads = [head.config for head in self.module_folder.heads]
-        settings = (self.module_folder.pools_prompt, self.module_folder.lowercase, heads, config)
+        modules = [spec.config for spec in self.module_folder.modules]
+        settings = (self.module_folder.pools_prompt, self.module_folder.lowercase, modules, config)
         yield np.frombuffer(json.dumps(settings, sort_keys=True, default=str).encode(), dtype=np.uint8)
 
     def vocabulary(self) -> Iterable[str]:
@@ -296,38 +296,38 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
     permissions = Permissions(*(bool(options.get(name)) for name in PERMISSIONS))
     folder = local_folder("hf", location)
     reference = f"hf:{location}" if folder is None else f"hf:{escape(str(folder))}"
-    modules = read_module_folder(folder or download("hf", location, permissions), pooling=options.get("pooling"))
+    module_folder = read_module_folder(folder or download("hf", location, permissions), pooling=options.get("pooling"))
     runtime = Runtime.of(options)
     runtime.check_devices()
 
     def check(n_layers: int) -> None:  # before the weights are read
         if "layers" in options:
-            _layer_pooling({"pooling": modules.pooling, **options}, n_layers)
+            _layer_pooling({"pooling": module_folder.pooling, **options}, n_layers)
 
-    network = load_network(modules.transformer, permissions, check)
-    resolved = _resolved(modules, network, options)
-    heads = load_heads(
-        modules.heads,
+    network = load_network(module_folder.transformer, permissions, check)
+    resolved = _resolved(module_folder, network, options)
+    modules = load_modules(
+        module_folder.modules,
         dim=_layer_pooling(resolved, network.n_layers).width(network.dim),
         dense=resolved["dense"],
         normalize=resolved["normalize"],
     )
-    return TransformerEncoder(reference, resolved, modules, network, heads, runtime)
+    return TransformerEncoder(reference, resolved, module_folder, network, modules, runtime)
 
 
-def _resolved(modules: ModuleFolder, network: Network, options: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(module_folder: ModuleFolder, network: Network, options: Mapping[str, Any]) -> dict[str, Any]:
     """Every option that the vectors depend on, with the value in force."""
     n_positions = _n_positions(network.model) or UNBOUNDED
     # what the folder says, else what the tokenizer says, as far as the positions of the model reach
-    limits = [limit for limit in (modules.max_length or network.tokenizer.model_max_length, n_positions) if limit]
+    limits = [limit for limit in (module_folder.max_length or network.tokenizer.model_max_length, n_positions) if limit]
     resolved: dict[str, Any] = {
-        "layers": modules.layers,
-        "pooling": modules.pooling,
+        "layers": module_folder.layers,
+        "pooling": module_folder.pooling,
         "dense": True,
-        "normalize": any(head.kind == "Normalize" for head in modules.heads),
+        "normalize": any(spec.kind == "Normalize" for spec in module_folder.modules),
         "max_length": min((limit for limit in limits if 0 < limit < UNBOUNDED), default=None),
         "long": "truncate",
-        **{PROMPT_OF[role]: prompt for role, prompt in modules.prompts.items()},
+        **{PROMPT_OF[role]: prompt for role, prompt in module_folder.prompts.items()},
     }
     resolved |= {name: value for name, value in options.items() if name not in RUNTIME_OPTIONS}
     resolved["pooling"] = canonical_pooling(resolved["pooling"])

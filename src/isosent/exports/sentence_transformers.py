@@ -194,7 +194,7 @@ _THEIR_POOLINGS = {
 
 
 def _transformer_modules(encoder: TransformerEncoder) -> list[Any]:
-    """The transformer up to the highest layer in use, the mean of its layers, the poolings, the heads in force."""
+    """The transformer up to the highest layer in use, the mean of its layers, the poolings, the modules after them."""
     _check_expressible(encoder)
     modules, folder, layer_pooling = _modules(), encoder.module_folder, encoder.own_layer_pooling
     # if this were left out, transformers would ask at the terminal whether to run code of the folder
@@ -233,11 +233,11 @@ def _transformer_modules(encoder: TransformerEncoder) -> list[Any]:
         ]
     names = tuple(_THEIR_POOLINGS[name] for name in layer_pooling.poolings)
     pooling = modules.Pooling(dim, pooling_mode=names, include_prompt=folder.pools_prompt)
-    heads = []
-    for head in encoder.heads:
-        kind = getattr(modules, head.module.kind)
-        heads.append(kind() if head.module.kind == "Normalize" else kind.load(str(head.module.folder)))
-    return [transformer, *mean, pooling, *heads]
+    following = []
+    for module in encoder.modules:
+        kind = getattr(modules, module.spec.kind)
+        following.append(kind() if module.spec.kind == "Normalize" else kind.load(str(module.spec.folder)))
+    return [transformer, *mean, pooling, *following]
 
 
 def _check_expressible(encoder: TransformerEncoder) -> None:
@@ -277,7 +277,7 @@ def _check_servable(model: SentenceEncoder) -> None:
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
         raise InputError(f"export --tei: the encoder must be a transformer; got {encoder.reference}. Leave out --tei.")
-    pooling, kinds = encoder.options["pooling"], [head.module.kind for head in encoder.heads]
+    pooling, kinds = encoder.options["pooling"], [module.spec.kind for module in encoder.modules]
     before_map = kinds if model.linear_map is not None else kinds[:-1]
     problem = None
     if len(encoder.layers) > 1:

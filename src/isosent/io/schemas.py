@@ -309,7 +309,7 @@ class LayersConfig(Struct):
     layer_start: int | None = None
 
 
-class HeadConfig(Struct):
+class ModuleConfig(Struct):
     """``config.json`` of a Dense or LayerNorm module."""
 
     activation_function: str | None = None

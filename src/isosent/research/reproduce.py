@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -581,16 +581,15 @@ def _measure_speed(request: Request, tasks: Sequence[str], folder: Folder, run: 
     stsb = folder.jobs(STS, request.sickr).get(STSB)
     if stsb is None or CPU not in tasks:
         return {}
-    parsed = parse_reference(request.model)
-    is_network = parsed.scheme == "hf" and not parsed.options.get("static")
-    model = request.load(**({"devices": "cpu"} if is_network else {}))
+    model = request.load()
     texts = stsb.all_texts
     if model.encoder.needs_corpus:
         model = model.fitted(texts, transform=None, source=TARGET)
-    model.encode(texts[:_WARM_UP])
+    encode = partial(model.encode, device="cpu", show_progress_bar=False)
+    encode(texts[:_WARM_UP])
     n_encoded, elapsed_s, started = 0, 0.0, perf_counter()
     while elapsed_s < _LONG_ENOUGH_S:
-        model.encode(texts)
+        encode(texts)
         n_encoded, elapsed_s = n_encoded + len(texts), perf_counter() - started
     n_tokens, n_unknown = model.encoder.coverage(texts)
     return {(CPU, None): Number(n_encoded / elapsed_s, unknown=n_unknown / n_tokens if n_tokens else 0.0)}

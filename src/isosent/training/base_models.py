@@ -124,7 +124,7 @@ def _load(reference: str, options: Mapping[str, str]) -> SentenceEncoder:
             f"train: {' and '.join(options)} cannot be changed for a model saved by isosent; got "
             f"{', '.join(options.values())}. Name its encoder instead: for a trained model, hf:FOLDER/encoder."
         )
-    if "pooling" in options and scheme != "hf":
+    if "pooling" in options and scheme not in ("hf", "hub"):
         raise InputError(f"train: {reference} always pools by mean; got pooling={options['pooling']}. Leave it out.")
     return load(reference, options=options)
 

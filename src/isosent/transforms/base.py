@@ -116,6 +116,18 @@ def settings_of(transform: Transform) -> dict[str, Any]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
 
 
+def resolved_settings(transform: LinearTransform) -> dict[str, Any]:
+    """Settings of a fitted transform, with the numbers that stand for "auto" and for a share of the variance."""
+    settings = settings_of(transform)
+    if "steps" in settings:
+        return {"steps": transform.resolved_steps_}  # type: ignore[attr-defined]
+    for name, value in settings.items():
+        resolved = getattr(transform, f"{name}_", None)
+        if resolved is not None and (value == AUTO or (name == "n_components" and isinstance(value, float))):
+            settings[name] = resolved.item() if isinstance(resolved, np.generic) else resolved
+    return settings
+
+
 def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     """True where a text has a vector, shape (n_texts,); a zero row stands for "no vector"."""
     known = np.asarray(vectors[:, 0] != 0)

@@ -16,7 +16,7 @@ from isosent.errors import InputError, InputTypeError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms.base import is_flow
+from isosent.transforms.base import is_flow, resolved_settings, transform_name
 from isosent.transforms.estimator import MomentTransform, RowEstimator, Solution
 
 
@@ -84,18 +84,26 @@ class Chain(_BaseComposition, MomentTransform):
         return isinstance(self._fit.settings.steps[-1][1], L2Normalize)
 
     @property
+    def resolved_steps_(self) -> list[dict[str, Any]]:
+        """Name and settings of each step, with the values that were used for "auto"."""
+        return list(self._fit.solution.steps)
+
+    @property
     def uses_radial_moments(self) -> bool:
         """Whether the first step needs more than the scatter."""
         return bool(self.steps and getattr(self.steps[0][1], "uses_radial_moments", False))
 
     def _solve(self, moments: Moments) -> Solution:
         maps: list[LinearMap] = []
+        steps: list[dict[str, Any]] = []
         for _, step in self.steps:
-            if not isinstance(step, L2Normalize):
-                maps.append(clone(step).fit_moments(moments).linear_map_)
+            fitted = step if isinstance(step, L2Normalize) else clone(step).fit_moments(moments)
+            steps.append({"transform": transform_name(fitted)} | resolved_settings(fitted))
+            if fitted is not step:
+                maps.append(fitted.linear_map_)
                 moments = moments.mapped(maps[-1])
         identity = LinearMap(np.eye(moments.dim), np.zeros(moments.dim))
-        return Solution(reduce(LinearMap.then, maps) if maps else identity)
+        return Solution(reduce(LinearMap.then, maps) if maps else identity, steps=tuple(steps))
 
     def _check_settings(self, dim: int) -> None:
         transforms = [step for _, step in self.steps]

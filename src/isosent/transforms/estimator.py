@@ -65,6 +65,7 @@ class Solution:
     n_axes: int = 0  # axes kept
     strength: float = 0.0  # value used where "auto" was asked for
     shrinkage: float = 0.0  # value used where an estimator was asked for
+    steps: tuple[dict[str, Any], ...] = ()  # of a chain: each step's name and settings, with the values used
 
 
 class _Fit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputFileError
+from isosent.errors import FileFormatError
 from isosent.io.json import read_json
 from isosent.io.schemas import TransformersConfig, WeightsIndex, path_inside
 from isosent.io.tensors import MappedTensor, map_tensors
@@ -32,8 +31,6 @@ _MODULES = (
 )
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _SHOWN = 12
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
-_HUB_FILES = ["config.json", "model*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab*", "merges.txt"]
 
 
 def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]:
@@ -60,27 +57,6 @@ def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]
     matrix: NDArray[np.float32] = numbers.astype(np.float32, copy=False)
     _check.finite_rows(str(folder), chosen, matrix)
     return matrix
-
-
-def model_folder(location: str) -> Path:
-    """Find the folder of a model, downloading its weights and tokenizer if it is on the hub."""
-    path = Path(location).expanduser()
-    if path.is_dir():
-        return path.resolve()
-    if path.exists() or not _HUB_ID.fullmatch(location) or location.startswith("."):
-        got = "a file" if path.exists() else "no such folder"
-        raise InputFileError(f"{location} must be a folder or an id on the hub; got {got}.")
-    name, _, revision = location.partition("@")
-    import huggingface_hub
-
-    try:
-        return Path(huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=_HUB_FILES))
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
-        raise InputFileError(
-            f"{location} is no folder here, and the hub did not give a model of that name: {reason}. "
-            "Check the spelling and the network, or name a local folder."
-        ) from error
 
 
 def _files_of_tensors(folder: Path) -> dict[str, str]:
