@@ -69,7 +69,7 @@ def test_what_a_corpus_shares_with_a_task_is_told(isosent_, here, write_stsb, st
 def test_a_file_that_is_read_is_not_written_over(isosent_, refuses, here, pairs_file):
     before = (here / pairs_file).read_bytes()
     refuses(
-        isosent_("evaluate", "pairs", "--data", pairs_file, "--json", pairs_file), "must not be a file that is read"
+        isosent_("evaluate", "pairs", "--data", pairs_file, "--json", pairs_file), "is also an input"
     )
     assert (here / pairs_file).read_bytes() == before
 
@@ -77,3 +77,12 @@ def test_a_file_that_is_read_is_not_written_over(isosent_, refuses, here, pairs_
 def test_columns_are_those_of_a_table(isosent_, refuses, here):
     (here / "empty").mkdir()
     refuses(isosent_("evaluate", "sts", "--data", "empty", "--columns", "a,b,c"), "columns")
+
+
+def test_settings_that_no_transform_takes_are_refused(isosent_, refuses, here, write_stsb):
+    write_stsb(here / "data")
+    several = ("evaluate", "sts", "--data", "data", "--resamples", "9", "--transform", "none")
+    refuses(isosent_(*several, "--transform", "auto", "--dims", "4"), "n_components")
+    finished = isosent_(*several, "--transform", "whitening", "--dims", "4", "--csv", "-")
+    assert finished.code == 0, finished.err
+    assert finished.out.startswith("model,") and "x100" not in finished.out  # the tables would break the CSV

@@ -66,3 +66,25 @@ def test_a_folder_without_any_task_is_refused_with_what_it_may_hold(tmp_path):
     with pytest.raises(TaskNotFoundError) as caught:
         read_tasks(tmp_path)
     assert all(name in str(caught.value) for name in ("STS files", "transfer task", "task 3", "RTE", "corpus.jsonl"))
+
+
+def test_settings_apply_to_their_kind_only(wordllama, data):
+    for setting in ({"sickr": "test"}, {"text": "body"}, {"split": "dev"}):
+        with pytest.raises(InputError, match=f"{next(iter(setting))}=.* does not apply to rte"):
+            read_tasks(data, "rte", **setting)
+    table = data / "pairs.tsv"
+    table.write_text("sentence1\tsentence2\na\tb\nc\td\n", "utf-8")
+    with pytest.raises(InputError, match="split='dev' .* does not apply to a table"):
+        read_tasks(table, "retrieval", split="dev")
+
+
+def test_sets_are_named_within_their_kind(wordllama, data):
+    (data / "other").mkdir()  # not read, so that it may be incomplete
+    for name in ("corpus.jsonl", "queries.jsonl"):
+        (data / "other" / name).write_text("", "utf-8")
+    assert [task.name for task in read_tasks(data, "retrieval:Small, rte:RTE,")] == ["small", "RTE"]
+    for names in ("retrieval:smal", "rte:dev"):
+        with pytest.raises(TaskNotFoundError, match=f"has no {names.partition(':')[2]}"):
+            read_tasks(data, names)
+    with pytest.raises(InputError, match="got 'STSX'"):
+        read_tasks(data, ["all", "STSX"])

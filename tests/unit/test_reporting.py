@@ -11,8 +11,10 @@ import pytest
 from made_results import NAN, fitted, made_result, made_task, right_and_wrong
 from scipy.stats import binomtest
 
+import isosent
 from isosent import _extras
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, MissingExtraError, OutputError
+from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import Items
 from isosent.pages.figures import page_svg
 from isosent.report.figures import scores_figure, write_figures
@@ -572,3 +574,15 @@ def test_where_figures_cannot_go_is_said_first(tmp_path, monkeypatch):
     monkeypatch.setattr(_extras.importlib, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"pip install 'isosent\[plots\]'"):
         write_figures(tmp_path / "figures", ReportData(), board)
+
+
+def test_every_transform_of_a_file_has_a_row(tmp_path, wordllama, write_stsb):
+    write_stsb(tmp_path / "stsb", n_pairs=9)
+    transforms = [None, isosent.Truncate(4), isosent.Truncate(3), isosent.Truncate(4)]
+    result = isosent.evaluate(wordllama, tmp_path / "stsb", transform=transforms, n_resamples=10)
+    (tmp_path / "a.json").write_text(result.to_text(), "utf-8")
+    board = make_leaderboard(read_report([tmp_path / "a.json"]).results)
+    labels = {row.label for row in board.rows}
+    assert labels == {"wordllama", *(f"wordllama + truncate, n_components={width}" for width in (3, 4))}
+    comparison = compare_results(result, result, names=("A", "B"), n_resamples=10)
+    assert "A holds 4 transforms; only the first, none, is compared." in comparison.notes

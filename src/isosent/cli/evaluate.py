@@ -26,7 +26,7 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import check_output, make_table, progress_bar, say, show, write_output
 from isosent.encoders.base import Progress
-from isosent.errors import EvaluationWarning
+from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS, count_overlap
@@ -111,6 +111,8 @@ def evaluate(
         check_output(output, reads=(data, fit_on))
     loaded = model.open()
     has_several = len(transform) > 1
+    if has_several and (unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}):
+        raise InputError(f"None of {', '.join(transform)} has the setting {', '.join(sorted(unused))}. Leave it out.")
     transforms = [
         resolve_transform(name, _settings_for(name, settings) if has_several else settings, dim=loaded.dim)
         for name in transform
@@ -129,11 +131,8 @@ def evaluate(
             progress=bar,
         )
     results = (result, *result.variants)
-    if csv_output is not None:
-        write_output(csv_output, result.to_csv())
-    if latex_output is not None:
-        write_output(latex_output, result.to_latex())
-    if write_output(json_output, result.to_text()):
+    contents = ((csv_output, result.to_csv()), (latex_output, result.to_latex()), (json_output, result.to_text()))
+    if any([write_output(*each) for each in contents]):
         return
     for one in results:
         for table in _tables(one, subsets):
@@ -197,7 +196,7 @@ def compare(
     csv_output: Path | None,
     latex_output: Path | None,
 ) -> None:
-    """Test, task by task, whether B is better than A, worse, or cannot be told apart from it.
+    """Test, task by task, whether B is better or worse than A.
 
     Both are results of "isosent evaluate ... --json" on the same data. Items are compared in pairs: Pearson
     correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
@@ -217,11 +216,9 @@ def compare(
             n_resamples=resamples,
             progress=bar,
         )
-    if csv_output is not None:
-        write_output(csv_output, comparison.to_csv())
-    if latex_output is not None:
-        write_output(latex_output, comparison.to_latex())
-    if write_output(json_output, json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n"):
+    document = json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n"
+    contents = ((csv_output, comparison.to_csv()), (latex_output, comparison.to_latex()), (json_output, document))
+    if any([write_output(*each) for each in contents]):
         return
     if tests:
         show(_test_table(comparison))

@@ -360,6 +360,12 @@ def _notes(
     ):
         if values[0] != values[1]:
             yield f"{names[0]} was made with {what} {values[0]}, {names[1]} with {what} {values[1]}."
+    for name, result in zip(names, results, strict=True):
+        if result.variants:
+            yield (
+                f"{name} holds {1 + len(result.variants)} transforms; only the first, "
+                f"{result.fitting['transform'] or 'none'}, is compared."
+            )
     if undefined := [task for task, each in differences.items() if np.isnan(each.p_value)]:
         yield f"undefined, so that they cannot be compared: {', '.join(undefined)}."
     by_bootstrap = any(each.test == BOOTSTRAP for each in differences.values())

@@ -139,7 +139,7 @@ def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tu
         raise TaskNotFoundError(
             f"{root} must hold questions of SemEval's task 3; none were found. They are called "
             "SemEval2016-Task3-CQA-QL-dev.xml or SemEval2016-Task3-CQA-QL-test-input.xml, with the labels of the "
-            "test part in SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy."
+            "test set in SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy."
         )
     return tuple(_read_set(root, name, path, labels.get(name), text) for name, path in sorted(sets.items()))
 

@@ -21,10 +21,10 @@ def count_overlap(
 ) -> dict[str, dict[str, int]]:
     """Count the scored texts of each task that also occur in a corpus."""
     # Texts are the same if their `plain_form` is. A text of at least eight words nearly occurs in one of the corpus
-    # that holds at least 80 % of its distinct word trigrams: a longer text around it, or one that was edited a
+    # that holds at least 80% of its distinct word trigrams: a longer text around it, or one that was edited a
     # little. Shorter texts, and those of scripts without spaces, are not looked for nearly.
     # Only the texts of the tasks are kept in memory. To find the near ones, a text is listed under as many of its
-    # rarest trigrams as it can lack, and one more: any text of the corpus that holds 80 % of them holds one of these.
+    # rarest trigrams as it can lack, and one more: any text of the corpus that holds 80% of them holds one of these.
     matches = _Matches(text for items in tasks.values() for item in items for text in item)
     for text in corpus_texts:
         matches.compare(text)

@@ -140,7 +140,11 @@ class EvaluationResult:
         for name, result in zip(names, results, strict=True):
             settings = result.fitting["parameters"]
             alike = [other.fitting["parameters"] for other, same in zip(results, names, strict=True) if same == name]
-            differing = [key for key, value in settings.items() if any(other.get(key) != value for other in alike)]
+            differing = [
+                key
+                for key, value in settings.items()
+                if value is not None and any(other.get(key) != value for other in alike)
+            ]
             label = f"{name}({', '.join(f'{key}={settings[key]}' for key in differing)})" if differing else name
             labels[label if label not in labels else f"{label} #{len(labels) + 1}"] = result
         return labels

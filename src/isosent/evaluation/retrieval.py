@@ -17,7 +17,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sts import read_paraphrases
-from isosent.evaluation.task import Encode, Task
+from isosent.evaluation.task import Encode, Task, name_key
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.tables import open_table
 from isosent.numeric.ranking import Ranks, average_precision, cosine_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
@@ -57,10 +57,12 @@ class RetrievalSet:
     files: tuple[Path, ...] = ()
 
 
-def retrieval_tasks(folder: str | os.PathLike[str], *, split: str = "test") -> list[Task]:
-    """Read folders in the format of BEIR (Thakur et al. 2021)."""
+def retrieval_tasks(
+    folder: str | os.PathLike[str], names: Sequence[str] | None = None, *, split: str = "test"
+) -> list[Task]:
+    """Read folders in the format of BEIR (Thakur et al. 2021); all if no name is given."""
     protocol = {"similarity": "cosine", "split": split, "gain": "linear", "own_document": "left out"}
-    return [_task(each, _BEIR_METRICS, protocol) for each in read_beir(folder, split=split)]
+    return [_task(each, _BEIR_METRICS, protocol) for each in read_beir(folder, names, split=split)]
 
 
 def paraphrase_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> Task:
@@ -126,7 +128,9 @@ _CORPUS, _QUERIES, _QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 _HEADER = ["query-id", "corpus-id", "score"]
 
 
-def read_beir(folder: str | os.PathLike[str], *, split: str = "test") -> tuple[RetrievalSet, ...]:
+def read_beir(
+    folder: str | os.PathLike[str], names: Sequence[str] | None = None, *, split: str = "test"
+) -> tuple[RetrievalSet, ...]:
     """Find and read folders in the format of BEIR."""
     root = _check.input_folder(folder).resolve()
     homes = [path for path, files in folders_below(root) if {_CORPUS, _QUERIES} <= set(files)]
@@ -135,6 +139,13 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test") -> tuple[R
         raise TaskNotFoundError(
             f"{root} must hold {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv; no such folder was found."
         )
+    if names is not None:
+        available = ", ".join(home.name for home in homes)
+        wanted = set(map(name_key, names))
+        homes = [home for home in homes if name_key(home.name) in wanted]
+        if missing := wanted - {name_key(home.name) for home in homes}:
+            listed = ", ".join(name for name in names if name_key(name) in missing)
+            raise TaskNotFoundError(f"retrieval has no {listed} here; it has {available}.")
     for one, other in pairwise(homes):
         if one.name == other.name:
             raise InputError(f"{root} must not hold two folders of one name; got {one} and {other}. Name one of them.")

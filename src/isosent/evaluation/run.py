@@ -28,7 +28,7 @@ from isosent.evaluation.result import EvaluationResult, TaskResult
 from isosent.evaluation.retrieval import paraphrase_task, retrieval_tasks
 from isosent.evaluation.rte import rte_tasks
 from isosent.evaluation.sts import SICKR_PARTS, TASKS, pairs_task, sts_tasks
-from isosent.evaluation.task import Role, Task
+from isosent.evaluation.task import Role, Task, name_key
 from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
 from isosent.io.texts import read_texts
 from isosent.model import SentenceEncoder
@@ -72,7 +72,7 @@ def evaluate(
           SICK-E, and the supervised STSB-supervised and transfer:SICK-R).
         - "retrieval": folders in the format of BEIR. With a table: find the second text of each pair among all.
         - "cqa": questions of a forum ranked against a new one (SemEval task 3, subtask B).
-        - "rte": entailment told by the cosine (GLUE).
+        - "rte": entailment, decided by the cosine (GLUE).
         - "all": every kind that has files in the folder.
 
         A set is named by its name, such as "STS12", "STS-B" or "MR". "KIND:NAME" names a set of one kind:
@@ -91,7 +91,7 @@ def evaluate(
         Which queries: those of ``qrels/SPLIT.tsv``. For "retrieval" only.
     columns : str or sequence of str, optional
         Columns of a table: of the two texts and the score, such as ``"sentence1,sentence2,labels.label"``; for
-        "retrieval" of the two texts. Detected by their usual names by default.
+        "retrieval" of the two texts. By default columns are detected by their usual names.
     seed : int, default 0
         Seed of all random numbers.
     n_resamples : int, default 1000
@@ -191,7 +191,16 @@ def read_tasks(
 ) -> list[Task]:
     """Read tasks from a folder, or one from a table; arguments, errors and warnings as for `evaluate`."""
     wanted = _by_kind(tasks.split(",") if isinstance(tasks, str) else tasks)
-    if Path(data).is_file() or PAIRS in wanted:
+    is_table = Path(data).is_file() or PAIRS in wanted
+    for name, kind, value, default in (
+        ("sickr", "sts", sickr, SICKR_PARTS[0]),
+        ("text", "cqa", text, TEXT_PARTS[0]),
+        ("split", "retrieval", split, "test"),
+    ):
+        if value != default and (is_table or (wanted and kind not in wanted)):
+            kinds = "a table" if is_table else ", ".join(wanted)
+            raise InputError(f"evaluate: {name}={value!r} is a setting of {kind}; it does not apply to {kinds}.")
+    if is_table:
         return [_task_of_table(data, list(wanted), columns)]
     if columns is not None:
         raise InputError(f"evaluate: columns are those of a table of pairs; {data} is a folder. Leave columns out.")
@@ -199,8 +208,8 @@ def read_tasks(
         "sts": lambda names: sts_tasks(data, names, sickr=sickr),
         "transfer": lambda names: transfer_tasks(data, names),
         "cqa": lambda names: _named(cqa_tasks(data, text=text), names),
-        "rte": lambda names: rte_tasks(data),
-        "retrieval": lambda names: _named(retrieval_tasks(data, split=split), names),
+        "rte": lambda names: _named(rte_tasks(data), names),
+        "retrieval": lambda names: retrieval_tasks(data, names, split=split),
     }
     read: list[Task] = []
     missing: list[TaskNotFoundError] = []
@@ -220,36 +229,32 @@ def read_tasks(
 
 def _by_kind(tasks: Sequence[str]) -> dict[str, list[str] | None]:
     """Sort names of kinds and sets by kind; None stands for all sets of a kind, and no kind at all for all kinds."""
-    names = [name.strip() for name in tasks if isinstance(name, str)]
-    if len(names) != len(tasks):
+    if not all(isinstance(name, str) for name in tasks):
         raise InputTypeError(f"tasks must be names; got {list(tasks)!r}.")
-    if not any(names):
+    names = [name.strip() for name in tasks if name.strip()]
+    if not names:
         raise InputError("tasks must name at least one task; got none. Use 'all' for all tasks of a folder.")
-    if "all" in map(str.lower, names):
-        return {}
     # SICK-R is a set of both STS and transfer: as in the literature, the name alone is that of STS
-    kind_of = {_key(name): "transfer" for name in TRANSFER_TASKS} | {_key(name): "sts" for name in TASKS}
+    kind_of = {name_key(name): "transfer" for name in TRANSFER_TASKS} | {name_key(name): "sts" for name in TASKS}
     wanted: dict[str, list[str] | None] = {}
     for name in names:
         kind, _, set_name = name.rpartition(":")
+        if name.lower() == "all":
+            continue
         if name.lower() in (*KINDS, PAIRS):
             wanted[name.lower()] = None
             continue
-        kind = kind.lower() or ("cqa" if name.upper().startswith("CQA-") else kind_of.get(_key(name), ""))
+        kind = kind.lower() or ("cqa" if name.upper().startswith("CQA-") else kind_of.get(name_key(name), ""))
         if kind not in KINDS:
             known = ("all", *KINDS, PAIRS, *TASKS, *TRANSFER_TASKS)
-            nearest = get_close_matches(_key(name), map(_key, known), 1, 0)[0]
+            nearest = get_close_matches(name_key(name), map(name_key, known), 1, 0)[0]
             raise InputError(
                 f"tasks must be among {', '.join(known)}, or KIND:NAME; got {name!r}. The nearest is "
-                f"{next(other for other in known if _key(other) == nearest)}."
+                f"{next(other for other in known if name_key(other) == nearest)}."
             )
         if (sets := wanted.setdefault(kind, [])) is not None and set_name not in sets:
             sets.append(set_name)
-    return wanted
-
-
-def _key(name: str) -> str:
-    return name.strip().upper().replace("-", "")
+    return {} if "all" in map(str.lower, names) else wanted
 
 
 def _task_of_table(data: str | os.PathLike[str], kinds: Sequence[str], columns: str | Sequence[str] | None) -> Task:
@@ -265,12 +270,12 @@ def _task_of_table(data: str | os.PathLike[str], kinds: Sequence[str], columns: 
 def _named(tasks: Sequence[Task], names: Sequence[str] | None) -> list[Task]:
     if names is None:
         return list(tasks)
-    available = {_key(task.name): task for task in tasks}
-    if missing := [name for name in names if _key(name) not in available]:
+    available = {name_key(task.name): task for task in tasks}
+    if missing := [name for name in names if name_key(name) not in available]:
         raise TaskNotFoundError(
             f"{tasks[0].kind} has no {', '.join(missing)} here; it has {', '.join(task.name for task in tasks)}."
         )
-    return [available[_key(name)] for name in names]
+    return [available[name_key(name)] for name in names]
 
 
 class TextVectors:

@@ -52,15 +52,16 @@ def task_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
         raise InputError("tasks must name at least one task; got none. Leave it out for all.")
     if not all(isinstance(name, str) for name in names):
         raise InputTypeError(f"tasks must be names; got {list(names)!r}.")
-    by_key = {_key(name): name for name in available}
+    by_key = {name_key(name): name for name in available}
     for name in names:
-        if (key := _key(name)) not in by_key:
+        if (key := name_key(name)) not in by_key:
             similar = [other for other in by_key if other.startswith(key)] or get_close_matches(key, by_key, 1, 0)
             raise InputError(
                 f"tasks must be among {', '.join(available)}; got {name!r}. The nearest is {by_key[similar[0]]}."
             )
-    return [by_key[_key(name)] for name in names]
+    return [by_key[name_key(name)] for name in names]
 
 
-def _key(name: str) -> str:
+def name_key(name: str) -> str:
+    """Form of a name in which names are compared."""
     return name.strip().upper().replace("-", "")

@@ -32,6 +32,8 @@ _ACRONYM = 3
 
 
 class ResultFile(NamedTuple):
+    """A result, and the file that holds it, perhaps with the results of other transforms."""
+
     path: str
     result: EvaluationResult
 
@@ -61,7 +63,9 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
     for name in names:
         form = str(read_json(_check.input_file(name)).get("format"))
         if form == FORMAT:
-            results.append(ResultFile(name, read_result(name)))
+            result = read_result(name)
+            by_identity = {_identity(each): each for each in (result, *result.variants)}
+            results += [ResultFile(name, each) for each in by_identity.values()]
             continue
         if form not in STUDY_FORMATS:
             raise FileFormatError(
