@@ -68,9 +68,7 @@ def test_what_a_corpus_shares_with_a_task_is_told(isosent_, here, write_stsb, st
 
 def test_a_file_that_is_read_is_not_written_over(isosent_, refuses, here, pairs_file):
     before = (here / pairs_file).read_bytes()
-    refuses(
-        isosent_("evaluate", "pairs", "--data", pairs_file, "--json", pairs_file), "is also an input"
-    )
+    refuses(isosent_("evaluate", "pairs", "--data", pairs_file, "--json", pairs_file), "is also an input")
     assert (here / pairs_file).read_bytes() == before
 
 

@@ -111,7 +111,9 @@ def evaluate(
         check_output(output, reads=(data, fit_on))
     loaded = model.open()
     has_several = len(transform) > 1
-    if has_several and (unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}):
+    if has_several and (
+        unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}
+    ):
         raise InputError(f"None of {', '.join(transform)} has the setting {', '.join(sorted(unused))}. Leave it out.")
     transforms = [
         resolve_transform(name, _settings_for(name, settings) if has_several else settings, dim=loaded.dim)
