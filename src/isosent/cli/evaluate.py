@@ -134,7 +134,8 @@ def evaluate(
         )
     results = (result, *result.variants)
     contents = ((csv_output, result.to_csv()), (latex_output, result.to_latex()), (json_output, result.to_text()))
-    if any([write_output(*each) for each in contents]):
+    is_printed = [write_output(*each) for each in contents]
+    if any(is_printed):
         return
     for one in results:
         for table in _tables(one, subsets):
@@ -220,7 +221,8 @@ def compare(
         )
     document = json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n"
     contents = ((csv_output, comparison.to_csv()), (latex_output, comparison.to_latex()), (json_output, document))
-    if any([write_output(*each) for each in contents]):
+    is_printed = [write_output(*each) for each in contents]
+    if any(is_printed):
         return
     if tests:
         show(_test_table(comparison))
