@@ -25,7 +25,7 @@ from isosent.errors import InputError
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import cosine_matrix, unit_rows
+from isosent.numeric.similarity import cosine_matrix, nonzero_rows, unit_rows
 from isosent.persistence import FitRecord, ModelRecord, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
 from isosent.transforms.auto import AutoChoice, choose_from_moments, choose_from_texts
@@ -35,7 +35,6 @@ from isosent.transforms.base import (
     Report,
     Transform,
     is_flow,
-    known_rows,
     resolve_transform,
     resolved_settings,
     settings_of,
@@ -580,7 +579,7 @@ def progress_bar(
 
 def _rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
     """The rows that are not zero, of which there must be one."""
-    rows = vectors[known_rows(vectors)]
+    rows = vectors[nonzero_rows(vectors)]
     if not len(rows):
         raise InputError(f"fit: the encoder knows no word of the {len(vectors)} texts, so all their vectors are zero.")
     return rows

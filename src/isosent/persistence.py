@@ -1,7 +1,7 @@
-"""The model folder: ``model.json``, and one safetensors file each for a map, a flow, and what an encoder learned.
+"""The model folder: ``model.json``, and safetensors files for a map, a flow, and what an encoder learned from texts.
 
-``model.json`` names the other files and is renamed into place last. They carry a hash of their content in their names,
-so that a process that is killed at any moment leaves either the old model or the new one.
+``model.json`` names the other files and is renamed into place last. Their names contain a hash of their content, so a
+process that is killed at any moment leaves either the old model or the new one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, an
 
 _HASH = "[0-9a-f]{16}"
 _KINDS = _MAP, _FLOW, _CORPUS = "linear_map", "flow", "corpus"
-_OWN_FILE = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
-# temporary files that killed processes of older versions left
+_MODEL_FILES = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
+# temporary files of older versions, left by killed processes
 _OLD_TEMPORARY = re.compile(
     rf"\.model-[0-9a-f]{{8}}\.tmp\.json|\.({'|'.join(_KINDS)})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
 )
@@ -85,12 +85,12 @@ class ModelRecord:
 
     @property
     def name(self) -> str:
-        """The space for people: what made its vectors, and what was fitted."""
-        made_by = self.options.get("space", self.reference)
-        return " -> ".join([made_by, *(fit.transform for fit in self.fits if fit.transform != "none")])
+        """Readable name of the vector space: the encoder, or what made the vectors, and the transforms."""
+        source = self.options.get("space", self.reference)
+        return " -> ".join([source, *(fit.transform for fit in self.fits if fit.transform != "none")])
 
     def facts(self) -> dict[str, Any]:
-        """What a person or a result file wants to know, as JSON values."""
+        """Description of the model for people and result files, as JSON values."""
         linear_map = self.postprocessing.linear_map
         languages = {"languages": LANGUAGES[self.reference]} if self.reference in LANGUAGES else {}
         return {
@@ -139,13 +139,13 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
         _CORPUS: _tensor_bytes(record.corpus),
     }
     names = {kind: _file_name(kind, content) if content else None for kind, content in contents.items()}
-    inside = relative_reference(record.reference, folder)
+    relative = relative_reference(record.reference, folder)
     document = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "isosent_version": version("isosent"),
         "encoder": {
-            **({"reference": record.reference} if inside is None else {"reference": inside, "inside": True}),
+            **({"reference": record.reference} if relative is None else {"reference": relative, "inside": True}),
             "options": dict(record.options),
             "dim": record.encoder_dim,
             "fingerprint": record.encoder_fingerprint,
@@ -177,9 +177,9 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
         return
     if folder.is_dir():
         if format_of(folder / MODEL_FILE) == FORMAT:  # damaged or not
-            is_replaceable = all(_has_own_name(path) for path in folder.iterdir())
+            is_replaceable = all(_has_model_name(path) for path in folder.iterdir())
         else:
-            is_replaceable = all(path.name != MODEL_FILE and _is_own_file(path) for path in folder.iterdir())
+            is_replaceable = all(path.name != MODEL_FILE and _is_model_file(path) for path in folder.iterdir())
         if is_replaceable:
             return
     raise OutputError(
@@ -187,22 +187,22 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
     )
 
 
-def _has_own_name(path: Path) -> bool:
+def _has_model_name(path: Path) -> bool:
     """Whether a file is named like one of a model, or like a temporary one that a killed process left."""
-    is_named = is_temporary(path.name) or any(rule.fullmatch(path.name) for rule in (_OWN_FILE, _OLD_TEMPORARY))
+    is_named = is_temporary(path.name) or any(rule.fullmatch(path.name) for rule in (_MODEL_FILES, _OLD_TEMPORARY))
     return is_named and not path.is_dir()  # it may be gone by now: other processes write here, too
 
 
-def _is_own_file(path: Path) -> bool:
-    """The same for a folder without a model: a hash in a name must be that of the content."""
+def _is_model_file(path: Path) -> bool:
+    """Whether a file belongs to a model, by its name and by the hash in its name."""
     try:
-        return _has_own_name(path) and (is_temporary(path.name) or _is_intact(path.name, path.read_bytes()))
+        return _has_model_name(path) and (is_temporary(path.name) or _is_intact(path.name, path.read_bytes()))
     except FileNotFoundError:
         return True
 
 
 def _sweep(folder: Path) -> None:
-    """Remove files that the model does not name: those of older models, and temporary ones."""
+    """Remove files of older models, which ``model.json`` does not name, and temporary files."""
     sweep(folder)
     with suppress(OSError, InputError):
         named = {MODEL_FILE}
@@ -210,7 +210,7 @@ def _sweep(folder: Path) -> None:
             document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
             named |= {str(document.get(kind)) for kind in _KINDS}
         for path in list(folder.iterdir()):
-            if path.name not in named and not is_temporary(path.name) and _has_own_name(path):
+            if path.name not in named and not is_temporary(path.name) and _has_model_name(path):
                 path.unlink()
 
 
@@ -221,7 +221,7 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
     try:
         document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
     except FileNotFoundError:
-        raise ModelFolderError(f"{folder} is no model saved by isosent: it has no {MODEL_FILE}.") from None
+        raise ModelFolderError(f"{folder} is not a model saved by isosent: it has no {MODEL_FILE}.") from None
     except InputError as error:
         raise ModelFolderError(str(error)) from None
     encoder = document["encoder"]
@@ -247,7 +247,7 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
         )
     if record.fingerprint != document["fingerprint"]:
         raise ModelFolderError(
-            f"{folder}: the map is not the one this model was saved with; a file was altered. Fit it again."
+            f"{folder}: the map is not the one that was saved with this model; a file was altered. Fit again."
         )
     return record
 
@@ -272,7 +272,7 @@ def _read_calibration(folder: Path, document: Any) -> Calibration | None:
 def _parsed(
     folder: Path, document: Mapping[str, Any], kind: str, parse: Callable[[bytes], Field], expected: str
 ) -> Field | None:
-    """Content of the file that the document names, parsed; None if it names none."""
+    """Parse the file of a kind that the document names; None if it names none."""
     if document.get(kind) is None:
         return None
     path = folder / str(document[kind])
@@ -322,8 +322,8 @@ def _flow_bytes(postprocessing: Postprocessing) -> bytes:
 
 
 def _is_intact(name: str, content: bytes) -> bool:
-    """Whether a file has the hash that its name holds; one that was named by hand holds none."""
-    return not _OWN_FILE.fullmatch(name) or _file_name(name.partition("-")[0], content) == name
+    """Whether the hash in the name of a file is that of its content; a file that was named by hand has none."""
+    return not _MODEL_FILES.fullmatch(name) or _file_name(name.partition("-")[0], content) == name
 
 
 def _file_name(kind: str, content: bytes) -> str:

@@ -13,13 +13,13 @@ from isosent.errors import InputError, IsosentWarning
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import unit_rows
-from isosent.transforms.base import LinearTransform, check_transform, is_flow, known_rows
+from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.transforms.base import LinearTransform, check_transform, is_flow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postprocessing:
-    """What follows an encoder, in this order."""
+    """What follows an encoder: map, flow, scaling to length 1."""
 
     linear_map: LinearMap | None = None
     query_map: LinearMap | None = None  # for queries in place of `linear_map`; it differs in the bias only
@@ -32,14 +32,14 @@ class Postprocessing:
 
     @property
     def dim(self) -> int | None:
-        """Dimensions of the encoder's vectors; None if any will do."""
+        """Dimensions of the encoder's vectors; None if any number is accepted."""
         first = self.linear_map or self.flow
         return None if first is None else first.dim
 
     def apply(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
         """Map vectors of the encoder, shape (n_texts, dim); zero rows stay zero."""
         vectors, linear_map = _check.matrix("transform", "vectors", vectors), self._map_of(queries)
-        if vectors.dtype.kind != "f":  # a list of whole numbers
+        if vectors.dtype.kind != "f":
             vectors = vectors.astype(np.float64)
         if linear_map is None:
             mapped = vectors
@@ -49,7 +49,7 @@ class Postprocessing:
         if self.flow is not None:
             mapped = self.flow.forward(mapped)
         if self.dim is not None:
-            mapped[~known_rows(vectors)] = 0
+            mapped[~nonzero_rows(vectors)] = 0
         if self.normalize:
             mapped = unit_rows(mapped)
         with np.errstate(over="ignore"):
@@ -68,7 +68,7 @@ class Postprocessing:
         return moments if linear_map is None else moments.mapped(linear_map)
 
     def check_fit(self, transform: object, *, queries: bool = False) -> None:
-        """Refuse a transform that cannot be added, before any work is done."""
+        """Refuse a transform that cannot be added; called before any work is done."""
         check_transform(transform)
         if self.normalize or self.flow is not None:
             end = "scaling to length 1" if self.normalize else "a flow"
@@ -80,8 +80,8 @@ class Postprocessing:
             )
         if self.linear_map is not None and getattr(transform, "uses_radial_moments", False):
             raise InputError(
-                "fit: Ledoit-Wolf shrinkage must come directly after the encoder, because moments after a map do not "
-                "suffice for it; this model has a map. Use shrinkage='oas', on the command line "
+                "fit: Ledoit-Wolf shrinkage must come directly after the encoder, because it needs more than the "
+                "moments after a map; this model has a map. Use shrinkage='oas', on the command line "
                 "--transform 'whitening?shrinkage=oas'."
             )
 
@@ -89,13 +89,15 @@ class Postprocessing:
         self, transform: LinearTransform | None, moments: Moments, query_moments: Moments | None = None
     ) -> Postprocessing:
         """Add a linear transform, fitted on the moments of the encoder's vectors."""
-        # With queries, the transform is fitted on the scatter of both, each about its own mean, and on the mean of
-        # the documents; queries are shifted by :math:`\\mu_d - \\mu_q` before the same map, so that the means coincide.
+        # With queries, the transform is fitted on the mean of the documents and on the scatter of both, each about its
+        # own mean. Queries are shifted by mean_d - mean_q before the same map, so that the two means coincide.
         documents = self.moments(moments)
         if transform is None:
             if query_moments is not None:
                 warnings.warn(
-                    "fit: the vectors are left as they are, those of queries too.", IsosentWarning, stacklevel=3
+                    "fit: no transform was chosen, so the vectors of queries stay as they are too.",
+                    IsosentWarning,
+                    stacklevel=3,
                 )
             return self
         if query_moments is None:

@@ -468,7 +468,7 @@ def test_an_option_for_another_kind_of_model_is_refused_in_one_line(isosent_, re
 
 def test_a_folder_that_is_no_model_is_refused(isosent_, here, refuses):
     (here / "folder").mkdir()
-    refuses(isosent_(*encode(model="folder")), "folder is no model saved by isosent: it has no model.json.")
+    refuses(isosent_(*encode(model="folder")), "folder is not a model saved by isosent: it has no model.json.")
 
 
 @pytest.mark.parametrize("output", ["v.txt", "v.npz"])

@@ -257,10 +257,8 @@ def test_a_killed_run_goes_on_from_its_checkpoint_to_the_same_bits(here):
 def test_vectors_that_went_through_the_model_do_not_go_through_it_again(isosent_, here, refuses):
     assert isosent_("fit", "v.npy", "--transform", "whitening", "-o", "model").code == 0
     assert isosent_("transform", "v.npy", "-m", "model", "-o", "w.npy").code == 0
-    refuses(
-        isosent_("transform", "w.npy", "-m", "model", "-o", "x.npy"), "w.npy", "went through the whole model already"
-    )
-    refuses(isosent_("fit", "w.npy", "-m", "model", "-o", "again"), "w.npy", "went through the whole model already")
+    refuses(isosent_("transform", "w.npy", "-m", "model", "-o", "x.npy"), "w.npy", "the model was already applied")
+    refuses(isosent_("fit", "w.npy", "-m", "model", "-o", "again"), "w.npy", "the model was already applied")
 
 
 def test_a_file_without_a_vector_is_refused_and_nothing_is_written(isosent_, here, refuses):

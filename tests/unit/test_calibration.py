@@ -146,7 +146,7 @@ def test_a_damaged_document_is_refused(change, words):
         (np.ones(40), "labels must differ between pairs; got 1 for all 40"),
         (
             np.where(np.arange(40) == 7, np.nan, 1.0),
-            r"labels must be finite; got nan for pair 7 \(pairs of that kind: 1\)",
+            r"labels must be finite; got nan for pair 7 \(1 such pairs\)",
         ),
         (np.linspace(1, 0, 40), "labels must rise with the cosine"),
         (np.arange(39), r"labels must have shape \(40,\)"),

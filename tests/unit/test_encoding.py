@@ -345,7 +345,7 @@ def test_other_texts_are_refused(begun, lines, wordllama):
     before = contents(begun)
     lines.write_text(lines.read_text("utf-8") + "one more\n", "utf-8")
     with open_texts(lines) as source:
-        words = r"out was begun with other texts: .*texts\.txt then had 53 texts, .*texts\.txt has 54 now"
+        words = r"out was begun with other texts: 53 of .*texts\.txt then, 54 of .*texts\.txt now"
         refused(InputError, words, wordllama, source, begun)
     assert contents(begun) == before
 

@@ -172,5 +172,5 @@ def test_a_folder_written_before_unit_lengths_were_noted_opens(wordllama, texts,
 
 def test_queries_are_not_left_alone_without_a_word(wordllama, documents, queries):
     moments, query_moments = (Moments.from_rows(wordllama.encode(lines)) for lines in (documents, queries))
-    with pytest.warns(isosent.IsosentWarning, match="left as they are, those of queries too"):
+    with pytest.warns(isosent.IsosentWarning, match="vectors of queries stay as they are"):
         wordllama.fitted_on_moments(moments, transform="auto", query_moments=query_moments)

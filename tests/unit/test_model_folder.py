@@ -280,7 +280,7 @@ def test_another_format_is_refused(saved):
 
 def test_a_missing_model_file_is_refused(saved):
     (saved / "model.json").unlink()
-    refuses(saved, r"model is no model saved by isosent: it has no model\.json")
+    refuses(saved, r"model is not a model saved by isosent: it has no model\.json")
 
 
 @pytest.mark.parametrize("part", [0, 0.3, 0.99])
@@ -334,12 +334,12 @@ def test_a_map_with_one_wrong_byte_is_refused(saved):
 def test_a_map_of_another_model_is_refused(saved, glove, words, tmp_path):
     isosent.load(f"words:{glove}").fitted(words, transform=Whitening(2)).save(tmp_path / "other")
     replace_part(saved, "linear_map", load_file(map_file(tmp_path / "other")))
-    refuses(saved, r"the map is not the one this model was saved with; a file was altered")
+    refuses(saved, r"the map is not the one that was saved with this model; a file was altered")
 
 
 def test_a_map_that_is_left_out_of_the_model_file_is_refused(saved):
     rewrite(saved, linear_map=None)
-    refuses(saved, r"the map is not the one this model was saved with; a file was altered")
+    refuses(saved, r"the map is not the one that was saved with this model; a file was altered")
 
 
 @pytest.mark.parametrize(

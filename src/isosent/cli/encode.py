@@ -23,7 +23,7 @@ from isosent.io.vectors import (
     check_vector_file,
     open_vectors,
 )
-from isosent.jobs.encode import encode_file, encode_folder
+from isosent.jobs.encode import Role, encode_file, encode_folder
 from isosent.jobs.vectors import (
     FileMoments,
     check_moments_file,
@@ -72,7 +72,7 @@ def encode(
     """
     if queries and documents:
         raise InputError("--queries and --documents exclude each other.")
-    role = "query" if queries else "document" if documents else "text"
+    role: Role = "query" if queries else "document" if documents else "text"
     sharding = None
     if Path(output).is_dir() or not Path(output).suffix or output.endswith(("/", os.sep)):
         sharding = Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], dtype)
@@ -152,7 +152,7 @@ def open_vector_files(paths: Sequence[str], column: str | None) -> tuple[list[Ve
     """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces."""
     merged = [read_moments(path) for path in paths if holds_moments(path)]
     sources = [open_vectors(path, column=column) for path in paths if not holds_moments(path)]
-    reduce(add, [*merged, *map(FileMoments.nothing_of, sources)])
+    reduce(add, [*merged, *map(FileMoments.empty_for, sources)])
     return sources, merged
 
 

@@ -28,7 +28,7 @@ from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import InputError
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vectors import holds_vectors
-from isosent.jobs.vectors import FileMoments, check_in_front
+from isosent.jobs.vectors import FileMoments, check_encoder_space
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.numeric.isotropy import describe_space
@@ -158,7 +158,7 @@ def _fit_vectors(
     checkpoint: Path | None,
 ) -> None:
     sources, merged = open_vector_files(inputs, column)
-    empty = reduce(add, [*merged, *map(FileMoments.nothing_of, sources)])
+    empty = reduce(add, [*merged, *map(FileMoments.empty_for, sources)])
     dim = empty.moments.dim
     if not model.is_named:
         before = SentenceEncoder(PrecomputedVectors.of_space(dim, empty.space, space))
@@ -170,7 +170,7 @@ def _fit_vectors(
             raise InputError(
                 f"{inputs[0]}: the vectors have {dim} dimensions; those of {model.reference} have {before.encoder.dim}."
             )
-        check_in_front(before.record, " + ".join(inputs), empty.space)
+        check_encoder_space(before.record, " + ".join(inputs), empty.space)
     chosen = resolve_transform(transform, settings, dim=before.dim)
     if chosen is None:
         raise InputError("fit: vectors need a transform to fit; got none.")
@@ -185,7 +185,7 @@ def _fit_vectors(
         query_files = None if queries is None else open_vector_files([queries], column)
         if query_files:
             # refused before anything is read
-            reduce(add, [empty, *query_files[1], *map(FileMoments.nothing_of, query_files[0])])
+            reduce(add, [empty, *query_files[1], *map(FileMoments.empty_for, query_files[0])])
         measured = measure(sources, merged, radial=radial, checkpoint=checkpoint)
         query_moments = measure(*query_files, radial=radial).moments if query_files else None
         after = before.fitted_on_moments(

@@ -32,8 +32,9 @@ from isosent.evaluation.task import Role, Task, name_key
 from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
 from isosent.io.texts import read_texts
 from isosent.model import SentenceEncoder
+from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
-from isosent.transforms.base import Transform, known_rows, resolve_transform, settings_of, transform_name
+from isosent.transforms.base import Transform, resolve_transform, settings_of, transform_name
 
 TARGET = "target"
 KINDS = ("sts", "transfer", "cqa", "rte", "retrieval")
@@ -457,7 +458,7 @@ def _score(task: Task, model: SentenceEncoder, vectors: TextVectors, seed: int, 
         data={},
         n_items=len(items.values),
         dim=model.dim,
-        n_zero_rows=sum(int((~known_rows(encode(texts, role))).sum()) for role, texts in task.texts.items()),
+        n_zero_rows=sum(int((~nonzero_rows(encode(texts, role))).sum()) for role, texts in task.texts.items()),
         n_tokens=0,
         n_unknown=0,
         elapsed_s=0.0,

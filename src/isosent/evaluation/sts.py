@@ -23,8 +23,7 @@ from isosent.evaluation.task import Encode, Task, task_names
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.pairs import NO_SCORE, PAIR, SCORED_GROUPS, ScoredPairs, read_pairs, read_sick, read_stsb
 from isosent.io.tables import TEXT_COLUMNS, Group, Table, columns_missing, find_columns, open_table, parse_columns
-from isosent.numeric.similarity import pairwise_cosine, pearson, spearman
-from isosent.transforms.base import known_rows
+from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, pearson, spearman
 
 YEAR_SUBSETS = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -117,7 +116,7 @@ def score_task(sts_set: STSSet, encode: Lookup) -> STSScores:
     for subset in sts_set.subsets:
         first, second = encode(subset.first), encode(subset.second)
         cosines.append(pair_scores(first, second))
-        n_zero_rows += int((~known_rows(first)).sum() + (~known_rows(second)).sum())
+        n_zero_rows += int((~nonzero_rows(first)).sum() + (~nonzero_rows(second)).sum())
     if flat := [subset.name for subset, scores in zip(sts_set.subsets, cosines, strict=True) if np.ptp(scores) == 0]:
         warnings.warn(
             f"{sts_set.name}: every cosine of {', '.join(flat)} is the same; its correlation is undefined.",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -35,11 +35,12 @@ from isosent.io.vectors import (
 )
 from isosent.jobs.vectors import narrowed
 from isosent.model import SentenceEncoder
-from isosent.transforms.base import known_rows
+from isosent.numeric.similarity import nonzero_rows
 
 _BLOCK_BYTES = 64 << 20
-_METHODS = {"text": "encode", "query": "encode_query", "document": "encode_document"}
 _MOST_WINDOWS = 4
+
+Role = Literal["text", "query", "document"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def encode_file(
     output: str | os.PathLike[str],
     *,
     dtype: str = "float32",
-    role: str = "text",
+    role: Role = "text",
     progress: Progress | None = None,
 ) -> Encoded:
     """Encode texts into one file."""
@@ -74,7 +75,7 @@ def encode_folder(
     folder: str | os.PathLike[str],
     *,
     sharding: Sharding | None = None,
-    role: str = "text",
+    role: Role = "text",
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Progress | None = None,
 ) -> Encoded:
@@ -129,8 +130,8 @@ def _resumed_index(folder: Path, new: ShardIndex) -> ShardIndex:
     here, there = new.texts, index.texts
     if (here.n_texts, here.sha256) != (there.n_texts, there.sha256):
         raise InputError(
-            f"{folder} was begun with other texts: {there.name} then had {there.n_texts:,} texts, {here.name} has "
-            f"{here.n_texts:,} now, and the content differs. Name another folder, or remove this one."
+            f"{folder} was begun with other texts: {there.n_texts:,} of {there.name} then, {here.n_texts:,} of "
+            f"{here.name} now, and the content differs. Name another folder, or remove this one."
         )
     now, then = (
         msgspec.structs.asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in}
@@ -149,14 +150,14 @@ def _resumed_index(folder: Path, new: ShardIndex) -> ShardIndex:
     return index
 
 
-Row = tuple[str, Sequence[Any]]  # a text, and the columns that are written beside its vector
+Row = tuple[str, Sequence[Any]]  # a text, and the values of the columns that are written with its vector
 
 
 class _Job:
-    """Texts on their way through a model."""
+    """Encodes the texts of a source, and writes their vectors."""
 
     def __init__(
-        self, model: SentenceEncoder, source: TextSource, role: str, progress: Progress | None, *, to_table: bool
+        self, model: SentenceEncoder, source: TextSource, role: Role, progress: Progress | None, *, to_table: bool
     ) -> None:
         self._model, self._source, self._role, self._progress = model, source, role, progress
         self._to_table = to_table
@@ -165,7 +166,7 @@ class _Job:
         self.dim = int(self._encode([]).shape[1])  # refuses a model that cannot encode, before anything is written
 
     def rows(self) -> Iterator[Row]:
-        """Read the texts and the columns beside them."""
+        """Read the texts, with the other columns of their table."""
         if self._table is not None:
             return self._table.rows()
         return ((text, (text,)) for text in self._source.read())
@@ -188,7 +189,7 @@ class _Job:
 
     def write(self, path: Path, n_rows: int, dtype: str, rows: Iterator[Row], first_row: int = 0) -> EncodingStats:
         """Encode texts into a file, with memory for one block of them."""
-        columns: deque[Sequence[Any]] = deque()  # of the rows that are being encoded
+        columns: deque[Sequence[Any]] = deque()  # other columns of the rows that are being encoded
         beside = None
         if self._to_table:
             schema = [("text", "string")] if self._table is None else self._table.schema
@@ -200,7 +201,7 @@ class _Job:
                     columns.append(row)
                 yield text
 
-        # Blocks are whole windows, so that the texts that share a batch do not depend on the size of blocks.
+        # A block is a number of whole windows, so that its size does not change which texts share a batch.
         block_texts = WINDOW * max(1, min(_MOST_WINDOWS, _BLOCK_BYTES // (WINDOW * self.dim * 4)))
         n_zero_rows = 0
         with (
@@ -210,7 +211,7 @@ class _Job:
             for block in text_blocks(texts(), block_texts):
                 vectors = self._encode(block)
                 write(narrowed(vectors, dtype, first_row))
-                n_zero_rows += len(block) - int(known_rows(vectors).sum())
+                n_zero_rows += len(block) - int(nonzero_rows(vectors).sum())
                 first_row += len(block)
                 del vectors  # before the next block
             self._source.check_unchanged()
@@ -222,5 +223,5 @@ class _Job:
         encoding_stats.warn(record.reference, record.options.get("max_length"), stacklevel=3)
 
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = getattr(self._model, _METHODS[self._role])(texts, progress=self._progress)
+        vectors: NDArray[np.float32] = self._model.encode(texts, progress=self._progress, role=self._role)
         return vectors

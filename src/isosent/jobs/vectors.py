@@ -28,8 +28,8 @@ from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, writing_vectors
 from isosent.numeric.moments import Moments, RadialMoments
+from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord
-from isosent.transforms.base import known_rows
 
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
@@ -45,13 +45,13 @@ class FileMoments:
     """Moments of the vectors in files; the sum of two is that of all the files."""
 
     moments: Moments  # of all rows but zero rows
-    n_zero_rows: int  # rows left out, which stand for "no vector"
+    n_zero_rows: int  # rows left out, of texts without a vector
     space: Space | None  # of the vectors, if a file names it
-    sources: tuple[str, ...]  # the files
+    sources: tuple[str, ...]  # paths of the files
 
     @classmethod
-    def nothing_of(cls, source: VectorSource) -> FileMoments:
-        """Moments of none of the vectors in a file; the sum is refused for files that do not belong together."""
+    def empty_for(cls, source: VectorSource) -> FileMoments:
+        """Moments of no rows of a file. Adding those of several files checks that the files belong together."""
         return cls(Moments.empty(source.dim), 0, source.space, (str(source.path),))
 
     def __add__(self, other: FileMoments) -> FileMoments:
@@ -80,7 +80,7 @@ def moments_of(
     """Moments of vectors in files, read block by block; a checkpoint lets an interrupted run resume."""
     if not sources:
         raise InputError("moments_of: sources must hold at least one file; got none.")
-    state, file = _State(reduce(add, map(FileMoments.nothing_of, sources)), 0, 0), None
+    state, file = _State(reduce(add, map(FileMoments.empty_for, sources)), 0, 0), None
     if checkpoint is not None:
         settings = {"radial": radial, "block_rows": [source.block_rows for source in sources]}
         file = _Checkpoint(checkpoint, settings, [{"name": str(source.path)} | source.identity for source in sources])
@@ -114,9 +114,9 @@ def _states_by_block(sources: Sequence[VectorSource], state: _State, radial: boo
     n_rows_total = sum(source.n_rows for source in sources)
     for number, source in enumerate(sources[state.source :], state.source):
         for block in source.blocks(row):
-            is_known = known_rows(block)
+            has_vector = nonzero_rows(block)
             try:
-                rows = block if is_known.all() else block[is_known]
+                rows = block if has_vector.all() else block[has_vector]
                 part = Moments.from_rows(rows, radial=radial, eps=source.eps, n_rows_total=n_rows_total)
             except InputError:
                 source.check_finite(block, row)  # names the file
@@ -151,8 +151,8 @@ class _Checkpoint:
         if [file | {"name": ""} for file in run["data"]] != [file | {"name": ""} for file in self._data]:
             before, now = (", ".join(str(file.get("name")) for file in data) for data in (run["data"], self._data))
             raise InputError(
-                f"{self._path} must be a checkpoint of the same data, {now} as it is now; it is one of {before} as it "
-                "was then. Name another file, or remove it."
+                f"{self._path} must be a checkpoint of the same data, {now}; it is one of {before}, or a file has "
+                "changed since. Name another file, or remove it."
             )
         if run["settings"] != self._settings:
             raise InputError(
@@ -193,7 +193,7 @@ def check_moments_file(path: str | os.PathLike[str]) -> None:
 
 
 def holds_moments(path: str | os.PathLike[str]) -> bool:
-    """Tell a file of moments from a file of vectors."""
+    """Whether a file holds moments rather than vectors."""
     if Path(path).suffix.lower() != ENDING:
         return False
     return safetensors_header(_check.input_file(path))[1].get("format") == MOMENTS_FORMAT
@@ -262,11 +262,11 @@ def transform_file(
     queries: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Apply what follows a model's encoder to vectors in a file, block by block; returns the number of zero rows."""
+    """Apply a model's postprocessing to vectors in a file, block by block; returns the number of zero rows."""
     check_vector_file(output, dtype)
     if Path(output).exists() and source.path.samefile(output):
         raise InputError(f"transform: the output must be another file than the vectors; got {output} for both.")
-    check_in_front(record, str(source.path), source.space)
+    check_encoder_space(record, str(source.path), source.space)
     _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
     if not record.fits:
         raise InputError(f"transform: the model must be a fitted one; {record.reference} is not. Name a model folder.")
@@ -284,17 +284,17 @@ def transform_file(
                 source.check_finite(block, row)
                 raise
             write(narrowed(mapped, dtype, row))
-            n_zero_rows += len(block) - int(known_rows(block).sum())
+            n_zero_rows += len(block) - int(nonzero_rows(block).sum())
             row += len(block)
             if progress:
                 progress(len(block))
     return n_zero_rows
 
 
-def check_in_front(record: ModelRecord, name: str, space: Space | None) -> None:
-    """Refuse vectors that are not those of a model's encoder, as far as is known."""
+def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
+    """Refuse vectors that are not those of a model's encoder; vectors of an unknown space pass."""
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
-        raise InputError(f"{name} must hold vectors of the encoder; these went through the whole model already.")
+        raise InputError(f"{name} must hold vectors of the encoder; the model was already applied to these.")
     same_space("the model", encoder_space(record), name, space)
 
 
@@ -309,8 +309,8 @@ def encoder_space(record: ModelRecord) -> Space | None:
 def narrowed(rows: NDArray[np.floating], dtype: str, first_row: int) -> NDArray[np.floating]:
     """Round vectors to the dtype they are stored in."""
     with np.errstate(over="ignore"):
-        narrowed = rows.astype(dtype, copy=False)
-    if narrowed.dtype != rows.dtype and not np.isfinite(narrowed).all():
-        row = first_row + int(np.flatnonzero(~np.isfinite(narrowed).all(axis=1))[0])
+        rounded = rows.astype(dtype, copy=False)
+    if rounded.dtype != rows.dtype and not np.isfinite(rounded).all():
+        row = first_row + int(np.flatnonzero(~np.isfinite(rounded).all(axis=1))[0])
         raise OutputError(f"{dtype} cannot hold a number in row {row}: it is too large. Write float32.")
-    return narrowed
+    return rounded

@@ -25,6 +25,15 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     return units
 
 
+def nonzero_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which rows are not zero, shape (n_rows,). A zero row means that a text has no vector."""
+    # Few rows begin with a zero. Reading every number would take as long as applying a map.
+    is_nonzero = np.asarray(vectors[:, 0] != 0)
+    candidates = np.flatnonzero(~is_nonzero)
+    is_nonzero[candidates] = vectors[candidates].any(axis=1)
+    return is_nonzero
+
+
 def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
     """Cosine of row i of `a` with row i of `b`, shape (n_rows,)."""
     _check.same_dim("pairwise_cosine", "b", b.shape[1], a.shape[1])

@@ -23,8 +23,8 @@ from isosent.numeric.similarity import random_cosines, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.statistics import bootstrap_interval
 from isosent.postprocessing import NO_POSTPROCESSING
-from isosent.transforms.auto import LEAVE, AutoChoice, choose_from_moments, choose_from_texts
-from isosent.transforms.base import LinearTransform, make_linear
+from isosent.transforms.auto import AutoChoice, choose_from_moments, choose_from_texts
+from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
 from isosent.transforms.calibration import FEWEST_PAIRS
 
 AS_THEY_ARE = "as they are"
@@ -530,7 +530,7 @@ def advise(counts: RowCounts, choice: AutoChoice | None, effect: Effect | None, 
 
 def _recommend(choice: AutoChoice, effect: Effect | None) -> str:
     label, leave = str(choice.chosen), "Leave these vectors alone"
-    if choice.chosen.name == LEAVE:
+    if choice.chosen.name == NO_TRANSFORM:
         if effect is None:
             return f"{leave}: auto expects no gain"
         gains, losses = (_changes(effect, verdict, "would find", "separate") for verdict in ("gain", "loss"))

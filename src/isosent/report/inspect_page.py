@@ -16,7 +16,8 @@ from rich.table import Table
 from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
 from isosent.report.inspect import COSINE_PAIRS, SAMPLE_ROWS, Change, Inspection, Stage
-from isosent.transforms.auto import LEAVE, AutoChoice
+from isosent.transforms.auto import AutoChoice
+from isosent.transforms.base import NO_TRANSFORM
 
 CHOSEN = "chosen"
 _CANDIDATE_COLUMNS = ("candidate", "keeps meaning", "separates", "")
@@ -89,7 +90,7 @@ def html_page(inspection: Inspection) -> str:
     if inspection.choice is not None:
         chosen = inspection.choice.chosen
         after = f"After: transformed as auto would choose, {chosen}."
-        if chosen.name == LEAVE:
+        if chosen.name == NO_TRANSFORM:
             after = "After: with full whitening, for comparison; auto would leave the vectors alone."
     columns = ("statistic", "before", "after", "meaning")
     parts = [
@@ -238,7 +239,7 @@ def _effect_rows(inspection: Inspection) -> list[Row]:
 def _candidate_rows(choice: AutoChoice, at_most: int) -> list[Row]:
     """The best candidates, and the score of leaving the vectors alone."""
     ranked = sorted(choice.candidates, key=lambda each: (each.candidate != choice.chosen, -(each.score or 0.0)))
-    shown = ranked[:at_most] + [each for each in ranked[at_most:] if each.candidate.name == LEAVE]
+    shown = ranked[:at_most] + [each for each in ranked[at_most:] if each.candidate.name == NO_TRANSFORM]
     return [
         Row(
             str(each.candidate),
@@ -366,11 +367,11 @@ def _score_figure(choice: AutoChoice, field: str) -> Figure:
         if candidate.strength is not None:
             tip = f"{candidate}: {scores[candidate]:.4g}"
             lines.setdefault(candidate.n_components, []).append((candidate.strength, scores[candidate], tip))
-    names = {LEAVE: "as they are"}
+    names = {NO_TRANSFORM: "as they are"}
     levels = [
         (height, f"{'chosen: ' if candidate == choice.chosen else ''}{names.get(candidate.name, candidate)}")
         for candidate, height in scores.items()
-        if candidate.strength is None and (candidate == choice.chosen or candidate.name == LEAVE)
+        if candidate.strength is None and (candidate == choice.chosen or candidate.name == NO_TRANSFORM)
     ]
     heights = [height for height, _ in levels] + [height for line in lines.values() for _, height, _ in line]
     room = 0.08 * (max(heights) - min(heights)) or 1.0

@@ -23,7 +23,7 @@ from isosent.evaluation.tables import interval_x100, x100
 from isosent.io.json import read_json
 from isosent.numeric.statistics import LEVEL, holm
 from isosent.research.study import STUDY_FORMATS, AutoCell, DimsStudy, LayerCell, read_study
-from isosent.transforms.auto import LEAVE
+from isosent.transforms.base import NO_TRANSFORM
 
 _STUDIES = ("auto", "dims", "layers", "pooling")
 _LONGEST_REFERENCE, _PARTS_SHOWN = 28, 2
@@ -98,7 +98,7 @@ def steps_of(result: EvaluationResult) -> list[Step]:
         if fitting["fit"] != TARGET:  # fitted once for all tasks, and so already in the record of the model
             steps.pop()
         steps.append(Step(fitting["transform"], fitting["parameters"], fitting["fit"]))
-    return [step for step in steps if step.transform != LEAVE]
+    return [step for step in steps if step.transform != NO_TRANSFORM]
 
 
 def labels_of(results: Sequence[EvaluationResult]) -> list[str]:

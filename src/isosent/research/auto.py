@@ -14,6 +14,7 @@ from isosent.evaluation.run import TARGET, encode_tasks
 from isosent.evaluation.sts import Lookup, STSSet, read_sts, sts_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import nonzero_rows
 from isosent.research.study import (
     AUTO_ROW,
     BEST,
@@ -28,7 +29,6 @@ from isosent.research.study import (
     spearman_of,
 )
 from isosent.transforms.auto import Candidate
-from isosent.transforms.base import known_rows
 
 
 def study_auto(
@@ -48,7 +48,7 @@ def study_auto(
 def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup) -> AutoCell:
     targets = task.target_texts
     vectors = encoded(targets)
-    moments = Moments.from_rows(vectors[known_rows(vectors)])
+    moments = Moments.from_rows(vectors[nonzero_rows(vectors)])
 
     @cache
     def score(candidate: Candidate) -> float:

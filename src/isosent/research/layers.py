@@ -30,12 +30,11 @@ from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling
 from isosent.numeric.moments import Moments
 from isosent.numeric.pooling import POOLINGS
 from isosent.numeric.sbert_wk import sbert_wk_layers
-from isosent.numeric.similarity import spearman
+from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
 from isosent.research.study import ALL, LayerCell, PublishedScore, pivot
 from isosent.transforms.auto import FEWEST_TEXTS, Candidate, Rows, choose_from_augmentations, perturb
-from isosent.transforms.base import known_rows
 
 NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")
 EXHAUSTIVE = {NONE: 3, WHITENING: 3, AUTO: 2}  # up to this size all sets of layers are scored
@@ -300,7 +299,7 @@ def score_vectors(
         cosines = [pair_scores(mapped[first], mapped[second]) for first, second in placed.pairs]
         return Score(aggregate(spearman, placed.task.subsets, cosines), chosen)
 
-    scored, has_vector = vectors[: placed.n_scored], known_rows(vectors)
+    scored, has_vector = vectors[: placed.n_scored], nonzero_rows(vectors)
     scores = {NONE: score(scored)} if NONE in transforms else {}
     if len(scores) == len(transforms):
         return scores

@@ -283,7 +283,7 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
             seed=settings.seed,
         )
         if job.transform is not None and not isinstance(job.transform, str):
-            job.transform._check_settings(int(base.facts["dim"]))
+            job.transform.check_settings(int(base.facts["dim"]))
         _extras.require("transformers").set_seed(settings.seed)  # whatever opening the base has drawn
         loss = make_loss(base.model, settings, n_classes=len(job.examples.label_names) or None)
         folder = RunFolder(job.output)

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import mean_ranks, pairwise_cosine
+from isosent.numeric.similarity import mean_ranks, nonzero_rows, pairwise_cosine
 from isosent.numeric.spectrum import LARGEST_MEAN_SHARE, MILD_STRENGTH, Spectrum, mean_share, spectrum
-from isosent.transforms.base import LinearTransform, known_rows, make_linear
+from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
 
-LEAVE = "none"
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 WIDTHS = (1.0, 0.5, 0.25)  # shares of the dimensions
 MARGIN = 0.55
@@ -36,12 +35,12 @@ Odds = Mapping[tuple[str, str], float]
 class Candidate:
     """A transform that "auto" considers."""
 
-    name: str = LEAVE  # "none", which leaves the vectors as they are, or the name of a transform
+    name: str = NO_TRANSFORM  # "none", or the name of a transform
     strength: float | None = None  # of a whitening
     n_components: int | None = None
 
     def __str__(self) -> str:
-        if self.name == LEAVE:
+        if self.name == NO_TRANSFORM:
             return "leave the vectors alone"
         settings = [] if self.strength is None else [f"strength {self.strength:g}"]
         settings += [] if self.n_components is None else [f"{self.n_components} dimensions"]
@@ -50,7 +49,7 @@ class Candidate:
 
     def transform(self) -> LinearTransform | None:
         """Make the unfitted transform."""
-        if self.name == LEAVE:
+        if self.name == NO_TRANSFORM:
             return None
         settings = {"strength": self.strength, "n_components": self.n_components}
         return make_linear(self.name, settings={name: value for name, value in settings.items() if value is not None})
@@ -90,24 +89,22 @@ def choose_from_texts(
     *,
     seed: int = 0,
 ) -> AutoChoice:
-    """Choose by the cosines of texts with shortened and mixed copies of themselves."""
-    # Up to 1,000 texts are sampled, each with a tf-idf neighbour and five copies that lost or exchanged words
-    # (`perturb`). The copies are encoded, and kinds of pairs are compared by `log_odds`.
+    """Choose by the cosines between texts and shortened or mixed copies of them."""
+    # Up to 1,000 texts are sampled. Each gets a tf-idf neighbour and five copies with words removed or replaced
+    # (`perturb`). The copies are encoded. Two kinds of pairs are compared by the log-odds that a pair of the first kind
+    # has the higher cosine (`log_odds`).
     #
-    # 1. A trial, whitening of strength 1/2 to half the dimensions, is compared with the vectors as they are, by the
-    # mean log-odds that related pairs come first: a text and half its words before the text and a mixture of as many
-    # of its words with another text's; a mixture before random texts; a text without its frequent words before its
-    # neighbour. If the trial wins by at least 0.55, the vectors are badly scaled, and step 2 chooses the whitening. If
-    # not, they are left alone, with one exception: the trial is chosen if it tells the two halves of a text, which
-    # share no word, from random texts better than both the vectors as they are and mean projection, by at least as
-    # much as it loses on the mean.
+    # 1. A trial, whitening of strength 1/2 to half the dimensions, is compared with the vectors as they are by the mean
+    # log-odds over `RELATED_FIRST`: half the words of a text against a mixture with another text; the mixture against
+    # random texts; the text without its frequent words against its neighbour. If the trial gains at least 0.55, the
+    # vectors are badly scaled, and step 2 chooses the whitening. Otherwise the vectors stay as they are, with one
+    # exception: the trial is chosen if it separates the two halves of a text, which share no word, from random texts
+    # better than both the vectors as they are and mean projection, by at least as much as it loses on the mean.
     #
-    # 2. Of the whitenings at least as strong and at most as wide as the trial, the one with the highest mean log-odds
-    # that meaning is kept: a text without its frequent words comes before the mixture; and before its neighbour come a
-    # text without its rare words, the text without its frequent words against the one without its rare words, and its
-    # two halves against each other.
+    # 2. Among the whitenings that are at least as strong and at most as wide as the trial, the one with the highest
+    # mean log-odds over `MEANING_KEPT` is chosen.
     #
-    # With fewer than 100 usable texts (of four words or more, known to the encoder), the spectrum decides.
+    # With fewer than 100 usable texts (those of four words or more that have a vector), the spectrum decides.
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     parts: dict[str, NDArray[np.floating]] = {}
     if eigen.rank and len((lists := perturb(texts, seed=seed))["text"]) >= FEWEST_TEXTS:
@@ -133,11 +130,11 @@ def _choose(
     parts: Mapping[str, NDArray[np.floating]], moments: Moments, eigen: Spectrum, *, score_all: bool
 ) -> AutoChoice:
     if parts and eigen.rank:
-        is_known = np.all([known_rows(part) for part in parts.values()], axis=0)
-        parts = {name: part[is_known] for name, part in parts.items()}
+        has_vector = np.all([nonzero_rows(part) for part in parts.values()], axis=0)
+        parts = {name: part[has_vector] for name, part in parts.items()}
     n_texts = len(parts["text"]) if parts and eigen.rank else 0
     if n_texts < FEWEST_TEXTS:
-        why = f"Fewer than {FEWEST_TEXTS} texts have four words or more, separated by spaces, that the encoder knows."
+        why = f"Fewer than {FEWEST_TEXTS} texts have at least four words, separated by spaces, and a vector."
         return _choose_from_spectrum(moments, eigen, why)
     rows = {name: Rows(part, moments, eigen) for name, part in parts.items()}
     odds = cache(lambda candidate: _odds_of(candidate, rows))
@@ -158,14 +155,14 @@ def _choose_by_odds(
         f"the vectors as they are (required: {MARGIN:+.2f})"
     )
     if gain >= MARGIN:
-        as_far = [
+        eligible = [
             candidate
             for candidate in grid
             if candidate.name == "whitening"
             and (candidate.strength or 0.0) >= (trial.strength or 0.0)
             and (candidate.n_components or 0) <= (trial.n_components or 0)
         ]
-        chosen = max(as_far, key=lambda candidate: _mean(odds(candidate), MEANING_KEPT))
+        chosen = max(eligible, key=lambda candidate: _mean(odds(candidate), MEANING_KEPT))
         return chosen, (
             f"{result}; of the whitenings at least as strong and at most as wide, this one kept the meaning of "
             "shortened texts best."
@@ -173,13 +170,14 @@ def _choose_by_odds(
     halves_gain = odds(trial)[HALVES_FIRST] - max(odds(raw)[HALVES_FIRST], odds(projection)[HALVES_FIRST])
     if halves_gain > 0 and gain + halves_gain >= 0:
         return trial, (
-            f"{result}, but it was best at telling the two halves of a text, which share no word, from unrelated texts."
+            f"{result}, but it was best at separating the two halves of a text, which share no word, from unrelated "
+            "texts."
         )
     return raw, f"{result}: the vectors are well scaled as they are."
 
 
 def _choose_from_spectrum(moments: Moments, eigen: Spectrum, why: str) -> AutoChoice:
-    # Coarser: it cannot tell a trained encoder whose vectors share a large mean from a raw one.
+    # Coarser: it cannot distinguish a raw encoder from a trained one whose vectors share a large mean.
     raw = Candidate()
     if not eigen.rank:
         return AutoChoice(raw, (ScoredCandidate(raw),), "the vectors are all equal: there is nothing to even out.")
@@ -232,7 +230,7 @@ def _odds_of(candidate: Candidate, parts: Mapping[str, Rows]) -> dict[tuple[str,
     # Pairs are compared across texts, not within a text, because a rank correlation over many pairs does that too.
     under = {name: part.under(candidate) for name, part in parts.items()}
     text = under["text"]
-    shifts = range(2, 12)  # ten random texts for each text; the one before it is in the mixture
+    shifts = range(2, 12)  # ten random texts for each text; not the previous one, which is in the mixture
     cosines = {
         "halves": pairwise_cosine(under["half"], under["other_half"]),
         "parts": pairwise_cosine(under["content"], under["frame"]),
@@ -245,9 +243,9 @@ def _odds_of(candidate: Candidate, parts: Mapping[str, Rows]) -> dict[tuple[str,
 
 def log_odds(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
     """Log-odds that a value of the first kind is above one of the second."""
-    # log(A / (1 - A)) with A the area under the ROC curve, ties counted half (the statistic of Mann & Whitney 1947
-    # over nm), at least 1 / (n + 1) away from 0 and 1. In log-odds, a step from 0.98 to 0.99 counts like one from 0.5
-    # to 0.67.
+    # log(A / (1 - A)), with A the area under the ROC curve: ties count half (the statistic of Mann & Whitney 1947
+    # divided by nm), and A stays at least 1 / (n + 1) away from 0 and 1. In log-odds, a step from 0.98 to 0.99 counts
+    # as much as one from 0.5 to 0.67.
     n, m = len(higher), len(lower)
     ranks = mean_ranks(np.concatenate([higher, lower]))
     area = float(ranks[:n].sum() - n * (n + 1) / 2) / (n * m)
@@ -275,7 +273,7 @@ def perturb(texts: Sequence[str], *, seed: int = 0) -> dict[str, list[str]]:
     """
     rng = np.random.default_rng(seed)
     distinct = sorted(set(texts))
-    # the number of texts that hold a word
+    # number of texts that contain each word
     frequency = Counter(key for text in distinct for key in {_key(word) for word in text.split()})
     usable = np.array([row for row, text in enumerate(distinct) if len(text.split()) >= _FEWEST_WORDS], dtype=np.intp)
     pool = [distinct[row] for row in rng.permutation(usable)[:_POOL]]
@@ -304,7 +302,7 @@ def _words_at(line: Sequence[str], positions: NDArray[np.intp]) -> str:
 
 
 def _mixture(first: Sequence[str], second: Sequence[str], rng: np.random.Generator) -> str:
-    """Half the words of each, every word at its relative position."""
+    """Half the words of each text, each word at its relative position."""
     words = [
         ((position + 0.5) / len(line), line[position])
         for line in (first, second)
@@ -314,7 +312,7 @@ def _mixture(first: Sequence[str], second: Sequence[str], rng: np.random.Generat
 
 
 def _nearest(pool: Sequence[str], n_queries: int) -> list[int]:
-    """For each of the first texts of the pool, the most similar other one that is not nearly a duplicate."""
+    """For each of the first texts of the pool, the most similar other text that is not a near duplicate."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if not n_queries:

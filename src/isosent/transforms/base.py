@@ -1,4 +1,4 @@
-"""What a transform is, and transforms by name. scikit-learn is imported with the first transform that is made."""
+"""The interface of transforms, and transforms by name. Making the first transform imports scikit-learn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_TRANSFORM: Final = "none"
 
 
 class LinearTransform(Protocol):
-    """A transform that becomes one linear map: fitted without labels, from vectors or from their moments alone."""
+    """A transform that becomes one linear map. It is fitted without labels, on vectors or on their moments."""
 
     @property
     def linear_map_(self) -> LinearMap:
@@ -47,7 +47,7 @@ class LinearTransform(Protocol):
         """Fit on the moments of vectors."""
         ...
 
-    def _check_settings(self, dim: int) -> None:
+    def check_settings(self, dim: int) -> None:
         """Refuse settings that are out of range for vectors of `dim` dimensions."""
         ...
 
@@ -62,7 +62,7 @@ class FitProgress:
 
     n_rows: int  # rows trained on so far, each epoch counted
     n_total: int  # rows to train on
-    held_out_bits: float  # negative log-likelihood of the held-out rows, in bits per dimension
+    held_out_bits: float  # negative log-likelihood of the held-out rows, in bits per dimension; lower is better
 
 
 Report = Callable[[FitProgress], None]
@@ -82,6 +82,10 @@ class FlowTransform(Protocol):
         """Logarithm of the density of each row."""
         ...
 
+    def check_settings(self, dim: int) -> None:
+        """Refuse settings that are out of range for vectors of `dim` dimensions."""
+        ...
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name."""
         ...
@@ -91,7 +95,7 @@ Transform = LinearTransform | FlowTransform
 
 
 def is_flow(transform: object) -> TypeIs[FlowTransform]:
-    """Tell a flow from a linear transform."""
+    """Whether a transform is a flow, and so not linear."""
     return hasattr(transform, "log_likelihood")
 
 
@@ -117,7 +121,7 @@ def settings_of(transform: Transform) -> dict[str, Any]:
 
 
 def resolved_settings(transform: LinearTransform) -> dict[str, Any]:
-    """Settings of a fitted transform, with the numbers that stand for "auto" and for a share of the variance."""
+    """Settings of a fitted transform, with the values that "auto" and a share of the variance resolved to."""
     settings = settings_of(transform)
     if "steps" in settings:
         return {"steps": transform.resolved_steps_}  # type: ignore[attr-defined]
@@ -128,46 +132,29 @@ def resolved_settings(transform: LinearTransform) -> dict[str, Any]:
     return settings
 
 
-def known_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """True where a text has a vector, shape (n_texts,); a zero row stands for "no vector"."""
-    known = np.asarray(vectors[:, 0] != 0)
-    doubtful = np.flatnonzero(~known)  # few; to look at every number would cost as much as mapping the vectors
-    known[doubtful] = vectors[doubtful].any(axis=1)
-    return known
-
-
 class TransformKind(NamedTuple):
-    """Where the class of a transform is defined, the names of its settings, and what it does."""
+    """A transform that can be named. Its class is imported when the transform is made."""
 
     module: str
     class_name: str
-    settings: tuple[str, ...]
-    summary: str
+    settings: tuple[str, ...] = ()  # keyword arguments of the class that can be set by name
 
 
-_WHITENING = "isosent.transforms.whitening"
-_LINEAR = "isosent.transforms.linear"
-_CHAIN = "isosent.transforms.chain"
-_FLOW = "isosent.transforms.flow"
+_WHITENING, _LINEAR = "isosent.transforms.whitening", "isosent.transforms.linear"
+_CHAIN, _FLOW = "isosent.transforms.chain", "isosent.transforms.flow"
 _WHITENING_SETTINGS = ("n_components", "method", "strength", "shrinkage", "eps")
 _FLOW_SETTINGS = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
 TRANSFORMS = {
-    "whitening": TransformKind(_WHITENING, "Whitening", _WHITENING_SETTINGS, "centre, rotate, even out the variances"),
-    "principal_components": TransformKind(_WHITENING, "PrincipalComponents", ("n_components",), "centre and rotate"),
-    "mean_centering": TransformKind(_LINEAR, "MeanCentering", (), "subtract the mean"),
-    "mean_projection": TransformKind(_LINEAR, "MeanProjection", (), "remove the component along the mean"),
-    "all_but_the_top": TransformKind(
-        _LINEAR, "AllButTheTop", ("n_components",), "subtract the mean, remove the top components"
-    ),
-    "common_component_removal": TransformKind(
-        _LINEAR, "CommonComponentRemoval", ("n_components", "by_share"), "remove the top components, uncentred (SIF)"
-    ),
-    "standardize": TransformKind(_LINEAR, "Standardize", (), "centre and scale each dimension"),
-    "truncate": TransformKind(_LINEAR, "Truncate", ("n_components",), "keep the first dimensions"),
-    "glow_flow": TransformKind(
-        _FLOW, "GlowFlow", _FLOW_SETTINGS, "learn an invertible map to a Gaussian (BERT-flow); cannot be combined"
-    ),
-    "l2_normalize": TransformKind(_CHAIN, "L2Normalize", (), "scale to length 1; only as the last step"),
+    "whitening": TransformKind(_WHITENING, "Whitening", _WHITENING_SETTINGS),
+    "principal_components": TransformKind(_WHITENING, "PrincipalComponents", ("n_components",)),
+    "mean_centering": TransformKind(_LINEAR, "MeanCentering"),
+    "mean_projection": TransformKind(_LINEAR, "MeanProjection"),
+    "all_but_the_top": TransformKind(_LINEAR, "AllButTheTop", ("n_components",)),
+    "common_component_removal": TransformKind(_LINEAR, "CommonComponentRemoval", ("n_components", "by_share")),
+    "standardize": TransformKind(_LINEAR, "Standardize"),
+    "truncate": TransformKind(_LINEAR, "Truncate", ("n_components",)),
+    "glow_flow": TransformKind(_FLOW, "GlowFlow", _FLOW_SETTINGS),  # not in a chain, because it is not linear
+    "l2_normalize": TransformKind(_CHAIN, "L2Normalize"),  # only as the last step
 }
 
 
@@ -177,23 +164,24 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
     settings_of_steps: list[dict[str, Any]] = []
     for step in names.split(","):
         name, options = _check.split_options(step.strip())
-        kinds.append(_kind(name))
+        if name not in TRANSFORMS:
+            raise InputError(f"fit: transform must be auto, or one or more of {', '.join(TRANSFORMS)}; got {name!r}.")
+        kinds.append(TRANSFORMS[name])
         settings_of_steps.append(_option_values(name, options))
     for setting, value in (settings or {}).items():
-        takers = [step for step, kind in enumerate(kinds) if setting in kind.settings]
-        if not takers:
+        steps_with_setting = [step for step, kind in enumerate(kinds) if setting in kind.settings]
+        if not steps_with_setting:
             raise InputError(f"{names} has no setting {setting}. Remove it, or choose another transform.")
-        settings_of_steps[takers[-1]][setting] = value
+        settings_of_steps[steps_with_setting[-1]][setting] = value
     steps = [
         getattr(import_module(kind.module), kind.class_name)(**step_settings)
         for kind, step_settings in zip(kinds, settings_of_steps, strict=True)
     ]
     is_single = len(steps) == 1 and kinds[0].class_name != "L2Normalize"
-    transform = steps[0] if is_single else import_module(_CHAIN).chain(*steps)
+    transform: Transform = steps[0] if is_single else import_module(_CHAIN).chain(*steps)
     if dim is not None:
-        transform._check_settings(dim)
-    made: Transform = transform
-    return made
+        transform.check_settings(dim)
+    return transform
 
 
 def resolve_transform(
@@ -204,9 +192,7 @@ def resolve_transform(
         return make_transform(transform, dim=dim, settings=settings)
     if settings:
         advice = (
-            " For a width of your own, name it: whitening with n_components=K and strength='auto'."
-            if transform == AUTO
-            else ""
+            " To set the width, choose whitening with n_components=K and strength='auto'." if transform == AUTO else ""
         )
         raise InputError(f"fit: {', '.join(settings)} cannot be set for transform={transform!r}.{advice}")
     if transform is None or transform == NO_TRANSFORM:
@@ -223,12 +209,6 @@ def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, An
     return transform
 
 
-def _kind(name: str) -> TransformKind:
-    if name not in TRANSFORMS:
-        raise InputError(f"fit: transform must be auto, or one or more of {', '.join(TRANSFORMS)}; got {name!r}.")
-    return TRANSFORMS[name]
-
-
 def _option_values(name: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Typed settings from the options of one transform; ``dims`` is short for ``n_components``."""
     settings = {"n_components" if option == "dims" else option: parse_option(text) for option, text in options.items()}
@@ -240,7 +220,7 @@ def _option_values(name: str, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def parse_option(text: str) -> bool | int | float | str:
-    """The number or truth value that a text says, else the text."""
+    """Convert the value of an option to a number or a bool if it is one."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

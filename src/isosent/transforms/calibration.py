@@ -199,7 +199,7 @@ class Calibration:
         if bad.size:
             raise InputError(
                 f"{where}: labels must be finite; got {y.flat[bad[0]]} for pair {bad[0]} "
-                f"(pairs of that kind: {bad.size}). Drop them."
+                f"({bad.size} such pairs). Drop them."
             )
         if y.shape != x.shape:
             raise InputError(f"{where}: labels must have shape {x.shape}, one per pair; got {y.shape}.")

@@ -62,8 +62,8 @@ def chain(*steps: Any) -> Chain:
 class Chain(_BaseComposition, MomentTransform):
     """Linear transforms applied one after another; made by `chain`."""
 
-    # Rows are read once: the moments after a map follow from those before it (`Moments.mapped`). So every step is
-    # fitted on the result of the steps before it, and the whole chain streams and merges like one transform.
+    # Rows are read once: the moments after a map follow from those before it (`Moments.mapped`). So each step is fitted
+    # on the result of the previous steps, and the chain streams and merges like a single transform.
 
     def __init__(self, steps: list[tuple[str, Any]]) -> None:
         self.steps = steps
@@ -105,7 +105,7 @@ class Chain(_BaseComposition, MomentTransform):
         identity = LinearMap(np.eye(moments.dim), np.zeros(moments.dim))
         return Solution(reduce(LinearMap.then, maps) if maps else identity, steps=tuple(steps))
 
-    def _check_settings(self, dim: int) -> None:
+    def check_settings(self, dim: int) -> None:
         transforms = [step for _, step in self.steps]
         if not transforms:
             raise InputError("chain: steps must hold at least one transform; got none.")
@@ -128,7 +128,7 @@ class Chain(_BaseComposition, MomentTransform):
                     f"chain: Ledoit-Wolf shrinkage must come first, because it needs the rows; got it as step {number}."
                     " Use shrinkage='oas' there."
                 )
-            step._check_settings(dim)
+            step.check_settings(dim)
 
 
 class L2Normalize(OneToOneFeatureMixin, RowEstimator):

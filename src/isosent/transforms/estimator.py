@@ -1,4 +1,4 @@
-"""scikit-learn's side of the transforms: checks of rows and columns, and the base class of the linear ones."""
+"""Base classes of the transforms: checks as in scikit-learn, and linear transforms that are fitted from moments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RowEstimator(TransformerMixin, BaseEstimator):
             raise InputError(f"{self._name}: {error}") from None
 
     def __sklearn_tags__(self) -> Tags:
-        """Tell scikit-learn which dtypes are kept."""
+        """Declare to scikit-learn which dtypes are preserved."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -57,7 +57,7 @@ class RowEstimator(TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """The map that follows from moments and settings; a whitening adds how it was computed."""
+    """The map that was computed from moments and settings; a whitening adds how."""
 
     linear_map: LinearMap
     offset: NDArray[np.float64] | None = None  # what is subtracted first, (dim,)
@@ -69,10 +69,9 @@ class Solution:
 
 
 class _Fit:
-    """Moments and the settings at that time; the map that follows is computed when first needed.
+    """Moments, and the settings at the time of the fit. The map is computed when it is first needed."""
 
-    So a stream of `partial_fit` calls decomposes one covariance, and a later `set_params` changes nothing.
-    """
+    # So a stream of `partial_fit` calls decomposes one covariance, and a later `set_params` does not change the fit.
 
     def __init__(self, moments: Moments, settings: MomentTransform) -> None:
         self.moments, self.settings = moments, settings
@@ -91,7 +90,7 @@ class _Fit:
 class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
     """Base of the linear transforms: a scikit-learn estimator that is fitted from the moments of rows.
 
-    A subclass says how moments become a map (`_solve`) and which settings it accepts (`_check_settings`).
+    A subclass says how moments become a map (`_solve`) and which settings it accepts (`check_settings`).
 
     Attributes
     ----------
@@ -119,8 +118,19 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
     def _solve(self, moments: Moments) -> Solution:
         """Turn the moments of at least one row into a map."""
 
-    def _check_settings(self, dim: int) -> None:
-        """Refuse settings that are out of range for vectors of `dim` dimensions."""
+    def check_settings(self, dim: int) -> None:
+        """Refuse settings that are out of range.
+
+        Parameters
+        ----------
+        dim : int
+            Dimensions of the vectors to fit on.
+
+        Raises
+        ------
+        InputError
+            If a setting is out of range for vectors of `dim` dimensions.
+        """
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit on vectors. Forgets all vectors seen before.
@@ -200,7 +210,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         InputError
             If there are no rows, the rows do not suffice, or a setting is out of range.
         """
-        self._check_settings(moments.dim)
+        self.check_settings(moments.dim)
         if moments.weight == 0:
             raise InputError(f"{self._name}: moments must be those of at least one row; got none.")
         fit = _Fit(moments, clone(self))
@@ -233,7 +243,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """
         check_is_fitted(self)
         check_is_fitted(other)
-        self._check_settings(self.moments_.dim)
+        self.check_settings(self.moments_.dim)
         self._refit(self.moments_ + other.moments_)
         return self
 
@@ -283,13 +293,13 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         return self.n_components_
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Tell scikit-learn whether anything was fitted."""
+        """Whether the transform is fitted, for scikit-learn."""
         return hasattr(self, "_fit")
 
     def _moments_of(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Moments:
         """Check rows and settings, and take the moments."""
         rows = self._rows(X, min_rows=1)
-        self._check_settings(rows.shape[1])
+        self.check_settings(rows.shape[1])
         moments = Moments.from_rows(rows, sample_weight, radial=self.uses_radial_moments)
         if moments.weight == 0:
             raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")

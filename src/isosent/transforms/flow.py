@@ -131,7 +131,7 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
             If torch is not installed.
         """
         rows = self._rows(X, min_rows=1)
-        self._check_settings(rows.shape[1])
+        self.check_settings(rows.shape[1])
         _check.finite_rows(_NAME, "X", rows)
         if len(rows) < FEWEST_ROWS:
             raise InputError(f"{_NAME}: X must have at least {FEWEST_ROWS} rows to fit on; got {len(rows)}.")
@@ -227,8 +227,19 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
         self._check_features(X, reset=False)
         return rows
 
-    def _check_settings(self, dim: int) -> None:
-        """Refuse settings that are out of range for vectors of `dim` dimensions."""
+    def check_settings(self, dim: int) -> None:
+        """Refuse settings that are out of range.
+
+        Parameters
+        ----------
+        dim : int
+            Dimensions of the vectors to fit on.
+
+        Raises
+        ------
+        InputError
+            If a setting is out of range for vectors of `dim` dimensions.
+        """
         for name in ("n_levels", "depth", "width", "n_epochs", "batch_size"):
             _check.whole_number(_NAME, name, getattr(self, name), 1)
         _check.whole_number(_NAME, "seed", self.seed, 0)

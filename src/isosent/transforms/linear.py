@@ -82,7 +82,7 @@ class AllButTheTop(MomentTransform):
         n_removed = max(1, round(moments.dim / 100)) if self.n_components == "auto" else int(self.n_components)
         return Solution(_without_strongest(moments.covariance, moments, n_removed, offset=moments.mean))
 
-    def _check_settings(self, dim: int) -> None:
+    def check_settings(self, dim: int) -> None:
         _check_removed(self._name, 1 if self.n_components == "auto" else self.n_components, dim)
 
 
@@ -121,7 +121,7 @@ class CommonComponentRemoval(MomentTransform):
         self._check_size(moments)
         return Solution(_without_strongest(moments.second_moment, moments, self.n_components, by_share=self.by_share))
 
-    def _check_settings(self, dim: int) -> None:
+    def check_settings(self, dim: int) -> None:
         _check_removed(self._name, self.n_components, dim)
 
 
@@ -172,7 +172,7 @@ class Truncate(MomentTransform):
         n_components = _check.component_count(self._name, self.n_components, moments.dim)
         return Solution(LinearMap(np.eye(moments.dim, n_components), np.zeros(n_components)))
 
-    def _check_settings(self, dim: int) -> None:
+    def check_settings(self, dim: int) -> None:
         _check.component_count(self._name, self.n_components, dim)
 
 

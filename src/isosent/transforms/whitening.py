@@ -136,7 +136,7 @@ class Whitening(InvertibleTransform):
             eps=float(self.eps),
         )
 
-    def _check_settings(self, dim: int) -> None:
+    def check_settings(self, dim: int) -> None:
         _check.one_of(self._name, "method", self.method, METHODS)
         if self.n_components != AUTO:
             _check.component_count_or_share(self._name, self.n_components, dim)
@@ -220,7 +220,7 @@ class PrincipalComponents(InvertibleTransform):
         self._check_size(moments)
         return _solve(self._name, moments, n_components=self.n_components, strength=0.0)
 
-    def _check_settings(self, dim: int) -> None:
+    def check_settings(self, dim: int) -> None:
         if self.n_components != AUTO:
             _check.component_count_or_share(self._name, self.n_components, dim)
 
