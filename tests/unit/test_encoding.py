@@ -62,19 +62,19 @@ def contents(folder):
 
 
 class Encoding:
-    """A model that tells how many texts it encoded, and stops where it is told to."""
+    """A model that counts the texts it encodes, and can stop after some calls."""
 
     def __init__(self, model, stop_after=None):
         self.model, self.record, self.fingerprint = model, model.record, model.fingerprint
         self.encoder = model.encoder
         self.n_encoded, self.n_calls, self.stop_after = 0, 0, stop_after
 
-    def encode(self, texts, *, progress=None):
+    def encode(self, texts, *, progress=None, role="text"):
         self.n_calls += bool(texts)
         self.n_encoded += len(texts)
         if self.n_calls == self.stop_after:
             raise KeyboardInterrupt
-        return self.model.encode(texts, progress=progress)
+        return self.model.encode(texts, progress=progress, role=role)
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.fvecs", "v.parquet"])
