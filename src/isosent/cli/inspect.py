@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import click
-import numpy as np
 
 from isosent.cli.options import (
     PATH,
@@ -21,13 +20,10 @@ from isosent.errors import InputError
 from isosent.io.tables import read_numbers
 from isosent.io.texts import STANDARD_INPUT, read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
-from isosent.numeric.similarity import pairwise_cosine
+from isosent.jobs.calibrate import MOST_TEXTS, calibrated_on_pairs, calibrated_on_texts
 from isosent.persistence import check_model_folder
 from isosent.report.inspect import Inspection, inspect_texts, inspect_vectors
 from isosent.report.inspect_page import html_page, inspection_tables
-from isosent.transforms.calibration import Calibration
-
-_RANDOM_TEXTS = 20_000  # random pairs are drawn among so many texts
 
 
 @click.command(short_help="Is whitening worth it? Statistics and a recommendation.")
@@ -107,25 +103,23 @@ def calibrate(
     if output is None and not folder.is_dir():
         raise InputError(f"calibrate: {model.reference} is not a model folder. Name one to write: -o FOLDER.")
     check_model_folder(folder)
-    if pairs is None:
-        sample = read_texts(str(texts), column=column)
-        rows = np.sort(np.random.default_rng(seed).permutation(len(sample))[:_RANDOM_TEXTS])
-        sample, labels = [sample[row] for row in rows], []
+    if texts is not None:
+        sample = read_texts(texts, column=column)
+        loaded = model.open()
+        with progress_bar("encoding") as bar:
+            loaded = calibrated_on_texts(loaded, sample, seed=seed, progress=bar(min(len(sample), MOST_TEXTS)))
     else:
         names = split_names(columns) or []
         if len(names) != 3:
             raise InputError(f"calibrate: --columns must name three columns, A,B,SCORE; got {columns!r}.")
-        labels = read_numbers(pairs, column=names[2])
-        sample = [text for name in names[:2] for text in read_texts(pairs, column=name)]
-    loaded = model.open()
-    with progress_bar("encoding") as bar:
-        vectors = loaded.encode(sample, progress=bar(len(sample)))
-    if pairs is None:
-        calibration = Calibration.from_random_pairs(vectors, seed=seed)
-    else:
-        cosines = pairwise_cosine(vectors[: len(labels)], vectors[len(labels) :])
-        calibration = Calibration.from_labels(cosines, labels)
-    loaded.with_calibration(calibration).save(folder)
+        scores = read_numbers(str(pairs), column=names[2])
+        first, second = (read_texts(str(pairs), column=name) for name in names[:2])
+        loaded = model.open()
+        with progress_bar("encoding") as bar:
+            loaded = calibrated_on_pairs(loaded, first, second, scores, progress=bar(2 * len(first)))
+    loaded.save(folder)
+    calibration = loaded.calibration
+    assert calibration is not None
     show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}")
     for cosine in (0.2, 0.4, 0.6, 0.8):
         show(f"  cosine {cosine:.1f} -> {float(calibration(cosine)):.4f}")
