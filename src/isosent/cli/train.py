@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,17 @@ from isosent.io.atomic import check_parent
 from isosent.io.texts import read_texts
 from isosent.training.data import Examples, count_seen_texts, read_dev_set, read_examples, warn_if_seen
 from isosent.training.metrics import TrainingProgress
-from isosent.training.run import Scores, TrainingJob, TrainingResult, is_first_process, plan, spread, train_all
+from isosent.training.run import (
+    NLI_STSB,
+    Scores,
+    TrainingJob,
+    TrainingResult,
+    is_first_process,
+    nli_stsb_stages,
+    plan,
+    spread,
+    train_all,
+)
 from isosent.training.saving import check_training_folder
 from isosent.training.settings import OBJECTIVES, TrainingSettings, parse_setting
 from isosent.training.trainer import trainer_class
@@ -33,14 +42,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.table import Table
 
-RECIPE = "nli-stsb"
 _EXIT_INTERRUPTED = 130
 _PAUSE_S = 60.0
 _SHOWN_CHARACTERS = 40
 
 
 @click.command(short_help="Train a sentence encoder on labelled pairs or triplets.")
-@click.argument("objective", type=click.Choice([*OBJECTIVES, RECIPE]))
+@click.argument("objective", type=click.Choice([*OBJECTIVES, NLI_STSB]))
 @click.option("--data", "data", metavar="FILE", multiple=True, required=True, help="Training data; may be repeated.")
 @click.option(
     "--base", metavar="REFERENCE", default=DEFAULT_REFERENCE, help="Model to train, or scratch: for a new one."
@@ -55,9 +63,9 @@ _SHOWN_CHARACTERS = 40
 @click.option("--score-range", metavar="LOW,HIGH", help="Range of the scores, such as 0,5, if the format does not say.")
 @click.option("--classes", metavar="NAMES", help="Names of the classes, in the order of their numbers.")
 @click.option(
-    "--sts", metavar="FILE", multiple=True, help=f"{RECIPE}: scored pairs for the second step; may be repeated."
+    "--sts", metavar="FILE", multiple=True, help=f"{NLI_STSB}: scored pairs for the second step; may be repeated."
 )
-@click.option("--sts-epochs", type=float, default=4.0, metavar="N", help=f"{RECIPE}: epochs of the second step.")
+@click.option("--sts-epochs", type=float, default=4.0, metavar="N", help=f"{NLI_STSB}: epochs of the second step.")
 @click.option("--epochs", "n_epochs", metavar="N", help="Passes over the data.  [default: 1]")
 @click.option("--batch-size", metavar="N", help="Examples per batch on each device.  [default: 16]")
 @click.option("--learning-rate", metavar="R", help="[default: 2e-5; 5e-4 for scratch:; 1e-2 for token vectors]")
@@ -106,39 +114,37 @@ def train(
     Files are .csv, .tsv, .jsonl or .parquet; usual column names are detected. Settings for --set: see TrainingSettings
     in the Python reference, for example --set margin=0.5 --set warmup=0.05.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
-    if (objective == RECIPE) != bool(sts):
-        raise InputError(f"train: the objective {RECIPE} and --sts go together.")
+    if (objective == NLI_STSB) != bool(sts):
+        raise InputError(f"train: the objective {NLI_STSB} and --sts go together.")
     texts = [f"{name}={value}" for name, value in flags.items() if value is not None]
-    first = "classification" if objective == RECIPE else objective
+    first = "classification" if objective == NLI_STSB else objective
     training = TrainingSettings(objective=first, **dict(map(parse_setting, [*texts, *further])))
     limits = _score_range(score_range)
     scored_columns = dev_columns or (columns if objective == "regression" else None)
     chosen = resolve_transform(transform, settings)
     if chosen is None and fit_on is not None:
         raise InputError("train: --fit-on needs a transform to fit. Add --transform auto.")
-    if chosen is not None and objective == RECIPE:
-        raise InputError(f"train: {RECIPE} takes no transform. Use isosent fit TEXTS -m {output / RECIPE}.")
-    stages = [
-        TrainingJob(
-            base,
-            read_examples(
-                *(first, list(data)),
-                columns=columns,
-                class_names=split_names(classes),
-                score_range=limits if objective != RECIPE else None,
-            ),
-            output / "nli" if objective == RECIPE else output,
-            training,
-            None if dev is None else read_dev_set(dev, columns=scored_columns),
-            [read_dev_set(path, columns=scored_columns) for path in tests],
-            chosen,
-            *((read_texts(fit_on), fit_on) if fit_on is not None else ()),
-        )
-    ]
-    if objective == RECIPE:  # Reimers & Gurevych 2019, section 4.2
-        second = replace(training, objective="regression", n_epochs=sts_epochs, pooling=None, max_length=None)
-        examples = read_examples("regression", list(sts), score_range=limits)
-        stages.append(replace(stages[0], examples=examples, output=output / RECIPE, settings=second))
+    if chosen is not None and objective == NLI_STSB:
+        raise InputError(f"train: {NLI_STSB} takes no transform. Use isosent fit TEXTS -m {output / NLI_STSB}.")
+    job = TrainingJob(
+        base,
+        read_examples(
+            *(first, list(data)),
+            columns=columns,
+            class_names=split_names(classes),
+            score_range=limits if objective != NLI_STSB else None,
+        ),
+        output,
+        training,
+        None if dev is None else read_dev_set(dev, columns=scored_columns),
+        [read_dev_set(path, columns=scored_columns) for path in tests],
+        chosen,
+        *((read_texts(fit_on), fit_on) if fit_on is not None else ()),
+    )
+    stages = [job]
+    if objective == NLI_STSB:
+        scored = read_examples("regression", list(sts), score_range=limits)
+        stages = nli_stsb_stages(job, scored, n_epochs=sts_epochs)
     _run(stages, output, seeds, resume, overlap)
 
 

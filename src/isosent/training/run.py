@@ -38,10 +38,11 @@ from isosent.training.objectives import make_loss
 from isosent.training.saving import check_training_folder, save_trained
 from isosent.training.settings import LEARNING_RATES, TrainingSettings
 from isosent.training.trainer import Checkpoint, make_arguments, make_trainer, newest_checkpoint, step_of, trainer_class
-from isosent.transforms.base import Transform, is_flow, settings_of, transform_name
+from isosent.transforms.base import Transform, is_flow, resolve_transform, settings_of, transform_name
 
 FORMAT: Final = "isosent-training"
 FORMAT_VERSION: Final = 1
+NLI_STSB: Final = "nli-stsb"
 CURVE_FILE: Final = "curve.html"
 _RUN_FORMAT: Final = "isosent-run"
 _RUN_FILE: Final = "run.json"
@@ -155,7 +156,7 @@ def train(
     dev: ScoredPairs | str | os.PathLike[str] | None = None,
     dev_columns: Columns | None = None,
     tests: Sequence[ScoredPairs | str | os.PathLike[str]] = (),
-    transform: Transform | Literal["auto"] | None = None,
+    transform: Transform | str | None = None,
     fit_on: Sequence[str] | os.PathLike[str] | None = None,
     settings: TrainingSettings | None = None,
     resume: bool = False,
@@ -184,7 +185,7 @@ def train(
         Columns of the files in `dev` and `tests`, see `read_dev_set`.
     tests : sequence of ScoredPairs or path-like, optional
         Sets that are scored before and after.
-    transform : Transform or "auto", optional
+    transform : Transform or str, optional
         Transform to fit on the trained model and save with it, as for `SentenceEncoder.fitted`. Not a flow, which
         sentence-transformers cannot load.
     fit_on : sequence of str, or path-like, optional
@@ -233,6 +234,9 @@ def train(
     """
     if objective is None:
         objective = data.objective if isinstance(data, Examples) else (settings or TrainingSettings()).objective
+    chosen = resolve_transform(transform)
+    if chosen is None and fit_on is not None:
+        raise InputError("train: fit_on needs a transform to fit. Add transform='auto'.")
     # All at once, because some settings are valid for one objective only.
     settings = replace(settings or TrainingSettings(), objective=objective, **changes)
     if isinstance(data, Examples):
@@ -256,7 +260,7 @@ def train(
         settings,
         None if dev is None else dev_set(dev),
         [dev_set(pairs) for pairs in tests],
-        transform,
+        chosen,
         fit_texts,  # type: ignore[arg-type]
         fit_source,
     )
@@ -529,6 +533,16 @@ def _check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any])
             f"train: --resume needs the data and settings of {folder}, but they differ: {'; '.join(differences)}. "
             "Use the same ones, or remove that folder to start again."
         )
+
+
+def nli_stsb_stages(first: TrainingJob, sts: Examples, *, n_epochs: float = 4.0) -> list[TrainingJob]:
+    """Classification on NLI in OUTPUT/nli, then regression on STS in OUTPUT/nli-stsb."""
+    # Reimers & Gurevych 2019, section 4.2. The second stage keeps the pooling and the length of the first.
+    settings = replace(first.settings, objective="regression", n_epochs=n_epochs, pooling=None, max_length=None)
+    return [
+        replace(first, output=first.output / "nli"),
+        replace(first, examples=sts, output=first.output / NLI_STSB, settings=settings),
+    ]
 
 
 def plan(stages: Sequence[TrainingJob], *, n_seeds: int | None = None) -> list[TrainingJob]:
