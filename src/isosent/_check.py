@@ -174,6 +174,11 @@ def component_count_or_share(where: str, value: object, dim: int) -> None:
     if isinstance(value, (float, np.floating)):
         if not 0 < value <= 1:
             raise InputError(f"{where}: n_components as a share of the variance must lie in (0, 1]; got {value!r}.")
+    elif isinstance(value, str):
+        raise InputError(
+            f"{where}: n_components must be a whole number, a share of the variance such as 0.95, or 'auto'; "
+            f"got {value!r}."
+        )
     else:
         component_count(where, value, dim)
 

@@ -127,7 +127,7 @@ class SentenceEncoder:
         return self.record.fingerprint
 
     def __repr__(self) -> str:
-        steps = "".join(f" -> {fit.transform}" for fit in self._fits)
+        steps = "".join(f" -> {fit.transform}" for fit in self._fits if fit.transform != "none")
         return f"<SentenceEncoder {self._encoder.reference}{steps}, {self.dim} dimensions>"
 
     def encode(
@@ -261,8 +261,9 @@ class SentenceEncoder:
             return self.encode([values], show_progress_bar=False)  # type: ignore[no-any-return]
         array = values if isinstance(values, np.ndarray) else None
         if array is None and not hasattr(values, "detach"):
-            values = list(values) if isinstance(values, Iterable) else values
-            if isinstance(values, list) and (not values or isinstance(values[0], str)):
+            values = list(values) if isinstance(values, Iterator) else values
+            has_texts = isinstance(values, Iterable) and any(isinstance(value, str) for value in values)
+            if has_texts or (isinstance(values, Sequence) and not values):
                 return self.encode(values)  # type: ignore[no-any-return]
         if array is not None and array.dtype.kind in "UO":
             return self.encode(array.tolist())  # type: ignore[no-any-return]

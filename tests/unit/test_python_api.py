@@ -87,6 +87,12 @@ def test_similarity_takes_single_texts_and_vectors(wordllama):
         wordllama.similarity(1, 2)
 
 
+def test_similarity_takes_a_column_with_blank_cells(wordllama):
+    pandas = pytest.importorskip("pandas")
+    cosines = wordllama.similarity(pandas.Series([None, TEXTS[0]]), TEXTS[0])
+    np.testing.assert_allclose(cosines, [[0], [1]], atol=1e-6)
+
+
 def test_transform_takes_lists(wordllama, texts):
     model = wordllama.fitted(texts, "whitening", settings={"n_components": 4})
     vectors = wordllama.encode(TEXTS)

@@ -115,6 +115,9 @@ def test_what_is_neither_a_reference_nor_a_folder_is_refused(text):
 def test_a_file_is_no_model(tmp_path):
     (tmp_path / "glove.txt").write_text("a 1 2\n")
     refuses("glove.txt", r"'glove\.txt' is no model reference and no folder\..*words:glove\.txt")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "glove.txt").write_text("a 1 2\n")  # not looked for on the hub
+    refuses("data/glove.txt", "It is a file")
 
 
 def test_the_closest_name_is_suggested(tmp_path):

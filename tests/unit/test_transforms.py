@@ -359,7 +359,7 @@ def test_a_transform_is_written_as_a_model_reference_is():
     assert make_transform("whitening?dims=4").n_components == 4
     assert make_transform("common_component_removal?by_share=true").by_share is True
     for text, words in (
-        ("whitening?metod=zca", "no option metod. The nearest is method"),
+        ("whitening?metod=zca", "no option metod. Did you mean method"),
         ("mean_centering?eps=1", "It has none"),
         ("glow_flow?depth", "name=value&name=value"),
         ("whitening?eps=1&eps=2", "gives the option eps twice"),

@@ -1,6 +1,7 @@
 """What every command prints: results, messages, progress bars and tables."""
 
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,7 +124,8 @@ def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
 def choice_table(choice: Mapping[str, Any]) -> "Table":
     """What "auto" tried, what it chose, and why; `choice` is ``AutoChoice.to_json()``."""
     is_measured = any(candidate["score"] is not None for candidate in choice["candidates"])
-    caption = f"auto chose: {choice['chosen']}\nbecause {choice['reason']}"
+    reason = textwrap.fill(f"because {choice['reason']}", _WIDTH_OF_A_FILE)
+    caption = f"auto chose: {choice['chosen']}\n{reason}"
     table = make_table("candidate", *(("keeps meaning", "separates") if is_measured else ()), "", caption=caption)
     for candidate in choice["candidates"]:
         scores = [candidate["score"], candidate["separation"]] if is_measured else []

@@ -64,7 +64,7 @@ def download(
     except (OSError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise InputFileError(
-            f"{scheme}: {hub_id} is no folder here, and the hub did not give a model of that name: {reason}. "
+            f"{'' if scheme == 'hub' else f'{scheme}: '}{hub_id} is no folder here, and the hub did not give a model of that name: {reason}. "
             "Check the spelling and the network. Without network: download it elsewhere, copy the folder here, and "
             "name that, as in ./NAME."
         ) from error

@@ -357,13 +357,13 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
         return "wordllama", ""
     if body and _is_folder(body):
         return folder_kind(path_of(body)) or "folder", body
-    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", body):
-        return "hub", body
     problem = f"{text!r} is no model reference and no folder."
-    if nearest := get_close_matches(body, [DEFAULT_REFERENCE, *_folders_here()], n=1):
-        raise _refused(f"{problem} Did you mean {nearest[0]}?")
     if _is_file(body):
         raise _refused(f"{problem} It is a file. For word vectors, write words:{body}.")
+    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", body):
+        return "hub", body
+    if nearest := get_close_matches(body, [DEFAULT_REFERENCE, *_folders_here()], n=1):
+        raise _refused(f"{problem} Did you mean {nearest[0]}?")
     raise _not_understood(problem)
 
 

@@ -165,7 +165,11 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
     for step in names.split(","):
         name, options = _check.split_options(step.strip())
         if name not in TRANSFORMS:
-            raise InputError(f"fit: transform must be auto, or one or more of {', '.join(TRANSFORMS)}; got {name!r}.")
+            nearest = get_close_matches(name, (AUTO, NO_TRANSFORM, *TRANSFORMS), n=1)
+            advice = f" Did you mean {nearest[0]}?" if nearest else ""
+            raise InputError(
+                f"fit: transform must be auto, or one or more of {', '.join(TRANSFORMS)}; got {name!r}.{advice}"
+            )
         kinds.append(TRANSFORMS[name])
         settings_of_steps.append(_option_values(name, options))
     for setting, value in (settings or {}).items():
@@ -213,8 +217,10 @@ def _option_values(name: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Typed settings from the options of one transform; ``dims`` is short for ``n_components``."""
     settings = {"n_components" if option == "dims" else option: parse_option(text) for option, text in options.items()}
     for setting in settings.keys() - set(TRANSFORMS[name].settings):
-        nearest = get_close_matches(setting, TRANSFORMS[name].settings, n=1, cutoff=0)
-        advice = f"The nearest is {nearest[0]}." if nearest else "It has none."
+        available = [*TRANSFORMS[name].settings, *(["dims"] if "n_components" in TRANSFORMS[name].settings else [])]
+        nearest = get_close_matches(setting, available, n=1)
+        names = f"There are {', '.join(available)}." if available else "It has none."
+        advice = f"Did you mean {nearest[0]}?" if nearest else names
         raise InputError(f"transform: {name} has no option {setting}. {advice}")
     return settings
 
