@@ -63,8 +63,9 @@ def download(
         return snapshot("*.bin") if permissions.pickled_weights and lacks_weights else folder
     except (OSError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        named = hub_id if scheme == "hub" else f"{scheme}: {hub_id}"
         raise InputFileError(
-            f"{'' if scheme == 'hub' else f'{scheme}: '}{hub_id} is no folder here, and the hub did not give a model of that name: {reason}. "
+            f"{named} is no folder here, and the hub did not give a model of that name: {reason}. "
             "Check the spelling and the network. Without network: download it elsewhere, copy the folder here, and "
             "name that, as in ./NAME."
         ) from error
