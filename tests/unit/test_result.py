@@ -314,6 +314,15 @@ def test_several_transforms_are_written_read_and_exported(result, tmp_path):
     assert latex.count(r"\\") == 4
 
 
+def test_a_result_and_a_comparison_print_their_scores_and_no_arrays(result):
+    task = result.tasks["STSB"]
+    assert f"STSB {100 * task.score:.2f}" in repr(result)
+    assert f"{task.n_items:,}" in str(result)
+    for text in (repr(result), str(result), str(compare_results(result, result))):
+        assert "STSB" in text
+        assert "array" not in text
+
+
 def test_a_comparison_is_exported(result):
     compared = compare_results(result, result, n_resamples=20)
     rows = list(csv.DictReader(compared.to_csv().splitlines()))

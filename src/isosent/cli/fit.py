@@ -237,7 +237,8 @@ def info(model: str, json_output: Path | None) -> None:
         lines.append((f"fit {step}", "none, chosen by auto" if record["transform"] == "none" else calls[0]))
         lines += [("", f"then {call}") for call in calls[1:]]
         lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
-        lines.append(("", f"{unit} without a vector: {record['n_zero_rows']}"))
+        counted = "zero rows left out" if unit == "vectors" else "texts without a vector"
+        lines.append(("", f"{counted}: {record['n_zero_rows']}"))
         if record.get("choice"):
             lines.append(("", f"auto, because {record['choice']['reason']}"))
         if record.get("history"):

@@ -121,5 +121,6 @@ def calibrate(
     calibration = loaded.calibration
     assert calibration is not None
     show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}")
+    meaning = "percentile" if pairs is None else "expected label"
     for cosine in (0.2, 0.4, 0.6, 0.8):
-        show(f"  cosine {cosine:.1f} -> {float(calibration(cosine)):.4f}")
+        show(f"  cosine {cosine:.1f} -> {meaning} {float(calibration(cosine)):.4f}")

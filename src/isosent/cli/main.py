@@ -35,7 +35,7 @@ COMMANDS = {
         "report": ("evaluate", "Write an HTML page of results."),
         "overlap": ("evaluate", "Count evaluation texts that occur in a corpus."),
     },
-    "Training": {"train": ("train", "Train a sentence encoder on labelled pairs or triplets.")},
+    "Training": {"train": ("train", "Train a sentence encoder on labeled pairs or triplets.")},
     "Data": {
         "data": ("data", "List and download public evaluation data."),
         "words": ("data", "Convert and describe files of word vectors."),

@@ -47,7 +47,7 @@ _PAUSE_S = 60.0
 _SHOWN_CHARACTERS = 40
 
 
-@click.command(short_help="Train a sentence encoder on labelled pairs or triplets.")
+@click.command(short_help="Train a sentence encoder on labeled pairs or triplets.")
 @click.argument("objective", type=click.Choice([*OBJECTIVES, NLI_STSB]))
 @click.option("--data", "data", metavar="FILE", multiple=True, required=True, help="Training data; may be repeated.")
 @click.option(
@@ -99,7 +99,7 @@ def train(
     further: tuple[str, ...],
     **flags: str | None,
 ) -> None:
-    """Train a sentence encoder on labelled pairs or triplets.
+    """Train a sentence encoder on labeled pairs or triplets.
 
     \b
     classification  pairs with a class, such as entailment (SNLI, MultiNLI, KorNLI, KLUE-NLI)

@@ -130,7 +130,7 @@ def wrap_encoder(model: Any, reference: str | None = None) -> WrappedEncoder:
     if not callable(getattr(model, "encode", model)) or isinstance(model, (type, str, bytes)):
         raise InputTypeError(
             f"wrap: expected a model with a method encode, or a function from a list of texts to an array; got "
-            f"{type(model).__name__}."
+            f"{type(model).__name__}.{f' Use isosent.load({model!r}).' if isinstance(model, str) else ''}"
         )
     name = getattr(model, "__qualname__", None) or type(model).__name__
     probes = _called(model, "text", list(_PROBES), name)

@@ -84,6 +84,16 @@ class Comparison:
     n_resamples: int
     seed: int
 
+    def __str__(self) -> str:
+        """Return one line per task or average: both scores, their difference with its interval, and the verdict."""
+        lines = [f"A: {self.first.name}, B: {self.second.name}"]
+        for name, each in self._rows():
+            low, high = each.interval
+            interval = "" if math.isnan(low) else f" [{low:+.4f}, {high:+.4f}]"
+            scores = f"{each.first:.4f} and {each.second:.4f}, difference {each.difference:+.4f}{interval}"
+            lines.append(f"{name}, {each.metric}: {scores}, B is: {each.verdict}")
+        return "\n".join(lines)
+
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON values; what is undefined is None."""
         plain: dict[str, Any] = without_nan(asdict(self))

@@ -122,6 +122,30 @@ class EvaluationResult:
     elapsed_s: float
     variants: tuple[EvaluationResult, ...] = ()
 
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {_shown(task.metric, task.score)}" for name, task in self.tasks.items())
+        return f"<EvaluationResult {self._title(self.fitting['transform'] or 'none')}: {scores}>"
+
+    def __str__(self) -> str:
+        """Return a table of the main scores with their 95% intervals, x100."""
+        rows = []
+        for label, result in self.by_transform().items():
+            rows.append((self._title(label), "metric", "score", "95% interval", "items"))
+            for name, task in result.tasks.items():
+                interval = task.intervals.get(task.metric, ())
+                ends = [_shown(task.metric, end) for end in interval if not math.isnan(end)]
+                rows.append(
+                    (name, task.metric, _shown(task.metric, task.score), " to ".join(ends), f"{task.n_items:,}")
+                )
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        )
+
+    def _title(self, label: str) -> str:
+        fitted = [fit["transform"] for fit in self.model.get("fits", ())]
+        return " -> ".join([self.model["reference"], *fitted, *([] if label == "none" else [label])])
+
     def average(self, metric: str) -> float:
         """Unweighted mean of a metric over the tasks that have it; NaN if one is undefined or none has it."""
         scores = [task.scores[metric] for task in self.tasks.values() if metric in task.scores]
@@ -209,6 +233,12 @@ class EvaluationResult:
         further = f',\n  "variants": {json.dumps(variants, ensure_ascii=False)}' if variants else ""
         text = f'{head},\n  "items": {{\n{lines}\n  }}{further},\n  "checksum": "{UNSEALED}"\n}}\n'
         return sealed(text.encode()).decode()
+
+
+def _shown(metric: str, score: float) -> str:
+    if math.isnan(score):
+        return "undefined"
+    return f"{score:.3f}" if metric in ERRORS else f"{100 * score:.2f}"
 
 
 def _numbers(values: NDArray[np.float64]) -> list[float]:

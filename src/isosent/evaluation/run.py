@@ -171,7 +171,8 @@ def transforms_of(
 ) -> list[Transform | Literal["auto"] | None]:
     """List the transforms to evaluate; names become unfitted transforms."""
     if not isinstance(model, SentenceEncoder):
-        raise InputTypeError(f"evaluate: model must be what isosent.load returns; got {type(model).__name__}.")
+        advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
+        raise InputTypeError(f"evaluate: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")
     if isinstance(transform, Sequence) and not isinstance(transform, str):
         listed: list[Transform | str | None] = list(transform)
     else:

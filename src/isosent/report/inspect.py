@@ -41,7 +41,7 @@ _FEW_ROWS_PER_DIM = 2
 _MEASURED = (
     "The transform was fitted on half of the texts. Each text of the other half was copied twice, and 30% of the words "
     "of each copy were dropped at random. The first copy of a text should be most similar to its second copy. Copies "
-    "stand in for texts of the same meaning; this is no human judgement."
+    "stand in for texts of the same meaning; they are not human judgments."
 )
 _TOO_FEW = "There are too few texts to fit a transform on half of them and measure it on the other half."
 _NO_TEXTS = "Vectors alone do not tell which of them belong together, so no effect on pairs can be measured."
@@ -176,6 +176,9 @@ class Inspection:
     advice: str
     marks: tuple[float, ...]
     cosine_edges: tuple[float, ...]
+
+    def __repr__(self) -> str:
+        return f"<Inspection of {self.source}: {self.advice}>"
 
     def to_json(self) -> dict[str, Any]:
         """Return values that JSON can hold; an undefined number is None."""

@@ -27,7 +27,7 @@ _SHARE = 0.9  # of the variance, marked in the cumulative figure
 _DESCRIBED_COSINE = 0.5
 _FIGURES = (  # name, field of `SpaceFigures`, format, meaning
     ("dimensions", "dim", ".0f", ""),
-    ("norm of the mean / mean norm", "relative_mean_norm", ".3f", "0: centred; near 1: all point one way"),
+    ("norm of the mean / mean norm", "relative_mean_norm", ".3f", "0: centered; near 1: all point one way"),
     ("mean cosine of random pairs", "mean_cosine", ".4f", "of unrelated texts; no measure of isotropy"),
     ("  standard deviation", "cosine_sd", ".4f", "how far random pairs differ"),
     ("  5th percentile", "cosine_p05", ".4f", ""),
@@ -232,8 +232,8 @@ def _effect_rows(inspection: Inspection) -> list[Row]:
     effect = inspection.effect
     if effect is None:
         return []
-    found = row("right copy found first", effect.found)
-    return [found, row("copies ranked above unrelated pairs (AUC)", effect.ranked)]
+    found = row("matching copy is nearest", effect.found)
+    return [found, row("pair separation (AUC)", effect.ranked)]
 
 
 def _candidate_rows(choice: AutoChoice, at_most: int) -> list[Row]:
