@@ -175,7 +175,8 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
     for setting, value in (settings or {}).items():
         steps_with_setting = [step for step, kind in enumerate(kinds) if setting in kind.settings]
         if not steps_with_setting:
-            raise InputError(f"{names} has no setting {setting}. Remove it, or choose another transform.")
+            available = dict.fromkeys(name for kind in kinds for name in kind.settings)
+            raise InputError(f"{names} has no setting {setting}. Available: {', '.join(available) or 'none'}.")
         settings_of_steps[steps_with_setting[-1]][setting] = value
     steps = [
         getattr(import_module(kind.module), kind.class_name)(**step_settings)
