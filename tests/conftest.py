@@ -11,6 +11,15 @@ import isosent
 from isosent.evaluation.sts import YEAR_SUBSETS
 
 
+# With --dist=loadfile a file goes to one worker, in the order of collection: a long one at the end would run alone.
+LONGEST_FILES = ("test_minilm", "test_faults", "test_onnx_backend", "test_exports", "test_cli_train", "test_training_run")
+
+
+def pytest_collection_modifyitems(items):
+    order = {f"{name}.py": place for place, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
 @pytest.fixture(scope="session")
 def wordllama():
     return isosent.load("wordllama")
