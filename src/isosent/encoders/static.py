@@ -505,7 +505,9 @@ def _assembled(
 ) -> StaticEncoder:
     """Build an encoder with the weighting that the options name, and record every option in force."""
     weighting = weighting_of(options)
-    options = {name: value for name, value in options.items() if name != "zipfian"} | options_of(weighting)
+    settings = options_of(weighting)
+    # zipfian=false is dropped; all others keep their places, so that a model saved again has the same file
+    options = {name: value for name, value in options.items() if name != "zipfian" or name in settings} | settings
     if weighting.uses_frequencies:
         options.setdefault("frequencies", "corpus")
     elif "frequencies" in options:
