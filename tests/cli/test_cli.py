@@ -301,6 +301,7 @@ def test_every_command_has_a_short_help_and_at_most_30_options(isosent_, command
     assert finished.out.startswith(f"Usage: isosent {command} ")
     assert finished.out.count("\n  -") <= 31
     assert max(map(len, finished.out.splitlines())) <= 100
+    assert "\\b" not in finished.out
 
 
 def test_help_of_export_begins_with_the_format(isosent_):

@@ -207,7 +207,7 @@ def test_a_model_refuses_other_weights(bert, tmp_path):
     encoder = isosent.load(f"hf:{bert}")
     encoder.fitted(TEXTS, transform=isosent.Whitening(3)).save(tmp_path / "model")
     save_model(tmp_path / "other", "bert", seed=1)
-    with pytest.raises(ModelFolderError, match="Vectors of one mean nothing in the other"):
+    with pytest.raises(ModelFolderError, match="cannot be compared"):
         isosent.load(f"{tmp_path / 'model'}?encoder=hf:{tmp_path / 'other'}")
     assert isosent.load(f"{tmp_path / 'model'}?encoder=hf:{bert}").dim == 3
 

@@ -118,7 +118,7 @@ def study(
     """Measure choices on STS tasks. Transforms are fitted on the sentences of each task, without labels.
 
     \b
-    layers   every layer of a transformer, every pair, and the best sets (WhiteningBERT, figures 1 and 2)
+    layers   every layer of a transformer, every pair, the best sets (WhiteningBERT, figures 1, 2)
     pooling  poolings of the last layers of a transformer (WhiteningBERT, table 1)
     dims     score, memory and search time at each width (BERT-whitening, figure 1)
     auto     what auto chooses against fixed rules and the best choice in hindsight

@@ -105,11 +105,11 @@ def train(
     classification  pairs with a class, such as entailment (SNLI, MultiNLI, KorNLI, KLUE-NLI)
     regression      pairs with a score (STS-B, KorSTS, SICK)
     triplet         anchor, positive, negative; also made from NLI
-    ranking         anchor, positive and perhaps a negative; other positives of the batch are negatives
-    nli-stsb        classification on --data, then regression on --sts, into FOLDER/nli and FOLDER/nli-stsb
+    ranking         anchor, positive, perhaps a negative; other positives of a batch are negatives
+    nli-stsb        classification on --data, then regression on --sts: FOLDER/nli and FOLDER/nli-stsb
 
     \b
-    isosent train regression --data sts-train.csv --base hf:DIR --dev sts-dev.csv --test sts-test.csv -o trained
+    isosent train regression --data train.csv --base hf:DIR --dev dev.csv --test test.csv -o trained
 
     Files are .csv, .tsv, .jsonl or .parquet; usual column names are detected. Settings for --set: see TrainingSettings
     in the Python reference, for example --set margin=0.5 --set warmup=0.05.
