@@ -10,9 +10,15 @@ import pytest
 import isosent
 from isosent.evaluation.sts import YEAR_SUBSETS
 
-
 # With --dist=loadfile a file goes to one worker, in the order of collection: a long one at the end would run alone.
-LONGEST_FILES = ("test_minilm", "test_faults", "test_onnx_backend", "test_exports", "test_cli_train", "test_training_run")
+LONGEST_FILES = (
+    "test_minilm",
+    "test_faults",
+    "test_onnx_backend",
+    "test_exports",
+    "test_cli_train",
+    "test_training_run",
+)
 
 
 def pytest_collection_modifyitems(items):
