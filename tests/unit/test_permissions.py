@@ -18,7 +18,7 @@ import isosent
 from isosent.errors import FileFormatError, InputError, ModelFolderError, PermissionIgnoredWarning
 from isosent.exports.sentence_transformers import export_sentence_transformers
 from isosent.loading import read_record
-from isosent.research.reproduce import EvaluationSettings, reproduce
+from isosent.research.reproduce import reproduce
 from isosent.training.base_models import open_base
 
 pytestmark = pytest.mark.usefixtures("one_thread", "own_modules")
@@ -210,7 +210,7 @@ def attacks(folder, tmp_path):
                 tmp_path / "paper.yaml",
                 tmp_path / "data",
                 models=tmp_path / "map.yaml",
-                run=EvaluationSettings(n_resamples=2),
+                n_resamples=2,
             )
 
         return measure

@@ -10,7 +10,8 @@ from isosent.errors import FileFormatError, InputError, InputFileError, ModelRef
 from isosent.research.dims import width_grid
 from isosent.research.gem import study_gem
 from isosent.research.layers import best_of_sizes, study_layers
-from isosent.research.reproduce import Cell, EvaluationSettings, Number, reproduce
+from isosent.research.reproduce import reproduce
+from isosent.research.reproduction import Cell, Number
 from isosent.research.study import layers_label
 
 PAPER = """
@@ -65,9 +66,7 @@ def here(tmp_path, monkeypatch, write_stsb):
 
 
 def reproduced(*tables, **how):
-    return reproduce(
-        "paper.yaml", "data", tables=tables, models="map.yaml", run=EvaluationSettings(n_resamples=2), **how
-    )
+    return reproduce("paper.yaml", "data", tables=tables, models="map.yaml", n_resamples=2, **how)
 
 
 def outcomes(*tables, **how):
@@ -129,7 +128,7 @@ def test_a_transform_can_be_fitted_on_the_evaluated_pairs_alone(here):
     ("label", "needed"),
     [
         ("elsewhere", ("bert-base-uncased",)),
-        ("on NLI", ("an NLI corpus (nli: sentences of MultiNLI train and of SNLI, one a line)",)),
+        ("on NLI", ("an NLI corpus (nli: sentences of MultiNLI train and SNLI, one per line)",)),
         ("flow", ("BERT-flow",)),
         ("nothing of isosent", ("InferSent",)),
     ],
@@ -183,7 +182,7 @@ def test_speed_is_measured_on_the_cpu():
 def test_word_vectors_and_counts_in_the_data_folder_are_found(here):
     (here / "data" / "glove.840B.300d.part.txt").write_text("the 0.5 0.1\na 0.1 0.7\nis 0.3 0.2\nof 0.2 0.9\n")
     (here / "data" / "enwiki_vocab_min200.txt").write_text("the 10\na 5\nis 3\nof 2\n")
-    found = reproduce("others", "data", tables=["Zipfian whitening"], run=EvaluationSettings(n_resamples=2))
+    found = reproduce("others", "data", tables=["Zipfian whitening"], n_resamples=2)
     (done,) = found.tables
     mean, sif, zipfian = done.outcomes
     assert mean.cells["STSB"].measured is not None

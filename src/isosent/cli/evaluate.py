@@ -24,7 +24,7 @@ from isosent.cli.options import (
     tasks_option,
     transform_options,
 )
-from isosent.cli.printing import check_output, make_table, progress_bar, say, show, write_output
+from isosent.cli.printing import check_output, progress_bar, say, show, write_output
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
@@ -37,7 +37,7 @@ from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, subset_table, task_table, x100
 from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.numeric.statistics import LEVEL
-from isosent.pages.tables import csv_table, latex_table
+from isosent.pages.tables import csv_table, latex_table, make_table
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title

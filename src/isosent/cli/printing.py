@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from isosent.io.atomic import check_destination, replacing
+from isosent.pages.tables import make_table
 
 if TYPE_CHECKING:  # rich takes 0.1 s, and is needed for tables and bars only
     from rich.console import Console
@@ -42,18 +43,6 @@ def make_console(stream: Any) -> "Console":
 
     width = None if stream.isatty() else _WIDTH_OF_A_FILE
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def make_table(
-    *columns: str, left: int = 1, title: str | None = None, caption: str | None = None, header: bool = True
-) -> "Table":
-    """An empty table. The first `left` columns hold texts; the others hold numbers, and align to the right."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left", show_header=header)
-    for position, name in enumerate(columns):
-        table.add_column(name, justify="left" if position < left else "right")
-    return table
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from isosent.cli.options import (
     tasks_option,
     whole_numbers,
 )
-from isosent.cli.printing import check_output, make_table, progress_bar, say, show, write_output
+from isosent.cli.printing import check_output, progress_bar, say, show, write_output
 from isosent.errors import InputError
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
@@ -27,6 +27,7 @@ from isosent.io.json import document_bytes
 from isosent.io.texts import is_table, read_texts
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.pages.tables import make_table
 from isosent.report.figures import check_figure, dims_figure, gem_figure, layer_figure, pooling_figure, write_figure
 from isosent.research.auto import judge, study_auto
 from isosent.research.dims import LEADING, N_DOCS, study_dims
@@ -46,8 +47,8 @@ from isosent.research.layers import (
     study_layers,
     study_pooling,
 )
-from isosent.research.reproduce import LEGEND, EvaluationSettings
 from isosent.research.reproduce import reproduce as reproduce_paper
+from isosent.research.reproduction import LEGEND
 from isosent.research.study import (
     ROWS,
     AutoCell,
@@ -456,7 +457,7 @@ def reproduce(
             data,
             models=models,
             tables=list(table) or None,
-            run=EvaluationSettings(progress=bar),
+            progress=bar,
             tell=lambda command: say(f"done: {command}"),
         )
     if write_output(json_output, document_bytes(reproduction.to_json()).decode()):

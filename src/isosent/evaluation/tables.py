@@ -1,17 +1,21 @@
-"""Scores as tables for people, x100, with published scores beside them."""
+"""Scores as tables for the terminal, x100, next to published scores."""
+
+from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from rich.table import Table
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
 from isosent.evaluation.rte import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
+from isosent.pages.tables import make_table
 from isosent.transforms.base import AUTO
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 BASELINES = ("majority", "search_engine", "random")  # details of a task with scores that need no vectors
 
@@ -24,13 +28,6 @@ def x100(score: float) -> str:
 def interval_x100(interval: tuple[float, float]) -> str:
     """Format an interval for a table."""
     return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
-
-
-def _make_table(*columns: str, left: Sequence[str], caption: Sequence[str] = ()) -> Table:
-    table = Table(caption="\n".join(caption), caption_justify="left")
-    for name in columns:
-        table.add_column(name, justify="left" if name in left else "right")
-    return table
 
 
 def sts_table(result: EvaluationResult) -> Table:
@@ -46,7 +43,7 @@ def sts_table(result: EvaluationResult) -> Table:
         if known := row.scores_of(result.tasks, sickr):  # without a score that is over other pairs than ours
             published.append((row, [f"{known[task]:.2f}" if task in known else "-" for task in result.tasks]))
             caption.append(f"[{len(published)}] {row.label}")
-    table = _make_table("x100", *columns, left=["x100"], caption=caption)
+    table = make_table("x100", *columns, caption="\n".join(caption))
     aggregations = AGGREGATIONS if any(len(task.details["subsets"]) > 1 for task in tasks) else AGGREGATIONS[:1]
     for metric in METRICS:
         for how in aggregations:
@@ -65,7 +62,7 @@ def sts_table(result: EvaluationResult) -> Table:
 
 def subset_table(result: EvaluationResult) -> Table:
     """Lay out every subset."""
-    table = _make_table("task", "subset", "pairs", *METRICS, left=["task", "subset"])
+    table = make_table("task", "subset", "pairs", *METRICS, left=2)
     for task, scores in result.tasks.items():
         for name, subset in scores.details["subsets"].items():
             table.add_row(task, name, str(subset["n_pairs"]), *(x100(subset[metric]) for metric in METRICS))
@@ -83,7 +80,7 @@ def rte_table(result: EvaluationResult) -> Table:
         f"{interval_x100(task.interval)}",
     ]
     columns = ("accuracy on dev, x100", "entailed", "on train, x100")
-    table = _make_table("RTE, entailment if", *columns, left=["RTE, entailment if"], caption=caption)
+    table = make_table("RTE, entailment if", *columns, caption="\n".join(caption))
     for label, threshold in (("", details["fixed"]), (", best on train", details["tuned"])):
         dev, train = x100(threshold["dev_accuracy"]), x100(threshold["train_accuracy"])
         table.add_row(f"cosine > {threshold['threshold']:.3g}{label}", dev, str(threshold["dev_entailed"]), train)
@@ -96,7 +93,8 @@ def rte_table(result: EvaluationResult) -> Table:
 def task_table(result: EvaluationResult) -> Table:
     """Lay out tasks of any kind."""
     columns = ("task", "items", "metric", "x100", "95% interval", "other scores")
-    table = _make_table(*columns, left=["task", "metric", "other scores"], caption=_caption(result))
+    table = make_table(*columns, caption="\n".join(_caption(result)))
+    table.columns[2].justify = table.columns[-1].justify = "left"
     table.columns[-1].max_width = 32  # so that the table fits in 100 columns
     for kind in dict.fromkeys(task.kind for task in result.tasks.values()):
         of_kind = {name: task for name, task in result.tasks.items() if task.kind == kind}

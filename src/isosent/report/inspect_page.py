@@ -8,16 +8,19 @@ from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from rich.table import Table
 
 from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
+from isosent.pages.tables import make_table
 from isosent.report.inspect import COSINE_PAIRS, SAMPLE_ROWS, Change, Inspection, Stage
 from isosent.transforms.auto import AutoChoice
 from isosent.transforms.base import NO_TRANSFORM
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 CHOSEN = "chosen"
 _CANDIDATE_COLUMNS = ("candidate", "keeps meaning", "separates", "")
@@ -73,10 +76,9 @@ def _terminal_table(title: str, columns: Sequence[str], rows: Iterable[Row], cap
     """A table without the columns that have no value in any row."""
     listed = list(rows)
     used = [i for i in range(len(Row._fields)) if any(row[i] for row in listed)]
-    table = Table(title=title, title_justify="left", caption=caption or None, caption_justify="left")
-    table.show_header = any(columns)
-    for i in used:
-        table.add_column(columns[i], justify="right" if i in (1, 2) else "left")
+    table = make_table(*(columns[i] for i in used), title=title, caption=caption or None, header=any(columns))
+    for column, i in zip(table.columns, used, strict=True):
+        column.justify = "right" if i in (1, 2) else "left"
     for row in listed:
         table.add_row(*(row[i] for i in used))
     return table

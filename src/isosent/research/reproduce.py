@@ -6,10 +6,10 @@ import math
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -34,220 +34,26 @@ from isosent.evaluation.published import (
     read_paper,
     read_yaml,
 )
-from isosent.evaluation.result import TaskResult
 from isosent.evaluation.run import environment, read_tasks, run_tasks
 from isosent.evaluation.sts import sts_tasks
 from isosent.evaluation.task import Task
-from isosent.io.json import without_nan
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import N_RESAMPLES
 from isosent.research.dims import study_dims
 from isosent.research.gem import SENSITIVITY, study_gem
 from isosent.research.layers import NONE, best_of_sizes, study_layers
-from isosent.research.study import ALL, GemCell, LayerCell, layers_label
+from isosent.research.reproduction import Cell, Number, Numbers, Outcome, Reproduction, StandIn, TableOutcome
+from isosent.research.study import ALL, layers_label
 from isosent.transforms.base import Transform, is_flow, make_transform
 
-FORMAT = "isosent reproduction 1"
-MANY_UNKNOWN = 0.05
-UNKNOWN = "unknown"
-_DAGGER = "\u2020"
-LEGEND = (
-    f"A cell: the published number, or {UNKNOWN}; if measured: the measured number, then (published) and their "
-    f"difference.\n{_DAGGER}: more than {MANY_UNKNOWN:.0%} of the tokens have no vector; not comparable."
-)
 STS, CPU = "sts", "CPU"
 STSB, DEV = "STSB", "STSB-dev"
 _INSTEAD = "instead"
-_STUDY_FAMILIES = ("dims", "layers", "gem")  # the other families are evaluated
+_STUDY_FAMILIES = ("dims", "layers", "gem")  # the other families are evaluated, but for "speed"
 _TEST_FILE, _DEV_FILE = "sts-test.csv", "sts-dev.csv"
 _WARM_UP, _LONG_ENOUGH_S = 64, 1.0
 _ABSENT = {"speed": "a run on the {}", "layers": "as many as {} layers"}
-
-
-class Number(NamedTuple):
-    """A measured number."""
-
-    value: float  # a score in [-1, 1], or sentences per second; NaN where undefined
-    interval: tuple[float, float] | None = None  # 95% bootstrap interval
-    unknown: float = 0.0  # share of the tokens that the model does not know
-    at: str | None = None  # what a study chose
-
-    @property
-    def is_comparable(self) -> bool:
-        return self.unknown <= MANY_UNKNOWN
-
-
-class Cell(NamedTuple):
-    """A cell of a table, both numbers in the unit of `Number`."""
-
-    published: float | None  # None where unknown
-    measured: Number | None  # None where not measured
-
-    @property
-    def difference(self) -> float | None:
-        """Measured minus published; None where one is missing, or they are not comparable."""
-        if self.published is None or self.measured is None or not self.measured.is_comparable:
-            return None
-        return self.measured.value - self.published
-
-    def to_json(self) -> dict[str, Any]:
-        measured = None if self.measured is None else self.measured._asdict()
-        return {"published": self.published, "measured": measured, "difference": self.difference}
-
-
-class StandIn(NamedTuple):
-    """Another model in the place of the one that a table names."""
-
-    model: str  # its reference
-    command: str
-    measured: Mapping[str, Number]  # by column
-
-    def to_json(self) -> dict[str, Any]:
-        measured = {name: number._asdict() for name, number in self.measured.items()}
-        return {"model": self.model, "command": self.command, "measured": measured}
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationSettings:
-    """Settings of every evaluation of a reproduction; hashable, so that studies can be cached by them."""
-
-    seed: int = 0
-    n_resamples: int = N_RESAMPLES
-    progress: Callable[[int], Progress] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A condition of a table, published and measured."""
-
-    label: str
-    command: str | None  # None where isosent has nothing of that kind
-    cells: Mapping[str, Cell]  # by column
-    missing: tuple[str, ...]  # what was needed and is not available
-    stand_ins: tuple[StandIn, ...]
-    note: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "label": self.label,
-            "command": self.command,
-            "cells": {name: cell.to_json() for name, cell in self.cells.items()},
-            "missing": list(self.missing),
-            "instead": [other.to_json() for other in self.stand_ins],
-            "note": self.note,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class TableOutcome:
-    """A table of a paper, published and measured."""
-
-    table: PaperTable
-    outcomes: tuple[Outcome, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        described = {name: getattr(self.table, name) for name in ("name", "title", "source", "family", "unit")}
-        conditions = [outcome.to_json() for outcome in self.outcomes]
-        return {**described, "notes": list(self.table.notes), "conditions": conditions}
-
-    @property
-    def header(self) -> list[str]:
-        """Headings of the columns."""
-        return ["condition", *(column.name for column in self.table.columns), "measured"]
-
-    def rows(self, *, line_end: str = "\n", emphasis: str = "") -> list[list[str]]:
-        """The table as text: a row per condition, and one per stand-in below it."""
-
-        def written(value: float) -> str:
-            if math.isnan(value):
-                return "undefined"
-            return f"{100 * value:.2f}" if self.table.unit == SCORE else f"{value:,.0f}"
-
-        def measured(number: Number) -> str:
-            mark = "" if number.is_comparable else f" {_DAGGER}"
-            text = f"{emphasis}{written(number.value)}{emphasis}{mark}"
-            return f"{text}{line_end}{number.at}" if number.at else text
-
-        def cell_text(cell: Cell) -> str:
-            published = UNKNOWN if cell.published is None else written(cell.published)
-            if cell.measured is None:
-                return published
-            parts = [measured(cell.measured), f"({published})"]
-            if cell.difference is not None and self.table.unit == SCORE:
-                parts.append(f"{round(100 * cell.difference, 2) + 0.0:+.2f}")  # + 0.0: no minus before zero
-            return line_end.join(parts)
-
-        rows = []
-        for outcome in self.outcomes:
-            label = f"{outcome.label} ({outcome.note})" if outcome.note else outcome.label
-            cells = [cell_text(outcome.cells[column.name]) for column in self.table.columns]
-            state = f"missing: needs {', '.join(outcome.missing)}" if outcome.missing else "yes"
-            rows.append([label, *cells, state])
-            for other in outcome.stand_ins:
-                numbers = (other.measured.get(column.name) for column in self.table.columns)
-                texts = [measured(number) if number else "missing" for number in numbers]
-                rows.append([f"  {other.model} instead", *texts, "another model"])
-        return rows
-
-    @property
-    def caption(self) -> list[str]:
-        """Unit, source and notes."""
-        metric = f"{self.table.metric} " if self.table.metric else ""
-        how = f", {self.table.aggregation}" if self.table.aggregation else ""
-        return [f"{metric}{self.table.unit}{how}. Published numbers: {self.table.source}.", *self.table.notes]
-
-    @property
-    def commands(self) -> dict[str, str]:
-        """The command of every condition that has one, and of every stand-in, by label."""
-        commands = {}
-        for outcome in self.outcomes:
-            if outcome.command is not None:
-                commands[outcome.label] = outcome.command
-            commands |= {f"{outcome.label}, {other.model} instead": other.command for other in outcome.stand_ins}
-        return commands
-
-
-@dataclass(frozen=True, slots=True)
-class Reproduction:
-    """The tables of a paper, published and measured."""
-
-    paper: Paper
-    tables: tuple[TableOutcome, ...]
-    environment: Mapping[str, Any]  # versions and machine
-
-    def to_json(self) -> dict[str, Any]:
-        """Values that JSON can hold: scores in [-1, 1], an undefined one None."""
-        described = {name: getattr(self.paper, name) for name in ("name", "title", "citation", "arxiv")}
-        values: dict[str, Any] = without_nan(
-            {
-                "format": FORMAT,
-                "paper": described,
-                "tables": [table.to_json() for table in self.tables],
-                "environment": dict(self.environment),
-            }
-        )
-        return values
-
-    def to_markdown(self, *, with_commands: bool = False) -> str:
-        def escaped(text: str) -> str:
-            return text.replace("|", "\\|").replace("[", "\\[").strip()
-
-        paper = self.paper
-        arxiv = f", arXiv {paper.arxiv}" if paper.arxiv else ""
-        lines = [f"## {paper.name}: {paper.title}", "", f"{paper.citation}{arxiv}."]
-        for table in self.tables:
-            lines += ["", f"### {paper.name}, {table.table.name}: {table.table.title}", ""]
-            lines += [f"- {escaped(sentence)}" for sentence in table.caption]
-            head, *body = (
-                f"| {' | '.join(map(escaped, row))} |"
-                for row in (table.header, *table.rows(line_end=" ", emphasis="**"))
-            )
-            lines += ["", head, f"|{'---|' * len(table.header)}", *body]
-            if with_commands and table.commands:
-                listed = (f"{command}  # {label}" for label, command in table.commands.items())
-                lines += ["", "```bash", *listed, "```"]
-        return "\n".join(lines) + "\n"
 
 
 def reproduce(
@@ -256,11 +62,13 @@ def reproduce(
     *,
     models: str | os.PathLike[str] | None = None,
     tables: Sequence[str] | None = None,
-    run: EvaluationSettings | None = None,
+    seed: int = 0,
+    n_resamples: int = N_RESAMPLES,
+    progress: Callable[[int], Progress] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Reproduction:
     """Measure the conditions of a paper's tables for which models are available. Equal conditions are run once."""
-    folder = Folder(_check.input_folder(data).resolve())
+    measurements = _Measurements(_check.input_folder(data).resolve(), seed, n_resamples, progress)
     chosen = _read_paper(paper)
     available = find_available(Path(data), models, more=[chosen])
     plans = [
@@ -274,21 +82,17 @@ def reproduce(
                 tasks_of.setdefault(request, {}).update(dict.fromkeys(table.tasks))
     measured = {}
     for request, tasks in tasks_of.items():
-        measure = _STUDIES.get(request.family, _evaluate)
-        measured[request] = measure(request, list(tasks), folder, run or EvaluationSettings())
+        measured[request] = measurements.of(request, list(tasks))
         if tell:
             tell(request.command(str(data), list(tasks)))
-    outcomes = (
+    outcomes = [
         TableOutcome(
             table,
-            tuple(
-                _outcome(table, condition, plan, measured, str(data))
-                for condition, plan in zip(table.conditions, table_plans, strict=True)
-            ),
+            [_outcome(table, *each, measured, str(data)) for each in zip(table.conditions, table_plans, strict=True)],
         )
         for table, table_plans in plans
-    )
-    return Reproduction(chosen, tuple(outcomes), environment())
+    ]
+    return Reproduction(chosen, outcomes, environment())
 
 
 def _read_paper(paper: str | os.PathLike[str]) -> Paper:
@@ -312,6 +116,9 @@ def _select(paper: Paper, names: Sequence[str] | None) -> list[PaperTable]:
     if absent := [name for name in chosen if name not in tables]:
         raise InputError(f"reproduce: {paper.name} has no {absent[0]!r}. Its tables: {'; '.join(tables)}.")
     return [tables[name] for name in dict.fromkeys(chosen)]
+
+
+# -- which models are available ----------------------------------------------------------------------------------------
 
 
 class Available(NamedTuple):
@@ -354,6 +161,9 @@ def find_available(
     return Available(named, {name: tuple(map(untrusted, values)) for name, values in stand_ins.items()})
 
 
+# -- what is run -------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """Something to run. Equal requests give equal numbers, so each is run once for all tables."""
@@ -376,6 +186,10 @@ class Request:
         query = "&".join(f"{name}={value}" for name, value in options.items())
         return f"{location}?{query}" if query else location
 
+    @property
+    def pooling(self) -> str:
+        return dict(self.options).get("pooling", "mean")
+
     def command(self, data: str, tasks: Sequence[str]) -> str:
         """The request as a command line."""
         if self.family == "speed":
@@ -397,12 +211,14 @@ class Request:
             arguments += ["--fit-on", "SENTENCES" if self.fit == EVALUATED else self.fit]
         if self.sickr != "full":
             arguments += ["--sickr", self.sickr]
+        if self.family == "layers" and self.pooling != "mean":
+            arguments += ["--pooling", self.pooling]
         if self.aggregation is not None:
             arguments += ["--aggregation", self.aggregation]
         return shlex.join(arguments)
 
-    def load(self, **options: str) -> SentenceEncoder:
-        return load(self.reference, options=dict(self.options) | options)
+    def load(self) -> SentenceEncoder:
+        return load(self.reference, options=dict(self.options))
 
     def make_transform(self, dim: int) -> Transform | None:
         if self.transform is None:
@@ -464,7 +280,175 @@ def _plan(table: PaperTable, condition: Condition, available: Available) -> Plan
     return Plan(request if reference else None, missing, tuple(stand_ins))
 
 
-Numbers = Mapping[tuple[str, str | None], Number]  # by task and metric; metric None is the main one
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+class _Measurements:
+    """Runs requests on a data folder. Its tasks are read once, and requests share the cells of a study."""
+
+    def __init__(self, folder: Path, seed: int, n_resamples: int, progress: Callable[[int], Progress] | None) -> None:
+        self._folder, self._seed, self._n_resamples, self._progress = folder, seed, n_resamples, progress
+        self._tasks: dict[tuple[str, str], dict[str, Task]] = {}
+        self._cells: dict[Any, Any] = {}
+
+    def of(self, request: Request, tasks: Sequence[str]) -> Numbers:
+        """Numbers by task and metric; none for a task that the folder does not hold."""
+        families = {
+            "dims": self._best_widths,
+            "layers": self._best_layers,
+            "gem": self._best_settings,
+            "speed": self._speed,
+        }
+        return families.get(request.family, self._evaluate)(request, tasks)
+
+    def _available(self, family: str, sickr: str) -> Mapping[str, Task]:
+        """The tasks of a family that the folder holds, by name; may be empty."""
+        key = (family, sickr)
+        if key not in self._tasks:
+            try:
+                tasks = read_tasks(self._folder, family, **({"sickr": sickr} if family == STS else {}))
+            except TaskNotFoundError:
+                tasks = []
+            dev = [_dev_part(task) for task in tasks if task.name == STSB]
+            self._tasks[key] = {task.name: task for task in [*tasks, *filter(None, dev)]}
+        return self._tasks[key]
+
+    def _evaluate(self, request: Request, names: Sequence[str]) -> Numbers:
+        tasks = [task for name, task in self._available(request.family, request.sickr).items() if name in names]
+        fit = request.fit
+        if fit == EVALUATED:
+            tasks, fit = [_on_evaluated_pairs(task) for task in tasks], TARGET
+        if not tasks:
+            return {}
+        model = request.load()
+        result = run_tasks(
+            *(model, tasks, self._folder),
+            transforms=[request.make_transform(model.dim)],
+            fit_on=fit,
+            seed=self._seed,
+            n_resamples=self._n_resamples,
+            progress=self._progress,
+        )
+        numbers: dict[tuple[str, str | None], Number] = {}
+        for name, task in result.tasks.items():
+            unknown = task.n_unknown / task.n_tokens if task.n_tokens else 0.0
+            for metric, score in task.scores.items():
+                numbers[name, metric] = Number(score, task.intervals.get(metric), unknown)
+            numbers[name, None] = numbers[name, task.metric]
+        return numbers
+
+    def _speed(self, request: Request, tasks: Sequence[str]) -> Numbers:
+        """Count the sentences of the STS benchmark's test set that a model encodes per second on the CPU."""
+        stsb = self._available(STS, request.sickr).get(STSB)
+        if stsb is None or CPU not in tasks:
+            return {}
+        model = request.load()
+        texts = stsb.all_texts
+        if model.encoder.needs_corpus:
+            model = model.fitted(texts, transform=None, source=TARGET)
+        encode = partial(model.encode, device="cpu", show_progress_bar=False)
+        encode(texts[:_WARM_UP])
+        n_encoded, elapsed_s, started = 0, 0.0, perf_counter()
+        while elapsed_s < _LONG_ENOUGH_S:
+            encode(texts)
+            n_encoded, elapsed_s = n_encoded + len(texts), perf_counter() - started
+        n_tokens, n_unknown = model.encoder.coverage(texts)
+        return {(CPU, None): Number(n_encoded / elapsed_s, unknown=n_unknown / n_tokens if n_tokens else 0.0)}
+
+    def _best_widths(self, request: Request, tasks: Sequence[str]) -> Numbers:
+        """The width at which each task has its highest score."""
+        available = [task for task in tasks if task in self._available(STS, request.sickr)]
+        if not available:
+            return {}
+        model, how = request.load(), request.aggregation or ALL
+        transform = request.make_transform(model.dim)
+        if is_flow(transform):
+            raise InputError(
+                f"reproduce: {request.transform} keeps all dimensions. It cannot be in a study of dimensions."
+            )
+        study = study_dims(
+            *(model, self._folder),
+            name=request.model,
+            transform=transform,
+            fit=request.fit,
+            sickr=request.sickr,
+            n_docs=0,
+            tasks=available,
+            progress=self._progress,
+        )
+        widths = {task: study.best(task, how) for task in study.tasks}
+        return {
+            (task, _spearman(how)): Number(study.curve(task, how)[width], at=f"{width} dimensions")
+            for task, width in widths.items()
+            if width is not None
+        }
+
+    def _best_layers(self, request: Request, tasks: Sequence[str]) -> Numbers:
+        """The layers of each number that are the best on average over the available tasks."""
+        available = [name for name in self._available(STS, request.sickr) if name != DEV]
+        if not available:
+            return {}
+        how = request.aggregation or ALL
+        key = replace(request, transform=None, settings=())  # all transforms are in one study
+        if key not in self._cells:
+            self._cells[key] = study_layers(
+                *(request.load(), self._folder),
+                name=request.model,
+                tasks=available,
+                sickr=request.sickr,
+                pooling=request.pooling,
+                aggregation=how,
+                progress=self._progress,
+            )
+        best = best_of_sizes(self._cells[key], how)[request.transform or NONE]
+        return {
+            (str(size), _spearman(how)): Number(best_set.average, at=layers_label(best_set.layers))
+            for size, best_set in best.items()
+            if str(size) in tasks
+        }
+
+    def _best_settings(self, request: Request, tasks: Sequence[str]) -> Numbers:
+        """The best value of one setting of GEM, and how far the score moves with it."""
+        available = tuple(task for task in tasks if task in self._available(STS, request.sickr))
+        if not available:
+            return {}
+        key = (replace(request, study=None), available)  # all settings are in one study
+        if key not in self._cells:
+            self._cells[key] = study_gem(
+                *(request.load(), self._folder), name=request.model, tasks=available, progress=self._progress
+            )
+        setting = SENSITIVITY[request.study or "window"][0]
+        numbers: dict[tuple[str, str | None], Number] = {}
+        for task in available:
+            varied = [cell for cell in self._cells[key] if (cell.task, cell.study) == (task, request.study)]
+            for metric in ("pearson", "spearman"):
+                scores = {cell.condition: getattr(cell, metric) for cell in varied}
+                best = max(scores, key=lambda value: -math.inf if math.isnan(scores[value]) else scores[value])
+                at = f"{setting} = {best}; lowest {100 * min(scores.values()):.2f}"
+                numbers[task, metric] = Number(scores[best], at=at)
+        return numbers
+
+
+def _dev_part(stsb: Task) -> Task | None:
+    """The development set of the STS benchmark as a separate task, read as if it were the test set."""
+    dev = next((path for path in stsb.files if path.name == _DEV_FILE), None)
+    if dev is None:
+        return None
+    with TemporaryDirectory() as folder:
+        shutil.copyfile(dev, Path(folder, _TEST_FILE))
+        (task,) = sts_tasks(folder)
+    return replace(task, name=DEV, files=[dev])
+
+
+def _on_evaluated_pairs(task: Task) -> Task:
+    """The same task, with transforms fitted on the sentences of its evaluated pairs."""
+    if task.kind != STS:
+        raise InputError(f"reproduce: fit: {EVALUATED} works with STS tasks only; got {task.name}.")
+    return replace(task, target_texts=task.all_texts)
+
+
+def _spearman(how: str) -> str:
+    return "spearman" if how == ALL else f"spearman_{how}"
 
 
 def _outcome(
@@ -506,181 +490,3 @@ def _by_column(table: PaperTable, condition: Condition, numbers: Numbers) -> dic
         if metrics:
             by_column[column.name] = numbers[column.task, metric]
     return by_column
-
-
-class Folder:
-    """The tasks of a data folder, each read once."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._jobs: dict[tuple[str, str], dict[str, Task]] = {}
-
-    def jobs(self, family: str, sickr: str) -> Mapping[str, Task]:
-        """The tasks of a family that the folder holds, by name; may be empty."""
-        key = (family, sickr)
-        if key not in self._jobs:
-            try:
-                jobs = read_tasks(self.path, family, sickr=sickr)
-            except TaskNotFoundError:
-                jobs = []
-            dev = [_dev_part(job) for job in jobs if job.name == STSB]
-            self._jobs[key] = {job.name: job for job in [*jobs, *filter(None, dev)]}
-        return self._jobs[key]
-
-
-def _dev_part(stsb: Task) -> Task | None:
-    """The development set of the STS benchmark as a separate task, read as if it were the test set."""
-    dev = next((path for path in stsb.files if path.name == _DEV_FILE), None)
-    if dev is None:
-        return None
-    with TemporaryDirectory() as folder:
-        shutil.copyfile(dev, Path(folder, _TEST_FILE))
-        (job,) = sts_tasks(folder)
-    return replace(job, name=DEV, files=[dev])
-
-
-def _on_evaluated_pairs(job: Task) -> Task:
-    """The same task, with transforms fitted on the sentences of its evaluated pairs."""
-    if job.kind != STS:
-        raise InputError(f"reproduce: fit: {EVALUATED} works with STS tasks only; got {job.name}.")
-    return replace(job, target_texts=job.all_texts)
-
-
-def _evaluate(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
-    """Score a model on tasks of one family."""
-    jobs = [job for name, job in folder.jobs(request.family, request.sickr).items() if name in tasks]
-    fit = request.fit
-    if fit == EVALUATED:
-        jobs, fit = [_on_evaluated_pairs(job) for job in jobs], TARGET
-    if not jobs:
-        return {}
-    model = request.load()
-    transform = request.make_transform(model.dim)
-    result = run_tasks(
-        model,
-        jobs,
-        folder.path,
-        transforms=[transform],
-        fit_on=fit,
-        seed=run.seed,
-        n_resamples=run.n_resamples,
-        progress=run.progress,
-    )
-    return {(name, metric): number for name, task in result.tasks.items() for metric, number in _numbers_of(task)}
-
-
-def _numbers_of(task: TaskResult) -> Iterator[tuple[str | None, Number]]:
-    unknown = task.n_unknown / task.n_tokens if task.n_tokens else 0.0
-    for metric, score in task.scores.items():
-        yield metric, Number(score, task.intervals.get(metric), unknown)
-    yield None, Number(task.score, task.interval, unknown)
-
-
-def _measure_speed(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
-    """Count the sentences of the STS benchmark's test set that a model encodes per second on the CPU."""
-    stsb = folder.jobs(STS, request.sickr).get(STSB)
-    if stsb is None or CPU not in tasks:
-        return {}
-    model = request.load()
-    texts = stsb.all_texts
-    if model.encoder.needs_corpus:
-        model = model.fitted(texts, transform=None, source=TARGET)
-    encode = partial(model.encode, device="cpu", show_progress_bar=False)
-    encode(texts[:_WARM_UP])
-    n_encoded, elapsed_s, started = 0, 0.0, perf_counter()
-    while elapsed_s < _LONG_ENOUGH_S:
-        encode(texts)
-        n_encoded, elapsed_s = n_encoded + len(texts), perf_counter() - started
-    n_tokens, n_unknown = model.encoder.coverage(texts)
-    return {(CPU, None): Number(n_encoded / elapsed_s, unknown=n_unknown / n_tokens if n_tokens else 0.0)}
-
-
-def _best_widths(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
-    """The width at which each task has its highest score."""
-    available = [task for task in tasks if task in folder.jobs(STS, request.sickr)]
-    if not available:
-        return {}
-    model, how = request.load(), request.aggregation or ALL
-    transform = request.make_transform(model.dim)
-    if is_flow(transform):
-        raise InputError(f"reproduce: {request.transform} keeps all dimensions. It cannot be in a study of dimensions.")
-    study = study_dims(
-        model,
-        folder.path,
-        name=request.model,
-        transform=transform,
-        fit=request.fit,
-        sickr=request.sickr,
-        n_docs=0,
-        tasks=available,
-        progress=run.progress,
-    )
-    widths = {task: study.best(task, how) for task in study.tasks}
-    return {
-        (task, _spearman(how)): Number(study.curve(task, how)[width], at=f"{width} dimensions")
-        for task, width in widths.items()
-        if width is not None
-    }
-
-
-def _best_layers(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
-    """The layers of each number that are the best on average over the available tasks."""
-    if not folder.jobs(STS, request.sickr):
-        return {}
-    how = request.aggregation or ALL
-    cells = _layer_cells(replace(request, transform=None, settings=()), folder, run)
-    best = best_of_sizes(cells, how)[request.transform or NONE]
-    return {
-        (str(size), _spearman(how)): Number(best_set.average, at=layers_label(best_set.layers))
-        for size, best_set in best.items()
-        if str(size) in tasks
-    }
-
-
-@lru_cache(maxsize=16)
-def _layer_cells(request: Request, folder: Folder, run: EvaluationSettings) -> list[LayerCell]:
-    return study_layers(
-        request.load(),
-        folder.path,
-        name=request.model,
-        tasks=[name for name in folder.jobs(STS, request.sickr) if name != DEV],
-        sickr=request.sickr,
-        pooling=dict(request.options).get("pooling", "mean"),
-        aggregation=request.aggregation or ALL,
-        progress=run.progress,
-    )
-
-
-def _best_settings(request: Request, tasks: Sequence[str], folder: Folder, run: EvaluationSettings) -> Numbers:
-    """The best value of one setting of GEM, and how far the score moves with it."""
-    available = tuple(task for task in tasks if task in folder.jobs(STS, request.sickr))
-    if not available:
-        return {}
-    cells = _gem_cells(replace(request, study=None), available, folder, run)
-    setting = SENSITIVITY[request.study or "window"][0]
-    numbers: dict[tuple[str, str | None], Number] = {}
-    for task in available:
-        varied = [cell for cell in cells if (cell.task, cell.study) == (task, request.study)]
-        for metric in ("pearson", "spearman"):
-            scores = {cell.condition: getattr(cell, metric) for cell in varied}
-            best = max(scores, key=lambda value: -math.inf if math.isnan(scores[value]) else scores[value])
-            at = f"{setting} = {best}; {100 * min(scores.values()):.2f} at the least"
-            numbers[task, metric] = Number(scores[best], at=at)
-    return numbers
-
-
-@lru_cache(maxsize=16)
-def _gem_cells(request: Request, tasks: tuple[str, ...], folder: Folder, run: EvaluationSettings) -> list[GemCell]:
-    return study_gem(request.load(), folder.path, name=request.model, tasks=tasks, progress=run.progress)
-
-
-def _spearman(how: str) -> str:
-    return "spearman" if how == ALL else f"spearman_{how}"
-
-
-_STUDIES: Mapping[str, Callable[[Request, Sequence[str], Folder, EvaluationSettings], Numbers]] = {
-    "dims": _best_widths,
-    "layers": _best_layers,
-    "gem": _best_settings,
-    "speed": _measure_speed,
-}
