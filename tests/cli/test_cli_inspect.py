@@ -79,7 +79,7 @@ def test_what_cannot_be_inspected_is_refused_before_any_work(isosent_, here, ref
     refuses(isosent_("inspect", "v.npy", "-m", "wordllama"), "--model is for texts")
     refuses(isosent_("inspect", "nothing.txt"), "nothing.txt", "no such file")
     refuses(isosent_("inspect", "texts.txt", "--html", "no/where.html"), "no folder")
-    refuses(isosent_("inspect", "texts.txt", "--html", here), "got a directory")
+    refuses(isosent_("inspect", "texts.txt", "--html", here), "directory")
     before = (here / "texts.txt").read_bytes()
     refuses(isosent_("inspect", "texts.txt", "--html", here / "texts.txt"), "texts.txt")
     assert (here / "texts.txt").read_bytes() == before

@@ -118,3 +118,21 @@ def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb)
     assert (cell["model"], cell["task"]) == ("wordllama", "STSB")
     assert cell["scores"]["best in hindsight"] >= max(cell["scores"].values())
     assert "largest loss against the vectors as they are: " in finished.out
+
+
+def test_info_shows_the_values_used_in_a_chain(isosent_, here):
+    assert fit(isosent_, "--transform", "whitening?strength=auto&dims=0.9,l2_normalize").code == 0
+    shown = isosent_("info", "model").out
+    assert "auto" not in shown
+    assert "whitening(" in shown
+    assert "then l2_normalize()" in shown
+
+
+def test_info_survives_strange_steps(isosent_, here):
+    assert fit(isosent_, "--transform", "whitening,l2_normalize").code == 0
+    document = json.loads((here / "model" / "model.json").read_text())
+    document.pop("checksum")
+    for steps in (3, [3], [{}], []):
+        document["fits"][0]["parameters"] = {"steps": steps}
+        (here / "model" / "model.json").write_text(json.dumps(document))
+        assert isosent_("info", "model").code == 0

@@ -310,6 +310,13 @@ def test_a_malformed_entry_of_fits_is_refused(saved, fit):
     refuses(saved, r"model\.json: .*fits")
 
 
+@pytest.mark.parametrize("field", [{"choice": {"chosen": "none"}}, {"choice": {"reason": 3}}, {"history": [{}]}])
+def test_a_malformed_choice_or_history_is_refused(saved, field):
+    [fit] = json.loads((saved / "model.json").read_text())["fits"]
+    rewrite(saved, fits=[fit | field])
+    refuses(saved, r"model\.json: .*fits.*(choice|history)")
+
+
 def test_a_missing_map_file_is_named(saved):
     path = map_file(saved)
     path.unlink()

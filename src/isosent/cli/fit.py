@@ -229,11 +229,13 @@ def info(model: str, json_output: Path | None) -> None:
     lines = [(name.replace("_", " "), _plain(value)) for name, value in facts.items() if name != "fits"]
     unit = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
     for step, record in enumerate(facts["fits"], start=1):
-        parameters = record["parameters"]
-        calls = [
-            f"{each.pop('transform')}({_plain(each) if each else ''})"
-            for each in map(dict, parameters.get("steps") or [{"transform": record["transform"], **parameters}])
-        ]
+        steps = record["parameters"].get("steps") if record["transform"] == "chain" else None
+        if not (isinstance(steps, list) and all(isinstance(each, dict) for each in steps) and steps):
+            steps = [{"transform": record["transform"], **record["parameters"]}]
+        calls = []
+        for each in steps:
+            settings = {name: value for name, value in each.items() if name != "transform"}
+            calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
         lines.append((f"fit {step}", "none, chosen by auto" if record["transform"] == "none" else calls[0]))
         lines += [("", f"then {call}") for call in calls[1:]]
         lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))

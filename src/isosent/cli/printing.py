@@ -125,5 +125,6 @@ def choice_table(choice: Mapping[str, Any]) -> "Table":
 
 def likelihood_change(history: Sequence[Mapping[str, Any]]) -> str:
     """How much likelier a flow makes held-out vectors; `history` is that of a `FitRecord`."""
-    before, after = (f"{history[place]['held_out_bits']:.4f}" for place in (0, -1))
+    ends = (history[place]["held_out_bits"] for place in (0, -1))
+    before, after = ("undefined" if bits is None else f"{bits:.4f}" for bits in ends)
     return f"held-out rows: {before} bits per dimension before, {after} after (lower is better)"

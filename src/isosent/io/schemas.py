@@ -88,6 +88,15 @@ class EncoderFields(Struct, forbid_unknown_fields=True, kw_only=True):
     files: dict[str, Checksum] | None = None
 
 
+class _AutoChoice(Struct):  # open: it is shown and no more
+    chosen: str
+    reason: str
+
+
+class _FlowStep(Struct):
+    held_out_bits: float | None
+
+
 class FitFields(Struct, forbid_unknown_fields=True, kw_only=True):
     """What a transform was fitted on."""
 
@@ -97,8 +106,8 @@ class FitFields(Struct, forbid_unknown_fields=True, kw_only=True):
     n_zero_rows: Count
     source: Text
     fitted_at: str
-    choice: dict[str, Any] | None = None
-    history: list[dict[str, Any]] | None = None
+    choice: _AutoChoice | None = None
+    history: list[_FlowStep] | None = None
 
 
 class CalibrationFields(Struct, forbid_unknown_fields=True):
