@@ -1,4 +1,4 @@
-"""Every sentence an input check can say: ``<where>: <name> must <rule>; got <value>. <What to do.>``."""
+"""Checks of arguments. Messages have the form ``<where>: <name> must <rule>; got <value>. <What to do.>``."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -55,7 +55,7 @@ def _is_blank(cell: object) -> bool:
 
 
 def _are_unicode(texts: list[Any]) -> bool:
-    """Whether all are strings that can be written as UTF-8: all at once, for there may be millions."""
+    """Whether all are strings that can be written as UTF-8: checked all at once, because there may be millions."""
     try:
         return is_unicode("".join(texts))
     except TypeError:
@@ -82,7 +82,7 @@ def some_texts(where: str, texts: Iterable[str]) -> list[str]:
 
 
 def real_numbers(where: str, name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return `values` as an array of real numbers of any shape; the numbers are not looked at."""
+    """Return `values` as an array of real numbers of any shape; the numbers are not checked."""
     not_masked(where, name, values)
     try:
         array = np.asarray(values)
@@ -94,13 +94,13 @@ def real_numbers(where: str, name: str, values: ArrayLike) -> NDArray[Any]:
 
 
 def not_masked(where: str, name: str, values: object) -> None:
-    """Refuse numbers that are hidden by a mask, which numpy would uncover."""
+    """Refuse masked arrays, whose masked numbers numpy would use."""
     if np.ma.is_masked(values):
         raise InputError(f"{where}: {name} must not be masked; some numbers are. Drop their rows, or fill them.")
 
 
 def matrix(where: str, name: str, rows: ArrayLike) -> NDArray[Any]:
-    """Return `rows` as a two-dimensional array of real numbers with at least one column; values are not looked at."""
+    """Return `rows` as a two-dimensional array of real numbers with at least one column; values are not checked."""
     array = real_numbers(where, name, rows)
     if array.ndim != 2:
         raise InputError(
@@ -123,7 +123,7 @@ def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -
         value = "NaN" if np.isnan(row).any() else "infinity"
         raise InputError(
             f"{where}: {name} must be finite; got {value} in row {first_row + bad[0]}, counted from 0 "
-            f"(rows of that kind: {bad.size}). Drop or repair them."
+            f"({bad.size} such rows). Drop or repair them."
         )
 
 
@@ -131,7 +131,7 @@ def row_weights(where: str, weights: ArrayLike, n_rows: int) -> NDArray[np.float
     """Return row weights as float64 of shape (n_rows,), finite and not negative."""
     array = real_numbers(where, "weights", weights).astype(np.float64, copy=False)
     if array.shape != (n_rows,):
-        raise InputError(f"{where}: weights must have shape ({n_rows},), one a row; got {array.shape}.")
+        raise InputError(f"{where}: weights must have shape ({n_rows},), one per row; got {array.shape}.")
     if not (np.isfinite(array).all() and (array >= 0).all()):
         raise InputError(f"{where}: weights must be finite and >= 0; got {array.min()} at least once.")
     return array
@@ -146,7 +146,7 @@ def same_dim(where: str, name: str, dim: int, expected: int) -> None:
 def same_count(where: str, name: str, n_rows: int, expected: int) -> None:
     """Refuse another number of rows than there are texts."""
     if n_rows != expected:
-        raise InputError(f"{where}: {name} must have {expected} rows, one a text; got {n_rows}.")
+        raise InputError(f"{where}: {name} must have {expected} rows, one per text; got {n_rows}.")
 
 
 def fraction(where: str, name: str, value: object) -> float:
@@ -157,7 +157,7 @@ def fraction(where: str, name: str, value: object) -> float:
 
 
 def component_count(where: str, value: object, dim: int) -> int:
-    """Return a number of components in 1 ... dim; None stands for dim."""
+    """Return a number of components in 1 ... dim; None means dim."""
     if value is None:
         return dim
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -170,7 +170,7 @@ def component_count(where: str, value: object, dim: int) -> int:
 
 
 def component_count_or_share(where: str, value: object, dim: int) -> None:
-    """Refuse what is neither a number of components in 1 ... dim, nor a share of the variance in (0, 1], nor None."""
+    """Refuse anything but a number of components in 1 ... dim, a share of the variance in (0, 1], or None."""
     if isinstance(value, (float, np.floating)):
         if not 0 < value <= 1:
             raise InputError(f"{where}: n_components as a share of the variance must lie in (0, 1]; got {value!r}.")
@@ -184,19 +184,19 @@ def component_count_or_share(where: str, value: object, dim: int) -> None:
 
 
 def not_negative(where: str, name: str, value: object) -> None:
-    """Refuse what is not a finite number >= 0."""
+    """Refuse anything but a finite number >= 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) < np.inf:
         raise InputError(f"{where}: {name} must be a finite number >= 0; got {value!r}.")
 
 
 def above_zero(where: str, name: str, value: object) -> None:
-    """Refuse what is not a finite number > 0."""
+    """Refuse anything but a finite number > 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < float(value) < np.inf:
         raise InputError(f"{where}: {name} must be a finite number > 0; got {value!r}.")
 
 
 def whole_number(where: str, name: str, value: object, least: int) -> None:
-    """Refuse what is not a whole number from `least` on."""
+    """Refuse anything but a whole number >= `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{where}: {name} must be a whole number >= {least}; got {value!r}.")
 
@@ -229,13 +229,13 @@ def input_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def brief(value: object, n_characters: int = 200) -> str:
-    """A value, or what another library says, on one line that fits into a message."""
+    """A value, or the message of another library, shortened to one line."""
     text = " ".join(str(value).split())
     return text if len(text) <= n_characters else f"{text[:n_characters]}..."
 
 
 def _path(path: str | os.PathLike[str]) -> Path:
-    """Return a path that the file system can be asked about."""
+    """Return a path that the file system accepts."""
     try:
         Path(path).exists()
     except (OSError, ValueError) as error:

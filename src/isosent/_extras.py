@@ -1,4 +1,4 @@
-"""The one door to optional packages."""
+"""Import of optional packages."""
 
 import importlib
 from types import ModuleType
@@ -21,7 +21,7 @@ _EXTRA_OF = {
 
 
 def require(package: str) -> ModuleType:
-    """Import an optional package, or say which extra brings it."""
+    """Import an optional package; the error names the extra that installs it."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

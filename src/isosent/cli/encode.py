@@ -42,7 +42,7 @@ checkpoint_option = click.option(
 )
 
 
-@click.command(short_help="Turn texts into vectors.")
+@click.command()
 @click.argument("texts")
 @model_options
 @click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file, or a folder.")
@@ -106,7 +106,7 @@ def encode(
         show_tokens(stats.n_tokens, stats.n_unknown, loaded.encoder.languages)
 
 
-@click.command(short_help="Apply a fitted model to vectors.")
+@click.command()
 @click.argument("vectors")
 @click.option("--model", "-m", metavar="FOLDER", required=True, help="Model that was fitted on such vectors.")
 @click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file.")
@@ -127,7 +127,7 @@ def transform(vectors: str, model: str, output: str, column: str | None, queries
     show(f"{output}: {source.n_rows} x {dim} {dtype}; zero rows: {n_zero_rows}")
 
 
-@click.command(short_help="Compute and merge the statistics that a fit needs.")
+@click.command()
 @click.argument("vectors", nargs=-1, required=True)
 @click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="A .safetensors file.")
 @vector_column_option

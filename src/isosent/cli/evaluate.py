@@ -55,7 +55,7 @@ resamples_option = click.option(
 )
 
 
-@click.command(short_help="Score a model on STS, transfer, retrieval and other tasks.")
+@click.command()
 @click.argument("tasks", nargs=-1, required=True)
 @click.option(
     *("--data", "data"),
@@ -172,7 +172,7 @@ def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
     return table
 
 
-@click.command(short_help="Test whether one model is better than another.")
+@click.command()
 @click.argument("first", metavar="A.json", type=PATH)
 @click.argument("second", metavar="B.json", type=PATH)
 @tasks_option
@@ -282,7 +282,7 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
     yield from comparison.notes
 
 
-@click.command(short_help="Write an HTML page of results.")
+@click.command()
 @click.argument("results", nargs=-1, required=True, type=PATH)
 @click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="The page, such as report.html.")
 @click.option("--figures", type=PATH, metavar="DIR", help="Also write the figures, as PNG, PDF and SVG.")
@@ -326,7 +326,7 @@ def report(
             show(f"{path}")
 
 
-@click.command(short_help="Count evaluation texts that occur in a corpus.")
+@click.command()
 @click.argument("corpus")
 @data_option
 @column_option

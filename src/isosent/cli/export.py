@@ -13,7 +13,7 @@ from isosent.exports.faiss import DEFAULT_INDEX
 from isosent.loading import load
 
 
-@click.command(short_help="Write a model in the format of another library.")
+@click.command()
 @click.argument("model")
 @click.option("--to", "target", type=click.Choice(list(TARGETS)), required=True, help="Format.")
 @click.option(

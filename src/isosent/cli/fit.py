@@ -38,7 +38,7 @@ from isosent.transforms.base import FitProgress, is_flow, resolve_transform
 _DESCRIBED_ROWS = 10_000
 
 
-@click.command(short_help="Encode, whiten, save and reload a bundled sample, offline.")
+@click.command()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Keep the model here.")
 def demo(output: Path | None) -> None:
     """Encode, whiten, save and reload a bundled sample, offline, and show what changed. Takes seconds."""
@@ -64,7 +64,7 @@ def demo(output: Path | None) -> None:
         show(f"The model is in {output}. Use it: isosent encode TEXTS -m {output} -o vectors.npy")
 
 
-@click.command(short_help="Fit a transform on texts or vectors, and save the model.")
+@click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @model_options
 @transform_options()
@@ -218,7 +218,7 @@ def _show_fit(model: SentenceEncoder) -> None:
         show(likelihood_change(record.history))
 
 
-@click.command(short_help="Describe a model.")
+@click.command()
 @click.argument("model")
 @json_option
 def info(model: str, json_output: Path | None) -> None:

@@ -26,7 +26,7 @@ from isosent.report.inspect import Inspection, inspect_texts, inspect_vectors
 from isosent.report.inspect_page import html_page, inspection_tables
 
 
-@click.command(short_help="Is whitening worth it? Statistics and a recommendation.")
+@click.command()
 @click.argument("source", metavar="TEXTS|VECTORS")
 @model_options
 @column_option
@@ -71,7 +71,7 @@ def _inspect(source: str, model: Model, column: str | None, seed: int) -> Inspec
         return inspect_texts(loaded, texts, seed=seed, source=name, progress=bar)
 
 
-@click.command(short_help="Give the cosines of a model a meaning.")
+@click.command()
 @click.argument("texts", required=False)
 @model_options
 @column_option

@@ -82,7 +82,7 @@ _OWN_OPTIONS = {
 _TITLES = {NONE: "as they are", WHITENING: "whitening", AUTO: "auto"}
 
 
-@click.command(short_help="Measure layers, poolings, dimensions, transforms or GEM.")
+@click.command()
 @click.argument("kind", type=click.Choice(KINDS))
 @data_option
 @models_option
@@ -143,11 +143,11 @@ def study(
     records: list[Any] = []
     for reference in models:
         with progress_bar(reference) as bar:
-            found = run(load(reference), data, own, name=reference, progress=bar, **common)
+            new_records = run(load(reference), data, own, name=reference, progress=bar, **common)
         say(f"done: {reference}")
-        records += found
+        records += new_records
         if kind != "auto":
-            for table in tables_of(found, aggregation):
+            for table in tables_of(new_records, aggregation):
                 show(table)
     if kind == "auto":
         for table in tables_of(records, aggregation):
@@ -426,7 +426,7 @@ _KINDS: Mapping[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
 }
 
 
-@click.command(short_help="Measure the tables of a paper again.")
+@click.command()
 @click.argument("paper")
 @data_option
 @click.option("--models", type=PATH, metavar="FILE", help="YAML: where the models of the tables are.")

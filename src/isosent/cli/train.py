@@ -48,7 +48,7 @@ _PAUSE_S = 60.0
 _SHOWN_CHARACTERS = 40
 
 
-@click.command(short_help="Train a sentence encoder on labeled pairs or triplets.")
+@click.command()
 @click.argument("objective", type=click.Choice([*OBJECTIVES, NLI_STSB]))
 @click.option("--data", "data", metavar="FILE", multiple=True, required=True, help="Training data; may be repeated.")
 @click.option(

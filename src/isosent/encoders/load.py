@@ -49,7 +49,7 @@ def load_encoder(
 
 
 def _hub_model(reference: Reference) -> Reference:
-    """Tell Model2Vec from transformers by the files of a model on the hub."""
+    """Detect by its files whether a model on the hub is Model2Vec or a transformer."""
     permissions = Permissions(*(reference.options.get(name, False) for name in PERMISSIONS))
     kind = folder_kind(download("hub", reference.location, permissions))
     if kind not in ("hf", "static"):

@@ -1,4 +1,4 @@
-"""The encoder of vectors that come from elsewhere: it knows their space, and cannot encode."""
+"""The encoder of a model that was fitted on vectors: it has their space and cannot encode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PRECOMPUTED = "vectors"
 
 
 class PrecomputedVectors(Encoder):
-    """Stands for what made the vectors, such as an API."""
+    """Placeholder for what made the vectors, such as an API."""
 
     def __init__(self, dim: int, options: Mapping[str, str] | None = None) -> None:
         super().__init__(PRECOMPUTED, options or {}, dim)

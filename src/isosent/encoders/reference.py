@@ -32,7 +32,7 @@ DEFAULT_REFERENCE: Final = "wordllama"
 MODEL_FILE: Final = "model.json"
 LANGUAGES: Final = {"wordllama": "English"}  # of bundled models
 ENCODER_FOLDER: Final = "encoder"  # within a model folder that holds its encoder
-FUNCTION: Final = "function"  # stands for a tokenizer that is a Python function, which a reference cannot name
+FUNCTION: Final = "function"  # a tokenizer that is a Python function, which a reference cannot name
 
 
 # Parsers take what a reference says (a string) or what Python passes (a number, a bool, a list, a Path), and return the
@@ -446,7 +446,7 @@ def _written(value: Any) -> str:
 
 
 def escape(path: str) -> str:
-    """Write a path so that it can stand in a reference."""
+    """Escape a path for use in a reference."""
     return path.replace("%", "%25").replace("?", "%3F").replace(",", "%2C").replace("&", "%26")
 
 

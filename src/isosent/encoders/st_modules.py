@@ -164,10 +164,10 @@ def _prompts(folder: Path) -> dict[str, str]:
     config = read_json(path, SentenceTransformersConfig) if path.exists() else {}
     named = config.get("prompts") or {}
     default = named.get(config.get("default_prompt_name")) or ""
-    of_roles = {
+    by_role = {
         role: next((named[name] for name in names if named.get(name)), "") for role, names in _PROMPT_NAMES.items()
     }
-    return {"text": default, **of_roles}
+    return {"text": default, **by_role}
 
 
 def _config(folder: Path, schema: type, advice: str = "Copy the whole folder again.") -> dict[str, Any]:

@@ -96,7 +96,7 @@ class TransformerEncoder(Encoder):
         return self.with_prompt(self.options["document_prompt"])
 
     def with_prompt(self, prompt: str) -> TransformerEncoder:
-        """Return the encoder with this prompt in the place of the one that stands before every text now."""
+        """Return the encoder with another prompt before every text."""
         if prompt == self.prompt:
             return self
         other = copy.copy(self)
@@ -155,7 +155,7 @@ class TransformerEncoder(Encoder):
         return lists
 
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
-        """Return the vectors of texts, zero for those without a token of their own."""
+        """Return the vectors of texts, zero for texts of special tokens only."""
         vectors = np.zeros((len(tokens.lengths), self.dim), dtype=np.float32)
         known, [pooled] = self._pooled(tokens, self._batch_runner((self.own_layer_pooling,)), progress)
         if len(known):
@@ -213,7 +213,7 @@ class TransformerEncoder(Encoder):
 
     @cached_property
     def _frame(self) -> WindowRule:
-        """What stands around the tokens of a text: special tokens, and the prompt in front."""
+        """How many tokens precede and follow those of a text: special tokens and the prompt."""
         word = "a" if self.prompt[-1:].isspace() else " a"  # the space may belong to the first token of the text
         before = self.prompt.lower() if self.module_folder.lowercase else self.prompt
         special, one, prompt, prompted = self._input_ids(["", "a", before, before + word])
@@ -222,7 +222,7 @@ class TransformerEncoder(Encoder):
         return WindowRule(self.max_length or UNBOUNDED, self._overlap, n_leading, n_closing)
 
     def _require_room(self) -> None:
-        """Refuse windows that are full before a text begins, or never get on in it."""
+        """Refuse windows without room for the text, or with so much overlap that they never advance."""
         for rule in (encoder._frame for encoder in (self, self.for_queries(), self.for_documents())):
             if rule.n_own <= rule.overlap:
                 raise InputError(
@@ -284,7 +284,7 @@ class TransformerEncoder(Encoder):
 
 
 def _n_common(first: Sequence[int], second: Sequence[int]) -> int:
-    """Tokens that two texts begin with alike."""
+    """Number of leading tokens that two texts share."""
     pairs = zip(first, second, strict=False)
     return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
 
@@ -318,7 +318,7 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
 def _resolved(module_folder: ModuleFolder, network: Network, options: Mapping[str, Any]) -> dict[str, Any]:
     """Every option that the vectors depend on, with the value in force."""
     n_positions = _n_positions(network.model) or UNBOUNDED
-    # what the folder says, else what the tokenizer says, as far as the positions of the model reach
+    # the limit of the folder, else that of the tokenizer, and at most the positions of the model
     limits = [limit for limit in (module_folder.max_length or network.tokenizer.model_max_length, n_positions) if limit]
     resolved: dict[str, Any] = {
         "layers": module_folder.layers,

@@ -239,8 +239,7 @@ class Corpus:
 
     def probabilities_and_none(self) -> NDArray[np.float64]:
         """Probability of each word, and last 0 for any word outside the vocabulary."""
-        known = np.empty(0) if self.probabilities is None else self.probabilities
-        return np.append(known, 0.0)
+        return np.append(np.empty(0) if self.probabilities is None else self.probabilities, 0.0)
 
     def tensors(self) -> dict[str, NDArray[np.float64]]:
         """Named arrays for a model folder."""

@@ -1,4 +1,4 @@
-"""Which of two results is better, task by task, and where that cannot be told."""
+"""Compare two results task by task: which is better, and where the difference may be chance."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Difference:
     # By `p_corrected`, "better" or "worse" (the second than the first) or "cannot tell"; "the same" if no draw of items
     # gives a difference
     verdict: str
-    # For Spearman, beside the p-value that decides: Williams's test of the ranks, which assumes more than is true of
-    # them and finds differences somewhat too often. NaN elsewhere
+    # For Spearman, in addition to the p-value that decides: Williams's test of the ranks. Ranks do not meet its
+    # assumptions, so it finds differences somewhat too often. NaN for other metrics
     p_williams_on_ranks: float = float("nan")
 
 

@@ -108,20 +108,20 @@ def _measure(cqa_set: CQASet, encode: Encode, seed: int) -> Measured:
         {
             "search_engine": {"map": float(_precisions(searched).mean()), "mrr": _mean_reciprocal_rank(searched)},
             "random": {"map": float(np.mean(random))},
-            "best": {"map": float(np.mean([of_one.any() for of_one in relevant]))},
+            "best": {"map": float(np.mean([is_relevant.any() for is_relevant in relevant]))},
             "n_candidates": len(labels),
             "n_relevant": int(labels.sum()),
-            "n_without_relevant": sum(not of_one.any() for of_one in relevant),
+            "n_without_relevant": sum(not is_relevant.any() for is_relevant in relevant),
         },
     )
 
 
 def _precisions(ranks: Sequence[Ranks]) -> NDArray[np.float64]:
-    return np.array([average_precision(of_one) for of_one in ranks])
+    return np.array([average_precision(question_ranks) for question_ranks in ranks])
 
 
 def _mean_reciprocal_rank(ranks: Sequence[Ranks]) -> float:
-    return float(np.mean([reciprocal_rank(of_one) for of_one in ranks]))
+    return float(np.mean([reciprocal_rank(question_ranks) for question_ranks in ranks]))
 
 
 _XML_NAME = re.compile(r"SemEval(\d{4})-Task3-(?:CQA-QL|English)-(dev|test)(?:-input)?\.xml", re.IGNORECASE)

@@ -43,8 +43,8 @@ class Condition(_Entry):
     label: str
     numbers: list[float | None] | Literal["unknown"] = msgspec.field(name="published")  # one for each column
     published: Mapping[str, float] = msgspec.field(default_factory=dict, name="by column")  # the known ones, by column
-    model: str | None = None  # a name of `known_models`, or any other; None if isosent has nothing of that kind
-    # Options of the model's reference. A value that names a file of `known_models` stands for its path
+    model: str | None = None  # a name of `known_models`, or any other; None if isosent has no such model
+    # Options of the model's reference. The name of a file of `known_models` is replaced by its path
     options: Mapping[str, Any] = {}
     transform: str | None = None
     settings: Mapping[str, Any] = {}  # settings of the transform
@@ -53,7 +53,7 @@ class Condition(_Entry):
     aggregation: str | None = None  # if it is not that of the table
     needs: tuple[str, ...] = ()  # what isosent does not have
     quoted: str | None = None  # the work that the paper took the numbers from
-    beside: bool = True  # whether to show the numbers beside those that anybody measures under this condition
+    beside: bool = True  # whether to show the numbers next to measured ones under this condition
     study: str | None = None  # which setting a study varies
     note: str | None = None
 
@@ -128,7 +128,7 @@ class Paper(_Entry):
 
 
 class KnownModel(_Entry):
-    """What a name in a table stands for."""
+    """The model or file that a name in a table means."""
 
     reference: str | None = None  # model reference; None for a file that is no model
     file: str | None = None  # pattern of its file name below a data folder
@@ -139,7 +139,7 @@ class KnownModel(_Entry):
 
 @cache
 def known_models() -> Mapping[str, KnownModel]:
-    """Return what the names in the tables stand for."""
+    """Return the models and files that the names in the tables mean."""
     with as_file(files("isosent") / "data" / "papers" / "models.yaml") as path:
         return _convert(read_yaml(path), os.fspath(path), dict[str, KnownModel])
 

@@ -157,7 +157,7 @@ class EvaluationResult:
         return float(np.mean(scores)) if scores else float("nan")
 
     def by_transform(self) -> dict[str, EvaluationResult]:
-        """Return the result of each transform, by its name, with the settings that tell equal names apart."""
+        """Return the result of each transform, by its name, with the settings that distinguish equal names."""
         results = (self, *self.variants)
         names = [result.fitting["transform"] or "none" for result in results]
         labels: dict[str, EvaluationResult] = {}
@@ -229,7 +229,7 @@ class EvaluationResult:
         document = self.to_json()
         items, variants = document.pop("items"), document.pop("variants", [])
         head = json.dumps(document, indent=2, ensure_ascii=False).removesuffix("\n}")
-        lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(of)}" for name, of in items.items())
+        lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(values)}" for name, values in items.items())
         further = f',\n  "variants": {json.dumps(variants, ensure_ascii=False)}' if variants else ""
         text = f'{head},\n  "items": {{\n{lines}\n  }}{further},\n  "checksum": "{UNSEALED}"\n}}\n'
         return sealed(text.encode()).decode()

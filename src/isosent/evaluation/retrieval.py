@@ -113,7 +113,7 @@ def _measure(retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], encode:
     main = next(iter(metrics))
     return Measured(
         main,
-        {name: float(of_queries.mean()) for name, of_queries in values.items()},
+        {name: float(query_values.mean()) for name, query_values in values.items()},
         Items(values[main]),
         {
             "n_documents": len(documents),

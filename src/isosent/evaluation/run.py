@@ -230,7 +230,7 @@ def read_tasks(
 
 
 def _by_kind(tasks: Sequence[str]) -> dict[str, list[str] | None]:
-    """Sort names of kinds and sets by kind; None stands for all sets of a kind, and no kind at all for all kinds."""
+    """Sort names of kinds and sets by kind; None means all sets of a kind, and an empty dict all kinds."""
     if not all(isinstance(name, str) for name in tasks):
         raise InputTypeError(f"tasks must be names; got {list(tasks)!r}.")
     names = [name.strip() for name in tasks if name.strip()]
@@ -496,7 +496,7 @@ _PACKAGES = ("isosent", "numpy", "scipy", "scikit-learn", "tokenizers", "torch",
 
 
 def environment() -> dict[str, Any]:
-    """Versions of Python and of the packages that compute, as far as they are installed, and the machine."""
+    """Versions of Python and of the installed packages that compute, and the machine."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):

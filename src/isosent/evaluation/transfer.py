@@ -124,11 +124,11 @@ def _measure(transfer_set: TransferSet, encode: Encode, seed: int) -> Measured:
         rows[name] = np.hstack([np.abs(u - v[0]), u * v[0]]) if v else u
         labels[name] = part.labels
     strengths = transfer_set.strengths
-    details: dict[str, Any] = {f"n_{name}": len(of_part) for name, of_part in labels.items()}
+    details: dict[str, Any] = {f"n_{name}": len(part_labels) for name, part_labels in labels.items()}
     if WHOLE in rows:
         predicted, fold, probes = probe_each_fold(rows[WHOLE], labels[WHOLE], strengths=strengths, seed=seed)
-        of_folds = fold_means(predicted == labels[WHOLE], fold)
-        details |= {"folds": of_folds.tolist(), "folds_std": float(of_folds.std(ddof=1))}
+        accuracies = fold_means(predicted == labels[WHOLE], fold)
+        details |= {"folds": accuracies.tolist(), "folds_std": float(accuracies.std(ddof=1))}
     else:
         if DEV in rows:
             train, dev = (rows[TRAIN], labels[TRAIN]), (rows[DEV], labels[DEV])
@@ -429,7 +429,7 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
 
 
 def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
-    """Folders with all files of a set; and for sets without one, what is missing beside the files that are there."""
+    """Folders with all files of a set; and for incomplete sets, the missing files."""
     places: dict[str, list[Path]] = {}
     incomplete: dict[str, str] = {}
     for path, files in folders_below(root):
@@ -450,8 +450,8 @@ def _read_part(form: _Format, paths: Sequence[Path]) -> LabelledTexts:
     texts: list[Sequence[str]] = []
     labels: list[float] = []
     for position, path in enumerate(paths):
-        for number, of_item, label in form.rows(path):
-            texts.append([text.strip() for text in of_item])
+        for number, item_texts, label in form.rows(path):
+            texts.append([text.strip() for text in item_texts])
             labels.append(position if len(paths) > 1 else _label(form, path, number, label))
     if len(set(labels)) < 2:
         raise FileFormatError(

@@ -227,8 +227,8 @@ class _Graph:
             weight, bias = (self.constant(a.astype(np.float32)) for a in (linear_map.weight, linear_map.bias))
             mapped = self.add("Gemm", vectors, weight, bias)
             sizes = self.add("ReduceMax", self.add("Abs", vectors), self.constant(np.array([1])), keepdims=1)
-            known = self.add("Cast", self.add("Greater", sizes, self.number(0)), to=self._onnx.TensorProto.FLOAT)
-            result = self.add("Mul", mapped, known)
+            is_nonzero = self.add("Cast", self.add("Greater", sizes, self.number(0)), to=self._onnx.TensorProto.FLOAT)
+            result = self.add("Mul", mapped, is_nonzero)
         return self.unit(result) if normalize else result
 
     def model(self, inputs: Mapping[str, tuple[int, tuple[str | int, ...]]], result: str, dim: int) -> Any:

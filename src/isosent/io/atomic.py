@@ -258,7 +258,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 @cache
 def _exchange_call() -> tuple[Callable[..., int] | None, int, int]:
-    """The system's call, its flag for an exchange, and what stands for the working directory."""
+    """The system's call, its flag for an exchange, and the code of the working directory."""
     name, flag, here = {"linux": ("renameat2", 2, -100), "darwin": ("renameatx_np", 2, -2)}.get(
         sys.platform, ("", 0, 0)
     )
@@ -308,7 +308,7 @@ def sweep(folder: Path) -> None:
 
 
 def _temporaries(folder: Path) -> list[tuple[Path, re.Match[str]]]:
-    """Temporary files and folders in a folder; only names are looked at, for there may be many."""
+    """Temporary files and folders in a folder; only their names are read, because there may be many."""
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if ".isosent-" in entry.name)
     return [(folder / match[0], match) for match in map(_TEMPORARY.fullmatch, names) if match]

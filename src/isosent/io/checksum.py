@@ -28,7 +28,7 @@ def checksum_of(content: bytes) -> str:
 
 
 def sealed(content: bytes) -> bytes:
-    """Put the checksum of `content` where it last holds `UNSEALED`."""
+    """Replace the last `UNSEALED` in `content` by its checksum."""
     before, _, after = content.rpartition(UNSEALED.encode())
     return before + checksum_of(content).encode() + after
 
@@ -124,7 +124,7 @@ def _checksum_of_version(path: Path, seal_at: int | None, state: FileState) -> s
 
 
 def seal_file(path: Path, seal_at: int, checksum: str) -> None:
-    """Put the checksum of a file that holds `UNSEALED` in its place."""
+    """Replace `UNSEALED` in a file by its checksum."""
     with path.open("rb+") as file:
         file.seek(seal_at)
         file.write(checksum.encode())

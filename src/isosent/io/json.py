@@ -91,7 +91,7 @@ def _is_unicode(value: Any) -> bool:
 
 
 def check_format(document: Any, where: str, name: str, format_version: int) -> None:
-    """Refuse a document of another format or version; ahead of its schema, for a message that helps."""
+    """Refuse a document of another format or version; checked before its schema, for a clearer message."""
     actual = document.get("format") if isinstance(document, dict) else None
     if actual != name:
         raise FileFormatError(f"{where}: its format must be {name}; got {actual!r:.60}.")

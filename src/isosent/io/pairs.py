@@ -95,7 +95,7 @@ def read_pairs(
 
 
 def known_range(table: Table, score_column: str) -> tuple[float, float] | None:
-    """The range of the scores of STS-B, its translations among them, and of SICK, told by the columns."""
+    """The range of the scores of STS-B, its translations among them, and of SICK, detected by the columns."""
     if score_column == SICK_COLUMNS["score"]:
         return SICK_RANGE
     return STSB_RANGE if score_column == "score" and {"genre", "filename", "year"} <= set(table.columns) else None

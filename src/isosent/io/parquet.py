@@ -1,4 +1,4 @@
-"""Writing vectors to a parquet table, with other columns beside them."""
+"""Vectors in a column of a parquet table: reading, and writing with the other columns of the table."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ VECTOR_COLUMN = "vector"
 
 
 class ColumnsBeside:
-    """The columns that stand beside vectors in a table, handed out in the order of the rows."""
+    """The other columns of a table of vectors, taken in the order of the rows."""
 
     def __init__(
         self, schema: Any, batches: Iterator[Any], name: str = VECTOR_COLUMN, position: int | None = None
@@ -269,7 +269,7 @@ class ColumnsBeside:
 def writing_parquet(
     path: Path, dim: int, dtype: str, metadata: Mapping[str, str], beside: ColumnsBeside | None
 ) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Write a table with a fixed-size list where the vectors stand, a row group a block."""
+    """Write a table with a column of fixed-size lists for the vectors, one row group per block."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -39,7 +39,7 @@ class FileList(Struct):
 
 
 class NotedFile(Struct, forbid_unknown_fields=True, kw_only=True):
-    """One state of the file that a note stands beside."""
+    """One state of the file that a note describes."""
 
     size_bytes: Count
     sample_sha256: Sha256
@@ -376,6 +376,6 @@ class Truncation(Struct):
 
 
 class TokenizerHeader(Struct):
-    """What stands in a ``tokenizer.json`` ahead of the tokens."""
+    """Settings at the start of a ``tokenizer.json``."""
 
     truncation: Truncation | None = None

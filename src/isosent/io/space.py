@@ -37,7 +37,7 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.reference} ({self.fingerprint[:16]})"
 
     def to_json(self) -> dict[str, str]:
-        """Return the fields."""
+        """Return the space as JSON values."""
         return {"fingerprint": self.fingerprint, "reference": self.reference}
 
     @property

@@ -99,7 +99,7 @@ class Table:
 def open_table(
     path: str | os.PathLike[str], *, header: bool | None = None, short_rows: bool = False
 ) -> Iterator[Table]:
-    """Open a table by its ending; commas or tabs, and whether there is a header, are told by the first line.
+    """Open a table by its ending; commas or tabs, and a header, are detected from the first line.
 
     Without a header, columns are called "1", "2" and so on; those of the STS benchmark have their own names. Rows with
     fewer fields than the header are refused, unless `short_rows`.

@@ -57,7 +57,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:
-    """Tell a table, which has columns, from plain lines."""
+    """Whether a file is a table with columns rather than plain lines."""
     return ending_of(path) in _TABLES
 
 

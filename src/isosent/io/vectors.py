@@ -51,7 +51,7 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
 
 
 def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
-    """Tell a file of vectors from a file of texts, by its ending and, for a table, its columns."""
+    """Whether a file holds vectors rather than texts, by its ending and, for a table, its columns."""
     if _is_folder(path) and (Path(path) / INDEX_FILE).exists():
         return True
     ending = Path(path).suffix.lower()

@@ -44,7 +44,7 @@ class BatchRunner:
         self._widths = widths
         self._threads_each = threads_each  # threads that torch uses for each backend; None for as many as elsewhere
         self._n_workers = len(backends)
-        self._idle: SimpleQueue[Backend] = SimpleQueue()  # the same backend may stand here several times
+        self._idle: SimpleQueue[Backend] = SimpleQueue()  # the same backend may be in it several times
         for backend in backends:
             self._idle.put(backend)
         self._has_warned = False

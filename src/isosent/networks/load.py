@@ -191,7 +191,7 @@ def _converted(model: Any, dtype: str, device: str) -> Any:
 def load_network(
     folder: Path, permissions: Permissions, check_n_layers: Callable[[int], None] = lambda _: None
 ) -> Network:
-    """Load a transformers encoder; `check_n_layers` is called before the weights are read, if the config tells."""
+    """Load a transformers encoder; `check_n_layers` is called before the weights are read, if the config states it."""
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
     _check_files(transformers, folder, permissions)
     # Without permission, transformers may read nothing but the folder.
@@ -232,7 +232,7 @@ def load_network(
             stacklevel=5,
         )
     n_layers = int(model.config.get_text_config().num_hidden_layers)
-    # one token tells the width of the hidden states and whether all are returned; not every config does
+    # run one token to learn the width of the hidden states and whether all are returned; not every config says it
     with torch.inference_mode():
         one = torch.ones((1, 1), dtype=torch.int64, device=model.device)
         output = model(input_ids=one, attention_mask=one, output_hidden_states=True, return_dict=True)

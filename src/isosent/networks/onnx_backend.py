@@ -114,7 +114,7 @@ def _write_int8(float32_name: str, make_float32: Callable[[Path], None], path: P
     onnx.save(graph, str(path))
 
 
-_LARGEST_FILE = 2_000_000_000  # bytes; protobuf takes no more, so larger weights go into a file of their own
+_LARGEST_FILE = 2_000_000_000  # bytes; protobuf takes no more, so larger weights go into a separate file
 
 
 def write_graph(

@@ -83,7 +83,7 @@ class UnpaddedLayers:
         bias = None
         if self._position_bias is not None:
             bias = self._position_bias(attention_mask[:1])
-            # Texts with gaps between their tokens have relative positions of their own.
+            # Texts with gaps between their tokens have other relative positions.
             has_gaps = mask.argmax(axis=1) + lengths + mask[:, ::-1].argmax(axis=1) != mask.shape[1]
             is_first |= has_gaps | np.roll(has_gaps, 1)
         starts = np.flatnonzero(is_first)
@@ -263,7 +263,7 @@ def packed(model: Any, dtype: str = "float32") -> Any:
 
 
 def _in_bfloat16(torch: Any, twin: Any) -> Any:
-    """A copy in bfloat16 with tensors of its own: a conversion in place would reach the shared ones."""
+    """A copy in bfloat16 with separate tensors: a conversion in place would change the shared ones."""
     memo: dict[int, Any] = {}
     for tensor in chain(twin.parameters(), twin.buffers()):
         converted = tensor.detach().to(torch.bfloat16) if tensor.is_floating_point() else tensor

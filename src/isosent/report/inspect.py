@@ -294,7 +294,7 @@ def inspect_vectors(
 
 
 class Survey:
-    """What one pass over vectors tells: counts, moments, mean length, and a sample of the used rows.
+    """What one pass over vectors measures: counts, moments, mean length, and a sample of the used rows.
 
     Memory: one block, the sample, a few matrices of shape (dim, dim), and eight bytes a row for the duplicates, which
     are detected by a 64-bit hash.

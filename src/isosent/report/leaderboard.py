@@ -50,7 +50,7 @@ class ReportData:
 
 
 def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
-    """Read results of evaluations and studies; the content of a file tells which it is."""
+    """Read results of evaluations and studies; the content of a file shows which it is."""
     if isinstance(paths, (str, os.PathLike)):
         raise InputTypeError("report: paths must be a sequence of files; got one path. Pass [path].")
     names = [os.fspath(path) for path in paths]
@@ -378,18 +378,18 @@ def _significant(tested: Mapping[Column, tuple[Row, Row]], advance: Progress | N
     P-values of tasks get Holm's correction over all columns of tasks; an average has its own p-value.
     """
     p_values: dict[Column, float] = {}
-    of_tasks: dict[tuple[Row, Row, str], float] = {}
+    task_p_values: dict[tuple[Row, Row, str], float] = {}
     for column in sorted(tested, key=lambda column: -len(column.tasks)):  # the test of an average tests its tasks too
         first, second = tested[column]
-        if column.is_average or (first, second, column.tasks[0]) not in of_tasks:
+        if column.is_average or (first, second, column.tasks[0]) not in task_p_values:
             names = (second.label, first.label)
             comparison = compare_results(second.result, first.result, names=names, tasks=column.tasks)
-            of_tasks |= {(first, second, name): task.p_value for name, task in comparison.tasks.items()}
+            task_p_values |= {(first, second, name): task.p_value for name, task in comparison.tasks.items()}
         if column.is_average:
             (average,) = comparison.averages.values()
             p_values[column] = average.p_value
         else:
-            p_values[column] = of_tasks[first, second, column.tasks[0]]
+            p_values[column] = task_p_values[first, second, column.tasks[0]]
         if advance is not None:
             advance(1)
     single = [column for column in tested if not column.is_average]

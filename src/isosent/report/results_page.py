@@ -244,7 +244,7 @@ def _choices(board: Leaderboard) -> str:
 
 
 def _auto(cells: Sequence[AutoCell]) -> str:
-    """The choices of auto beside fixed rules and the best in hindsight."""
+    """The choices of auto next to fixed rules and the best in hindsight."""
     if not cells:
         return ""
     verdict = judge(cells)

@@ -1,4 +1,4 @@
-"""How good the choices of auto are, beside fixed rules and the best choice in hindsight."""
+"""How good the choices of auto are, compared with fixed rules and the best choice in hindsight."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def judge(cells: Sequence[AutoCell]) -> AutoVerdict:
         averages.setdefault(model, {})[row] = mean
     return AutoVerdict(
         averages,
-        tuple(model for model, of in averages.items() if of[AUTO_ROW] < max(of[RAW], of[WHITENING], of[HALF])),
+        tuple(model for model, row in averages.items() if row[AUTO_ROW] < max(row[RAW], row[WHITENING], row[HALF])),
         float(np.mean([cell.scores[BEST] - cell.scores[AUTO_ROW] for cell in cells])),
         float(max(cell.scores[RAW] - cell.scores[AUTO_ROW] for cell in cells)),
     )

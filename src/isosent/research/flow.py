@@ -1,4 +1,4 @@
-"""BERT-flow beside whitening, standardising and auto, each fitted on the target and on other sentences."""
+"""BERT-flow compared with whitening, standardizing and auto, each fitted on the target and on other sentences."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def spearman_of(task: STSSet, model: SentenceEncoder, encoded: Lookup) -> float:
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True):
-    """One record of a study, as it stands in its file."""
+    """One record of a study, as its file stores it."""
 
     score_fields: ClassVar[tuple[str, ...]] = ()
 

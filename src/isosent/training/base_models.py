@@ -223,7 +223,7 @@ class ScratchSettings:
         known = [field.name for field in fields(cls)]
         values: dict[str, Any] = {}
         for part in query.split("&") if query else ():
-            name, _, written = part.partition("=")
+            name, _, value = part.partition("=")
             if name not in known:
                 nearest = get_close_matches(name, known, n=1, cutoff=0)[0]
                 raise ModelReferenceError(
@@ -233,10 +233,10 @@ class ScratchSettings:
                 raise ModelReferenceError(f"scratch: {name} occurs twice in {reference!r}.")
             parse: Callable[[str], int | bool] = parse_flag if name == "lowercase" else parse_whole(1)
             try:
-                values[name] = parse(written)
+                values[name] = parse(value)
             except ValueError:
                 rule = "true or false" if name == "lowercase" else "a whole number above 0"
-                raise ModelReferenceError(f"scratch: {name} must be {rule}; got {written!r}.") from None
+                raise ModelReferenceError(f"scratch: {name} must be {rule}; got {value!r}.") from None
         return cls(**values)
 
     @property

@@ -33,7 +33,7 @@ class EpochBatches:
 
     @property
     def sampler(self) -> EpochBatches:
-        """Itself."""
+        """The sampler whose epoch the trainers set: this object."""
         return self
 
     def set_epoch(self, epoch: int) -> None:

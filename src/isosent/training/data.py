@@ -342,14 +342,14 @@ def read_dev_set(path: str | os.PathLike[str], *, columns: Columns | None = None
     """
     named = _parse_columns("regression", columns)
     with open_table(path, short_rows=True) as table:
-        found = find_columns(table, SCORED_GROUPS, named)
-        if found is None:
+        chosen = find_columns(table, SCORED_GROUPS, named)
+        if chosen is None:
             raise _missing(table, "a set of scored pairs", SCORED_GROUPS, named)
         pairs = read_pairs(
             table,
-            found,
+            chosen,
             name=Path(table.name).stem,
-            score_range=known_range(table, found["score"]),
+            score_range=known_range(table, chosen["score"]),
             drop_empty_texts=True,
         )
     return pairs.require_variance(path)

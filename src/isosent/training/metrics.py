@@ -93,7 +93,7 @@ class Metrics:
 
 
 def read_metrics(path: str | os.PathLike[str]) -> Metrics:
-    """Read a file of metrics; the run may still be going on."""
+    """Read a file of metrics; the run may still be in progress."""
     return _as_metrics(_read_points(_check.input_file(path)))
 
 

@@ -86,8 +86,8 @@ def _draw_classifier(classifier: Linear, model: SentenceTransformer) -> None:
 
 def _average_gradients(classifier: Module) -> None:
     """Let all processes take the same steps with a classifier."""
-    # For several processes, the trainer wraps the model but not the loss. Without this, every process would train a
-    # classifier of its own on its share of the data, and the model on the mean of what different ones ask for.
+    # For several processes, the trainer wraps the model but not the loss. Without this, every process would train its
+    # own classifier on its share of the data, and the model would follow the mean of their gradients.
     distributed = _extras.require("torch").distributed
 
     def mean_over_processes(gradient: Tensor) -> Tensor:

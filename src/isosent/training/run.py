@@ -470,7 +470,7 @@ class RunFolder:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a run that is going on, or can be resumed."""
+        """Whether a run is in progress, or can be resumed."""
         return not self.is_finished and self.path.exists()  # in this order: another process may remove it
 
     @property

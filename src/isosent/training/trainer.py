@@ -169,12 +169,12 @@ class _CheckedTraining:
 
     def load_weights(self, tensors: Mapping[str, Any]) -> None:
         """Copy into the model and the loss what `weights` returned."""
-        own = self.weights()
-        if {name: tensor.shape for name, tensor in own.items()} != {name: t.shape for name, t in tensors.items()}:
+        weights = self.weights()
+        if {name: tensor.shape for name, tensor in weights.items()} != {name: t.shape for name, t in tensors.items()}:
             raise FileFormatError("train: the checkpoint has the weights of another model.")
         with _extras.require("torch").no_grad():
             for name, tensor in tensors.items():
-                own[name].copy_(tensor)
+                weights[name].copy_(tensor)
 
     def stop(self, what: str) -> NonFiniteLossError:
         """Record that the run stops; returns the error to raise."""
@@ -223,7 +223,7 @@ def _callback_class() -> Any:
             self._recorder.began(state.global_step, state.max_steps)
 
         def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            # The trainer does not tell a resumed epoch to the sampler when several processes share it.
+            # The trainer does not set the epoch of a resumed run in a sampler that several processes share.
             self._trainer.batches.set_epoch(int(state.epoch or 0))
             if self._checkpoint is not None:  # the loader of an epoch draws a random number, which must be the same
                 self._checkpoint.restore_random_state(args.process_index)
@@ -236,7 +236,7 @@ def _callback_class() -> Any:
             self._recorder.step_began()
 
         def on_optimizer_step(self, args: Any, state: Any, control: Any, *, optimizer: Any, **kwargs: Any) -> None:
-            self._learning_rate = float(optimizer.param_groups[0]["lr"])  # before the schedule goes on
+            self._learning_rate = float(optimizer.param_groups[0]["lr"])  # before the schedule advances
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             step, is_last = state.global_step, state.global_step >= state.max_steps
@@ -407,7 +407,7 @@ def _write_files(
         "n_tensors": {name: len(content) for name, content in contents.items()},
         "optimizer": {"values": values, "param_groups": optimizer["param_groups"]},
         "scheduler": scheduler,
-        "random": [{name: of[name] for name in ("python", "numpy")} for of in random_states],
+        "random": [{name: random_state[name] for name in ("python", "numpy")} for random_state in random_states],
         "checksums": folder_checksums(folder),
     }
     (folder / _REST).write_bytes(document_bytes(document))

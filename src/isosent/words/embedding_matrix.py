@@ -49,8 +49,8 @@ def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]
         listed = ", ".join(list(files)[:_SHOWN]) + (" and others" if len(files) > _SHOWN else "")
         raise FileFormatError(f"{folder} must hold the embeddings of its tokens; it holds: {listed or 'no tensor'}.")
     vocab_size = _vocab_size(folder)
-    of_that_size = [name for name, tensor in matrices.items() if len(tensor.array) == vocab_size]
-    chosen = min(of_that_size or matrices, key=lambda name: (_MODULES.index(_module(name)), name.count("."), name))
+    with_vocab_size = [name for name, tensor in matrices.items() if len(tensor.array) == vocab_size]
+    chosen = min(with_vocab_size or matrices, key=lambda name: (_MODULES.index(_module(name)), name.count("."), name))
     numbers = matrices[chosen].array
     if matrices[chosen].dtype == "BF16":
         numbers = NUMBER_TYPES["bfloat16"].decoded(numbers)

@@ -163,7 +163,7 @@ def fasttext_rows(
 
 
 def _dictionary(file: _Mapped) -> tuple[list[bytes], bool]:
-    """Words in the order of their rows (labels stand behind them), and whether n-grams may be used."""
+    """Words in the order of their rows (labels follow them), and whether n-grams may be used."""
     n_entries, n_words, n_labels, _, n_pruned = file.numbers("<3i2q")
     if not 0 <= n_words == n_entries - n_labels:
         raise FileFormatError(f"{file.place}: entries must be words and labels; got {n_entries}, {n_words} words.")

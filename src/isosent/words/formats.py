@@ -50,7 +50,7 @@ _MOST_DIGITS = 19  # of an int64
 
 
 class FilePlace(NamedTuple):
-    """A file, or a member of a zip archive; None stands for a file, or for the only member of an archive."""
+    """A file, or a member of a zip archive. The member is None for a file, or for the only member of an archive."""
 
     path: Path
     member: str | None = None
@@ -407,7 +407,7 @@ def _shown(line: bytes) -> str:
 
 
 def _continues_in_binary(rows: bytes, dim: int) -> bool:
-    """Tell floats from text: no row of numbers, but control characters."""
+    """Whether floats follow rather than text: there is no row of numbers, but control characters."""
     first_row = rows.split(b"\n", 1)[0].split()
     if len(first_row) > dim and parse_numbers(b" ".join(first_row[-dim:])) is not None:
         return False

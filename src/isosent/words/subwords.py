@@ -40,7 +40,7 @@ def ngram_buckets(
     buckets: NDArray[np.int32],
     counts: NDArray[np.int64],
 ) -> None:
-    """Hash the n-grams of words that stand between their brackets."""
+    """Hash the character n-grams of words, each word already in brackets."""
     # 32-bit FNV-1a over signed bytes, as in fastText: a byte above 127 sets the upper 24 bits, too. A bracket alone
     # is no n-gram.
     shortest, longest = lengths
@@ -116,7 +116,7 @@ class TokenCache:
         return _joined(self._from_pieces(even), self._tokenize(odd)).take(rows)
 
     def _is_odd(self, texts: Sequence[str]) -> NDArray[np.bool_]:
-        """Which texts hold an odd pattern; most patterns stand in none, which one look at all of them tells."""
+        """Which texts contain an odd pattern. Most patterns occur in none, which one search of all texts shows."""
         padded = [f" {text} " for text in texts]
         together = "\0".join(padded)
         is_odd = np.zeros(len(texts), dtype=np.bool_)
@@ -138,12 +138,12 @@ class TokenCache:
 
 
 def odd_patterns(state: Mapping[str, Any]) -> list[str] | None:
-    """What a text must not hold for its tokens to be those of its pieces between blanks, one behind the other."""
-    # Three kinds. Byte-pair models that turn blanks into marks (Llama 2), if no token has a mark behind another
-    # character: then no merge crosses the place in front of a mark. Any model behind a split at white space (BERT),
-    # if the normalizers leave a blank as it is and look at nothing beyond it. Any model behind a Metaspace that
-    # splits and puts a mark in front of every piece, if the normalizers moreover neither make a blank nor leave a
-    # piece empty. An added token is found before all else. Where blanks become marks, every one of them counts.
+    """Patterns that a text must not contain for its tokens to be those of its blank-separated pieces, in order."""
+    # Three kinds of tokenizers allow this. Byte-pair models that turn blanks into marks (Llama 2), if no token has a
+    # mark after another character: then no merge crosses the start of a mark. Any model after a split at white space
+    # (BERT), if the normalizers leave blanks as they are and do not look across them. Any model after a Metaspace that
+    # splits and puts a mark before every piece, if the normalizers also neither make a blank nor leave a piece empty.
+    # Added tokens are found before anything else. Where blanks become marks, each blank counts.
     if state["model"].get("dropout") or any(token["normalized"] for token in state["added_tokens"]):
         return None
     added = [token["content"] for token in state["added_tokens"]]
@@ -159,7 +159,7 @@ def odd_patterns(state: Mapping[str, Any]) -> list[str] | None:
 
 
 def _is_llama(state: Mapping[str, Any]) -> bool:
-    """Whether blanks become marks, and no token of the byte-pair model has one behind another character."""
+    """Whether blanks become marks, and no token of the byte-pair model has a mark after another character."""
     model = state["model"]
     return (
         model["type"] == "BPE"

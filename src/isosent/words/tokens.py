@@ -195,8 +195,8 @@ def scan_texts(
     def run(first: int, last: int) -> None:
         start, stop = int(offsets[first]), int(offsets[last])
         room = (unknown[0, start:stop], unknown[1, start:stop])
-        found = (ids[start:stop], lengths[first:last])
-        counts[start] = scan(text, (start, stop), rules, vocabulary.arrays, dropped.arrays, found, room)
+        output = (ids[start:stop], lengths[first:last])
+        counts[start] = scan(text, (start, stop), rules, vocabulary.arrays, dropped.arrays, output, room)
 
     over_chunks(run, offsets)
     n_ids, n_unknown = ({start: counts[start][i] for start in sorted(counts)} for i in range(2))

@@ -28,7 +28,7 @@ TEXT_END = ord("\n")
 
 @njit(cache=True, nogil=True)
 def _hash(characters: Characters, start: int, stop: int, value: np.uint64) -> np.uint64:
-    """FNV-1a in 64 bits, going on from `value`."""
+    """FNV-1a in 64 bits, continued from `value`."""
     for i in range(start, stop):
         value = (value ^ np.uint64(characters[i])) * _PRIME
     return value
@@ -118,13 +118,13 @@ def scan(
     rules: tuple[Characters, bool, bool],
     words: Words,
     dropped: Words,
-    found: tuple[Ids, Bounds],
+    output: tuple[Ids, Bounds],
     unknown: tuple[Bounds, Bounds],
 ) -> tuple[int, int]:
     """Cut texts into tokens and look them up."""
     position, stop = bounds
     classes, by_class, drops_punctuation = rules
-    ids, lengths = found
+    ids, lengths = output
     n_texts = n_ids = n_before = n_unknown = 0
     while position < stop:
         kind, width = _kind_and_width(text, position, classes)

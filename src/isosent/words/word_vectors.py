@@ -143,7 +143,7 @@ def _read(
     """What a file holds and, if that is known, its hash."""
     if is_safetensors(place):
         stored, content_hash = open_vector_file(place.path)
-        _tell_all(place, progress)
+        _report_all(place, progress)
     else:
         cached = _read_cached(place, wanted, progress) if cache else None
         if cached is None:
@@ -161,7 +161,7 @@ def _read_cached(
         return None
     cached = open_cached(place)
     if cached is not None:
-        _tell_all(place, progress)
+        _report_all(place, progress)
     elif wanted is None:
 
         def write(path: Path) -> None:
@@ -174,7 +174,7 @@ def _read_cached(
 
 
 def is_safetensors(place: FilePlace) -> bool:
-    """Tell a .safetensors file by its first bytes."""
+    """Whether a file is .safetensors, by its first bytes."""
     with place.path.open("rb") as file:
         start = file.read(9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < place.path.stat().st_size
@@ -212,7 +212,7 @@ def _at_least_one(place: FilePlace, blocks: Iterator[RowBlock]) -> Iterator[RowB
     yield from blocks
 
 
-def _tell_all(place: FilePlace, progress: Progress | None) -> None:
+def _report_all(place: FilePlace, progress: Progress | None) -> None:
     if progress is not None:
         progress(place.path.stat().st_size)
 
