@@ -1,4 +1,4 @@
-"""The tables of a paper, measured again as far as their models are available, beside what was published."""
+"""The tables of a paper, measured again where their models are available, next to the published numbers."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class Request:
 class Plan(NamedTuple):
     """How a condition is measured."""
 
-    request: Request | None  # None where isosent has nothing of that kind
+    request: Request | None  # None where isosent has no such model
     missing: tuple[str, ...]  # what is needed and not available; the request is then only shown
     stand_ins: tuple[Request, ...]
 

@@ -55,7 +55,7 @@ class Cell(NamedTuple):
 
 
 class StandIn(NamedTuple):
-    """Another model in the place of the one that a table names."""
+    """Another model, measured instead of the one that a table names."""
 
     model: str  # its reference
     command: str
@@ -71,7 +71,7 @@ class Outcome:
     """A condition of a table, published and measured."""
 
     label: str
-    command: str | None  # None where isosent has nothing of that kind
+    command: str | None  # None where isosent has no such model
     cells: Mapping[str, Cell]  # by column
     missing: tuple[str, ...]  # what was needed and is not available
     stand_ins: tuple[StandIn, ...]
