@@ -230,7 +230,7 @@ def columns_missing(table: Table, what: str, groups: Sequence[Group], named: Map
     roles = tuple(role for group in groups for role in group.roles)
     return InputError(
         f"{table.name} has the columns {_check.brief(', '.join(table.columns), 600)}; {what} must have "
-        f"{'; and '.join(needed)}. Name your columns: columns={_example(roles)}."
+        f"{'; and '.join(needed)}. Name your columns in this order: --columns {','.join(roles)} (in Python: columns)."
     )
 
 
