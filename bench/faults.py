@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 from campaign import processes
 from campaign.inputs import write_inputs
 
-RUNS = {"kills": 3, "disks": 5, "flips": 40, "fuzz": 30, "writers": 2}
+RUNS = {"kills": 3, "disks": 5, "flips": 40, "fuzz": 30, "writers": 4}
 QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 6, "fuzz": 2, "writers": 1}
 
 

@@ -15,7 +15,7 @@ from campaign.outcomes import Outcome
 from campaign.targets import States, Target, contents, prepare, restore, value_of
 
 N_WRITERS, N_READERS = 4, 2
-SECONDS_A_RUN = 2.0
+SECONDS_A_RUN = 1.0
 
 
 def writers(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path | None) -> Iterator[Outcome]:
