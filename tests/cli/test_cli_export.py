@@ -52,7 +52,7 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
         (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json must exist"),
         (
             ["--to", "sentence-transformers", "--results", "model/model.json", "-o", "out"],
-            "of format 'isosent result 1'",
+            "'isosent result 1'",
         ),
         (
             ["--to", "sentence-transformers", "--results", "binary.json", "-o", "out"],
