@@ -65,28 +65,18 @@ class SentenceTransformerLike:
         truncate_dim: int | None = None,
         queries: bool = False,
     ) -> Any:
-        """Encode texts.
+        """Encode texts, with the arguments and results of ``SentenceTransformer.encode``.
 
         Parameters
         ----------
         sentences : str or sequence of str
             One text or several.
-        prompt_name : str, optional
-            Name of the prompt to add before each text.
-        prompt : str, optional
-            The prompt itself; it wins over `prompt_name`.
-        batch_size : int, default 32
-            Without effect: batches are made by number of tokens.
-        show_progress_bar : bool, optional
-            Whether to show a progress bar; as in `SentenceEncoder.encode`.
+        prompt_name, prompt : str, optional
+            Name of a prompt to add before each text, or the prompt itself, which wins.
+        batch_size, show_progress_bar, convert_to_numpy, convert_to_tensor, normalize_embeddings
+            As for `SentenceEncoder.encode`.
         precision : {"float32"}, optional
             Type of the numbers.
-        convert_to_numpy : bool, default True
-            Whether to return an array; if not, a list of tensors.
-        convert_to_tensor : bool, default False
-            Whether to return one tensor; it wins over `convert_to_numpy`.
-        normalize_embeddings : bool, default False
-            Whether to scale vectors to length 1; zero rows stay zero.
         truncate_dim : int, optional
             Number of leading dimensions to keep.
         queries : bool, default False
@@ -101,8 +91,6 @@ class SentenceTransformerLike:
         ------
         InputError
             If there is no prompt of that name, `precision` is another one, or `truncate_dim` is below 1.
-        InputTypeError
-            If something in `sentences` is not a string.
         """
         if precision not in (None, "float32"):
             raise InputError(

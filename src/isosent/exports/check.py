@@ -96,23 +96,7 @@ class Export:
 
 
 def read_space(path: str | os.PathLike[str]) -> Space:
-    """Read which vector space an export belongs to, and check that its files are as they were written.
-
-    Parameters
-    ----------
-    path : path-like
-        An exported folder, or a file with its note beside it.
-
-    Returns
-    -------
-    Space
-        The vector space of its vectors.
-
-    Raises
-    ------
-    InputFileError
-        If there is no note, or the note or the export is damaged.
-    """
+    """Read the vector space of an exported folder or file, and check that its files are unchanged."""
     path = Path(path)
     document = read_export_note(path)
     if path.is_dir():

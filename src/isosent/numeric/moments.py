@@ -92,18 +92,7 @@ class Moments:
 
     @classmethod
     def empty(cls, dim: int) -> Moments:
-        """Moments of no rows, the neutral element of the sum.
-
-        Parameters
-        ----------
-        dim : int
-            Dimensions of the rows.
-
-        Returns
-        -------
-        Moments
-            Weight 0, everything else zeros.
-        """
+        """Moments of no rows with `dim` dimensions, the neutral element of the sum."""
         return cls(0.0, np.zeros(dim), np.zeros((dim, dim)), np.zeros(dim), RadialMoments(np.zeros(dim), 0.0))
 
     @classmethod

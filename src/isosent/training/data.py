@@ -176,40 +176,16 @@ class Examples:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def texts(self) -> list[str]:
-        """The distinct texts in the order of the examples.
-
-        Returns
-        -------
-        list of str
-            The texts.
-        """
+        """The distinct texts in the order of the examples."""
         return list(dict.fromkeys(text for row in zip(*self.text_columns.values(), strict=True) for text in row))
 
     def sample(self, n: int = 3) -> list[dict[str, Any]]:
-        """The first examples, for people to read.
-
-        Parameters
-        ----------
-        n : int, default 3
-            How many, at most.
-
-        Returns
-        -------
-        list of dict
-            Values by column, with the name of the label.
-        """
+        """The first `n` examples as values by column, with the name of the label."""
         rows = [{name: column[row] for name, column in self.columns.items()} for row in range(min(n, len(self)))]
         return [row | {"label": self.label_names[row["label"]]} if "label" in row else row for row in rows]
 
     def describe(self) -> dict[str, Any]:
-        """A summary as JSON values.
-
-        Returns
-        -------
-        dict
-            ``objective``, ``n_examples``, ``n_texts`` (distinct), ``columns`` and what they were read from,
-            ``label_counts``, ``scores``, ``dropped``, ``files`` and ``fingerprint``.
-        """
+        """Counts, columns, labels, scores, dropped rows, files and fingerprint, as JSON values."""
         return {
             "objective": self.objective,
             "n_examples": len(self),
@@ -231,18 +207,7 @@ class Examples:
         }
 
     def to_dataset(self) -> Any:
-        """Convert to the format of the trainer of sentence-transformers.
-
-        Returns
-        -------
-        datasets.Dataset
-            The columns in their order.
-
-        Raises
-        ------
-        MissingExtraError
-            If ``datasets`` is not installed.
-        """
+        """Convert to a ``datasets.Dataset``, the format of the trainer of sentence-transformers."""
         return _extras.require("datasets").Dataset.from_dict(dict(self.columns))
 
 

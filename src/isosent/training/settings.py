@@ -157,18 +157,7 @@ class TrainingSettings:
             )
 
     def learning_rate_for(self, kind: str) -> float:
-        """The learning rate in force.
-
-        Parameters
-        ----------
-        kind : {"transformer", "scratch", "static"}
-            Kind of the base.
-
-        Returns
-        -------
-        float
-            `learning_rate`, or the default for that kind.
-        """
+        """The learning rate for a base of this kind: "transformer", "scratch" or "static"."""
         return LEARNING_RATES[kind] if self.learning_rate is None else self.learning_rate
 
 

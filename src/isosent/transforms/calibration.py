@@ -129,23 +129,7 @@ class Calibration:
 
     @classmethod
     def from_null(cls, cosines: ArrayLike) -> Calibration:
-        """Compare a cosine with cosines of random pairs that you have drawn.
-
-        Parameters
-        ----------
-        cosines : array_like of shape (n_pairs,), float
-            Cosines of unrelated pairs, at least 30.
-
-        Returns
-        -------
-        Calibration
-            As from `from_random_pairs`.
-
-        Raises
-        ------
-        InputError
-            If there are too few, one is not a cosine, or all are equal.
-        """
+        """As `from_random_pairs`, with cosines of at least 30 unrelated pairs that you have drawn, shape (n_pairs,)."""
         null = np.sort(_cosines("Calibration.from_null", cosines))
         n = len(null)
         tail = 10.0 ** -np.arange(2, max(2.0, np.log10(n / 10)), 1 / _TAIL_STEPS_PER_DECADE)
@@ -248,13 +232,7 @@ class Calibration:
         return np.asarray(np.interp(array, self.cosines, self.values))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the calibration as JSON values, without loss.
-
-        Returns
-        -------
-        dict
-            Argument of `from_json`.
-        """
+        """Return the calibration as JSON values, without loss."""
         return {
             "kind": self.kind,
             "n_pairs": self.n_pairs,
@@ -265,23 +243,7 @@ class Calibration:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Calibration:
-        """Make a calibration from the result of `to_json`.
-
-        Parameters
-        ----------
-        document : mapping
-            The JSON values.
-
-        Returns
-        -------
-        Calibration
-            The same calibration, bit for bit.
-
-        Raises
-        ------
-        InputError
-            If something is missing, has the wrong type, or breaks a rule of the class.
-        """
+        """Make a calibration from the result of `to_json`; an `InputError` names what is missing or wrong."""
         try:
             labels = document["label_range"]
             return cls(

@@ -119,18 +119,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """Turn the moments of at least one row into a map."""
 
     def check_settings(self, dim: int) -> None:
-        """Refuse settings that are out of range.
-
-        Parameters
-        ----------
-        dim : int
-            Dimensions of the vectors to fit on.
-
-        Raises
-        ------
-        InputError
-            If a setting is out of range for vectors of `dim` dimensions.
-        """
+        """Refuse settings that are out of range for vectors of `dim` dimensions."""
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit on vectors. Forgets all vectors seen before.
