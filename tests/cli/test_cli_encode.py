@@ -111,6 +111,28 @@ def test_a_table_keeps_its_other_columns(isosent_, here):
         assert table["vector"].to_pylist() == [[1, 2, 3], [0, 0, 0], [2, 1, 5]]
 
 
+def test_columns_of_a_parquet_file_keep_their_types_and_a_later_shard_its_rows(isosent_, here):
+    times = pa.array([1, 2, 3, 4, 5], pa.time64("ns"))  # Python has no type for these
+    pq.write_table(pa.table({"text": ["man", "dog", "man", "dog", "man"], "at": times}), "t.parquet")
+    words = ("encode", "t.parquet", "--column", "text", *MODEL, "--format", "parquet", "--shard-size", "3")
+    assert isosent_(*words, "-o", "out").code == 0
+    for name, rows in (("part-00000.parquet", times[:3]), ("part-00001.parquet", times[3:])):
+        assert pq.ParquetFile(here / "out" / name).read()["at"].combine_chunks() == rows
+
+
+def test_a_column_that_begins_in_a_later_row_of_jsonl_is_kept(isosent_, here):
+    (here / "t.jsonl").write_text('{"text": "man"}\n{"text": "dog", "tag": 5, "of": {"a": "x"}}\n')
+    assert isosent_("encode", "t.jsonl", "--column", "text", *MODEL, "-o", "v.parquet").code == 0
+    table = pq.ParquetFile(here / "v.parquet").read()
+    assert (table["tag"].to_pylist(), table["of.a"].to_pylist()) == ([None, 5], [None, "x"])
+
+
+def test_two_columns_of_one_name_are_refused(isosent_, here, refuses):
+    (here / "t.csv").write_text("text,tag,tag\nman,a,b\n")
+    refuses(isosent_("encode", "t.csv", "--column", "text", *MODEL, "-o", "v.parquet"), "'tag' twice")
+    assert not (here / "v.parquet").exists()
+
+
 def test_standard_input_goes_into_a_folder(isosent_, here):
     for told in ("", "out: 3 of 3 shards exist; nothing is left to encode\n"):
         finished = isosent_("encode", "-", *MODEL, "-o", "out", "--shard-size", "3", stdin=TEXTS.encode())

@@ -184,6 +184,26 @@ def test_an_empty_array_has_no_blocks(tmp_path):
     assert (source.n_rows, list(source.blocks())) == (0, [])
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["{'descr': '<f4', 'shape': (3, 2), ", "'''", "{'descr': (), 'fortran_order': False, 'shape': (3, 2)}", "1 2"],
+)
+def test_a_damaged_header_is_refused_whatever_numpy_raises(tmp_path, header):
+    content = header.encode()
+    (tmp_path / "v.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(content)) + content + bytes(24))
+    with pytest.raises(FileFormatError, match="header is damaged"):
+        open_vectors(tmp_path / "v.npy")
+
+
+def test_a_header_that_promises_gigabytes_is_not_read(tmp_path):
+    (tmp_path / "v.npy").write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + bytes(8 << 20))
+    tracemalloc.start()
+    with pytest.raises(FileFormatError, match="header is damaged"):
+        open_vectors(tmp_path / "v.npy")
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+
+
 def test_pickled_objects_are_refused(tmp_path):
     np.save(tmp_path / "v.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(FileFormatError, match=r"holds pickled objects, which are not read"):
@@ -400,7 +420,7 @@ def test_the_other_columns_of_a_table_come_along_where_they_stood(tmp_path):
     table = pa.table(columns).replace_schema_metadata({"pandas": "{}", "huggingface": "{}"})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=13)
     source = open_vectors(tmp_path / "in.parquet")
-    beside = ColumnsBeside.of_table(source)
+    beside = ColumnsBeside.of_file(source.path, str(source.column), n_rows=source.block_rows, state=source.state)
     with writing_vectors(tmp_path / "out.parquet", (N_ROWS, 2), space=SPACE, beside=beside) as write:
         for block in source.blocks():
             write(block[:, :2])

@@ -137,6 +137,21 @@ def test_a_control_character_in_a_word_of_word2vec_text_does_not_make_it_binary(
     assert_is(read("2 2\na\x1fb 1 2\nc 3 4\n"), ("a\x1fb", "c"), [[1, 2], [3, 4]])
 
 
+def test_white_space_in_a_word_does_not_depend_on_the_lines_around_it(read):
+    for more in ("", "of late 4 5 6\n"):  # a word with a blank makes a block be read line by line
+        assert list(read(f"man 1 2 3\na\x0bb 1 2 3\n{more}").vocabulary)[1] == "a\x0bb"
+
+
+def test_a_row_without_a_word_names_its_line(read):
+    with pytest.raises(FileFormatError, match="line 2 must hold a word and 3 numbers"):
+        read("man 1 2 3\n 4 5 6\n")
+
+
+def test_a_control_character_in_a_row_is_refused(read):
+    with pytest.raises(FileFormatError, match="line 2 must hold"):
+        read("man 1 2 3\ndog 4\x015 6\n")
+
+
 def test_a_short_row_names_its_line(read):
     with pytest.raises(
         FileFormatError, match=r"line 2 must hold a word and 2 numbers, as the file begins; got 2 fields: 'b 3'\."

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentError
-from isosent.io.bounds import MOST_DIMENSIONS
+from isosent.io.bounds import MOST_DIMENSIONS, parquet_batch_rows
 from isosent.io.checksum import (
     UNSEALED,
     FileState,
@@ -241,15 +241,19 @@ class ColumnsBeside:
         return cls(schema, batches())
 
     @classmethod
-    def of_table(cls, source: VectorSource) -> ColumnsBeside:
-        """Take every column of a parquet file but that of the vectors."""
-        schema, _ = table_schema(source.path)
-        position = schema.names.index(source.column)
-        others = schema.remove(position)
+    def of_file(
+        cls, path: Path, without: str, *, start_row: int = 0, n_rows: int | None = None, state: FileState | None = None
+    ) -> ColumnsBeside:
+        """Take every column of a parquet file but one, from a row on, as they are."""
+        import pyarrow.parquet as pq
+
+        schema, _ = table_schema(path)
+        position = schema.get_field_index(without) if without in schema.names else None
+        others = schema if position is None else schema.remove(position)
         pandas = {name: value for name, value in (schema.metadata or {}).items() if name == b"pandas"}
-        read = (source.path, others.names, 0, source.block_rows, source.state)
-        batches = table_batches(*read) if others.names else iter(())
-        return cls(others.with_metadata(pandas), batches, str(source.column), position)
+        n_rows = n_rows or parquet_batch_rows(str(path), pq.read_metadata(path))
+        batches = table_batches(path, others.names, start_row, n_rows, state) if others.names else iter(())
+        return cls(others.with_metadata(pandas), batches, without, position)
 
     def take(self, n_rows: int) -> Any:
         """Hand out the next rows."""

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
 from itertools import islice
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
-from isosent.io.bounds import lines_in, open_content
+from isosent.io.bounds import LONGEST_LINE, lines_in, open_content
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, ending_of, table_in
 
@@ -74,7 +75,8 @@ def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None) -> Ite
     table = table_in(name, ending, file, header=True)
     column = _choose(table, column)
     for number, (value,) in table.rows(column):
-        yield _text(table, number, column, value)
+        is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= LONGEST_LINE
+        yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
 
 
 def _choose(table: Table, column: str | None) -> str:
@@ -141,7 +143,9 @@ def open_texts(path: str | os.PathLike[str], *, column: str | None = None) -> It
             file.seek(0)
             return table_in(name, ending_of(path), file, header=True)
 
-        table = partial(TextTable, open_again, column) if is_table(path) else None
+        # columns of a .parquet file are read by the path, and a pipe has none
+        has_columns = is_table(path) and (ending_of(path) != ".parquet" or Path(path).is_file())
+        table = partial(TextTable, open_again, column) if has_columns else None
         yield TextSource(name, n_texts, digest.hexdigest(), read, lambda: stamp() == before, table)
 
 
@@ -153,18 +157,19 @@ class TextTable:
 
         table = open_table()
         self._open, self._column = open_table, _choose(table, column)
-        names = [name for name in (table.schema.names if table.schema else table.columns) if name != VECTOR_COLUMN]
-        if self._column not in names:
+        self.parquet = None if table.schema is None else Path(table.name)  # its columns are copied as they are
+        if table.objects is not None:
+            types = _json_types(table.objects)
+        else:
+            types = dict.fromkeys(table.columns, "string")
+            for name in types:
+                table.require(name)  # a .parquet file with two columns of one name cannot be read
+        if self._column == VECTOR_COLUMN:
             raise InputError(
                 f"{table.name}: rename the column {self._column}; vectors are written to one of that name."
             )
-        if table.schema is not None:
-            types = [table.schema.field(name).type for name in names]
-        elif table.name.lower().endswith(".jsonl"):
-            types = [getattr(pa, kind)() for kind in _json_types(table, names)]
-        else:
-            types = [pa.string()] * len(names)
-        self.schema = pa.schema(list(zip(names, types, strict=True)))
+        types.pop(VECTOR_COLUMN, None)
+        self.schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in types.items()])
 
     def rows(self) -> Iterator[tuple[str, list[Any]]]:
         """Yield each text, and the values of its row in the order of the schema."""
@@ -183,15 +188,23 @@ class TextTable:
             )
 
 
-def _json_types(table: Table, names: Sequence[str]) -> list[str]:
-    """Types of pyarrow that hold every value of columns of JSON, by reading all of them."""
-    types: list[set[type]] = [set() for _ in names]
-    for _, values in table.rows(optional=names):
-        for kinds, value in zip(types, values, strict=True):
-            kinds.add(type(value))
+def _json_types(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, str]:
+    """The columns of all rows of JSON, with the types of pyarrow that hold all their values."""
+    types: dict[str, set[type]] = {}
+
+    def add(fields: dict[str, Any], prefix: str = "") -> None:
+        for name, value in fields.items():
+            types.setdefault(prefix + name, set()).add(type(value))
+            if isinstance(value, dict):
+                add(value, f"{prefix}{name}.")
+
+    for _, fields in rows:
+        add(fields)
     names_of = {frozenset({bool}): "bool_", frozenset({int}): "int64", frozenset({float}): "float64"}
     names_of[frozenset({int, float})] = "float64"
-    return [names_of.get(frozenset(kinds - {type(None)}), "string") for kinds in types]
+    # what is always an object is stored by its fields
+    columns = {name: kinds - {type(None)} for name, kinds in types.items() if kinds != {dict}}
+    return {name: names_of.get(frozenset(kinds), "string") for name, kinds in columns.items()}
 
 
 def text_blocks(

@@ -6,6 +6,7 @@ import mmap
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from isosent.io.tensors import SEAL, safetensors_header
 
 BLOCK_BYTES = 32 << 20
 BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which moments would notice block by block
+
+_LONGEST_HEADER = 1 << 20  # bytes of a .npy file
 
 Array = NDArray[Any]
 
@@ -142,16 +145,16 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
     """Open an array saved by numpy, in C or Fortran order."""
     _no_column(path, column)
     state = file_state(path)
-    format_ = np.lib.format
+    with path.open("rb") as file:
+        start = BytesIO(file.read(_LONGEST_HEADER))  # numpy would read up to 4 GiB where a header is damaged
     try:
-        with path.open("rb") as file:
-            is_first = format_.read_magic(file) == (1, 0)  # version 3 is version 2 with names that are not ASCII
-            read_header = format_.read_array_header_1_0 if is_first else format_.read_array_header_2_0
-            shape, is_fortran, dtype = read_header(file)
-            offset = file.tell()
+        is_first = np.lib.format.read_magic(start) == (1, 0)  # version 3 is version 2 with names that are not ASCII
+        read_header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+        shape, is_fortran, dtype = read_header(start)
+        offset = start.tell()
         if not all(type(n) is int for n in shape):
             raise ValueError(f"its shape is {shape}")
-    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+    except Exception as error:  # numpy raises IndexError, SyntaxError, TokenError and others for a damaged header
         reason = brief(str(error).partition("<")[0].rstrip(": "))  # numpy puts an address in memory after it
         raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {reason}.") from None
     if dtype.hasobject:

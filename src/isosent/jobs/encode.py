@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from isosent.encoders.base import WINDOW, EncodingStats, Progress, collecting_stats
 from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
 from isosent.io.atomic import locked
-from isosent.io.parquet import ColumnsBeside
+from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside
 from isosent.io.space import Space, same_space
 from isosent.io.texts import TextSource, text_blocks
 from isosent.io.vectors import (
@@ -167,7 +167,7 @@ class _Job:
 
     def rows(self) -> Iterator[Row]:
         """Read the texts, with the other columns of their table."""
-        if self._table is not None:
+        if self._table is not None and not self._table.parquet:
             return self._table.rows()
         return ((text, (text,)) for text in self._source.read())
 
@@ -189,16 +189,19 @@ class _Job:
 
     def write(self, path: Path, n_rows: int, dtype: str, rows: Iterator[Row], first_row: int = 0) -> EncodingStats:
         """Encode texts into a file, with memory for one block of them."""
-        columns: deque[Sequence[Any]] = deque()  # other columns of the rows that are being encoded
+        takes_rows = self._to_table and not (self._table and self._table.parquet)
+        # Other columns of the rows that are being encoded: a block at most, as the vectors of a block are written at once.
+        columns: deque[Sequence[Any]] = deque(maxlen=None if takes_rows else 0)
         beside = None
-        if self._to_table:
+        if takes_rows:
             schema = [("text", "string")] if self._table is None else self._table.schema
             beside = ColumnsBeside.of_rows(schema, columns)
+        elif self._table is not None and self._table.parquet:
+            beside = ColumnsBeside.of_file(self._table.parquet, VECTOR_COLUMN, start_row=first_row)
 
         def texts() -> Iterator[str]:
             for text, row in rows:
-                if self._to_table:
-                    columns.append(row)
+                columns.append(row)
                 yield text
 
         # A block is a number of whole windows, so that its size does not change which texts share a batch.

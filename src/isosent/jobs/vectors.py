@@ -275,7 +275,9 @@ def transform_file(
     space = Space(record.fingerprint, record.name)
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
-    beside = ColumnsBeside.of_table(source) if are_tables else None
+    beside = None
+    if are_tables:
+        beside = ColumnsBeside.of_file(source.path, str(source.column), n_rows=source.block_rows, state=source.state)
     with writing_vectors(output, (source.n_rows, dim), dtype=dtype, space=space, beside=beside) as write:
         for block in source.blocks():
             try:
