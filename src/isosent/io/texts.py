@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
 from isosent.io.bounds import LONGEST_LINE, lines_in, open_content
+from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, ending_of, table_in
 
