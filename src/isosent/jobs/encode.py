@@ -190,7 +190,7 @@ class _Job:
     def write(self, path: Path, n_rows: int, dtype: str, rows: Iterator[Row], first_row: int = 0) -> EncodingStats:
         """Encode texts into a file, with memory for one block of them."""
         takes_rows = self._to_table and not (self._table and self._table.parquet)
-        # Other columns of the rows that are being encoded: a block at most, as the vectors of a block are written at once.
+        # Other columns of the rows that are being encoded, at most one block: its vectors are written at once.
         columns: deque[Sequence[Any]] = deque(maxlen=None if takes_rows else 0)
         beside = None
         if takes_rows:
