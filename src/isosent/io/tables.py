@@ -289,7 +289,7 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
                     )
                 fields += [""] * (len(names) - len(fields))
             if -1 in places:
-                fields.append(None)  # what the place -1 takes
+                fields.append(None)  # type: ignore[arg-type]  # what the place -1 takes
             yield number, values_at(fields) if values_at else tuple([fields[place] for place in places])
 
     table = Table(name, names, select)
