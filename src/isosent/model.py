@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
@@ -435,7 +436,7 @@ class SentenceEncoder:
         postprocessing = self._postprocessing.fitted(fit, moments, query_moments)
         name, parameters = ("none", {}) if fit is None else (transform_name(fit), resolved_settings(fit))
         record = _record(name, parameters, round(moments.weight), n_zero_rows, source)
-        record = replace(record, choice=None if choice is None else choice.to_json())
+        record = structs.replace(record, choice=None if choice is None else choice.to_json())
         return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
 
     def _with_encoder_fitted(self, texts: list[str], source: str, progress: Progress | None) -> SentenceEncoder:
@@ -464,7 +465,7 @@ class SentenceEncoder:
             rows = _rows_with_vector(vectors)
             flow = copy.deepcopy(transform).fit(self._postprocessing.apply(rows), report=report)
             record = _record(transform_name(flow), settings_of(flow), len(rows), len(vectors) - len(rows), source)
-            record = replace(record, history=tuple(asdict(step) for step in flow.history_))
+            record = structs.replace(record, history=tuple(asdict(step) for step in flow.history_))
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
         radial = bool(getattr(transform, "uses_radial_moments", False))

@@ -11,12 +11,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct, convert, structs
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
@@ -25,7 +26,7 @@ from isosent.encoders.reference import LANGUAGES, MODEL_FILE, absolute_reference
 from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.json import document_bytes, format_of, read_document
-from isosent.io.schemas import Model
+from isosent.io.schemas import Checksum, Count, Document, FileName, Positive, Text
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import Postprocessing
@@ -46,15 +47,14 @@ _OLD_TEMPORARY = re.compile(
 Field = TypeVar("Field")
 
 
-@dataclass(frozen=True, slots=True)
-class FitRecord:
+class FitRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """What a transform was fitted on."""
 
     transform: str  # its name; "none" if "auto" left the vectors as they are
     parameters: Mapping[str, Any]
-    n_texts: int  # without those that have no vector
-    n_zero_rows: int  # texts left out because they have no vector
-    source: str  # where the texts came from
+    n_texts: Count  # without those that have no vector
+    n_zero_rows: Count  # texts left out because they have no vector
+    source: Text  # where the texts came from
     fitted_at: str  # ISO 8601, UTC
     choice: Mapping[str, Any] | None = None  # what "auto" compared, and why it chose
     history: Sequence[Mapping[str, Any]] | None = None  # of a flow: the fields of each `FitProgress`
@@ -102,9 +102,57 @@ class ModelRecord:
             "normalize": self.postprocessing.normalize,
             "separate_query_mean": self.postprocessing.query_map is not None,
             "calibration": None if self.calibration is None else self.calibration.kind,
-            "fits": [asdict(fit) for fit in self.fits],
+            "fits": [structs.asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,
         }
+
+
+class _Encoder(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The encoder of a saved model."""
+
+    reference: Text
+    options: dict[str, Text]
+    dim: Positive
+    fingerprint: str
+    inside: bool = False
+    files: dict[str, Checksum] | None = None
+
+
+class _Calibration(Struct, forbid_unknown_fields=True):
+    """Knots of the map from cosines to what they mean."""
+
+    kind: str
+    n_pairs: Count
+    label_range: tuple[float, float] | None
+    cosines: list[float]
+    values: list[float]
+
+
+class _AutoChoice(Struct):  # open: it is shown and no more
+    chosen: str
+    reason: str
+
+
+class _FlowStep(Struct):
+    held_out_bits: float | None
+
+
+class _SavedFit(FitRecord, frozen=True):
+    choice: _AutoChoice | None = None  # type: ignore[assignment]
+    history: list[_FlowStep] | None = None  # type: ignore[assignment]
+
+
+class _ModelFile(Document):
+    """``model.json`` in a model folder."""
+
+    encoder: _Encoder
+    fingerprint: str
+    fits: list[_SavedFit]
+    linear_map: FileName | None = None
+    flow: FileName | None = None
+    corpus: FileName | None = None
+    normalize: bool = False
+    calibration: _Calibration | None = None
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
@@ -153,7 +201,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
         **names,
         "normalize": record.postprocessing.normalize,
         "calibration": None if record.calibration is None else record.calibration.to_json(),
-        "fits": [asdict(fit) for fit in record.fits],
+        "fits": [structs.asdict(fit) for fit in record.fits],
         "fingerprint": record.fingerprint,
     }
     files = {name: contents[kind] for kind, name in names.items() if name is not None}
@@ -163,7 +211,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
 def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder is a model that contains its encoder."""
     try:
-        document = read_document(Path(folder) / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
+        document = read_document(Path(folder) / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
         return document["encoder"].get("inside") is True
     except (OSError, InputError):
         return False
@@ -207,7 +255,7 @@ def _sweep(folder: Path) -> None:
     with suppress(OSError, InputError):
         named = {MODEL_FILE}
         if (folder / MODEL_FILE).exists():
-            document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
+            document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
             named |= {str(document.get(kind)) for kind in _KINDS}
         for path in list(folder.iterdir()):
             if path.name not in named and not is_temporary(path.name) and _has_model_name(path):
@@ -219,7 +267,7 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
     folder = Path(folder)
     recover(folder)
     try:
-        document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, Model)
+        document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
     except FileNotFoundError:
         raise ModelFolderError(f"{folder} is not a model saved by isosent: it has no {MODEL_FILE}.") from None
     except InputError as error:
@@ -236,7 +284,7 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
         encoder_dim=encoder["dim"],
         encoder_fingerprint=encoder["fingerprint"],
         postprocessing=_read_postprocessing(folder, document),
-        fits=tuple(FitRecord(**fit) for fit in document["fits"]),
+        fits=tuple(convert(document["fits"], list[FitRecord])),
         calibration=_read_calibration(folder, document.get("calibration")),
         corpus=_parsed(folder, document, _CORPUS, _tensors, "named arrays") or {},
     )

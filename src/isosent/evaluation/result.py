@@ -8,16 +8,18 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
-from isosent.io.schemas import Result
+from isosent.io.schemas import Fields, Finite, Score, SealedFile, Seconds, Text, Whole
 from isosent.numeric.statistics import Statistic
 from isosent.pages.tables import csv_table, latex_table
 
@@ -246,6 +248,84 @@ def _numbers(values: NDArray[np.float64]) -> list[float]:
     return [int(value) for value in values] if are_integers else values.tolist()
 
 
+# What a file may hold. None is an undefined score.
+
+
+class _Fit(Struct, kw_only=True):
+    transform: str
+    parameters: dict[str, Any]
+    source: str
+    n_texts: Whole = 0
+    n_zero_rows: Whole = 0
+    fitted_at: str = ""
+
+
+class _Model(Struct, kw_only=True):  # open, as the two below: newer releases may say more, which is shown and no more
+    reference: Text
+    options: dict[str, str]
+    fits: list[_Fit]
+    fingerprint: str
+
+
+class _Fitting(Struct, kw_only=True):
+    transform: str | None
+    parameters: dict[str, Any]
+    fit: str | None
+    transductive: bool
+    overlap: dict[str, dict[str, Whole]] = {}
+
+
+class _Environment(Struct, kw_only=True):
+    versions: dict[str, str]
+    machine: str
+    system: str
+    n_cpus: Whole | None
+
+
+class _Choice(Struct, kw_only=True):
+    chosen: str
+    reason: str
+
+
+class _Task(Fields):
+    kind: str
+    metric: str
+    scores: dict[str, Finite | None]
+    intervals: dict[str, tuple[Score, Score]]
+    protocol: dict[str, Any]
+    data: dict[str, str]
+    n_items: Whole
+    dim: Whole
+    n_zero_rows: Whole
+    n_tokens: Whole
+    n_unknown: Whole
+    elapsed_s: Seconds
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
+    choice: _Choice | None = None
+
+
+class _Items(Fields):
+    values: list[Finite | None]
+    gold: list[Finite | None] | None
+
+
+class _Result(SealedFile, kw_only=True):
+    """What ``isosent evaluate ... --json`` writes."""
+
+    model: _Model
+    fitting: _Fitting
+    environment: _Environment
+    seed: Annotated[int, Meta(ge=0)]
+    n_resamples: Whole
+    n_texts: Whole
+    n_cut: Whole
+    encode_s: Seconds
+    elapsed_s: Seconds
+    tasks: Annotated[dict[str, _Task], Meta(min_length=1)]
+    items: dict[str, _Items] = msgspec.field(default_factory=dict)
+    variants: list[_Result] = msgspec.field(default_factory=list)  # the same under further transforms
+
+
 def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
     """Read a result file.
 
@@ -273,7 +353,7 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
             f"{path} is not a result file: its format must be {FORMAT!r}, as isosent evaluate ... --json OUT writes "
             f"it; got {document.get('format')!r}."
         )
-    check_schema(document, str(path), Result)
+    check_schema(document, str(path), _Result)
     variants = tuple(_result_of_json(variant, path) for variant in document.pop("variants", []))
     return replace(_result_of_json(document, path), variants=variants)
 

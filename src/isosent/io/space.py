@@ -7,15 +7,27 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.atomic import replacing
 from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import check_format, check_schema, document_bytes, read_json
-from isosent.io.schemas import ExportNote, NotedFile, Text, VectorNote, VectorNoteV1
+from isosent.io.schemas import (
+    Checksum,
+    Count,
+    Document,
+    Fields,
+    Finite,
+    Positive,
+    SealedFile,
+    Seconds,
+    Sha256,
+    Text,
+    Whole,
+)
 
 FORMAT = "isosent-vectors"
 FORMAT_VERSION = 2
@@ -44,6 +56,35 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
     def metadata(self) -> dict[str, str]:
         """The same for the metadata of a file."""
         return {_FINGERPRINT: self.fingerprint, _REFERENCE: self.reference}
+
+
+class NotedFile(Struct, forbid_unknown_fields=True, kw_only=True):
+    """One state of the file that a note describes."""
+
+    size_bytes: Count
+    sample_sha256: Sha256
+    checksum: Checksum | None = None
+    fingerprint: str | None = None
+    reference: Text | None = None
+    shape: tuple[Count, Positive] | None = None
+    dtype: str | None = None
+
+
+class VectorNote(Document):
+    """``FILE.isosent.json`` beside an array."""
+
+    files: Annotated[list[NotedFile], Meta(min_length=1, max_length=2)]
+
+
+class VectorNoteV1(Document):
+    """The same before one note could describe an array and the one that it replaces."""
+
+    shape: tuple[Count, Positive]
+    dtype: str
+    fingerprint: str
+    reference: Text
+    size_bytes: Count
+    sample_sha256: Sha256
 
 
 def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
@@ -154,6 +195,43 @@ NOTE_FILE = "isosent.json"
 EXPORT_FORMAT = "isosent-export"
 _READ = (".json", ".jinja", ".txt", ".model", ".onnx", ".safetensors")
 _UNCHECKED = (NOTE_FILE, "README.md")  # the note has its own checksum, and people edit the card
+
+
+class _Agreement(Fields):
+    n_vectors: Whole
+    largest_difference: Seconds
+    lowest_cosine: Finite
+
+
+class _FilesOfRole(Fields):
+    tokenizer: str | None
+    graph: str
+
+
+class _ExportedFile(Fields):
+    size_bytes: Whole
+    sample_sha256: Sha256
+    checksum: Checksum
+    fingerprint: str
+    reference: Text
+
+
+class ExportNote(SealedFile, kw_only=True):
+    """``isosent.json`` in an exported folder, or ``FILE.isosent.json`` beside an index of FAISS."""
+
+    target: str
+    isosent_version: str
+    fingerprint: str
+    reference: Text
+    normalize: bool
+    model: dict[str, Any]
+    agreement: _Agreement
+    tei: bool = False
+    inputs: str | None = None
+    output: str | None = None
+    files: dict[str, _FilesOfRole] | Annotated[list[_ExportedFile], Meta(max_length=2)] = field(default_factory=dict)
+    index: str | None = None
+    checksums: dict[str, Checksum] = field(default_factory=dict)
 
 
 def exported_checksums(folder: Path) -> dict[str, str]:

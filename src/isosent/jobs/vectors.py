@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from isosent import _check
@@ -22,7 +23,7 @@ from isosent.errors import FileFormatError, InputError, OutputError
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.json import parse_json
 from isosent.io.parquet import ColumnsBeside
-from isosent.io.schemas import CheckpointRun
+from isosent.io.schemas import Count
 from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.vector_source import VectorSource
@@ -128,6 +129,16 @@ def _states_by_block(sources: Sequence[VectorSource], state: _State, radial: boo
         row = 0
 
 
+class _CheckpointRun(Struct, forbid_unknown_fields=True):
+    """How far the moments of files have come, in the metadata of a checkpoint."""
+
+    settings: dict[str, Any]
+    data: list[dict[str, Any]]
+    source: Count
+    row: Count
+    is_complete: bool
+
+
 class _Checkpoint:
     """A file with the state of a run."""
 
@@ -145,7 +156,7 @@ class _Checkpoint:
             raise FileFormatError(f"{self._path} must be a checkpoint; it holds something else. Name another file.")
         try:
             measured = _read_file_moments(self._path)
-            run = parse_json(metadata.get("run", ""), "run", CheckpointRun)
+            run = parse_json(metadata.get("run", ""), "run", _CheckpointRun)
         except FileFormatError as error:
             raise FileFormatError(f"{error} Remove it to start over.") from None
         if [file | {"name": ""} for file in run["data"]] != [file | {"name": ""} for file in self._data]:

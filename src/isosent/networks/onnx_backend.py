@@ -13,9 +13,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from isosent import _extras
@@ -23,13 +24,19 @@ from isosent.errors import CacheWarning, InputError, IsosentError, OutputError
 from isosent.io.atomic import Replaceable, is_temporary, remove_folder, replacing_folder, user_cache
 from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import document_bytes, read_document
-from isosent.io.schemas import GraphNote
+from isosent.io.schemas import Checksum, Document
 from isosent.networks.onnx_int8 import with_int8_products
 
 INPUTS = ("input_ids", "attention_mask", "pooling_mask")
 DTYPES = ("float32", "int8")
 _GRAPH_VERSION = "2"  # part of the name of a cached graph: raise it when the graphs change
 _SLOW_FUSIONS = ["SkipLayerNormFusion"]  # the fused operator takes longer than the two that it replaces
+
+
+class _GraphNote(Document, kw_only=True):
+    """``graph.json`` beside a graph."""
+
+    files: Annotated[dict[str, Checksum], Meta(min_length=1)]
 
 
 class OnnxBackend:
@@ -191,7 +198,7 @@ def cached_graph(name: str, make: Callable[[Path], None]) -> Iterator[Path]:
 def _is_intact(folder: Path) -> bool:
     """Whether a graph exists with every byte as it was written."""
     try:
-        verify_folder(folder, read_document(folder / _NOTE_FILE, _FORMAT, _FORMAT_VERSION, GraphNote)["files"])
+        verify_folder(folder, read_document(folder / _NOTE_FILE, _FORMAT, _FORMAT_VERSION, _GraphNote)["files"])
     except OSError:
         return False
     return (folder / GRAPH_FILE).is_file()
