@@ -359,8 +359,8 @@ def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> "Tabl
     """What `count_overlap` counted, one row per task."""
     caption = (
         f"in {corpus}\n"
-        "each count includes those before it; exact: same characters; same: up to case, punctuation and white space\n"
-        f"near: {NEAR_SHARE:.0%} of the word trigrams, for texts of {NEAR_WORDS} words or more\n"
+        "exact: same characters; same: or up to case, punctuation and white space\n"
+        f"near: or {NEAR_SHARE:.0%} of the word trigrams, for texts of {NEAR_WORDS} words or more\n"
         "items: pairs or other scored units; complete: all texts of the item are in the corpus"
     )
     table = make_table("task", "texts", "exact", "same", "near", "items", "complete", caption=caption)

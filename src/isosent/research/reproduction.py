@@ -15,8 +15,8 @@ MANY_UNKNOWN = 0.05
 UNKNOWN = "unknown"
 _DAGGER = "\u2020"
 LEGEND = (
-    f"A cell: the published number, or {UNKNOWN}; if measured: the measured number, then (published) and their "
-    f"difference.\n{_DAGGER}: more than {MANY_UNKNOWN:.0%} of the tokens have no vector; not comparable."
+    f"A cell: the published number, or {UNKNOWN}. If measured: the number, (published) and the difference.\n"
+    f"{_DAGGER}: more than {MANY_UNKNOWN:.0%} of the tokens have no vector; not comparable."
 )
 
 
