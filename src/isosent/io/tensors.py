@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import mmap
+import os
 import struct
 from collections.abc import Collection, Mapping
+from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -51,12 +53,16 @@ class _TensorHeader(Struct):
 
 def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
     """Read the header: the entry of each tensor, the metadata, and the byte at which the numbers start."""
+    with path.open("rb") as file:
+        return _header_in(file, path, os.fstat(file.fileno()).st_size)
+
+
+def _header_in(file: IO[bytes], path: Path, n_bytes: int) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
     try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if length > path.stat().st_size:
-                raise ValueError("it is longer than the file")
-            header = parse_json(file.read(length), "header")
+        (length,) = struct.unpack("<Q", file.read(8))
+        if length > n_bytes:
+            raise ValueError("it is longer than the file")
+        header = parse_json(file.read(length), "header")
         metadata = header.pop("__metadata__", {})
         check_schema(metadata, "metadata", dict[str, str])
         check_schema(header, "tensors", dict[str, _TensorHeader])
@@ -67,8 +73,8 @@ def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str,
 
 def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
     """Open a file without reading its numbers: its tensors and its metadata."""
-    header, metadata, data_start = safetensors_header(path)
     with path.open("rb") as file:
+        header, metadata, data_start = _header_in(file, path, os.fstat(file.fileno()).st_size)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     tensors = {}
     try:
@@ -99,17 +105,18 @@ def tensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str
     return sealed(len(encoded).to_bytes(8, "little") + encoded + content[8 + length :])
 
 
-def read_tensors(path: Path, metadata: Mapping[str, str], fields: Collection[str]) -> dict[str, NDArray[Any]]:
-    """Read what `tensors_bytes` gave; the metadata may have these fields only."""
+def read_tensors(path: Path, fields: Collection[str]) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Read what `tensors_bytes` gave, and its metadata, which may have these fields only."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    content = path.read_bytes()
+    content = path.read_bytes()  # once: another process may replace the file at any time
+    metadata = _header_in(BytesIO(content), path, len(content))[1]
     if unknown := sorted(set(metadata) - {*fields, SEAL}):
         raise FileFormatError(f"{path}: damaged. Its metadata has an unknown field {unknown[0]!r}. Write it again.")
     if SEAL in metadata and not is_intact(content, metadata[SEAL]):
         raise damaged(str(path))
     try:
-        return load(content)
+        return load(content), metadata
     except SafetensorError as error:
         raise FileFormatError(f"{path}: damaged or truncated: {error}.") from None

@@ -250,8 +250,7 @@ def _write_file_moments(
 
 
 def _read_file_moments(path: Path) -> FileMoments:
-    metadata = safetensors_header(path)[1]
-    tensors = read_tensors(path, metadata, _METADATA)
+    tensors, metadata = read_tensors(path, _METADATA)
     try:
         radial = RadialMoments(tensors["third"], float(tensors["fourth"][0])) if "third" in tensors else None
         weight, mean, scatter = float(tensors["weight"][0]), tensors["mean"], tensors["scatter"]
