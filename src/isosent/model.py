@@ -398,16 +398,14 @@ class SentenceEncoder:
             Of the vectors of texts, without zero rows.
         transform : LinearTransform or str, default "auto"
             As for `fitted`; "auto" chooses by the spectrum, or takes `choice`.
-        settings : mapping of str to object, optional
-            Settings of a transform that is named.
         query_moments : Moments, optional
             Of the vectors of queries.
         choice : AutoChoice, optional
             What "auto" chose before.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
-        source : str, optional
-            Where the vectors come from, for the record.
+        settings, source
+            As for `fitted`.
 
         Returns
         -------

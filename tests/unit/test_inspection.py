@@ -212,7 +212,7 @@ GAIN, LOSS, UNCLEAR = Change(0.5, 0.6, 0.05, 0.15), Change(0.5, 0.4, -0.15, -0.0
             GAIN,
             GAIN,
             "Auto would leave these vectors alone, but in this test full whitening would find the nearest held-out "
-            "text 10.0 points more often and separate held-out pairs 10.0 points better: try it on pairs of your own.",
+            "text 10.0 points more often and separate held-out pairs 10.0 points better: try it on your own pairs.",
         ),
     ],
 )

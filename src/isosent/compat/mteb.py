@@ -81,12 +81,8 @@ class MTEBEncoder:
         ----------
         inputs : iterable of mappings
             Batches with the key ``text``.
-        task_metadata : TaskMetadata
-            Without effect, like `hf_split` and `hf_subset`: every task is encoded in the same way.
-        hf_split : str
-            Split of the task.
-        hf_subset : str
-            Subset of the task.
+        task_metadata, hf_split, hf_subset
+            Without effect: every task is encoded in the same way.
         prompt_type : PromptType, optional
             Whether these are queries or documents. They get the encoder's prompts, and queries their own map.
         **options
@@ -96,11 +92,6 @@ class MTEBEncoder:
         -------
         ndarray of shape (n_texts, dim), float32
             One row per text.
-
-        Raises
-        ------
-        InputError
-            If a batch holds no texts.
         """
         texts: list[str] = []
         for batch in inputs:

@@ -51,20 +51,10 @@ LOWEST_COSINE = 1 - 1e-5
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How close the vectors of an export are to those of the model.
-
-    Parameters
-    ----------
-    n_vectors : int
-        Number of vectors compared.
-    largest_difference : float
-        Largest difference of two entries, as a share of the length of the vector.
-    lowest_cosine : float
-        Lowest cosine of a vector and its counterpart.
-    """
+    """How close the vectors of an export are to those of the model."""
 
     n_vectors: int
-    largest_difference: float
+    largest_difference: float  # of two entries, as a share of the length of the vector
     lowest_cosine: float
 
     @property

@@ -131,51 +131,21 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Statistics of a vector space, the choice of auto, its effect, and a recommendation.
+    """Statistics of a vector space, the choice of auto, its effect, and a recommendation."""
 
-    Attributes
-    ----------
-    source : str
-        Where the texts or vectors come from.
-    model : str or None
-        The model that made the vectors; None for vectors alone.
-    seed : int
-        Seed of every sample.
-    counts : RowCounts
-        Rows in all, and zero, non-finite and duplicate ones.
-    eigenvalues : tuple of float
-        Variance along each principal axis, descending; rounding noise is 0.
-    choice : AutoChoice or None
-        What auto would choose; None where the vectors do not vary.
-    before : Stage
-        The vectors as they are.
-    after : Stage or None
-        The sampled vectors after the choice of auto, or after full whitening where auto would leave them alone.
-    effect : Effect or None
-        What that does to held-out texts; None where it cannot be measured.
-    effect_note : str
-        How the effect was measured, or why it was not.
-    advice : str
-        The recommendation, one sentence.
-    marks : tuple of float
-        The cosines that percentiles are given for.
-    cosine_edges : tuple of float
-        Edges of the bins of the histograms.
-    """
-
-    source: str
-    model: str | None
+    source: str  # where the texts or vectors come from
+    model: str | None  # None for vectors alone
     seed: int
     counts: RowCounts
-    eigenvalues: tuple[float, ...]
-    choice: AutoChoice | None
+    eigenvalues: tuple[float, ...]  # variance along each principal axis, descending; rounding noise is 0
+    choice: AutoChoice | None  # None if the vectors do not vary
     before: Stage
-    after: Stage | None
-    effect: Effect | None
-    effect_note: str
-    advice: str
-    marks: tuple[float, ...]
-    cosine_edges: tuple[float, ...]
+    after: Stage | None  # sampled vectors after the choice of auto, or after full whitening if auto chooses none
+    effect: Effect | None  # on held-out texts; None if it cannot be measured
+    effect_note: str  # how the effect was measured, or why it was not
+    advice: str  # one sentence
+    marks: tuple[float, ...]  # cosines that percentiles are given for
+    cosine_edges: tuple[float, ...]  # of the bins of the histograms
 
     def __repr__(self) -> str:
         return f"<Inspection of {self.source}: {self.advice}>"
@@ -542,14 +512,14 @@ def _recommend(choice: AutoChoice, effect: Effect | None) -> str:
         if gains:
             return (
                 f"Auto would leave these vectors alone, but in this test {effect.label} {gains}: "
-                "try it on pairs of your own"
+                "try it on your own pairs"
             )
         return f"{leave}: auto expects no gain"
     if effect is None:
-        return f"Try {label}, and test it on pairs of your own: its effect could not be measured here"
+        return f"Try {label}, and test it on your own pairs: its effect could not be measured here"
     gains, losses = (_changes(effect, verdict, "finds", "separates") for verdict in ("gain", "loss"))
     if gains and losses:
-        return f"Test {label} on pairs of your own before you fit it: it {gains}, but {losses}"
+        return f"Test {label} on your own pairs before you fit it: it {gains}, but {losses}"
     if gains:
         return f"Fit {label}: it {gains}"
     return f"{leave}: auto would choose {label}, which {losses or 'makes no measurable difference'}"
