@@ -263,7 +263,7 @@ def test_settings_without_meaning_are_refused(wordllama, write_stsb, tmp_path, s
 
 
 def test_what_is_no_model_is_refused(tmp_path):
-    with pytest.raises(InputTypeError, match=r"model must be what isosent\.load returns; got str\."):
+    with pytest.raises(InputTypeError, match=r"model must be a SentenceEncoder; got str"):
         isosent.evaluate("wordllama", tmp_path)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.io.bounds import LONGEST_LINE, lines_in, open_content
+from isosent.io import bounds
+from isosent.io.bounds import lines_in, open_content
 from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, ending_of, table_in
@@ -75,7 +76,7 @@ def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None) -> Ite
     table = table_in(name, ending, file, header=True)
     column = _choose(table, column)
     for number, (value,) in table.rows(column):
-        is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= LONGEST_LINE
+        is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
         yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
 
 
