@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
-from isosent.io.bounds import lines_in, open_content
 from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
+from isosent.io.bounds import lines_in, open_content
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, ending_of, table_in
 
