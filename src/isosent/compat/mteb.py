@@ -81,7 +81,7 @@ class MTEBEncoder:
         ----------
         inputs : iterable of mappings
             Batches with the key ``text``.
-        task_metadata, hf_split, hf_subset
+        task_metadata, hf_split, hf_subset : object
             Without effect: every task is encoded in the same way.
         prompt_type : PromptType, optional
             Whether these are queries or documents. They get the encoder's prompts, and queries their own map.
