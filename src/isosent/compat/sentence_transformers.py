@@ -73,7 +73,7 @@ class SentenceTransformerLike:
             One text or several.
         prompt_name, prompt : str, optional
             Name of a prompt to add before each text, or the prompt itself, which wins.
-        batch_size, show_progress_bar, convert_to_numpy, convert_to_tensor, normalize_embeddings
+        batch_size, show_progress_bar, convert_to_numpy, convert_to_tensor, normalize_embeddings : optional
             As for `SentenceEncoder.encode`.
         precision : {"float32"}, optional
             Type of the numbers.
