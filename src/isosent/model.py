@@ -398,13 +398,15 @@ class SentenceEncoder:
             Of the vectors of texts, without zero rows.
         transform : LinearTransform or str, default "auto"
             As for `fitted`; "auto" chooses by the spectrum, or takes `choice`.
+        settings : mapping, optional
+            As for `fitted`.
         query_moments : Moments, optional
             Of the vectors of queries.
         choice : AutoChoice, optional
             What "auto" chose before.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
-        settings, source
+        source : str, optional
             As for `fitted`.
 
         Returns

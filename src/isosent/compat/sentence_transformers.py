@@ -73,10 +73,12 @@ class SentenceTransformerLike:
             One text or several.
         prompt_name, prompt : str, optional
             Name of a prompt to add before each text, or the prompt itself, which wins.
-        batch_size, show_progress_bar, convert_to_numpy, convert_to_tensor, normalize_embeddings : optional
+        batch_size, show_progress_bar : optional
             As for `SentenceEncoder.encode`.
         precision : {"float32"}, optional
             Type of the numbers.
+        convert_to_numpy, convert_to_tensor, normalize_embeddings : bool
+            As for `SentenceEncoder.encode`.
         truncate_dim : int, optional
             Number of leading dimensions to keep.
         queries : bool, default False
