@@ -1,6 +1,6 @@
-"""How often the tests behind ``isosent compare`` find a difference where there is none, at 5 %.
+"""How often the tests behind ``isosent compare`` find a difference where there is none, at 5%.
 
-Two predictions of the same human scores, equally good; a JSON line a setting with the share of runs with p < 0.05.
+Two predictions of the same human scores, equally good; one JSON line per setting with the share of runs with p < 0.05.
 Usage: python bench/significance.py [--runs 1000]
 """
 
@@ -17,7 +17,7 @@ DRAWS, NOISE = 400, 0.8
 
 
 def drawn(random, n_pairs, skewed):
-    """Gold scores and two predictions, each the gold with noise of its own."""
+    """Gold scores and two predictions, each the gold scores with independent noise."""
     gold, *noise = random.normal(size=(3, n_pairs))
     first, second = (gold + NOISE * own for own in noise)
     return tuple(np.exp(values) for values in (gold, first, second)) if skewed else (gold, first, second)

@@ -1,7 +1,7 @@
-"""Time of the transfer tasks, and of the regressions behind them against scikit-learn's, in one process.
+"""Time of the transfer tasks, and of their logistic regressions against those of scikit-learn, in one process.
 
 Prints a JSON line for each task, then one for each way to fit. Usage: python bench/transfer.py --data DIR [--model REF]
-[--tasks NAMES]; without --data only the regressions, on rows that are made up.
+[--tasks NAMES]; without --data only the regressions, on random rows.
 """
 
 import argparse

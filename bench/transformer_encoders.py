@@ -1,9 +1,9 @@
 """Transformer encoders against sentence-transformers on the CPU, in turns in one process. Prints JSON lines.
 
 Texts of mixed length: each is a sentence of STS12-15 or STS-B, or, about one in five, several of them in a row.
-"x" is how many times as many tokens a second a way encodes as sentence-transformers does by default in the same turn,
+"x" is the tokens per second of a method divided by those of sentence-transformers with its defaults in the same turn,
 wall time, and "x processor" the same of processor time, which other work on the machine changes less. Peak memory is
-that of a process of its own for each token budget (Linux only).
+measured in a separate process for each token budget (Linux only).
 Usage: python bench/transformer_encoders.py MODEL DATA [--quick] [--repeats N] [--threads N ...] [--markdown]
 """
 

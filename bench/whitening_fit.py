@@ -1,7 +1,7 @@
 """Time, extra memory and exactness of a whitening fit against scikit-learn, FAISS, torch and the published recipe.
 
-Prints a JSON line for each method, data set and shape; all of them are measured in this one run, each in a process of
-its own so that memory can be told apart. Usage: python bench/whitening_fit.py [--quick | --dim 768] [--markdown]
+Prints a JSON line for each method, data set and shape; all of them are measured in the same run, each in a separate
+process, so that memory can be attributed. Usage: python bench/whitening_fit.py [--quick | --dim 768] [--markdown]
 """
 
 import argparse

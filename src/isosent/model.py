@@ -373,9 +373,9 @@ class SentenceEncoder:
 
         Without texts, "auto" chooses by the spectrum of the vectors alone.
         """
-        self._encoder.require_fitted("fit_vectors")
-        array = _check.matrix("fit_vectors", "vectors", vectors)
-        _check.same_dim("fit_vectors", "vectors", array.shape[1], self._encoder.dim)
+        self._encoder.require_fitted("fitted_on_vectors")
+        array = _check.matrix("fitted_on_vectors", "vectors", vectors)
+        _check.same_dim("fitted_on_vectors", "vectors", array.shape[1], self._encoder.dim)
         chosen = resolve_transform(transform, settings, dim=self.dim)
         return self if chosen is None else self._fitted_on(chosen, array, source=source, report=report)
 
@@ -420,13 +420,13 @@ class SentenceEncoder:
             If the transform refuses the moments, the encoder is not fitted, or vectors of this model end with
             length 1 or a flow.
         """
-        self._encoder.require_fitted("fit_moments")
+        self._encoder.require_fitted("fitted_on_moments")
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if chosen is None:
             return self
         self._postprocessing.check_fit(chosen)
         if is_flow(chosen):
-            raise InputError("fit_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
+            raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
         fit: LinearTransform | None
         if isinstance(chosen, str):
             choice = choice or choose_from_moments(self._postprocessing.moments(moments))
@@ -532,7 +532,8 @@ def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
     -------
     SentenceEncoder
         A model without a transform. It can be pickled if `model` can. `SentenceEncoder.save` works only if `reference`
-        loads an encoder with the same vectors, and says so before it writes anything; a function cannot be saved.
+        loads an encoder with the same vectors. Without a reference, as for a function, a warning says that the model
+        cannot be saved.
 
     Raises
     ------
@@ -543,11 +544,8 @@ def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import isosent
-    >>> model = isosent.wrap(lambda texts: np.array([[len(text), text.count(" ")] for text in texts]))
-    >>> model.encode("two words").tolist()
-    [9.0, 1.0]
+    >>> from model2vec import StaticModel  # doctest: +SKIP
+    >>> isosent.wrap(StaticModel.from_pretrained("DIR"), reference="static:DIR")  # doctest: +SKIP
     """
     if isinstance(model, SentenceEncoder):
         return model
@@ -559,7 +557,7 @@ def progress_bar(
     n_texts: int, progress: Progress | None = None, *, shown: bool | None = None
 ) -> Iterator[Progress | None]:
     """Yield `progress`, or what advances a bar; one that nobody asked for appears after two seconds."""
-    # The command line draws bars of its own.
+    # The command line draws its own bars.
     is_interactive = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
     if progress or shown is False or (shown is None and (not is_interactive or "isosent.cli.main" in sys.modules)):
         yield progress

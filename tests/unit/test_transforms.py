@@ -1,5 +1,6 @@
 import importlib
 import re
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from isosent import (
 )
 from isosent.errors import InputError
 from isosent.numeric.similarity import cosine_matrix, pairwise_cosine
-from isosent.transforms.base import make_transform
+from isosent.transforms.base import TRANSFORMS, make_transform
 
 METHODS = ["pca", "zca", "pca_cor", "zca_cor", "cholesky"]
 LINEAR = [
@@ -366,3 +367,9 @@ def test_a_transform_is_written_as_a_model_reference_is():
     ):
         with pytest.raises(InputError, match=re.escape(words)):
             make_transform(text)
+
+
+def test_every_setting_of_a_transform_can_be_named():
+    for name, kind in TRANSFORMS.items():
+        made = getattr(import_module(kind.module), kind.class_name)()
+        assert sorted(made.get_params(deep=False)) == sorted(kind.settings), name

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 
 from isosent import _extras
-from isosent.encoders.static import read_tensors
+from isosent.encoders.static import read_all_tensors
 from isosent.errors import FileFormatError, ModelReferenceError
 from isosent.io.json import read_json
 from isosent.io.schemas import (
@@ -151,7 +151,7 @@ def _pooling(path: Path, asked: str | None) -> tuple[str, bool]:
 def _layers(path: Path) -> str:
     """Layers of a WeightedLayerPooling with a weight above 0, as a model reference writes them."""
     start = _config(path, LayersConfig).get("layer_start", 4)
-    stored = read_tensors(path / "model.safetensors").get("layer_weights")
+    stored = read_all_tensors(path / "model.safetensors").get("layer_weights")
     weights = None if stored is None or stored.ndim != 1 else stored.astype(float).tolist()
     if weights is None or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
         raise FileFormatError(f"{path} must hold weights >= 0 of the layers from layer_start on, not all of them 0.")

@@ -376,7 +376,7 @@ def load_wordllama(options: Mapping[str, Any], *, corpus: Corpus | None = None) 
     if spec is None or not spec.submodule_search_locations:
         raise InputFileError("wordllama is not installed. Run: pip install wordllama")
     folder = Path(spec.submodule_search_locations[0])
-    tensors = read_tensors(folder / "weights" / "l2_supercat_256.safetensors")
+    tensors = read_all_tensors(folder / "weights" / "l2_supercat_256.safetensors")
     tokenizer = SubwordTokenizer(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
     return _assembled("wordllama", options, tokenizer, tensors["embedding.weight"].astype("float32"), corpus)
 
@@ -436,7 +436,7 @@ def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | N
         cut_characters=is_model2vec,
         skip_unknown=is_model2vec,
     )
-    vectors = _token_vectors(inner, read_tensors(_check.input_file(inner / "model.safetensors")))
+    vectors = _token_vectors(inner, read_all_tensors(_check.input_file(inner / "model.safetensors")))
     _check_vocabulary(folder, vectors, tokenizer)
     return _assembled(reference, options, tokenizer, vectors, corpus)
 
@@ -532,7 +532,7 @@ def _assembled(
     )
 
 
-def read_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
+def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
     """Read every tensor of a safetensors file."""
     try:
         with safe_open(path, framework="numpy") as file:

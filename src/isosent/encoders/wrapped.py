@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from isosent import _check
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import load_encoder
 from isosent.encoders.reference import escape, parse_reference
-from isosent.errors import InputError, InputTypeError, IsosentError
+from isosent.errors import InputError, InputTypeError, IsosentError, IsosentWarning
 from isosent.io.texts import text_blocks
 from isosent.numeric.similarity import pairwise_cosine
 from isosent.words.tokens import TokenIds
@@ -31,6 +32,10 @@ _PROBES = (
 )
 _BLOCK = 1024  # texts of a call
 _LARGEST_DIFFERENCE, _LOWEST_COSINE = 1e-3, 1 - 1e-5
+_NOT_SAVABLE = (
+    "{}: {} cannot be saved, because isosent cannot load it again. If it was loaded from a folder or the hub, say so: "
+    "wrap(model, reference='NAME'). Otherwise keep it with pickle."
+)
 _METHODS = {"text": ("encode",), "query": ("encode_query", "encode"), "document": ("encode_document", "encode")}
 
 
@@ -89,10 +94,7 @@ class WrappedEncoder(Encoder):
     def saved_as(self) -> Encoder:
         """The encoder by whose reference a model is saved: it must give the same vectors."""
         if self.loaded_from is None:
-            raise InputError(
-                f"save: {self.reference} cannot be saved, because isosent cannot load it again. If it was loaded from "
-                "a folder or the hub, say so: wrap(model, reference='NAME'). Otherwise keep it with pickle."
-            )
+            raise InputError(_NOT_SAVABLE.format("save", self.reference))
         try:
             encoder = load_encoder(parse_reference(self.loaded_from))
         except (IsosentError, OSError) as error:
@@ -133,11 +135,14 @@ def wrap_encoder(model: Any, reference: str | None = None) -> WrappedEncoder:
             f"{type(model).__name__}.{f' Use isosent.load({model!r}).' if isinstance(model, str) else ''}"
         )
     name = getattr(model, "__qualname__", None) or type(model).__name__
+    reference = reference or _loaded_from(model)
     probes = _called(model, "text", list(_PROBES), name)
     # rounded, because the last bits depend on the machine and on the batch
     rounded = np.round(probes / np.maximum(np.abs(probes).max(), 1e-30), 4) + 0.0
     fingerprint = hashlib.sha256(str(probes.shape).encode() + rounded.astype("<f4").tobytes()).hexdigest()
-    return WrappedEncoder(model, name, probes.shape[1], fingerprint, reference or _loaded_from(model))
+    if reference is None:
+        warnings.warn(_NOT_SAVABLE.format("wrap", name), IsosentWarning, stacklevel=3)
+    return WrappedEncoder(model, name, probes.shape[1], fingerprint, reference)
 
 
 def _called(model: Any, role: str, texts: list[str], name: str, dim: int | None = None) -> NDArray[np.float32]:

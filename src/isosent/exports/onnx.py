@@ -1,7 +1,7 @@
 """A model as an ONNX folder: ``model.onnx`` from tokens to vectors, ``tokenizer.json`` from texts to tokens.
 
-Queries and documents share these two files where they can. A prompt of their own is in a tokenizer of their own, a map
-of their own in a graph of their own.
+Queries and documents share these two files if they can. A separate prompt needs a separate tokenizer, and a separate
+map a separate graph.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -212,14 +212,6 @@ class ColumnsBeside:
         self.schema, self.name = schema, name
         self.position = len(schema) if position is None else position
         self._batches, self._held = batches, None
-
-    @classmethod
-    def of_texts(cls, blocks: Iterable[Sequence[str]]) -> ColumnsBeside:
-        """Make one column ``text``."""
-        import pyarrow as pa
-
-        tables = (pa.table({"text": pa.array(list(texts), pa.string())}) for texts in blocks)
-        return cls(pa.schema({"text": pa.string()}), (batch for table in tables for batch in table.to_batches()))
 
     @classmethod
     def of_rows(cls, schema: Any, rows: deque[Sequence[Any]]) -> ColumnsBeside:

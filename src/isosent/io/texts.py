@@ -179,7 +179,7 @@ class TextTable:
         is_text = [str(kind) == "string" for kind in self.schema.types]
         for number, (value, *values) in table.rows(self._column, optional=names):
             values[place] = text = _text(table, number, self._column, value)
-            # what has no type of its own in .jsonl, such as a list, is kept as JSON
+            # values of .jsonl that are not strings, numbers or bools, such as lists, are kept as JSON text
             yield (
                 text,
                 [

@@ -141,7 +141,7 @@ def batches_of(
 ) -> Iterator[Batch]:
     """Cut texts into batches, the longest first, of at most `budget` tokens including padding.
 
-    A longer text gets a batch of its own. With `equal_lengths`, for networks that see their padding, only texts of the
+    A longer text is a batch by itself. With `equal_lengths`, for networks that see their padding, only texts of the
     same length share a batch. The first `n_unpooled` tokens of each text are not pooled.
     """
     lengths = tokens.lengths

@@ -45,7 +45,7 @@ class TrainingSettings:
     regularizer_weight : float, default 0.0
         Factor of the penalty; > 0 with a regularizer.
     pooling : str, optional
-        Pooling of the base, in place of its own.
+        Pooling that replaces that of the base.
     max_length : int, optional
         Tokens that texts are cut at, in place of the base's own limit.
     batch_size : int, default 16

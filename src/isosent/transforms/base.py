@@ -142,7 +142,7 @@ class TransformKind(NamedTuple):
 
 _WHITENING, _LINEAR = "isosent.transforms.whitening", "isosent.transforms.linear"
 _CHAIN, _FLOW = "isosent.transforms.chain", "isosent.transforms.flow"
-_WHITENING_SETTINGS = ("n_components", "method", "strength", "shrinkage", "eps")
+_WHITENING_SETTINGS = ("n_components", "method", "strength", "shrinkage", "center", "eps")
 _FLOW_SETTINGS = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
 TRANSFORMS = {
     "whitening": TransformKind(_WHITENING, "Whitening", _WHITENING_SETTINGS),
