@@ -1,4 +1,4 @@
-"""The demo: encode the sample that comes with isosent, whiten it, save, load, and compare."""
+"""The demo: encode the sample that comes with isosent, shorten its vectors, save, load, and compare."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from isosent.numeric.isotropy import SpaceReport, describe_space
 from isosent.numeric.similarity import nearest_rows
 
 DEMO_COMPONENTS = 64
-DEMO_STRENGTH = 0.5
 _N_QUERIES = 5
 
 
@@ -45,6 +44,7 @@ class DemoReport(NamedTuple):
     queries: tuple[str, ...]
     before: DemoStage  # vectors of the encoder
     after: DemoStage  # vectors of the model that was saved and loaded
+    verdict: str  # of auto
     n_found_at_full_strength: int  # under whitening of strength 1 and the same width
     reloaded_identical: bool  # whether the loaded model gave bit-identical vectors
     elapsed_s: float
@@ -62,14 +62,15 @@ def demo_texts() -> list[str]:
 
 
 def run_demo(folder: str | os.PathLike[str]) -> DemoReport:
-    """Encode the sample, fit whitening, save, load, and compare."""
+    """Encode the sample, let auto choose a transform to fewer dimensions, save, load, and compare."""
     start = time.perf_counter()
     texts, meanings = demo_texts(), np.array([int(row["meaning"]) for row in _sample()])
     encoder = load()
-    settings = {"n_components": DEMO_COMPONENTS, "strength": DEMO_STRENGTH}
-    model = encoder.fitted(texts, "whitening", settings=settings, source="the sample of the demo")
+    settings = {"n_components": DEMO_COMPONENTS}
+    model = encoder.fitted(texts, settings=settings, source="the sample of the demo")
     model.save(folder)
-    at_full_strength = encoder.fitted(texts, "whitening", settings=settings | {"strength": 1.0}).encode(texts)
+    choice = model.fits[-1].choice or {}
+    at_full_strength = encoder.fitted(texts, "whitening", settings=settings).encode(texts)
     vectors = model.encode(texts)
     reloaded = load(folder).encode(texts)
     _, first_rows, counts = np.unique(meanings, return_index=True, return_counts=True)
@@ -81,6 +82,7 @@ def run_demo(folder: str | os.PathLike[str]) -> DemoReport:
         queries=tuple(texts[query] for query in queries),
         before=_stage(encoder.encode(texts), texts, meanings, queries),
         after=_stage(reloaded, texts, meanings, queries),
+        verdict=str(choice["reason"]),
         n_found_at_full_strength=_stage(at_full_strength, texts, meanings, queries).n_found,
         reloaded_identical=bool(np.array_equal(vectors, reloaded)),
         elapsed_s=time.perf_counter() - start,

@@ -7,11 +7,11 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -29,9 +29,10 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, nonzero_rows, unit_rows
 from isosent.persistence import FitRecord, ModelRecord, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
-from isosent.transforms.auto import AutoChoice, choose_from_moments, choose_from_texts
+from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
 from isosent.transforms.base import (
     AUTO,
+    Auto,
     LinearTransform,
     Report,
     Transform,
@@ -280,7 +281,7 @@ class SentenceEncoder:
     def fitted(
         self,
         texts: Sequence[str],
-        transform: Transform | str | None = AUTO,
+        transform: Transform | Auto | str | None = AUTO,
         *,
         settings: Mapping[str, Any] | None = None,
         queries: Sequence[str] | None = None,
@@ -335,15 +336,15 @@ class SentenceEncoder:
         """
         texts = _check.some_texts("fit", texts)
         queries = None if queries is None else _check.some_texts("fit", queries)
-        transform = resolve_transform(transform, settings, dim=self.dim)
-        if transform is None and queries is not None:
+        chosen = resolve_transform(transform, settings, dim=self.dim)
+        if chosen is None and queries is not None:
             raise InputError("fit: queries need a transform; got none. Leave them out.")
-        if transform is not None:
-            self._postprocessing.check_fit(transform, queries=queries is not None)
+        if chosen is not None:
+            self._postprocessing.check_fit(chosen, queries=queries is not None)
         if self._encoder.needs_corpus:
             model = self._with_encoder_fitted(texts, source, progress)
-            return model.fitted(texts, transform, queries=queries, source=source, progress=progress, report=report)
-        if transform is None:
+            return model.fitted(texts, chosen, queries=queries, source=source, progress=progress, report=report)
+        if chosen is None:
             return self
         encoder = self._encoder if queries is None else self._encoder.for_documents()
         if encoded is None:
@@ -351,9 +352,11 @@ class SentenceEncoder:
                 encoded = encoder.encode(texts, progress=advance)
         _check.same_count("fit", "encoded", len(encoded), len(texts))
         query_vectors = None if queries is None else self._encoder.for_queries().encode(queries)
-        encode = SentenceEncoder(encoder, self._postprocessing).encode
-        choose = partial(choose_from_texts, encode, texts) if transform == AUTO else None
-        return self._fitted_on(transform, encoded, query_vectors, choose=choose, source=source, report=report)
+        if not isinstance(chosen, Auto):
+            return self._fitted_on(chosen, encoded, query_vectors, source=source, report=report)
+        # Each distinct text counts once: repeated ones would weigh more in the map, and be their own neighbours.
+        choice = choose_from_texts(self._postprocessing.apply(encoded), texts, chosen)
+        return self._fitted_on(choice, encoded[distinct_rows(texts)], query_vectors, source=source)
 
     def fit(self, texts: Sequence[str], *args: Any, **kwargs: Any) -> SentenceEncoder:
         """Do the same as `fitted`; deprecated, because it returns a new model and leaves this one as it is."""
@@ -363,7 +366,7 @@ class SentenceEncoder:
     def fitted_on_vectors(
         self,
         vectors: NDArray[np.floating],
-        transform: Transform | str = AUTO,
+        transform: Transform | Auto | str = AUTO,
         *,
         settings: Mapping[str, Any] | None = None,
         source: str = "vectors in memory",
@@ -371,22 +374,26 @@ class SentenceEncoder:
     ) -> SentenceEncoder:
         """Return this model with a transform fitted on vectors of its bare encoder; parameters as for `fitted`.
 
-        Without texts, "auto" chooses by the spectrum of the vectors alone.
+        Without texts, "auto" applies no transform, or a rotation if `settings` ask for fewer dimensions.
         """
         self._encoder.require_fitted("fitted_on_vectors")
         array = _check.matrix("fitted_on_vectors", "vectors", vectors)
         _check.same_dim("fitted_on_vectors", "vectors", array.shape[1], self._encoder.dim)
         chosen = resolve_transform(transform, settings, dim=self.dim)
+        if isinstance(chosen, Auto):
+            moments = Moments.from_rows(_rows_with_vector(array))
+            return self.fitted_on_moments(
+                moments, chosen, n_zero_rows=len(array) - round(moments.weight), source=source
+            )
         return self if chosen is None else self._fitted_on(chosen, array, source=source, report=report)
 
     def fitted_on_moments(
         self,
         moments: Moments,
-        transform: LinearTransform | str = AUTO,
+        transform: LinearTransform | Auto | str = AUTO,
         *,
         settings: Mapping[str, Any] | None = None,
         query_moments: Moments | None = None,
-        choice: AutoChoice | None = None,
         n_zero_rows: int = 0,
         source: str = "moments in memory",
     ) -> SentenceEncoder:
@@ -397,13 +404,11 @@ class SentenceEncoder:
         moments : Moments
             Of the vectors of texts, without zero rows.
         transform : LinearTransform or str, default "auto"
-            As for `fitted`; "auto" chooses by the spectrum, or takes `choice`.
+            As for `fitted_on_vectors`.
         settings : mapping, optional
             As for `fitted`.
         query_moments : Moments, optional
             Of the vectors of queries.
-        choice : AutoChoice, optional
-            What "auto" chose before.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
         source : str, optional
@@ -427,12 +432,27 @@ class SentenceEncoder:
         self._postprocessing.check_fit(chosen)
         if is_flow(chosen):
             raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
-        fit: LinearTransform | None
-        if isinstance(chosen, str):
-            choice = choice or choose_from_moments(self._postprocessing.moments(moments))
-            fit = choice.chosen.transform()
-        else:
-            fit, choice = copy.deepcopy(chosen), None
+        if isinstance(chosen, Auto):
+            return self._fitted_linear(
+                choose_without_texts(self._postprocessing.moments(moments), chosen),
+                moments,
+                query_moments,
+                n_zero_rows,
+                source,
+            )
+        return self._fitted_linear(chosen, moments, query_moments, n_zero_rows, source)
+
+    def _fitted_linear(
+        self,
+        transform: LinearTransform | AutoChoice,
+        moments: Moments,
+        query_moments: Moments | None,
+        n_zero_rows: int,
+        source: str,
+    ) -> SentenceEncoder:
+        """Fit a linear transform, or what auto chose."""
+        choice = transform if isinstance(transform, AutoChoice) else None
+        fit = transform.chosen.transform() if isinstance(transform, AutoChoice) else copy.deepcopy(transform)
         postprocessing = self._postprocessing.fitted(fit, moments, query_moments)
         name, parameters = ("none", {}) if fit is None else (transform_name(fit), resolved_settings(fit))
         record = _record(name, parameters, round(moments.weight), n_zero_rows, source)
@@ -451,36 +471,29 @@ class SentenceEncoder:
 
     def _fitted_on(
         self,
-        transform: Transform | str,
+        transform: Transform | AutoChoice,
         vectors: NDArray[np.floating],
         query_vectors: NDArray[np.floating] | None = None,
         *,
-        choose: Callable[[Moments], AutoChoice] | None = None,
         source: str,
-        report: Report | None,
+        report: Report | None = None,
     ) -> SentenceEncoder:
-        """Fit a transform, or what `choose` or the spectrum says, on vectors of the bare encoder."""
-        self._postprocessing.check_fit(transform, queries=query_vectors is not None)
+        """Fit a transform, or what auto chose, on vectors of the bare encoder."""
+        rows = _rows_with_vector(vectors)
+        n_zero_rows = len(vectors) - len(rows)
         if is_flow(transform):
-            rows = _rows_with_vector(vectors)
+            self._postprocessing.check_fit(transform, queries=query_vectors is not None)
             flow = copy.deepcopy(transform).fit(self._postprocessing.apply(rows), report=report)
-            record = _record(transform_name(flow), settings_of(flow), len(rows), len(vectors) - len(rows), source)
+            record = _record(transform_name(flow), settings_of(flow), len(rows), n_zero_rows, source)
             record = structs.replace(record, history=tuple(asdict(step) for step in flow.history_))
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
         radial = bool(getattr(transform, "uses_radial_moments", False))
-        moments = Moments.from_rows(_rows_with_vector(vectors), radial=radial)
+        moments = Moments.from_rows(rows, radial=radial)
         query_moments = None
         if query_vectors is not None:
             query_moments = Moments.from_rows(_rows_with_vector(query_vectors), radial=radial)
-        return self.fitted_on_moments(
-            moments,
-            transform,
-            query_moments=query_moments,
-            choice=choose(self._postprocessing.moments(moments)) if choose else None,
-            n_zero_rows=len(vectors) - round(moments.weight),
-            source=source,
-        )
+        return self._fitted_linear(transform, moments, query_moments, n_zero_rows, source)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder. It holds all but the encoder, which it names by its reference and fingerprint.

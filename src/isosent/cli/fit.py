@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
 from isosent.cli.encode import checkpoint_option, measure, open_vector_files
-from isosent.cli.options import PATH, Model, json_option, model_options, transform_options
+from isosent.cli.options import PATH, Model, details_option, json_option, model_options, transform_options
 from isosent.cli.printing import (
     change_table,
     choice_table,
@@ -23,7 +24,7 @@ from isosent.cli.printing import (
     show_tokens,
     write_output,
 )
-from isosent.demo import DEMO_STRENGTH, run_demo
+from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import InputError
 from isosent.io.texts import is_table, read_texts
@@ -33,7 +34,17 @@ from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.numeric.isotropy import describe_space
 from isosent.persistence import check_model_folder
-from isosent.transforms.base import FitProgress, is_flow, resolve_transform
+from isosent.report.inspect import held_out_recall
+from isosent.transforms.base import (
+    NO_TRANSFORM,
+    Auto,
+    FitProgress,
+    LinearTransform,
+    is_flow,
+    make_linear,
+    resolve_transform,
+    transform_name,
+)
 
 _DESCRIBED_ROWS = 10_000
 
@@ -41,11 +52,11 @@ _DESCRIBED_ROWS = 10_000
 @click.command()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Keep the model here.")
 def demo(output: Path | None) -> None:
-    """Encode, whiten, save and reload a bundled sample, offline, and show what changed. Takes seconds."""
+    """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds."""
     with tempfile.TemporaryDirectory() as temporary:
         report = run_demo(output or Path(temporary) / "model")
     before, after = report.before, report.after
-    title = f"wordllama, {report.n_texts} sentences, whitening with strength {DEMO_STRENGTH}"
+    title = f"wordllama, {report.n_texts} sentences, --dims {DEMO_COMPONENTS}"
     table = change_table(before.space, after.space, title)
     table.add_row(f"paraphrases found, of {report.n_paraphrased}", f"{before.n_found}", f"{after.n_found}")
     show(table)
@@ -54,10 +65,8 @@ def demo(output: Path | None) -> None:
         for label, neighbour in zip(("before", "after"), neighbours, strict=True):
             note = "  (same meaning)" if neighbour.same_meaning else ""
             show(f"  {label:<6} {neighbour.score:5.2f}  {neighbour.text}{note}")
-    show(
-        f"\nFull whitening (strength 1) finds {report.n_found_at_full_strength}: this encoder was trained on pairs, "
-        "and the sample is small.\nMeasure on your own task."
-    )
+    show(f"\n{report.verdict}")
+    show(f"Full whitening (strength 1) to the same dimensions finds {report.n_found_at_full_strength}.")
     identical = "bit-identical vectors" if report.reloaded_identical else "DIFFERENT vectors"
     show(f"Saved and loaded: {identical}. {report.elapsed_s:.1f} s in total.")
     if output:
@@ -73,6 +82,7 @@ def demo(output: Path | None) -> None:
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
+@details_option
 def fit(
     inputs: tuple[str, ...],
     model: Model,
@@ -83,14 +93,16 @@ def fit(
     queries: str | None,
     space: str | None,
     checkpoint: Path | None,
+    details: bool,
 ) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
     INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet), or of
     moments (see "isosent moments"). Use texts like those you will compare, more of them than dimensions.
 
-    The default, --transform auto, chooses between several transforms and none. A weighting that learns from texts (sif,
-    usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
+    The default, --transform auto, chooses a strength of whitening or no transform; with --dims or --bytes, the strength
+    for that width. It needs texts: for vectors, it only rotates. A weighting that learns from texts (sif, usif, p_mean,
+    gem) is fitted first. A model of vectors is used with "isosent transform".
     """
     check_model_folder(output)
     kinds = {path: holds_vectors(path, column=column) for path in inputs}
@@ -102,7 +114,7 @@ def fit(
     elif space is not None or checkpoint is not None:
         raise InputError(f"fit: --space and --checkpoint are for vectors; {', '.join(inputs)} holds texts.")
     else:
-        _fit_texts(inputs, model, transform, settings, output, column, queries)
+        _fit_texts(inputs, model, transform, settings, output, column, queries, details)
 
 
 def _fit_texts(
@@ -113,6 +125,7 @@ def _fit_texts(
     output: Path,
     column: str | None,
     queries_file: str | None,
+    details: bool,
 ) -> None:
     texts = [text for path in inputs for text in read_texts(path, column=column)]
     queries = (
@@ -134,7 +147,7 @@ def _fit_texts(
             )
     after.save(output)
     if chosen is not None:
-        _show_fit(after)
+        _show_fit(after, details=details)
         show(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
     if len(after.fits) == n_fits:
         show(f"{output}: nothing to fit; saved the encoder as it is")
@@ -181,7 +194,7 @@ def _fit_vectors(
         names = ", ".join(str(source.path) for source in sources)
         after = before.fitted_on_vectors(vectors, chosen, source=names, report=_show_likelihood)
     else:
-        radial = not isinstance(chosen, str) and chosen.uses_radial_moments
+        radial = not isinstance(chosen, Auto) and chosen.uses_radial_moments
         query_files = None if queries is None else open_vector_files([queries], column)
         if query_files:
             # refused before anything is read
@@ -201,6 +214,8 @@ def _fit_vectors(
         sample = next(sources[0].blocks())[:_DESCRIBED_ROWS]
         title = f"first {len(sample):,} vectors of {sources[0].path}"
         show(change_table(describe_space(before.transform(sample)), describe_space(after.transform(sample)), title))
+        if after.fits[-1].transform != NO_TRANSFORM and not is_flow(chosen):
+            _show_recall(before.transform(sample), chosen, after.dim)
     record = after.fits[-1]
     show(f"{output}: fitted on {record.n_texts} vectors; zero rows left out: {record.n_zero_rows}")
 
@@ -210,12 +225,25 @@ def _show_likelihood(progress: FitProgress) -> None:
     say(f"{progress.n_rows:,} of {progress.n_total:,} rows: {bits}")
 
 
-def _show_fit(model: SentenceEncoder) -> None:
+def _show_fit(model: SentenceEncoder, *, details: bool = False) -> None:
     record = model.fits[-1]
     if record.choice:
-        show(choice_table(record.choice))
+        if details and record.choice["candidates"]:
+            show(choice_table(record.choice))
+        show(record.choice["reason"])
     if record.history:
         show(likelihood_change(record.history))
+
+
+def _show_recall(sample: NDArray[np.floating], chosen: LinearTransform | Auto, width: int) -> None:
+    """Neighbour recall of the map, next to principal components of the same size."""
+    components = make_linear("principal_components", settings={"n_components": min(width, sample.shape[1])})
+    transforms = {"principal components": components}
+    if not isinstance(chosen, Auto):
+        transforms = {transform_name(chosen).replace("_", " "): chosen} | transforms
+    recalls = {name: held_out_recall(sample, transform) for name, transform in transforms.items()}
+    if measured := [f"{name} {recall:.3f}" for name, recall in recalls.items() if recall is not None]:
+        show(f"recall@10 of the original neighbors with {width} dimensions, held-out rows: {', '.join(measured)}")
 
 
 @click.command()
@@ -242,7 +270,7 @@ def info(model: str, json_output: Path | None) -> None:
         counted = "zero rows left out" if unit == "vectors" else "texts without a vector"
         lines.append(("", f"{counted}: {record['n_zero_rows']}"))
         if record.get("choice"):
-            lines.append(("", f"auto, because {record['choice']['reason']}"))
+            lines.append(("", f"auto: {record['choice']['reason']}"))
         if record.get("history"):
             lines.append(("", likelihood_change(record["history"])))
     width = max(len(name) for name, _ in lines)

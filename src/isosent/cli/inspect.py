@@ -10,6 +10,7 @@ from isosent.cli.options import (
     Model,
     column_option,
     columns_option,
+    details_option,
     json_option,
     model_options,
     seed_option,
@@ -32,15 +33,16 @@ from isosent.report.inspect_page import html_page, inspection_tables
 @column_option
 @json_option
 @click.option("--html", type=PATH, metavar="FILE", help="Also write a page with figures.")
+@details_option
 @seed_option
 def inspect(
-    source: str, model: Model, column: str | None, json_output: Path | None, html: Path | None, seed: int
+    source: str, model: Model, column: str | None, json_output: Path | None, html: Path | None, details: bool, seed: int
 ) -> None:
     """Is whitening worth it? Print statistics of the vectors and a recommendation.
 
     The input is a file of texts, or a file of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet). Counts unusable
-    rows, measures how the vectors fill their space and what a cosine means, and says what --transform auto would
-    choose. For texts, it also measures the effect on held-out pairs made without labels.
+    rows, measures how the vectors fill their space, and says what "isosent fit" would choose. For vectors, it measures
+    how many neighbors are kept with fewer dimensions.
     """
     check_output(html, reads=(source,))
     check_output(json_output, reads=(source,))
@@ -49,7 +51,7 @@ def inspect(
         write_output(html, html_page(inspection))
     if write_output(json_output, json.dumps(inspection.to_json(), indent=2, ensure_ascii=False) + "\n"):
         return
-    for table in inspection_tables(inspection):
+    for table in inspection_tables(inspection, details=details):
         show(table)
     show(f"\n{inspection.advice}")
 

@@ -25,6 +25,7 @@ data_option = click.option(
     *("--data", "data"), metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
+details_option = click.option("--details", is_flag=True, help="Also print what auto compared.")
 json_option = click.option(
     *("--json", "json_output"),
     metavar="[FILE]",
@@ -63,6 +64,7 @@ class Model:
         return read_record(self.reference, options=self.options)
 
 
+_FLOAT32_BYTES = 4
 _MODEL_OPTIONS = {
     "layers": ("1,-1", "Transformer layers to average; 0 is the embedding layer, -1 the last."),
     "pooling": ("NAME", "How tokens become a sentence: mean, max, cls and others."),
@@ -94,22 +96,31 @@ def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callabl
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(transform: Any, dims: str | None, strength: str | None, **values: Any) -> None:
-            settings = {
-                name: parse_option(value) for name, value in (("n_components", dims), ("strength", strength)) if value
-            }
-            # auto chooses width and strength itself; who sets one of them means whitening
-            names = transform or ("whitening" if settings else default)
+        def wrapped(
+            transform: Any, dims: str | None, n_bytes: int | None, strength: float | None, **values: Any
+        ) -> None:
+            if dims is not None and n_bytes is not None:
+                raise InputError("--dims and --bytes both set the dimensions. Leave one out.")
+            settings: dict[str, Any] = {} if strength is None else {"strength": strength}
+            if dims is not None or n_bytes is not None:
+                settings["n_components"] = parse_option(dims) if dims is not None else (n_bytes or 0) // _FLOAT32_BYTES
+            # auto chooses the strength for a width; who sets the strength means whitening
+            names = transform or (default if not settings else AUTO if strength is None else "whitening")
             command(transform=(names,) if multiple and isinstance(names, str) else names, settings=settings, **values)
 
+        sized = "" if default == AUTO else "; auto with --dims or --bytes"
         help_text = (
             "auto, none, or transforms separated by commas, each with options after a question mark, as in "
             f"'whitening?method=zca&eps=1e-5'.{' May be repeated.' if multiple else ''}  "
-            f"[default: {default}; whitening with --dims or --strength]"
+            f"[default: {default}{sized}; whitening with --strength]"
         )
         dims_help = "Dimensions to keep: a number, a share of the variance such as 0.95, or auto."
+        bytes_help = "The same as a size: bytes of a float32 vector, 4 for each dimension."
         for option in (
-            click.option("--strength", metavar="G|auto", help="Whitening: 0 only rotates, 1 whitens fully."),
+            click.option(
+                "--strength", type=click.FloatRange(0, 1), metavar="G", help="0 only rotates, 1 whitens fully."
+            ),
+            click.option("--bytes", "n_bytes", type=click.IntRange(4), metavar="N", help=bytes_help),
             click.option("--dims", metavar="K|SHARE|auto", help=dims_help),
             click.option("--transform", metavar="NAME", multiple=multiple, help=help_text),
         ):

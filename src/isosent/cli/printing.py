@@ -1,7 +1,6 @@
 """What every command prints: results, messages, progress bars and tables."""
 
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,15 +110,13 @@ def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
 
 
 def choice_table(choice: Mapping[str, Any]) -> "Table":
-    """What "auto" tried, what it chose, and why; `choice` is ``AutoChoice.to_json()``."""
-    is_measured = any(candidate["score"] is not None for candidate in choice["candidates"])
-    reason = textwrap.fill(f"because {choice['reason']}", _WIDTH_OF_A_FILE)
-    caption = f"auto chose: {choice['chosen']}\n{reason}"
-    table = make_table("candidate", *(("keeps meaning", "separates") if is_measured else ()), "", caption=caption)
-    for candidate in choice["candidates"]:
-        scores = [candidate["score"], candidate["separation"]] if is_measured else []
-        mark = "chosen" if candidate["candidate"] == choice["chosen"] else ""
-        table.add_row(candidate["candidate"], *("" if score is None else f"{score:.2f}" for score in scores), mark)
+    """What "auto" compared; `choice` is ``AutoChoice.to_json()``."""
+    caption = "agreement: rank correlation of cosines with word overlap, on held-out texts"
+    table = make_table("candidate", "agreement", "gain", "95% interval", "", caption=caption)
+    for each in choice["candidates"]:
+        mark = "chosen" if each["candidate"] == choice["chosen"] else ""
+        interval = f"{each['low']:+.3f} to {each['high']:+.3f}"
+        table.add_row(each["candidate"], f"{each['agreement']:.3f}", f"{each['gain']:+.3f}", interval, mark)
     return table
 
 

@@ -61,7 +61,7 @@ from isosent.research.study import (
     study_to_json,
     write_study_csv,
 )
-from isosent.transforms.base import is_flow, resolve_transform, settings_of
+from isosent.transforms.base import Auto, is_flow, resolve_transform, settings_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -171,7 +171,7 @@ def _run_pooling(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **c
 
 def _run_dims(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[DimsStudy]:
     transform = resolve_transform(own["transform"] or LEADING[0], dim=model.dim)
-    if transform is None or isinstance(transform, str) or is_flow(transform):
+    if transform is None or isinstance(transform, Auto) or is_flow(transform):
         raise InputError(f"study dims: the transform must end with {', '.join(LEADING)}; got {own['transform']!r}.")
     widths = None if own["widths"] is None else whole_numbers("--widths", own["widths"])
     n_docs = N_DOCS if own["docs"] is None else own["docs"]
@@ -362,7 +362,7 @@ def _auto_tables(cells: Sequence[AutoCell], how: str) -> "Iterator[Table | str]"
     verdict = judge(cells)
     for model, means in verdict.averages.items():
         of_model = [cell for cell in cells if cell.model == model]
-        choices = (f"{cell.task}: auto chose {cell.chosen}; best was {cell.best}" for cell in of_model)
+        choices = (f"{cell.task}: {cell.chosen} Best in hindsight: {cell.best}." for cell in of_model)
         tasks = [cell.task for cell in of_model]
         table = make_table("x100", *tasks, "average", title=model, caption="\n".join(choices))
         for row in ROWS:

@@ -244,7 +244,7 @@ def notes(results: Sequence[TrainingResult]) -> Iterator[str]:
     """What auto chose, which scores went down, and whether nothing was scored."""
     for result in results:
         if result.model.fits and result.model.fits[-1].choice:
-            yield f"{result.folder}: auto chose {result.model.fits[-1].choice['reason']}"
+            yield f"{result.folder}: {result.model.fits[-1].choice['reason']}"
         for name, scores in result.scores.items():
             yield from _losses(result.folder, name, scores)
     if not any(result.scores for result in results):

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from isosent.io.texts import read_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
-from isosent.transforms.base import Transform, resolve_transform, settings_of, transform_name
+from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name
 
 TARGET = "target"
 KINDS = ("sts", "transfer", "cqa", "rte", "retrieval")
@@ -46,7 +46,7 @@ def evaluate(
     data: str | os.PathLike[str],
     tasks: str | Sequence[str] = "sts",
     *,
-    transform: Transform | str | Sequence[Transform | str | None] | None = None,
+    transform: Transform | Auto | str | Sequence[Transform | Auto | str | None] | None = None,
     fit_on: str | os.PathLike[str] = TARGET,
     sickr: str = SICKR_PARTS[0],
     text: str = TEXT_PARTS[0],
@@ -167,14 +167,14 @@ def evaluate(
 
 
 def transforms_of(
-    transform: Transform | str | Sequence[Transform | str | None] | None, model: SentenceEncoder
-) -> list[Transform | Literal["auto"] | None]:
+    transform: Transform | Auto | str | Sequence[Transform | Auto | str | None] | None, model: SentenceEncoder
+) -> list[Transform | Auto | None]:
     """List the transforms to evaluate; names become unfitted transforms."""
     if not isinstance(model, SentenceEncoder):
         advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
         raise InputTypeError(f"evaluate: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")
     if isinstance(transform, Sequence) and not isinstance(transform, str):
-        listed: list[Transform | str | None] = list(transform)
+        listed: list[Transform | Auto | str | None] = list(transform)
     else:
         listed = [transform]
     if not listed:
@@ -332,7 +332,7 @@ def fit_tasks(
     model: SentenceEncoder,
     tasks: Sequence[Task],
     *,
-    transforms: Sequence[Transform | Literal["auto"] | None],
+    transforms: Sequence[Transform | Auto | None],
     fit_on: str | os.PathLike[str],
     progress: Callable[[int], Progress] | None,
     corpus: Sequence[str] | None = None,
@@ -372,7 +372,7 @@ def run_tasks(
     tasks: Sequence[Task],
     root: str | os.PathLike[str],
     *,
-    transforms: Sequence[Transform | Literal["auto"] | None] = (None,),
+    transforms: Sequence[Transform | Auto | None] = (None,),
     fit_on: str | os.PathLike[str] = TARGET,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
@@ -468,9 +468,7 @@ def _score(task: Task, model: SentenceEncoder, vectors: TextVectors, seed: int, 
     )
 
 
-def describe_fitting(
-    transform: Transform | Literal["auto"] | None, fit_on: str | os.PathLike[str] | None
-) -> dict[str, Any]:
+def describe_fitting(transform: Transform | Auto | None, fit_on: str | os.PathLike[str] | None) -> dict[str, Any]:
     """Describe what was fitted, as JSON values."""
     named = transform is None or isinstance(transform, str)
     return {

@@ -128,7 +128,7 @@ def _caption(result: EvaluationResult) -> list[str]:
     """What was measured, and how."""
     tasks = list(result.tasks.values())
     lines = model_lines(result.model, result.fitting)
-    lines += [f"  auto chose for {name}: {task.choice['chosen']}" for name, task in result.tasks.items() if task.choice]
+    lines += [f"  {name}: {task.choice['reason']}" for name, task in result.tasks.items() if task.choice]
     lines.append(f"dimensions: {', '.join(map(str, sorted({task.dim for task in tasks})))}")
     cut = f"; cut: {result.n_cut}" if result.n_cut else ""
     lines.append(f"texts without a vector: {sum(task.n_zero_rows for task in tasks)}{cut}")

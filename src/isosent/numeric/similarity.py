@@ -59,6 +59,17 @@ def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.int
     return indices, np.take_along_axis(cosines, indices, axis=1)
 
 
+def neighbour_recall(before: NDArray[np.floating], after: NDArray[np.floating], n_queries: int, k: int = 10) -> float:
+    """Share of the k nearest rows of the first `n_queries` rows that are still among the k nearest after a map."""
+    neighbours = []
+    for rows in (before, after):
+        units = unit_rows(rows.astype(np.float32))
+        cosines = units[:n_queries] @ units.T
+        np.fill_diagonal(cosines, -np.inf)
+        neighbours.append(np.argpartition(-cosines, k, axis=1)[:, :k])
+    return float(np.mean([len(np.intersect1d(*pair)) / k for pair in zip(*neighbours, strict=True)]))
+
+
 def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np.float64]:
     """Cosines of random pairs of different rows, shape (n_pairs,)."""
     rng = np.random.default_rng(seed)

@@ -5,11 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.numeric.moments import Moments
-
-LARGEST_MEAN_SHARE = 0.2
-MILD_STRENGTH = 0.5
-
 
 class Spectrum(NamedTuple):
     """Eigenpairs of a covariance."""
@@ -43,16 +38,14 @@ def inverse_deviations(variances: NDArray[np.float64], noise: NDArray[np.float64
     return np.where(varies, 1 / np.sqrt(np.where(varies, variances, 1.0)), 1.0)
 
 
-def mean_share(moments: Moments) -> float:
-    """Share of the mean in the mean squared length of the vectors."""
-    squared_mean = float(moments.mean @ moments.mean)
-    total = squared_mean + float(np.trace(moments.covariance))
-    return squared_mean / total if total else 0.0
+AUTO_LOSS = 0.05
 
 
-def spectral_strength(moments: Moments) -> float:
-    """Strength of whitening that the moments suggest."""
-    return MILD_STRENGTH if mean_share(moments) > LARGEST_MEAN_SHARE else 0.0
+def resolve_width(wanted: int | float | str, variances: NDArray[np.float64]) -> int:
+    """Number of axes for a number, a share of the variance in (0, 1], or "auto"; variances are descending."""
+    if isinstance(wanted, str):
+        return width_within_spread(variances, AUTO_LOSS)
+    return width_of_share(variances, float(wanted)) if isinstance(wanted, (float, np.floating)) else int(wanted)
 
 
 def width_of_share(variances: NDArray[np.float64], share: float) -> int:

@@ -84,9 +84,7 @@ def weighted_statistic(
         raise TypeError(f"{statistic} needs gold scores")
     y = gold.astype(np.float64)
     if statistic == "pearson":
-        x, y = x - x.mean(), y - y.mean()
-        columns = np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
-        return lambda counts: _pearson_of_sums(*(counts @ columns).T)
+        return weighted_pearson(x, y, np.arange(len(x)))
     ranks_of_x, ranks_of_y = _ranks_in_draws(x), _ranks_in_draws(y)
 
     def spearman(counts: Double) -> Double:
@@ -100,6 +98,13 @@ def weighted_statistic(
         )
 
     return spearman
+
+
+def weighted_pearson(x: Double, y: Double, group: NDArray[np.intp]) -> Weighted:
+    """Make a function from counts of groups, (n_draws, n_groups), to the Pearson correlation of each draw."""
+    x, y = x - x.mean(), y - y.mean()
+    columns = np.stack([np.bincount(group, weights=z) for z in (np.ones_like(x), x, y, x * x, y * y, x * y)], axis=1)
+    return lambda counts: _pearson_of_sums(*(counts @ columns).T)
 
 
 def _ranks_in_draws(values: Double) -> Weighted:

@@ -15,7 +15,7 @@ import numpy as np
 from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
 from isosent.pages.tables import make_table
-from isosent.report.inspect import COSINE_PAIRS, SAMPLE_ROWS, Change, Inspection, Stage
+from isosent.report.inspect import COSINE_PAIRS, SAMPLE_ROWS, Inspection, Stage
 from isosent.transforms.auto import AutoChoice
 from isosent.transforms.base import NO_TRANSFORM
 
@@ -23,8 +23,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 CHOSEN = "chosen"
-_CANDIDATE_COLUMNS = ("candidate", "keeps meaning", "separates", "")
-_CANDIDATES_ON_PAGE, _CANDIDATES_IN_TERMINAL = 12, 8
+_CANDIDATE_COLUMNS = ("candidate", "agreement", "gain [95% interval]", "")
+_AGREEMENT = (
+    "Agreement is the rank correlation of cosines with the word overlap (tf-idf) of pairs of texts. Each candidate was "
+    "fitted on one half of the texts and measured on the other."
+)
+_RECALL_COLUMNS = ("reduced to", "dimensions", "recall@10", "")
+_RECALL = (
+    "Recall@10: how many of the ten nearest neighbors of the original vectors stay among the ten nearest. Each map was "
+    f"fitted on one half of up to {SAMPLE_ROWS:,} sampled rows and measured on the other."
+)
 _MOST_POINTS = 300
 _SHARE = 0.9  # of the variance, marked in the cumulative figure
 _DESCRIBED_COSINE = 0.5
@@ -52,23 +60,21 @@ class Row(NamedTuple):
     meaning: str = ""
 
 
-def inspection_tables(inspection: Inspection) -> list[Table]:
+def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[Table]:
     """Tables for the terminal; the recommendation is left to the caller."""
     after = "" if inspection.after is None else f"after: {inspection.after.label}"
     tables = [
         _terminal_table("rows", ("", "", "", ""), _count_rows(inspection)),
         _terminal_table("space", ("", "before", "after", ""), _figure_rows(inspection), after),
     ]
-    if inspection.choice is not None:
+    if inspection.recalls:
+        tables.append(_terminal_table("", _RECALL_COLUMNS, _recall_rows(inspection), _RECALL))
+    if details and inspection.choice is not None:
         columns = ("cosine", "before", "after", "")
         tables.append(_terminal_table("share of random pairs below a cosine", columns, _percentile_rows(inspection)))
-        rows = _candidate_rows(inspection.choice, _CANDIDATES_IN_TERMINAL)
-        title = f"auto would choose: {inspection.choice.chosen}"
-        tables.append(_terminal_table(title, _CANDIDATE_COLUMNS, rows, inspection.choice.reason))
-    if inspection.effect is not None:
-        columns = (f"{inspection.effect.n_texts:,} held-out texts", "before", "after", "difference")
-        title = f"effect of {inspection.effect.label}"
-        tables.append(_terminal_table(title, columns, _effect_rows(inspection), inspection.effect_note))
+        if inspection.choice.candidates:
+            rows = _candidate_rows(inspection.choice)
+            tables.append(_terminal_table("what auto compared", _CANDIDATE_COLUMNS, rows, _AGREEMENT))
     return tables
 
 
@@ -87,19 +93,17 @@ def _terminal_table(title: str, columns: Sequence[str], rows: Iterable[Row], cap
 def html_page(inspection: Inspection) -> str:
     """The page of an inspection."""
     css = (files("isosent.report") / "inspect_page.css").read_text("utf-8")
-    note = f"<h2>How the effect on held-out texts is measured</h2>{_lead(inspection.effect_note)}"
     after = ""
     if inspection.choice is not None:
         chosen = inspection.choice.chosen
         after = f"After: transformed as auto would choose, {chosen}."
         if chosen.name == NO_TRANSFORM:
-            after = "After: with full whitening, for comparison; auto would leave the vectors alone."
+            after = "After: with full whitening, for comparison; auto would apply no transform."
     columns = ("statistic", "before", "after", "meaning")
     parts = [
         _header(inspection),
         _figures(inspection),
         f'<div class="two"><section>{_candidates(inspection)}</section><section>{_meaning(inspection)}</section></div>',
-        note,
         f"<h2>All statistics</h2>{_lead(f'Before: the vectors as they are. {after}')}",
         _page_table(columns, _figure_rows(inspection), wide=True),
         "<h2>Rows</h2>",
@@ -128,23 +132,20 @@ def _header(inspection: Inspection) -> str:
         ("unusable rows", f"{counts.n_rows - counts.n_used:,}", unusable),
     )
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>" for name, value, note in tiles)
-    effect = ""
-    if inspection.effect is not None:
-        rows = (f"{row.name}: {row.before} → {row.after} ({row.meaning})" for row in _effect_rows(inspection))
-        about = f"{escape(inspection.effect.label)}, on {inspection.effect.n_texts:,} held-out texts:"
-        items = "".join(f"<li>{escape(row)}</li>" for row in rows)
-        effect = f'<div class="effect"><p>{about}</p><ul>{items}</ul></div>'
     return (
         f'<header><p class="source"><b>{escape(inspection.source)}</b>: {made_by}</p>'
-        f'<h1>{escape(inspection.advice)}</h1>{effect}</header><dl class="tiles">{cells}</dl>'
+        f'<h1>{escape(inspection.advice)}</h1></header><dl class="tiles">{cells}</dl>'
     )
 
 
 def _candidates(inspection: Inspection) -> str:
-    if inspection.choice is None:
+    if inspection.recalls:
+        table = _page_table(_RECALL_COLUMNS, _recall_rows(inspection))
+        return f"<h2>Will search get worse?</h2>{_lead(_RECALL)}{table}"
+    if inspection.choice is None or not inspection.choice.candidates:
         return ""
-    table = _page_table(_CANDIDATE_COLUMNS, _candidate_rows(inspection.choice, _CANDIDATES_ON_PAGE))
-    return f"<h2>What auto would choose</h2>{_lead(inspection.choice.reason)}{table}"
+    table = _page_table(_CANDIDATE_COLUMNS, _candidate_rows(inspection.choice))
+    return f"<h2>What auto compared</h2>{_lead(_AGREEMENT)}{table}"
 
 
 def _meaning(inspection: Inspection) -> str:
@@ -225,31 +226,19 @@ def _percentile_rows(inspection: Inspection) -> list[Row]:
     return [Row(f"{mark:.1f}", share(before), share(after)) for mark, before, after in columns]
 
 
-def _effect_rows(inspection: Inspection) -> list[Row]:
-    def row(name: str, change: Change) -> Row:
-        low, high = 100 * change.low, 100 * change.high
-        interval = f"{100 * change.difference:+.2f} points, 95% interval {low:+.2f} to {high:+.2f}"
-        return Row(name, f"{100 * change.before:.2f}%", f"{100 * change.after:.2f}%", interval)
-
-    effect = inspection.effect
-    if effect is None:
-        return []
-    found = row("matching copy is nearest", effect.found)
-    return [found, row("pair separation (AUC)", effect.ranked)]
+def _recall_rows(inspection: Inspection) -> list[Row]:
+    return [Row(each.label, f"{each.n_components}", f"{each.recall:.3f}") for each in inspection.recalls]
 
 
-def _candidate_rows(choice: AutoChoice, at_most: int) -> list[Row]:
-    """The best candidates, and the score of leaving the vectors alone."""
-    ranked = sorted(choice.candidates, key=lambda each: (each.candidate != choice.chosen, -(each.score or 0.0)))
-    shown = ranked[:at_most] + [each for each in ranked[at_most:] if each.candidate.name == NO_TRANSFORM]
+def _candidate_rows(choice: AutoChoice) -> list[Row]:
     return [
         Row(
             str(each.candidate),
-            "" if each.score is None else f"{each.score:.3f}",
-            "" if each.separation is None else f"{each.separation:.3f}",
+            f"{each.agreement:.3f}",
+            f"{each.gain:+.3f} [{each.low:+.3f}, {each.high:+.3f}]",
             CHOSEN if each.candidate == choice.chosen else "",
         )
-        for each in shown
+        for each in choice.candidates
     ]
 
 
@@ -264,13 +253,8 @@ def _figures(inspection: Inspection) -> str:
         figure_box("spectrum", _spectrum(inspection), "Spectrum", "Variance along each principal axis, largest first."),
         figure_box("cumulative", _cumulative(inspection), "Cumulative variance", "What the first axes hold together."),
     ]
-    strengths = {scored.candidate.strength for scored in choice.candidates} - {None}
-    for field, title, caption in (
-        ("separation", "Whether to whiten: separating related texts", "Auto decides by this. k: dimensions kept."),
-        ("score", "How to whiten: keeping meaning", "Auto chooses strength and width by this. k: dimensions kept."),
-    ):
-        if len(strengths) > 1 and all(getattr(scored, field) is not None for scored in choice.candidates):
-            boxes.append(figure_box(field, _score_figure(choice, field), title, caption))
+    if choice.candidates:
+        boxes.append(figure_box("agreement", _agreement_figure(choice), "Agreement with word overlap", _AGREEMENT))
     return f'<div class="figures">{"".join(boxes)}</div>'
 
 
@@ -361,42 +345,25 @@ def _some(n: int) -> list[int]:
     return [int(index) for index in np.unique(np.linspace(0, n - 1, min(n, _MOST_POINTS)).round())]
 
 
-def _score_figure(choice: AutoChoice, field: str) -> Figure:
-    """A score of the candidates against their strength, one line for each number of dimensions."""
-    scores = {scored.candidate: getattr(scored, field) for scored in choice.candidates}
-    lines: dict[int | None, list[tuple[float, float, str]]] = {}  # None, for all dimensions, last
-    for candidate in sorted(scores, key=lambda each: each.n_components or math.inf):
-        if candidate.strength is not None:
-            tip = f"{candidate}: {scores[candidate]:.4g}"
-            lines.setdefault(candidate.n_components, []).append((candidate.strength, scores[candidate], tip))
-    names = {NO_TRANSFORM: "as they are"}
-    levels = [
-        (height, f"{'chosen: ' if candidate == choice.chosen else ''}{names.get(candidate.name, candidate)}")
-        for candidate, height in scores.items()
-        if candidate.strength is None and (candidate == choice.chosen or candidate.name == NO_TRANSFORM)
-    ]
-    heights = [height for height, _ in levels] + [height for line in lines.values() for _, height, _ in line]
-    room = 0.08 * (max(heights) - min(heights)) or 1.0
-    at = sorted({strength for line in lines.values() for strength, _, _ in line})
-    span = at[-1] - at[0]
+def _agreement_figure(choice: AutoChoice) -> Figure:
+    """Agreement against the strength of whitening, without whitening at the left."""
+    first, *whitenings = choice.candidates
+    heights = [each.agreement for each in choice.candidates]
+    ends = [first.agreement + end for each in whitenings for end in (each.low, each.high)]
+    room = 0.08 * (max(heights + ends) - min(heights + ends)) or 0.01
+    strengths = [each.candidate.strength or 0.0 for each in whitenings]
     panel = Panel(
-        Axis("strength: 0 only rotates, 1 whitens fully", at[0] - 0.02, at[-1] + 0.75 * span, at=at),
-        Axis("log-odds, higher is better", min(heights) - room, max(heights) + room),
+        Axis("strength of whitening", 0, 1.02, at=strengths),
+        Axis("rank correlation with tf-idf", min(heights + ends) - room, max(heights + ends) + room),
     )
-    for height, _ in levels:
-        panel.level(height)
-    line_names = levels
-    for number, (width, line) in enumerate(lines.items(), start=1):
-        opacity = 0.25 + 0.75 * (number - 1) / max(len(lines) - 1, 1)
-        points = sorted(line)
-        panel.line([(strength, height) for strength, height, _ in points], "after", opacity=opacity)
-        for strength, height, tip in points:
-            panel.dot(strength, height, "after", opacity=opacity, tip=tip)
-        line_names.append((points[-1][1], "all dimensions" if width is None else f"k = {width}"))
-    panel.line_ends(at[-1] + 0.04 * span, line_names)
-    chosen, height = choice.chosen, scores[choice.chosen]
-    tip = f"{chosen}: {height:.4g}"
-    if chosen.strength is not None:
-        panel.dot(chosen.strength, height, "ink", is_open=True, radius=6, tip=tip)
-        panel.text(chosen.strength, height, "chosen", shift=(0, -11), bold=True)
-    return _one(f"{field.capitalize()} of the candidates", f"Chosen: {tip}", panel)
+    panel.level(first.agreement)
+    panel.text(0, first.agreement, str(first.candidate), shift=(4, -6))
+    panel.line([(strength, each.agreement) for strength, each in zip(strengths, whitenings, strict=True)], "after")
+    for strength, each in zip(strengths, whitenings, strict=True):
+        panel.line([(strength, first.agreement + each.low), (strength, first.agreement + each.high)], "after")
+        tip = f"{each.candidate}: {each.agreement:.3f} ({each.low:+.3f} to {each.high:+.3f})"
+        panel.dot(strength, each.agreement, "after", tip=tip)
+        if each.candidate == choice.chosen:
+            panel.dot(strength, each.agreement, "ink", is_open=True, radius=6, tip=tip)
+            panel.text(strength, each.agreement, "chosen", shift=(0, -11), bold=True)
+    return _one("Agreement with word overlap", f"Chosen: {choice.chosen}", panel)

@@ -227,19 +227,19 @@ def _map_box(name: str, panel: Panel) -> str:
 
 def _choices(board: Leaderboard) -> str:
     """What auto chose for each task, and why."""
-    tasks_of: dict[tuple[str, str, str], list[str]] = {}
+    tasks_of: dict[tuple[str, str], list[str]] = {}
     for row in board.rows:
         for name, task in row.tasks.items():
             if task.choice is not None:
-                tasks_of.setdefault((row.label, task.choice["chosen"], task.choice["reason"]), []).append(name)
+                tasks_of.setdefault((row.label, task.choice["reason"]), []).append(name)
     if not tasks_of:
         return ""
-    rows = [(label, ", ".join(tasks), chosen, reason) for (label, chosen, reason), tasks in tasks_of.items()]
+    rows = [(label, ", ".join(tasks), reason) for (label, reason), tasks in tasks_of.items()]
     return section(
         "choices",
         "What auto chose",
         lead("Auto chooses from the texts alone and never sees a label."),
-        table("What auto chose", ("model", "tasks", "chosen", "why"), rows),
+        table("What auto chose", ("model", "tasks", "verdict"), rows),
     )
 
 
@@ -260,7 +260,7 @@ def _auto(cells: Sequence[AutoCell]) -> str:
         f"On average auto is {x100(verdict.mean_regret)} points below the best in hindsight; compared with no "
         f"transform it lost at most {x100(verdict.worst_loss)} points."
     )
-    columns = ("model", "task", *ROWS, "auto chose", "best in hindsight was")
+    columns = ("model", "task", *ROWS, "auto", "best in hindsight was")
     return section(
         "auto",
         "How good the choices of auto are",

@@ -15,6 +15,7 @@ from isosent.evaluation.sts import Lookup, STSSet, read_sts, sts_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
+from isosent.numeric.spectrum import spectrum
 from isosent.research.study import (
     AUTO_ROW,
     BEST,
@@ -22,13 +23,12 @@ from isosent.research.study import (
     PROJECTION,
     RAW,
     ROWS,
-    SPECTRUM,
     WHITENING,
     AutoCell,
     pivot,
     spearman_of,
 )
-from isosent.transforms.auto import Candidate
+from isosent.transforms.auto import STRENGTHS, Candidate, distinct_rows
 
 
 def study_auto(
@@ -48,7 +48,8 @@ def study_auto(
 def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup) -> AutoCell:
     targets = task.target_texts
     vectors = encoded(targets)
-    moments = Moments.from_rows(vectors[nonzero_rows(vectors)])
+    distinct = vectors[distinct_rows(targets)]
+    moments = Moments.from_rows(distinct[nonzero_rows(distinct)])
 
     @cache
     def score(candidate: Candidate) -> float:
@@ -58,23 +59,21 @@ def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup
 
     with_auto = model.fitted(targets, transform="auto", encoded=vectors, source=TARGET)
     choice: Mapping[str, Any] = with_auto.fits[-1].choice or {}
-    weighed = [Candidate(seen["name"], seen["strength"], seen["n_components"]) for seen in choice["candidates"]]
-    widest = max(candidate.n_components or 0 for candidate in weighed) if len(weighed) > 2 else None
+    rank = max(1, spectrum(moments.covariance, noise=moments.rounding_variance).rank)
+    half = min(rank, max(1, model.dim // 2))
     rows = {
         RAW: Candidate(),
-        WHITENING: Candidate("whitening", 1.0, widest),
-        HALF: Candidate("whitening", 1.0, max(1, model.dim // 2)),
+        WHITENING: Candidate("whitening", 1.0, rank),
+        HALF: Candidate("whitening", 1.0, half),
         PROJECTION: Candidate("mean_projection"),
     }
     scores = {row: score(candidate) for row, candidate in rows.items()}
-    # The best of all candidates of auto and of the rows above. It looks at the labels, and so bounds any choice.
-    all_scores = {str(candidate): score(candidate) for candidate in (*weighed, *rows.values())}
+    # The best of the rows above and of all strengths at three widths. It looks at the labels: a bound for any choice.
+    grid = [Candidate("whitening", g, k) for g in STRENGTHS for k in (rank, half, min(rank, max(1, model.dim // 4)))]
+    all_scores = {str(candidate): score(candidate) for candidate in (*grid, *rows.values())}
     best = max(all_scores, key=all_scores.__getitem__)
-    without_texts = model.fitted_on_moments(moments, transform="auto")
-    for row, fitted in ((SPECTRUM, without_texts), (AUTO_ROW, with_auto)):
-        scores[row] = spearman_of(task, fitted, encoded)
-    scores[BEST] = all_scores[best]
-    return AutoCell(name, task.name, scores, str(choice["chosen"]), best)
+    scores[AUTO_ROW], scores[BEST] = spearman_of(task, with_auto, encoded), all_scores[best]
+    return AutoCell(name, task.name, scores, str(choice["reason"]), best)
 
 
 class AutoVerdict(NamedTuple):

@@ -34,7 +34,8 @@ from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
 from isosent.research.study import ALL, LayerCell, PublishedScore, pivot
-from isosent.transforms.auto import FEWEST_TEXTS, Candidate, Rows, choose_from_augmentations, perturb
+from isosent.transforms.auto import Candidate, Pairs, choose, sample_pairs, under
+from isosent.transforms.base import Auto
 
 NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")
 EXHAUSTIVE = {NONE: 3, WHITENING: 3, AUTO: 2}  # up to this size all sets of layers are scored
@@ -244,34 +245,30 @@ def _transformer_of(where: str, model: SentenceEncoder, name: str) -> Transforme
 
 
 class PlacedTask(NamedTuple):
-    """A task, and the rows of its sentences and their copies among texts that are encoded together."""
+    """A task, and the rows of its sentences among texts that are encoded together."""
 
     task: STSSet
     rows: NDArray[np.intp]  # of its distinct texts, those of the scored pairs first
     n_scored: int  # how many of them are in scored pairs
     pairs: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]  # per subset: first and second texts, places in `rows`
-    counts: NDArray[np.float64]  # how often each text is among those to fit on; 0 for copies
-    sample: Mapping[str, NDArray[np.intp]]  # sampled texts, neighbours and copies that auto compares, places in `rows`
+    counts: NDArray[np.float64]  # how often each text is among those to fit on
+    overlap_pairs: tuple[Pairs, ...]  # pairs that auto compares, places in `rows`
 
 
 def place_tasks(tasks: Sequence[STSSet]) -> tuple[list[str], list[PlacedTask]]:
-    """The distinct texts of some tasks, with the copies that auto looks at."""
+    """The distinct texts of some tasks, with the pairs that auto compares."""
     row_of: dict[str, int] = {}
     placed = []
     for task in tasks:
-        lists = perturb(task.target_texts)
-        lists = lists if len(lists["text"]) >= FEWEST_TEXTS else {}
         scored = list(dict.fromkeys(task.texts))
-        copies = [text for texts in lists.values() for text in texts]
-        places = {text: place for place, text in enumerate(dict.fromkeys([*scored, *task.target_texts, *copies]))}
+        places = {text: place for place, text in enumerate(dict.fromkeys([*scored, *task.target_texts]))}
         for text in places:
             row_of.setdefault(text, len(row_of))
         counts = Counter(task.target_texts)
         pairs = tuple((_places(places, subset.first), _places(places, subset.second)) for subset in task.subsets)
         rows = np.array([row_of[text] for text in places], dtype=np.intp)
         count_of_each = np.array([counts[text] for text in places], dtype=np.float64)
-        lists_of_places = {name: _places(places, texts) for name, texts in lists.items()}
-        placed.append(PlacedTask(task, rows, len(scored), pairs, count_of_each, lists_of_places))
+        placed.append(PlacedTask(task, rows, len(scored), pairs, count_of_each, sample_pairs(list(places))))
     return list(row_of), placed
 
 
@@ -303,16 +300,16 @@ def score_vectors(
     scores = {NONE: score(scored)} if NONE in transforms else {}
     if len(scores) == len(transforms):
         return scores
-    fitted_on = (placed.counts > 0) & has_vector
-    moments = Moments.from_rows(vectors[fitted_on], placed.counts[fitted_on])
-    principal = spectrum(moments.covariance, noise=moments.rounding_variance)
-    rows, is_scored = Rows(scored, moments, principal), has_vector[: placed.n_scored, None]
+    is_scored = has_vector[: placed.n_scored, None]
     if WHITENING in transforms:
-        undefined = Score(dict.fromkeys(AGGREGATIONS, float("nan")))
-        whitening = Candidate("whitening", 1.0, principal.rank)
-        scores[WHITENING] = score(rows.under(whitening) * is_scored) if principal.rank else undefined
+        moments = Moments.from_rows(vectors[has_vector], placed.counts[has_vector])
+        if spectrum(moments.covariance, noise=moments.rounding_variance).rank:
+            (whitened,) = under(scored, moments, [Candidate("whitening", 1.0)])
+            scores[WHITENING] = score(whitened * is_scored)
+        else:
+            scores[WHITENING] = Score(dict.fromkeys(AGGREGATIONS, float("nan")))
     if AUTO in transforms:
-        parts = {name: vectors[places].astype(np.float64) for name, places in placed.sample.items()}
-        chosen = choose_from_augmentations(parts, moments, principal)
-        scores[AUTO] = score(rows.under(chosen) * is_scored, str(chosen))
+        chosen = choose(vectors, placed.overlap_pairs, Auto()).chosen
+        (mapped,) = under(scored, Moments.from_rows(vectors[has_vector]), [chosen])
+        scores[AUTO] = score(mapped * is_scored, str(chosen))
     return scores

@@ -32,12 +32,11 @@ else:
     Layers = Annotated[tuple[Annotated[int, Meta(ge=0, le=10_000)], ...], Meta(min_length=1)]
 
 ALL = AGGREGATIONS[0]
-RAW, WHITENING, HALF, PROJECTION, SPECTRUM, AUTO_ROW, BEST = ROWS = (  # of the study of auto
+RAW, WHITENING, HALF, PROJECTION, AUTO_ROW, BEST = ROWS = (  # of the study of auto
     "as they are",
     "whitening",
     "whitening to half",
     "mean projection",
-    "auto without texts",
     "auto",
     "best in hindsight",
 )
@@ -99,8 +98,8 @@ class AutoCell(Record, frozen=True):
 
     model: str
     task: str
-    scores: dict[str, Score]  # Spearman (all) by row; "auto without texts" sees only the spectrum
-    chosen: str  # by auto
+    scores: dict[str, Score]  # Spearman (all) by row
+    chosen: str  # the verdict of auto
     best: str  # by the labels
 
     def __post_init__(self) -> None:

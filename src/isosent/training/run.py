@@ -38,7 +38,7 @@ from isosent.training.objectives import make_loss
 from isosent.training.saving import check_training_folder, save_trained
 from isosent.training.settings import LEARNING_RATES, TrainingSettings
 from isosent.training.trainer import Checkpoint, make_arguments, make_trainer, newest_checkpoint, step_of, trainer_class
-from isosent.transforms.base import Transform, is_flow, resolve_transform, settings_of, transform_name
+from isosent.transforms.base import Auto, Transform, is_flow, resolve_transform, settings_of, transform_name
 
 FORMAT: Final = "isosent-training"
 FORMAT_VERSION: Final = 1
@@ -98,7 +98,7 @@ class TrainingJob:
     settings: TrainingSettings = field(default_factory=TrainingSettings)
     dev: ScoredPairs | None = None
     tests: Sequence[ScoredPairs] = ()
-    transform: Transform | Literal["auto"] | None = None
+    transform: Transform | Auto | None = None
     fit_texts: Sequence[str] | None = None  # None: the training texts
     fit_source: str = "training texts"  # where they come from, for the record
 

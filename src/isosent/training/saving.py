@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from safetensors import SafetensorError
 
@@ -29,7 +29,7 @@ from isosent.io.json import document_bytes
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.persistence import RECORD_FILE, holds_its_encoder, model_files
-from isosent.transforms.base import Transform
+from isosent.transforms.base import Auto, Transform
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -56,7 +56,7 @@ def save_trained(
     model: SentenceTransformer,
     folder: str | os.PathLike[str],
     *,
-    transform: Transform | Literal["auto"] | None = None,
+    transform: Transform | Auto | None = None,
     fit_texts: Sequence[str] = (),
     source: str = "training texts",
     extra_files: Mapping[str, bytes] | None = None,

@@ -1,34 +1,40 @@
-"""transform="auto": chooses a transform, or none, without labels, from texts or from moments alone."""
+"""transform="auto": chooses a strength of whitening, or no transform, without labels."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.numeric.isotropy import effective_rank
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import mean_ranks, nonzero_rows, pairwise_cosine
-from isosent.numeric.spectrum import LARGEST_MEAN_SHARE, MILD_STRENGTH, Spectrum, mean_share, spectrum
-from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
+from isosent.numeric.similarity import mean_ranks, nonzero_rows, unit_rows
+from isosent.numeric.spectrum import Spectrum, resolve_width, spectrum
+from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
+from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_linear
 
+# The rule in five lines. docs/auto.md says how the three constants were chosen, and how sensitive the rule is to them.
+# 1. Agreement is the rank correlation of cosines with the word overlap (tf-idf) of pairs of texts.
+# 2. Gain is the agreement under a whitening minus that without, on texts that the whitening was not fitted on.
+# 3. If the best gain is at least LEAST_GAIN, and more than chance: the strongest whitening with SHARE_OF_GAIN of it.
+# 4. Else, if the vectors fill their space evenly (EVEN) and the mildest whitening gains more than chance: that one.
+# 5. Else no transform.
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-WIDTHS = (1.0, 0.5, 0.25)  # shares of the dimensions
-MARGIN = 0.55
-FEWEST_TEXTS = 100
-N_TEXTS = 1000
+LEAST_GAIN = 0.02
+SHARE_OF_GAIN = 0.75
+EVEN = 0.6
 
-# Comparisons of two kinds of pairs: the first kind should have the higher cosines.
-HALVES_FIRST = ("halves", "random")
-RELATED_FIRST = (("half", "mixture"), ("mixture", "random"), ("content", "neighbour"))
-MEANING_KEPT = (("content", "mixture"), ("frame", "neighbour"), ("parts", "neighbour"), ("halves", "neighbour"))
-
-Odds = Mapping[tuple[str, str], float]
+FEWEST_TEXTS = 40
+_MOST_TEXTS = 20_000
+_QUERIES = 1000  # of each half of the texts
+_NEAREST = 3
+_RANDOM = 3
+_DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
+_BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Candidate:
 
     def __str__(self) -> str:
         if self.name == NO_TRANSFORM:
-            return "leave the vectors alone"
+            return "no transform"
         settings = [] if self.strength is None else [f"strength {self.strength:g}"]
         settings += [] if self.n_components is None else [f"{self.n_components} dimensions"]
         name = self.name.replace("_", " ")
@@ -57,273 +63,204 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class ScoredCandidate:
-    """A candidate and its scores, which can be compared within one choice only; None where not measured."""
+    """A candidate and what it does to the agreement of cosines with word overlap, on held-out texts."""
 
     candidate: Candidate
-    score: float | None = None  # mean log-odds that meaning is kept
-    separation: float | None = None  # mean log-odds that related pairs come first
+    agreement: float  # Spearman correlation, in [-1, 1]
+    gain: float  # in agreement, over the first candidate
+    low: float  # ends of the 95% bootstrap interval of the gain
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
 class AutoChoice:
-    """The choice, all candidates, and the reason in a sentence."""
+    """The choice, and all candidates."""
 
     chosen: Candidate
-    candidates: tuple[ScoredCandidate, ...]
-    reason: str
+    candidates: tuple[ScoredCandidate, ...]  # the first is the vectors without whitening; empty if not measured
+    reason: str  # the verdict in a sentence: what was chosen, what to expect, and how certain it is
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values, as model folders store them."""
         candidates = [
-            {"candidate": str(scored.candidate), **asdict(scored.candidate)}
-            | {"score": scored.score, "separation": scored.separation}
+            asdict(scored.candidate) | asdict(scored) | {"candidate": str(scored.candidate)}
             for scored in self.candidates
         ]
         return {"chosen": str(self.chosen), "reason": self.reason, "candidates": candidates}
 
 
+class Pairs(NamedTuple):
+    """Pairs of texts of one half, grouped by their first text, and the other half."""
+
+    first: NDArray[np.intp]  # rows, (n_pairs,)
+    second: NDArray[np.intp]
+    overlap: NDArray[np.float64]  # tf-idf cosine of each pair
+    others: NDArray[np.intp]  # rows of the other half, to fit on
+
+
 def choose_from_texts(
-    encode: Callable[[Sequence[str]], NDArray[np.float32]],
-    texts: Sequence[str],
-    moments: Moments,
-    *,
-    seed: int = 0,
+    vectors: NDArray[np.floating], texts: Sequence[str], wanted: Auto, *, seed: int = 0
 ) -> AutoChoice:
-    """Choose by the cosines between texts and shortened or mixed copies of them."""
-    # Up to 1,000 texts are sampled. Each gets a tf-idf neighbour and five copies with words removed or replaced
-    # (`perturb`). The copies are encoded. Two kinds of pairs are compared by the log-odds that a pair of the first kind
-    # has the higher cosine (`log_odds`).
-    #
-    # 1. A trial, whitening of strength 1/2 to half the dimensions, is compared with the vectors as they are by the mean
-    # log-odds over `RELATED_FIRST`: half the words of a text against a mixture with another text; the mixture against
-    # random texts; the text without its frequent words against its neighbour. If the trial gains at least 0.55, the
-    # vectors are badly scaled, and step 2 chooses the whitening. Otherwise the vectors stay as they are, with one
-    # exception: the trial is chosen if it separates the two halves of a text, which share no word, from random texts
-    # better than both the vectors as they are and mean projection, by at least as much as it loses on the mean.
-    #
-    # 2. Among the whitenings that are at least as strong and at most as wide as the trial, the one with the highest
-    # mean log-odds over `MEANING_KEPT` is chosen.
-    #
-    # With fewer than 100 usable texts (those of four words or more that have a vector), the spectrum decides.
+    """Choose for vectors of texts, (n_texts, dim); repeated texts count once."""
+    rows = distinct_rows(texts)
+    return choose(vectors[rows], sample_pairs([texts[row] for row in rows], seed=seed), wanted, seed=seed)
+
+
+def distinct_rows(texts: Sequence[str]) -> list[int]:
+    """Where each distinct text occurs first."""
+    row_of: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        row_of.setdefault(text, row)
+    return list(row_of.values())
+
+
+def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, *, seed: int = 0) -> AutoChoice:
+    """Choose for vectors of distinct texts, (n_texts, dim); `pairs` are those of `sample_pairs`."""
+    has_vector = nonzero_rows(vectors)
+    moments = Moments.from_rows(vectors[has_vector])
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
-    parts: dict[str, NDArray[np.floating]] = {}
-    if eigen.rank and len((lists := perturb(texts, seed=seed))["text"]) >= FEWEST_TEXTS:
-        encoded = encode([text for lines in lists.values() for text in lines]).astype(np.float64)
-        parts = dict(zip(lists, encoded.reshape(len(lists), len(lists["text"]), -1), strict=True))
-    return _choose(parts, moments, eigen, score_all=True)
-
-
-def choose_from_augmentations(
-    parts: Mapping[str, NDArray[np.floating]], moments: Moments, eigen: Spectrum
-) -> Candidate:
-    """Make the same choice from vectors of the lists of `perturb`, without the scores of all candidates."""
-    return _choose(parts, moments, eigen, score_all=False).chosen
-
-
-def choose_from_moments(moments: Moments) -> AutoChoice:
-    """Choose by the spectrum alone, for vectors whose texts are not available."""
-    eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
-    return _choose_from_spectrum(moments, eigen, "No texts were available.")
-
-
-def _choose(
-    parts: Mapping[str, NDArray[np.floating]], moments: Moments, eigen: Spectrum, *, score_all: bool
-) -> AutoChoice:
-    if parts and eigen.rank:
-        has_vector = np.all([nonzero_rows(part) for part in parts.values()], axis=0)
-        parts = {name: part[has_vector] for name, part in parts.items()}
-    n_texts = len(parts["text"]) if parts and eigen.rank else 0
-    if n_texts < FEWEST_TEXTS:
-        why = f"Fewer than {FEWEST_TEXTS} texts have at least four words, separated by spaces, and a vector."
-        return _choose_from_spectrum(moments, eigen, why)
-    rows = {name: Rows(part, moments, eigen) for name, part in parts.items()}
-    odds = cache(lambda candidate: _odds_of(candidate, rows))
-    grid, trial = candidates(moments.dim, eigen.rank), _trial(moments.dim, eigen.rank)
-    chosen, reason = _choose_by_odds(odds, grid, trial, n_texts)
-    scored = (ScoredCandidate(c, _mean(odds(c), MEANING_KEPT), _mean(odds(c), RELATED_FIRST)) for c in grid)
-    return AutoChoice(chosen, tuple(scored) if score_all else (), reason)
-
-
-def _choose_by_odds(
-    odds: Callable[[Candidate], Odds], grid: Sequence[Candidate], trial: Candidate, n_texts: int
-) -> tuple[Candidate, str]:
-    """The choice and the reason; computes only the odds that the choice depends on."""
-    raw, projection = Candidate(), Candidate("mean_projection")
-    gain = _mean(odds(trial), RELATED_FIRST) - _mean(odds(raw), RELATED_FIRST)
-    result = (
-        f"over {n_texts} texts, {trial} separated related from unrelated pairs by {gain:+.2f} log-odds compared with "
-        f"the vectors as they are (required: {MARGIN:+.2f})"
-    )
-    if gain >= MARGIN:
-        eligible = [
-            candidate
-            for candidate in grid
-            if candidate.name == "whitening"
-            and (candidate.strength or 0.0) >= (trial.strength or 0.0)
-            and (candidate.n_components or 0) <= (trial.n_components or 0)
-        ]
-        chosen = max(eligible, key=lambda candidate: _mean(odds(candidate), MEANING_KEPT))
-        return chosen, (
-            f"{result}; of the whitenings at least as strong and at most as wide, this one kept the meaning of "
-            "shortened texts best."
-        )
-    halves_gain = odds(trial)[HALVES_FIRST] - max(odds(raw)[HALVES_FIRST], odds(projection)[HALVES_FIRST])
-    if halves_gain > 0 and gain + halves_gain >= 0:
-        return trial, (
-            f"{result}, but it was best at separating the two halves of a text, which share no word, from unrelated "
-            "texts."
-        )
-    return raw, f"{result}: the vectors are well scaled as they are."
-
-
-def _choose_from_spectrum(moments: Moments, eigen: Spectrum, why: str) -> AutoChoice:
-    # Coarser: it cannot distinguish a raw encoder from a trained one whose vectors share a large mean.
-    raw = Candidate()
     if not eigen.rank:
-        return AutoChoice(raw, (ScoredCandidate(raw),), "the vectors are all equal: there is nothing to even out.")
-    share, trial = mean_share(moments), _trial(moments.dim, eigen.rank)
-    reason = (
-        f"the mean holds {share:.0%} of the squared length of the vectors; whitening of strength {MILD_STRENGTH} "
-        f"usually helps above {LARGEST_MEAN_SHARE:.0%}, and does not below. {why}"
+        return AutoChoice(Candidate(), (), verdict(Candidate(), "all vectors are equal."))
+    first = without_whitening(wanted, eigen)
+    if moments.weight < FEWEST_TEXTS or not pairs:
+        return AutoChoice(first, (), verdict(first, f"{moments.weight:.0f} distinct texts are too few to tell."))
+    width = first.n_components or eigen.rank
+    whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
+    scored = _score(vectors, has_vector, pairs, (first, *whitenings), seed)
+    best = max(scored[1:], key=lambda each: each.gain)
+    if best.gain >= LEAST_GAIN and best.low > 0:
+        chosen = [each for each in scored[1:] if each.gain >= SHARE_OF_GAIN * best.gain][-1]
+        return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_change(chosen)}."))
+    mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
+    if evenness > EVEN and mildest.low > 0:
+        why = f"{_change(mildest)}. Vectors as evenly spread as these usually gain from mild whitening."
+        return AutoChoice(mildest.candidate, scored, verdict(mildest.candidate, why))
+    none = "none" if first.name == NO_TRANSFORM else "no whitening"
+    return AutoChoice(first, scored, verdict(first, f"{none} helped measurably. At best, {_change(best)}."))
+
+
+def choose_without_texts(moments: Moments, wanted: Auto) -> AutoChoice:
+    """Choose for vectors whose texts are not available: nothing but the width that was asked for."""
+    first = without_whitening(wanted, spectrum(moments.covariance, noise=moments.rounding_variance))
+    return AutoChoice(first, (), verdict(first, "without texts, nothing shows whether whitening would help."))
+
+
+def without_whitening(wanted: Auto, eigen: Spectrum) -> Candidate:
+    """No transform, or a rotation if fewer dimensions are wanted; a share of the variance becomes a number."""
+    if wanted.n_components is None or not eigen.rank:
+        return Candidate()
+    width = resolve_width(wanted.n_components, eigen.values[: eigen.rank])
+    return Candidate("principal_components", n_components=width)
+
+
+def verdict(chosen: Candidate, why: str) -> str:
+    """The sentence that every command prints."""
+    name = str(chosen)
+    return f"{name[0].upper()}{name[1:]}: {why}"
+
+
+def _change(scored: ScoredCandidate) -> str:
+    direction = "rises" if scored.gain >= 0 else "falls"
+    return (
+        f"agreement with word overlap {direction} by {abs(scored.gain):.3f} "
+        f"(95% interval {scored.low:.3f} to {scored.high:.3f})"
     )
-    chosen = trial if share > LARGEST_MEAN_SHARE else raw
-    return AutoChoice(chosen, (ScoredCandidate(raw), ScoredCandidate(trial)), reason)
 
 
-def candidates(dim: int, rank: int) -> tuple[Candidate, ...]:
-    """All candidates for vectors of a rank."""
-    widths = dict.fromkeys(_width(share, dim, rank) for share in WIDTHS)
-    grid = (Candidate("whitening", strength, width) for width in widths for strength in STRENGTHS)
-    return Candidate(), Candidate("mean_projection"), Candidate("mean_centering"), *grid
+def _score(
+    vectors: NDArray[np.floating],
+    has_vector: NDArray[np.bool_],
+    pairs: Sequence[Pairs],
+    candidates: Sequence[Candidate],
+    seed: int,
+) -> tuple[ScoredCandidate, ...]:
+    """Agreement of every candidate, the mean over both halves."""
+    agreements = np.zeros(len(candidates))
+    draws: Any = 0.0
+    for half in pairs:
+        is_used = has_vector[half.first] & has_vector[half.second]
+        first, second = half.first[is_used], half.second[is_used]
+        rows, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+        moments = Moments.from_rows(vectors[half.others[has_vector[half.others]]])
+        overlap_ranks, ranks = mean_ranks(half.overlap[is_used]), []
+        for mapped in under(vectors[rows], moments, candidates):
+            units = unit_rows(mapped)[places]
+            cosines = np.einsum("ij,ij->i", units[: len(first)], units[len(first) :], dtype=np.float64)
+            ranks.append(mean_ranks(cosines))
+        # Ranks are not taken again in a resample: the difference is small, and the pairs of a text stay together.
+        group = np.unique(first, return_inverse=True)[1]
+        correlations = [weighted_pearson(each, overlap_ranks, group) for each in ranks]
+        n_groups = int(group.max()) + 1
+        agreements += [float(of(np.ones((1, n_groups)))[0]) / len(pairs) for of in correlations]
+        resampled = [np.stack([of(counts) for of in correlations]) for counts in resampled_counts(n_groups, seed=seed)]
+        draws = draws + np.concatenate(resampled, axis=1) / len(pairs)
+    return tuple(
+        ScoredCandidate(candidate, agreement, agreement - float(agreements[0]), *central_interval(drawn - draws[0]))
+        for candidate, agreement, drawn in zip(candidates, agreements.tolist(), draws, strict=True)
+    )
 
 
-def _trial(dim: int, rank: int) -> Candidate:
-    return Candidate("whitening", 0.5, _width(0.5, dim, rank))
+def under(rows: NDArray[np.floating], moments: Moments, candidates: Sequence[Candidate]) -> list[NDArray[np.floating]]:
+    """Rows under each candidate, fitted on moments; every whitening scales the same rotated rows."""
+    eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
+    rotated = (rows - moments.mean) @ eigen.vectors[:, : eigen.rank]
+
+    def under(candidate: Candidate) -> NDArray[np.floating]:
+        k, strength = candidate.n_components, candidate.strength or 0.0
+        return rotated[:, :k] * eigen.values[: eigen.rank][:k] ** (-strength / 2)
+
+    return [rows if candidate.name == NO_TRANSFORM else under(candidate) for candidate in candidates]
 
 
-def _width(share: float, dim: int, rank: int) -> int:
-    return min(max(1, int(share * dim)), rank)
-
-
-class Rows:
-    """Vectors of texts, (n_texts, dim), under any candidate fitted on moments."""
-
-    def __init__(self, rows: NDArray[np.floating], moments: Moments, eigen: Spectrum) -> None:
-        self.rows, self.moments, self.eigen = rows, moments, eigen  # eigenpairs of the covariance of the moments
-
-    @cached_property
-    def _rotated(self) -> NDArray[np.floating]:
-        # along the principal axes: most of the work; every whitening only scales these rows
-        return (self.rows - self.moments.mean) @ self.eigen.vectors[:, : self.eigen.rank]
-
-    def under(self, candidate: Candidate) -> NDArray[np.floating]:
-        """Transformed rows, (n_texts, n_components)."""
-        if candidate.name == "whitening":
-            k, values = candidate.n_components, self.eigen.values[: self.eigen.rank]
-            return self._rotated[:, :k] * values[:k] ** (-(candidate.strength or 0.0) / 2)
-        transform = candidate.transform()
-        return self.rows if transform is None else transform.fit_moments(self.moments).linear_map_.apply(self.rows)
-
-
-def _odds_of(candidate: Candidate, parts: Mapping[str, Rows]) -> dict[tuple[str, str], float]:
-    """Log-odds of every comparison under one candidate."""
-    # Pairs are compared across texts, not within a text, because a rank correlation over many pairs does that too.
-    under = {name: part.under(candidate) for name, part in parts.items()}
-    text = under["text"]
-    shifts = range(2, 12)  # ten random texts for each text; not the previous one, which is in the mixture
-    cosines = {
-        "halves": pairwise_cosine(under["half"], under["other_half"]),
-        "parts": pairwise_cosine(under["content"], under["frame"]),
-        **{name: pairwise_cosine(text, under[name]) for name in ("half", "content", "frame", "mixture", "neighbour")},
-        "random": np.concatenate([pairwise_cosine(text, np.roll(text, shift, axis=0)) for shift in shifts]),
-    }
-    compared = {HALVES_FIRST, *RELATED_FIRST, *MEANING_KEPT}
-    return {kinds: log_odds(*(cosines[kind] for kind in kinds)) for kinds in compared}
-
-
-def log_odds(higher: NDArray[np.float64], lower: NDArray[np.float64]) -> float:
-    """Log-odds that a value of the first kind is above one of the second."""
-    # log(A / (1 - A)), with A the area under the ROC curve: ties count half (the statistic of Mann & Whitney 1947
-    # divided by nm), and A stays at least 1 / (n + 1) away from 0 and 1. In log-odds, a step from 0.98 to 0.99 counts
-    # as much as one from 0.5 to 0.67.
-    n, m = len(higher), len(lower)
-    ranks = mean_ranks(np.concatenate([higher, lower]))
-    area = float(ranks[:n].sum() - n * (n + 1) / 2) / (n * m)
-    area = min(max(area, 1 / (n + 1)), n / (n + 1))
-    return math.log(area / (1 - area))
-
-
-def _mean(odds: Odds, comparisons: tuple[tuple[str, str], ...]) -> float:
-    return float(np.mean([odds[kinds] for kinds in comparisons]))
-
-
-_FEWEST_WORDS = 4  # a half has two words
-_DROPPED = 0.4
-_POOL = 20_000
-_DUPLICATE = 0.95  # tf-idf cosine
-_BLOCK = 256
-
-
-def perturb(texts: Sequence[str], *, seed: int = 0) -> dict[str, list[str]]:
-    """Sample texts, and make copies of them; lists of the same length, under these names.
-
-    ``text``, its ``neighbour`` by tf-idf, two halves without a word in common (``half``, ``other_half``), the text
-    without its most frequent words (``content``) and without its rarest (``frame``), and half of its words among half
-    of those of another text (``mixture``).
-    """
+def sample_pairs(texts: Sequence[str], *, seed: int = 0) -> tuple[Pairs, ...]:
+    """Pairs of distinct texts: each of a sample with the nearest by tf-idf and with random ones of the same half."""
     rng = np.random.default_rng(seed)
-    distinct = sorted(set(texts))
-    # number of texts that contain each word
-    frequency = Counter(key for text in distinct for key in {_key(word) for word in text.split()})
-    usable = np.array([row for row, text in enumerate(distinct) if len(text.split()) >= _FEWEST_WORDS], dtype=np.intp)
-    pool = [distinct[row] for row in rng.permutation(usable)[:_POOL]]
-    sample = pool[:N_TEXTS]
-    lists: dict[str, list[str]] = {"text": sample, "neighbour": [pool[row] for row in _nearest(pool, len(sample))]}
-    lists |= {name: [] for name in ("half", "other_half", "content", "frame", "mixture")}
-    words = [text.split() for text in sample]
-    for row, line in enumerate(words):
-        order = rng.permutation(len(line))
-        rare_last = np.argsort([-frequency[_key(word)] for word in line], kind="stable")
-        n_dropped = max(1, round(_DROPPED * len(line)))
-        lists["half"].append(_words_at(line, order[: len(line) // 2]))
-        lists["other_half"].append(_words_at(line, order[len(line) // 2 :]))
-        lists["content"].append(_words_at(line, rare_last[n_dropped:]))
-        lists["frame"].append(_words_at(line, rare_last[: len(line) - n_dropped]))
-        lists["mixture"].append(_mixture(line, words[row - 1], rng))
-    return lists
-
-
-def _key(word: str) -> str:
-    return word.lower().strip(".,!?;:\"'()") or word
-
-
-def _words_at(line: Sequence[str], positions: NDArray[np.intp]) -> str:
-    return " ".join(line[position] for position in sorted(positions))
-
-
-def _mixture(first: Sequence[str], second: Sequence[str], rng: np.random.Generator) -> str:
-    """Half the words of each text, each word at its relative position."""
-    words = [
-        ((position + 0.5) / len(line), line[position])
-        for line in (first, second)
-        for position in sorted(rng.permutation(len(line))[: max(1, round(len(line) / 2))])
-    ]
-    return " ".join(word for _, word in sorted(words, key=lambda pair: pair[0]))
-
-
-def _nearest(pool: Sequence[str], n_queries: int) -> list[int]:
-    """For each of the first texts of the pool, the most similar other text that is not a near duplicate."""
+    # sorted, so that the order of the texts does not matter
+    by_name = np.array(sorted(range(len(texts)), key=texts.__getitem__), dtype=np.intp)
+    order = by_name[rng.permutation(len(texts))[:_MOST_TEXTS]]
+    halves = order[: len(order) // 2], order[len(order) // 2 :]
+    if min(map(len, halves)) <= _RANDOM:
+        return ()
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    if not n_queries:
-        return []
-    keys = [[_key(word) for word in text.split()] for text in pool]
-    units = TfidfVectorizer(analyzer=lambda line: line, sublinear_tf=True).fit_transform(keys)
-    nearest: list[int] = []
-    for start in range(0, n_queries, _BLOCK):
-        rows = np.arange(start, min(start + _BLOCK, n_queries))
-        cosines = (units[rows] @ units.T).toarray()
-        cosines[cosines > _DUPLICATE] = -1.0
-        cosines[np.arange(len(rows)), rows] = -1.0
-        nearest += cosines.argmax(axis=1).tolist()
-    return nearest
+    try:
+        units = TfidfVectorizer(analyzer=words_of, sublinear_tf=True).fit_transform(texts[row] for row in order)
+    except ValueError:  # no text has a word
+        return ()
+    pairs, start = [], 0
+    for half, others in (halves, halves[::-1]):
+        n_queries = min(len(half), _QUERIES)
+        of_half = units[start : start + len(half)]
+        start += len(half)
+        first, second, overlap = [], [], []
+        for begin in range(0, n_queries, _BLOCK):
+            queries = np.arange(begin, min(begin + _BLOCK, n_queries))
+            cosines = (of_half[queries] @ of_half.T).toarray()
+            places = np.arange(len(queries))[:, None]
+            drawn = (queries[:, None] + rng.integers(1, len(half), size=(len(queries), _RANDOM))) % len(half)
+            similar = np.where(cosines > _DUPLICATE, -1.0, cosines)
+            nearest = np.argpartition(-similar, _NEAREST - 1, axis=1)[:, :_NEAREST]
+            columns = np.concatenate([nearest, drawn], axis=1)
+            # a text that shares no word with any other has no nearest text
+            is_used = np.concatenate([similar[places, nearest] > 0, np.ones_like(drawn, dtype=bool)], axis=1)
+            first.append(np.broadcast_to(queries[:, None], columns.shape)[is_used])
+            second.append(columns[is_used])
+            overlap.append(cosines[places, columns][is_used])
+        pairs.append(Pairs(half[np.concatenate(first)], half[np.concatenate(second)], np.concatenate(overlap), others))
+    return tuple(pairs)
+
+
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # Thai ... Chinese
+_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
+_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+
+
+def words_of(text: str) -> list[str]:
+    """Words in lower case; pairs of characters for scripts that do not put spaces between words."""
+    words: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if len(word) > 2 and _IS_UNSPACED.match(word):
+            words += [word[place : place + 2] for place in range(len(word) - 1)]
+        else:
+            words.append(word)
+    return words

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,6 +94,22 @@ class FlowTransform(Protocol):
 Transform = LinearTransform | FlowTransform
 
 
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """The request to choose a transform, or none, by the texts; see `isosent.transforms.auto`."""
+
+    n_components: int | float | str | None = None  # as for `Whitening`; None lets the vectors keep their width
+
+    def check_settings(self, dim: int) -> None:
+        """Refuse a width that is out of range for vectors of `dim` dimensions."""
+        if self.n_components != AUTO:
+            _check.component_count_or_share(AUTO, self.n_components, dim)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings that are set, by name."""
+        return {} if self.n_components is None else {"n_components": self.n_components}
+
+
 def is_flow(transform: object) -> TypeIs[FlowTransform]:
     """Whether a transform is a flow, and so not linear."""
     return hasattr(transform, "log_likelihood")
@@ -101,9 +117,7 @@ def is_flow(transform: object) -> TypeIs[FlowTransform]:
 
 def check_transform(transform: object) -> None:
     """Refuse anything but a transform or "auto"."""
-    if not (
-        hasattr(transform, "fit_moments") or is_flow(transform) or (isinstance(transform, str) and transform == AUTO)
-    ):
+    if not (hasattr(transform, "fit_moments") or is_flow(transform) or isinstance(transform, Auto)):
         raise InputTypeError(f'fit: transform must be an object such as Whitening(128), or "auto"; got {transform!r}.')
 
 
@@ -112,7 +126,7 @@ def transform_name(transform: object) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(transform).__name__).lower()
 
 
-def settings_of(transform: Transform) -> dict[str, Any]:
+def settings_of(transform: Transform | Auto) -> dict[str, Any]:
     """Settings of a transform as JSON values."""
     settings = transform.get_params(deep=False)
     if "steps" in settings:
@@ -191,19 +205,25 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
 
 def resolve_transform(
     transform: object, settings: Mapping[str, Any] | None = None, *, dim: int | None = None
-) -> Transform | Literal["auto"] | None:
+) -> Transform | Auto | None:
     """Make the transform that a user named, or passed as an object; None for "none" and None."""
-    if isinstance(transform, str) and transform not in (AUTO, NO_TRANSFORM):
+    name, options = _check.split_options(transform) if isinstance(transform, str) else ("", {})
+    if name == AUTO:
+        widths = {"n_components": parse_option(options.pop("dims"))} if "dims" in options else {}
+        if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components"}]):
+            raise InputError(f"fit: auto chooses {unknown}; only the dimensions can be set.")
+        transform = Auto(**widths | dict(settings or {}))
+        if dim is not None:
+            transform.check_settings(dim)
+        return transform
+    if isinstance(transform, str) and transform != NO_TRANSFORM:
         return make_transform(transform, dim=dim, settings=settings)
     if settings:
-        advice = (
-            " To set the width, choose whitening with n_components=K and strength='auto'." if transform == AUTO else ""
-        )
-        raise InputError(f"fit: {', '.join(settings)} cannot be set for transform={transform!r}.{advice}")
+        raise InputError(f"fit: {', '.join(settings)} cannot be set for transform={transform!r}.")
     if transform is None or transform == NO_TRANSFORM:
         return None
     check_transform(transform)
-    return cast("Transform | Literal['auto']", transform)
+    return cast("Transform | Auto", transform)
 
 
 def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:

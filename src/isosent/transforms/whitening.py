@@ -11,19 +11,11 @@ from isosent import _check
 from isosent.errors import InputError, RankWarning
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import SHRINKAGES, Moments
-from isosent.numeric.spectrum import (
-    Spectrum,
-    inverse_deviations,
-    spectral_strength,
-    spectrum,
-    width_of_share,
-    width_within_spread,
-)
+from isosent.numeric.spectrum import Spectrum, inverse_deviations, resolve_width, spectrum
 from isosent.transforms.base import AUTO
 from isosent.transforms.estimator import InvertibleTransform, Solution
 
 METHODS = ("pca", "zca", "pca_cor", "zca_cor", "cholesky")
-AUTO_LOSS = 0.05
 
 
 class Whitening(InvertibleTransform):
@@ -38,9 +30,9 @@ class Whitening(InvertibleTransform):
         Which whitening map. If every axis is kept, all give the same cosines; the ``_cor`` methods, which standardise
         each dimension first, do so only at strength 1. ZCA rotates back to the axes of the input, so its vectors keep
         all their dimensions whatever `n_components` is.
-    strength : float or "auto", default 1.0
+    strength : float, default 1.0
         How far the variances are evened out, in [0, 1]: at 1 every variance becomes 1; 0 only centres and rotates,
-        which is PCA; "auto" is 0.5 if the mean holds more than 20% of the squared length of the vectors, else 0.
+        which is PCA.
     shrinkage : float, "ledoit_wolf", "oas" or None, default None
         Shrinks the covariance towards a multiple of the identity: by how much, in [0, 1], or the estimator of it.
     center : bool, default True
@@ -111,7 +103,7 @@ class Whitening(InvertibleTransform):
         n_components: int | float | str | None = None,
         *,
         method: str = "pca",
-        strength: float | str = 1.0,
+        strength: float = 1.0,
         shrinkage: float | str | None = None,
         center: bool = True,
         eps: float = 0.0,
@@ -130,7 +122,7 @@ class Whitening(InvertibleTransform):
             moments,
             n_components=self.n_components,
             method=self.method,
-            strength=spectral_strength(moments) if isinstance(self.strength, str) else float(self.strength),
+            strength=float(self.strength),
             shrinkage=self.shrinkage,
             center=self.center,
             eps=float(self.eps),
@@ -140,8 +132,7 @@ class Whitening(InvertibleTransform):
         _check.one_of(self._name, "method", self.method, METHODS)
         if self.n_components != AUTO:
             _check.component_count_or_share(self._name, self.n_components, dim)
-        if self.strength != AUTO:
-            _check.fraction(self._name, "strength", self.strength)
+        _check.fraction(self._name, "strength", self.strength)
         if isinstance(self.shrinkage, str):
             _check.one_of(self._name, "shrinkage", self.shrinkage, tuple(SHRINKAGES))
         elif self.shrinkage is not None:
@@ -272,11 +263,12 @@ def _n_axes(
 ) -> int:
     """Axes to keep: those asked for, but not more than the rank."""
     values = eigen.values[: eigen.rank]
-    if isinstance(n_components, str):
-        return width_within_spread(values ** (1 - strength), AUTO_LOSS)
-    if isinstance(n_components, (float, np.floating)):
-        return width_of_share(values, float(n_components))
-    wanted = moments.dim if n_components is None else int(n_components)
+    # "auto" looks at the variances after they were evened out, a share at those before
+    wanted = (
+        moments.dim
+        if n_components is None
+        else resolve_width(n_components, values ** (1 - strength) if isinstance(n_components, str) else values)
+    )
     if eigen.rank < wanted:
         rows = moments.weight
         warnings.warn(
