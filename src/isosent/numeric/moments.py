@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.threads import map_blocks, one_thread_products
 
-_BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 4 << 20
 _BLOCK_ROWS = 8192
 _CHEAP_PRODUCTS = 2e10
 _SINGLE_PRECISION_FLOOR = 1e-6
 _POWER_STEPS = 8
-_SHIFT_ROWS = 256
+_TRIAL_ROWS_A_DIM = 4
 
 Double = NDArray[np.float64]
 
@@ -133,8 +136,8 @@ class Moments:
 
         Notes
         -----
-        From each block the mean of some of its rows is subtracted, before the symmetric product ``block.T @ block``.
-        The products are added in float64, and the scatter between the blocks follows from their means. So a large
+        From each block its mean is subtracted, before the symmetric product ``block.T @ block``. The products are added
+        in float64, in the order of the blocks, and the scatter between the blocks follows from their means. So a large
         common mean costs no digits; with the textbook formula :math:`\sum x x^\top - n \mu \mu^\top` it can cost all.
 
         float32 rows are multiplied in float64 if that is cheap (up to 2e10 products in the whole set, a fraction of a
@@ -281,44 +284,44 @@ def _accumulate(
 ) -> tuple[float, Double, Double] | None:
     """Products in `dtype`, sums in float64; None if float32 does not resolve the spectrum."""
     n_rows, dim = rows.shape
-    size = min(n_rows, _BLOCK_ROWS, max(1, _BLOCK_BYTES // (dim * np.dtype(dtype).itemsize)))
-    buffer = np.empty((size, dim), dtype=dtype)
-    product = np.empty((dim, dim), dtype=dtype)
-    ones = np.ones(size, dtype=dtype)
-    scatter = np.zeros((dim, dim))
-    block_weights, block_means, residuals = [], [], []
+    # Blocks stay in the cache, and each is multiplied in one thread; for a few of them, starting threads costs more.
+    size = max(1, dim // 2, min(_BLOCK_ROWS, _BLOCK_BYTES // (dim * np.dtype(dtype).itemsize)))
+    size = n_rows if n_rows <= 4 * size else size
+    n_trial = -(-_TRIAL_ROWS_A_DIM * dim // size) * size
+    scatter, blocks = np.zeros((dim, dim)), []
+    block_sums = partial(_block_sums, rows, weights, dtype, size)
+    sums_of_blocks = map(block_sums, [0]) if size == n_rows else map_blocks(block_sums, n_rows, size)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for start in range(0, n_rows, size):
-            part = rows[start : start + size]
-            part_weights = None if weights is None else weights[start : start + size]
-            shift = _sample_mean(part, part_weights).astype(dtype)
-            block = np.subtract(part, shift, out=buffer[: len(part)], casting="same_kind")
-            if part_weights is None:
-                block_weight, residual = float(len(block)), ones[: len(block)] @ block
-            else:
-                block_weight, residual = float(part_weights.sum()), part_weights.astype(dtype) @ block
-                block *= np.sqrt(part_weights).astype(dtype)[:, None]
-            if not np.isfinite(residual).all():
-                _check.finite_rows("Moments.from_rows", "rows", part, start)
-            if not block_weight:
-                continue
-            scatter += np.matmul(block.T, block, out=product)
-            if dtype == np.float32 and not start and n_rows > 4 * size and not _resolved_in_single_precision(scatter):
-                return None  # the first block already decides most cases
-            residuals.append(residual.astype(np.float64) / block_weight)
-            block_weights.append(block_weight)
-            block_means.append(shift + residuals[-1])
-        if not block_weights:
+        for n_seen, (block_weight, shift, residual, product) in zip(count(size, size), sums_of_blocks, strict=False):
+            if block_weight:
+                scatter += product
+                blocks.append((block_weight, shift + residual / block_weight, residual / block_weight))
+            is_trial = dtype == np.float32 and n_seen == n_trial < n_rows // 4
+            if is_trial and not _resolved_in_single_precision(scatter):
+                return None  # the first rows already decide most cases
+        if not blocks:
             return 0.0, np.zeros(dim), scatter
-        sums = _total(scatter, np.array(block_weights), np.array(block_means), np.array(residuals))
+        sums = _total(scatter, *map(np.array, zip(*blocks, strict=True)))
         return sums if dtype == np.float64 or _resolved_in_single_precision(sums[2]) else None
 
 
-def _sample_mean(rows: NDArray[Any], weights: Double | None) -> Double:
-    """Mean of some rows spread over a block: close enough to the mean of the block to subtract."""
-    sample = slice(None, None, max(1, len(rows) // _SHIFT_ROWS))
-    sample_weights = None if weights is None or not weights[sample].any() else weights[sample]
-    return np.average(rows[sample].astype(np.float64), axis=0, weights=sample_weights)
+def _block_sums(
+    rows: NDArray[Any], weights: Double | None, dtype: type[np.floating], size: int, start: int
+) -> tuple[float, Double, Double, NDArray[np.floating]]:
+    """Weight of a block, its shift, and the weighted sum and the products of its rows less the shift."""
+    part = rows[start : start + size]
+    shares = np.ones(len(part)) if weights is None else weights[start : start + size]
+    block_weight, shares = float(shares.sum()), shares.astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):  # of this thread
+        block = part.astype(dtype)
+        shift = shares @ block / dtype(block_weight or 1.0)
+        block -= shift
+        residual = shares @ block
+        if not np.isfinite(residual).all():
+            _check.finite_rows("Moments.from_rows", "rows", part, start)
+        if weights is not None:
+            block *= np.sqrt(shares)[:, None]
+        return block_weight, shift.astype(np.float64), residual.astype(np.float64), block.T @ block
 
 
 def _total(
@@ -335,6 +338,7 @@ def _total(
     return weight, mean, scatter
 
 
+@one_thread_products()  # threads that wait for each other take ten times as long on a busy machine
 def _resolved_in_single_precision(scatter: Double) -> bool:
     """Whether every eigenvalue is large enough, relative to the largest, to have survived products in float32."""
     scale = _largest_eigenvalue(scatter)

@@ -1,12 +1,13 @@
 """Threads for compiled kernels and matrix products, which both release the interpreter's lock."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from threadpoolctl import ThreadpoolController
 
 _MIN_TOKENS = 4096
 _CHUNKS_PER_WORKER = 4  # texts with the same number of tokens take different times
+
+Result = TypeVar("Result")
 
 
 def n_workers() -> int:
@@ -38,16 +41,26 @@ def over_chunks(run: Callable[[int, int], None], offsets: NDArray[np.int64]) -> 
         list(pool.map(run, bounds[:-1], bounds[1:]))
 
 
-def over_blocks(run: Callable[[int], None], n_rows: int, block_rows: int) -> None:
+def over_blocks(run: Callable[[int], object], n_rows: int, block_rows: int) -> None:
     """Call ``run(start)``, which computes matrix products, for blocks of rows in parallel."""
+    deque(map_blocks(run, n_rows, block_rows), 0)
+
+
+def map_blocks(run: Callable[[int], Result], n_rows: int, block_rows: int) -> Iterator[Result]:
+    """Yield what `run` returns for each block, in the order of the blocks; a few are computed ahead."""
     starts = range(0, n_rows, block_rows)
     with one_thread_products() as n_threads:
         if min(n_threads, len(starts)) <= 1:
-            for start in starts:
-                run(start)
+            yield from map(run, starts)
             return
+        ahead: deque[Future[Result]] = deque()
         with ThreadPoolExecutor(min(n_threads, len(starts))) as pool:
-            list(pool.map(run, starts))
+            for start in starts:
+                ahead.append(pool.submit(run, start))
+                if len(ahead) > 2 * n_threads:  # each result takes memory
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
 
 
 class _Limit:
