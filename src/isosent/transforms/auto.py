@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -122,11 +123,14 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
     if not eigen.rank:
         return AutoChoice(Candidate(), (), verdict(Candidate(), "all vectors are equal."))
     first = without_whitening(wanted, eigen)
-    if moments.weight < FEWEST_TEXTS or not pairs:
+    n_pairs = [int((has_vector[half.first] & has_vector[half.second]).sum()) for half in pairs]
+    if moments.weight < FEWEST_TEXTS or min(n_pairs, default=0) < FEWEST_TEXTS:
         return AutoChoice(first, (), verdict(first, f"{moments.weight:.0f} distinct texts are too few to tell."))
     width = first.n_components or eigen.rank
     whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
     scored = _score(vectors, has_vector, pairs, (first, *whitenings), seed)
+    if any(math.isnan(each.gain) for each in scored):  # a half of the vectors, or every cosine, is equal
+        return AutoChoice(first, (), verdict(first, "the effect could not be measured."))
     best = max(scored[1:], key=lambda each: each.gain)
     if best.gain >= LEAST_GAIN and best.low > 0:
         chosen = [each for each in scored[1:] if each.gain >= SHARE_OF_GAIN * best.gain][-1]
