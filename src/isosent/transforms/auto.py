@@ -36,6 +36,7 @@ _NEAREST = 3
 _RANDOM = 3
 _DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
 _BLOCK = 256
+_AGREEMENT = "agreement with word overlap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +135,13 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
     best = max(scored[1:], key=lambda each: each.gain)
     if best.gain >= LEAST_GAIN and best.low > 0:
         chosen = [each for each in scored[1:] if each.gain >= SHARE_OF_GAIN * best.gain][-1]
-        return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_change(chosen)}."))
+        return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_AGREEMENT} {_change(chosen)}."))
     mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
     if evenness > EVEN and mildest.low > 0:
-        why = f"{_change(mildest)}. Vectors as evenly spread as these usually gain from mild whitening."
+        why = f"{_AGREEMENT} {_change(mildest)}. Vectors as evenly spread as these usually gain from mild whitening."
         return AutoChoice(mildest.candidate, scored, verdict(mildest.candidate, why))
-    none = "none" if first.name == NO_TRANSFORM else "no whitening"
-    return AutoChoice(first, scored, verdict(first, f"{none} helped measurably. At best, {_change(best)}."))
+    why = f"no whitening raises {_AGREEMENT} by {LEAST_GAIN}. At best, it {_change(best)}."
+    return AutoChoice(first, scored, verdict(first, why))
 
 
 def choose_without_texts(moments: Moments, wanted: Auto) -> AutoChoice:
@@ -165,10 +166,7 @@ def verdict(chosen: Candidate, why: str) -> str:
 
 def _change(scored: ScoredCandidate) -> str:
     direction = "rises" if scored.gain >= 0 else "falls"
-    return (
-        f"agreement with word overlap {direction} by {abs(scored.gain):.3f} "
-        f"(95% interval {scored.low:.3f} to {scored.high:.3f})"
-    )
+    return f"{direction} by {abs(scored.gain):.3f} (95% interval {scored.low:.3f} to {scored.high:.3f})"
 
 
 def _score(
