@@ -2,7 +2,7 @@
 
 Step 1 measures cells (an encoder on a task), one JSON line each: python bench/auto.py measure DATA FAMILY=REFERENCE ...
   [--korsts FILE] >> cells.jsonl. Tasks are the STS sets in DATA, and KorSTS with --korsts sts-test.tsv.
-Step 2 prints tables: python bench/auto.py report cells.jsonl.
+Step 2 prints tables: python bench/auto.py report cells.jsonl [--figure FILE].
 """
 
 import argparse
@@ -20,10 +20,22 @@ from isosent.numeric.isotropy import effective_rank
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, spearman
 from isosent.numeric.spectrum import spectrum
+from isosent.pages.figures import Axis, Figure, Panel
+from isosent.report.figures import write_figure
 from isosent.transforms.auto import EVEN, LEAST_GAIN, SHARE_OF_GAIN, STRENGTHS, Candidate, choose, sample_pairs, under
 from isosent.transforms.base import Auto
 
 WIDTHS = (1.0, 0.5, 0.25)
+VALUES = {
+    "least_gain": (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04),
+    "share": (0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0),
+    "even": (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 1.0),
+}
+LABELS = {
+    "least_gain": "least gain in agreement",
+    "share": "share of the best gain",
+    "even": "effective rank / dimensions, at least",
+}
 FIXED = [f"{strength} {share}" for share in WIDTHS for strength in STRENGTHS] + ["mean projection"]
 
 
@@ -131,14 +143,37 @@ def report(some):
             f"| {gains.min():+.2f} | {np.mean([max(each.values()) - each['none'] for each in scores]):+.2f} |"
         )
     print("\nsensitivity (mean gain over families; cells that lose more than 0.5):")
-    for name, values in {
-        "least_gain": (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04),
-        "share": (0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0),
-        "even": (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 1.0),
-    }.items():
+    for name, value, gain, n_losses in sensitivity(some):
+        print(f"| {name} {value} | {gain:+.2f} | {n_losses} |")
+
+
+def sensitivity(some):
+    """Mean gain and number of losses for values of each constant, the others as shipped."""
+    for name, values in VALUES.items():
         for value in values:
             gains = gains_of(some, lambda cell, name=name, value=value: chosen(cell, **{name: value}))
-            print(f"| {name} {value} | {by_family(some, gains):+.2f} | {int((gains < -0.5).sum())} |")
+            yield name, value, by_family(some, gains), int((gains < -0.5).sum())
+
+
+def sensitivity_figure(some):
+    rows = list(sensitivity(some))
+    gains = [gain for *_, gain, _ in rows]
+    panels = []
+    for name, shipped in {"least_gain": LEAST_GAIN, "share": SHARE_OF_GAIN, "even": EVEN}.items():
+        points = [(value, gain, n_losses) for each, value, gain, n_losses in rows if each == name]
+        span = points[-1][0] - points[0][0]
+        panel = Panel(
+            Axis(LABELS[name], points[0][0] - 0.05 * span, points[-1][0] + 0.05 * span),
+            Axis("mean gain in Spearman x100", 0, max(gains) * 1.15),
+        )
+        panel.line([point[:2] for point in points], "after")
+        panel.upright(shipped, f"shipped: {shipped}", row=3)
+        for value, gain, n_losses in points:
+            panel.dot(value, gain, "after")
+            panel.text(value, gain, str(n_losses), shift=(0, -10))
+        panels.append(panel)
+    description = "Mean gain for values of each constant. Numbers: cells, of all, that lose more than 0.5 points."
+    return Figure("Sensitivity of the three constants", description, [(description, panels)])
 
 
 def main():
@@ -148,13 +183,18 @@ def main():
     measuring.add_argument("data")
     measuring.add_argument("models", nargs="+", metavar="FAMILY=REFERENCE")
     measuring.add_argument("--korsts", metavar="FILE")
-    commands.add_parser("report").add_argument("cells")
+    reporting = commands.add_parser("report")
+    reporting.add_argument("cells")
+    reporting.add_argument("--figure", metavar="FILE")
     arguments = parser.parse_args()
     if arguments.command == "measure":
         for cell in cells(arguments):
             print(json.dumps(cell), flush=True)
     else:
-        report([json.loads(line) for line in Path(arguments.cells).read_text("utf-8").splitlines()])
+        some = [json.loads(line) for line in Path(arguments.cells).read_text("utf-8").splitlines()]
+        report(some)
+        if arguments.figure:
+            write_figure(arguments.figure, sensitivity_figure(some))
 
 
 if __name__ == "__main__":
