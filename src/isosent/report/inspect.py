@@ -403,13 +403,17 @@ def find_groups(rows: NDArray[np.floating], *, seed: int = 0) -> Groups | None:
     units = unit_rows(rows[random.permutation(len(rows))[:_GROUP_ROWS]].astype(np.float32))
     if len(np.unique(units[:_FEWEST_GROUPED], axis=0)) < _FEWEST_GROUPED:
         return None
-    label = KMeans(2, n_init=2, random_state=seed).fit_predict(units)
-    smaller, larger = sorted((units[label == 0], units[label == 1]), key=len)
-    line = larger.mean(axis=0) - smaller.mean(axis=0)
-    places = smaller @ line, larger @ line
-    deviation = np.sqrt((places[0].var() + places[1].var()) / 2)
-    if len(smaller) < 2 or places[1].mean() - places[0].mean() < _SEPARATE_GROUPS * deviation:
+    # Found in one half and measured on the other: a few rows of many dimensions fall apart along any line through them.
+    half = len(units) // 2
+    found = KMeans(2, n_init=2, random_state=seed).fit(units[:half])
+    label, line = found.predict(units), found.cluster_centers_[1] - found.cluster_centers_[0]
+    places = [units[half:][label[half:] == group] @ line for group in (0, 1)]
+    if min(map(len, places)) < 2:
         return None
+    deviation = np.sqrt((places[0].var() + places[1].var()) / 2)
+    if places[1].mean() - places[0].mean() < _SEPARATE_GROUPS * deviation:
+        return None
+    smaller, larger = sorted((units[label == 0], units[label == 1]), key=len)
     within = tuple(mean_cosine_of_sum(group.sum(axis=0, dtype=np.float64), len(group)) for group in (smaller, larger))
     between = float(smaller.mean(axis=0) @ larger.mean(axis=0))
     return Groups(len(smaller) / len(units), (within[0], within[1]), between)
@@ -433,12 +437,13 @@ def _recalls(sample: NDArray[np.floating]) -> tuple[Recall, ...]:
 def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform) -> float | None:
     """Recall@10 of the original neighbours under a transform fitted on the other half; None if rows are too few."""
     half = len(sample) // 2
-    n_queries = min(_RECALL_QUERIES, half // 10)
+    n_queries = min(_RECALL_QUERIES, (half - 1) // 10)  # ten neighbours besides the query
     if not n_queries:
         return None
     held_out = sample[half:]
     try:
-        mapped = _fit(transform, Moments.from_rows(sample[:half]))(held_out)
+        moments = Moments.from_rows(sample[:half], radial=transform.uses_radial_moments)
+        mapped = _fit(transform, moments)(held_out)
     except InputError:  # the half does not vary
         return None
     return neighbour_recall(held_out, mapped, n_queries)
