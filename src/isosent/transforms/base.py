@@ -209,7 +209,8 @@ def resolve_transform(
     """Make the transform that a user named, or passed as an object; None for "none" and None."""
     name, options = _check.split_options(transform) if isinstance(transform, str) else ("", {})
     if name == AUTO:
-        widths = {"n_components": parse_option(options.pop("dims"))} if "dims" in options else {}
+        named = [parse_option(options.pop(each)) for each in ("dims", "n_components") if each in options]
+        widths = {"n_components": named[0]} if named else {}
         if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components"}]):
             raise InputError(f"fit: auto chooses {unknown}; only the dimensions can be set.")
         transform = Auto(**widths | dict(settings or {}))
@@ -223,6 +224,8 @@ def resolve_transform(
     if transform is None or transform == NO_TRANSFORM:
         return None
     check_transform(transform)
+    if isinstance(transform, Auto) and dim is not None:
+        transform.check_settings(dim)
     return cast("Transform | Auto", transform)
 
 
