@@ -1,171 +1,316 @@
 import json
+import re
+import warnings
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from scipy.stats import spearmanr
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 import isosent
-from isosent import Moments, Whitening
+from isosent import Whitening
+from isosent.demo import _sample
 from isosent.errors import InputError
-from isosent.numeric.spectrum import mean_share, spectral_strength, spectrum
+from isosent.numeric.similarity import nearest_rows, unit_rows
+from isosent.transforms import auto
 from isosent.transforms.auto import (
-    candidates,
-    choose_from_augmentations,
-    choose_from_moments,
+    STRENGTHS,
+    Candidate,
+    ScoredCandidate,
     choose_from_texts,
-    log_odds,
-    perturb,
+    sample_pairs,
+    words_of,
 )
+from isosent.transforms.base import Auto, resolve_transform
 
 
 @pytest.fixture(scope="module")
-def badly_scaled(wordllama, texts):
-    """An encoder whose vectors are drowned in a common mean and in the length of the text."""
-    rng = np.random.default_rng(0)
-    common, length = rng.normal(size=(2, 256))
-
-    def encode(lines):
-        vectors = wordllama.encode(lines)
-        lengths = np.array([len(line) for line in lines])[:, None] / 40
-        known = vectors.any(axis=1, keepdims=True)
-        return ((vectors + 3 * common + 3 * length * lengths) * known).astype(np.float32)
-
-    return encode
+def well_scaled(wordllama, texts):
+    return wordllama.encode(texts)
 
 
-def test_log_odds_are_those_of_the_roc_curve():
-    rng = np.random.default_rng(0)
-    higher, lower = rng.normal(size=50) + 0.5, rng.normal(size=80)
-    area = roc_auc_score(np.repeat([1, 0], [50, 80]), np.concatenate([higher, lower]))
-    assert log_odds(higher, lower) == pytest.approx(np.log(area / (1 - area)))
+@pytest.fixture(scope="module")
+def badly_scaled(well_scaled, texts):
+    """Vectors drowned in a common mean and in the length of the text."""
+    common, length = np.random.default_rng(0).normal(size=(2, 256))
+    lengths = np.array([len(text) for text in texts])[:, None] / 40
+    return (well_scaled + 3 * common + 3 * length * lengths).astype(np.float32)
 
 
-def test_log_odds_of_a_perfect_order_are_finite():
-    assert log_odds(np.array([1.0, 2.0]), np.array([0.0])) == pytest.approx(np.log(2))
+def chosen_for(vectors, texts, width=None):
+    """The choice, made without a warning of numpy."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        return choose_from_texts(vectors, texts, Auto(width))
 
 
-def test_copies_are_what_they_are_called(texts):
-    sample = perturb(texts)
-    for row, text in enumerate(sample["text"]):
-        words = text.split()
-        assert sorted(f"{sample['half'][row]} {sample['other_half'][row]}".split()) == sorted(words)
-        assert len(sample["content"][row].split()) < len(words)
-        assert set(sample["frame"][row].split()) < set(words)
-        assert sample["neighbour"][row] != text
-    assert len(sample["text"]) <= 1000
-
-
-def test_content_keeps_rare_words_and_frame_the_frequent_ones():
-    texts = [f"the cat of number{i} and of letter{i} the end" for i in range(20)]
-    sample = perturb(texts)
-    for row, text in enumerate(sample["text"]):
-        number = text.split()[3]
-        assert number in sample["content"][row]
-        assert number not in sample["frame"][row]
-
-
-def test_a_neighbour_shares_rare_words():
-    sample = perturb([f"word{i // 2} stands in line {i} of this" for i in range(40)])
-    for text, neighbour in zip(sample["text"], sample["neighbour"], strict=True):
-        assert neighbour.split()[0] == text.split()[0]
-
-
-def test_neither_order_nor_repetition_of_the_texts_matters(texts):
-    assert perturb(texts) == perturb([*reversed(texts), *texts])
+# the choice
 
 
 def test_badly_scaled_vectors_are_whitened(badly_scaled, texts):
-    choice = choose_from_texts(badly_scaled, texts, Moments.from_rows(badly_scaled(texts)))
+    choice = chosen_for(badly_scaled, texts)
     assert choice.chosen.name == "whitening"
-    assert "separated related from unrelated pairs by +" in choice.reason
+    assert choice.reason.startswith(f"{str(choice.chosen).capitalize()}: agreement with word overlap rises by ")
 
 
 def test_what_is_chosen_finds_more_paraphrases(badly_scaled, texts):
-    from isosent.demo import _sample
-    from isosent.numeric.similarity import nearest_rows
-
     meanings = np.array([row["meaning"] for row in _sample()])
-    vectors = badly_scaled(texts)
-    chosen = (
-        choose_from_texts(badly_scaled, texts, Moments.from_rows(vectors)).chosen.transform().fit_transform(vectors)
-    )
 
     def n_found(rows):
         return (meanings[nearest_rows(rows)[0][:, 0]] == meanings).sum()
 
-    assert n_found(chosen) > 1.5 * n_found(vectors)
+    transform = chosen_for(badly_scaled, texts).chosen.transform()
+    assert n_found(transform.fit_transform(badly_scaled)) > 1.5 * n_found(badly_scaled)
 
 
-def test_every_candidate_is_scored(wordllama, texts):
-    choice = choose_from_texts(wordllama.encode, texts, Moments.from_rows(wordllama.encode(texts)))
-    assert {scored.candidate for scored in choice.candidates} == set(candidates(256, 256))
-    assert choice.chosen in candidates(256, 256)
+def test_well_scaled_vectors_are_left_alone(well_scaled, texts):
+    choice = chosen_for(well_scaled, texts)
+    assert choice.chosen == Candidate()
+    assert choice.reason.startswith("No transform: ")
 
 
-def test_the_choice_is_the_same_twice(wordllama, texts):
-    moments = Moments.from_rows(wordllama.encode(texts))
-    assert choose_from_texts(wordllama.encode, texts, moments) == choose_from_texts(wordllama.encode, texts, moments)
+@pytest.mark.parametrize(
+    ("gains", "low", "is_even", "strength"),
+    [
+        ((0.010, 0.030, 0.025, 0.020), 0.001, False, 0.75),  # the strongest of those with three quarters of the best
+        ((0.001, 0.002, 0.003, 0.050), 0.001, False, 1.0),
+        ((0.050, 0.010, 0.000, -0.10), 0.001, False, 0.25),
+        ((0.010, 0.030, 0.025, 0.020), -0.001, False, None),  # may be chance
+        ((0.010, 0.015, 0.010, 0.000), 0.001, False, None),  # too little
+        ((0.010, 0.015, 0.010, 0.000), 0.001, True, 0.25),
+        ((0.010, 0.015, 0.010, 0.000), -0.001, True, None),
+    ],
+)
+def test_the_rule(monkeypatch, texts, gains, low, is_even, strength):
+    scored = [
+        ScoredCandidate(Candidate("whitening", g, 8), 0.3, x, low, 1.0) for g, x in zip(STRENGTHS, gains, strict=True)
+    ]
+    monkeypatch.setattr(auto, "_score", lambda *_: (ScoredCandidate(Candidate(), 0.3, 0.0, 0.0, 0.0), *scored))
+    rows = np.random.default_rng(0).normal(size=(len(texts), 8))
+    choice = chosen_for(rows if is_even else rows * 2.0 ** np.arange(8), texts)
+    assert choice.chosen.strength == strength
+    assert choice.reason.startswith("No transform: " if strength is None else f"Whitening (strength {strength:g}, ")
 
 
-@pytest.mark.parametrize("lines", [slice(None), slice(50)])
-def test_copies_that_are_encoded_already_give_the_same_choice(badly_scaled, wordllama, texts, lines):
-    some = texts[lines]
-    sample = perturb(some)
-    for encode in (badly_scaled, wordllama.encode):
-        moments = Moments.from_rows(encode(some))
-        parts = {name: encode(augmentations).astype(np.float64) for name, augmentations in sample.items()}
-        chosen = choose_from_augmentations(
-            parts, moments, spectrum(moments.covariance, noise=moments.rounding_variance)
-        )
-        assert chosen == choose_from_texts(encode, some, moments).chosen
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dim", [8, 1000])
+def test_noise_is_left_alone_even_with_fewer_rows_than_dimensions(texts, seed, dim):
+    choice = chosen_for(np.random.default_rng(seed).normal(size=(len(texts), dim)), texts)
+    assert choice.chosen == Candidate()
+    assert min(scored.low for scored in choice.candidates) < 0
 
 
-def test_few_texts_leave_the_choice_to_the_spectrum(badly_scaled, texts):
-    few = texts[:50]
-    choice = choose_from_texts(badly_scaled, few, Moments.from_rows(badly_scaled(few)))
-    assert choice.chosen == choose_from_moments(Moments.from_rows(badly_scaled(few))).chosen
-    assert "Fewer than 100 texts" in choice.reason
+def test_every_strength_is_measured_on_the_half_that_it_was_not_fitted_on(badly_scaled, texts):
+    choice = chosen_for(badly_scaled, texts, 32)
+    first, *whitenings = choice.candidates
+    assert [str(first.candidate), *(scored.candidate.strength for scored in whitenings)] == [
+        "principal components (32 dimensions)",
+        *STRENGTHS,
+    ]
+    for scored in choice.candidates:
+        agreements = []
+        for half in sample_pairs(texts):
+            transform = Whitening(32, strength=scored.candidate.strength or 0.0).fit(badly_scaled[half.others])
+            units = unit_rows(transform.transform(badly_scaled).astype(np.float64))
+            agreements.append(spearmanr((units[half.first] * units[half.second]).sum(axis=1), half.overlap).statistic)
+        assert scored.agreement == pytest.approx(np.mean(agreements), abs=1e-3)
+        assert scored.gain == scored.agreement - first.agreement
 
 
-def test_equal_texts_are_left_alone(wordllama):
-    texts = ["the same four words"] * 200
-    choice = choose_from_texts(wordllama.encode, texts, Moments.from_rows(wordllama.encode(texts)))
-    assert (choice.chosen.name, choice.reason) == ("none", "the vectors are all equal: there is nothing to even out.")
+def test_intervals_contain_the_gain(well_scaled, badly_scaled, texts):
+    for vectors in (well_scaled, badly_scaled):
+        first, *others = chosen_for(vectors, texts).candidates
+        assert first.low == first.gain == first.high == 0
+        assert all(scored.low < scored.gain < scored.high for scored in others)
 
 
-@pytest.mark.parametrize(("offset", "strength", "name"), [(0.1, 0.0, "none"), (3.0, 0.5, "whitening")])
-def test_the_spectrum_speaks_for_whitening_where_the_mean_is_large(offset, strength, name):
-    moments = Moments.from_rows(np.random.default_rng(0).normal(size=(500, 8)) + offset)
-    assert spectral_strength(moments) == strength == Whitening(strength="auto").fit_moments(moments).strength_
-    assert choose_from_moments(moments).chosen.name == name
+def test_neither_order_nor_repetition_of_the_texts_matters(badly_scaled, texts):
+    rows = np.random.default_rng(1).permutation(len(texts)).tolist()
+    rows += rows[:100] * 3
+    again = chosen_for(badly_scaled[rows], [texts[row] for row in rows])
+    choice = chosen_for(badly_scaled, texts)
+    assert again.chosen == choice.chosen
+    for scored, other in zip(choice.candidates, again.candidates, strict=True):
+        assert (other.agreement, other.low, other.high) == pytest.approx((scored.agreement, scored.low, scored.high))
 
 
-def test_the_share_of_the_mean_is_the_mean_cosine_of_unit_vectors():
-    rows = np.random.default_rng(0).normal(size=(300, 8)) + 1
-    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    assert mean_share(Moments.from_rows(units)) == pytest.approx((units @ units.T).mean())
+# what cannot be measured
+
+DISTINCT = [f"text {number} of number{number % 7} and {number % 5}" for number in range(100)]
 
 
-def test_candidates_are_no_wider_than_the_rank():
-    assert max(candidate.n_components or 0 for candidate in candidates(384, 100)) == 100
-    assert len(set(candidates(384, 100))) == len(candidates(384, 100))
+@pytest.mark.parametrize(
+    ("vectors", "texts", "words"),
+    [
+        (np.eye(30), DISTINCT[:30], "30 distinct texts are too few"),
+        (np.eye(2), DISTINCT[:2], "2 distinct texts are too few"),
+        (np.eye(1), DISTINCT[:1], "equal"),
+        (np.eye(100), ["the same words"] * 100, "equal"),
+        (np.ones((100, 4)), DISTINCT, "equal"),
+        (np.zeros((100, 4)), DISTINCT, "equal"),
+        (np.eye(100)[:, :30], DISTINCT, "30 distinct texts are too few"),  # the others have no vector
+        (np.eye(100), ["!" * number for number in range(1, 101)], "too few pairs"),
+        (np.eye(100), [f"word{number}" for number in range(100)], "could not be measured"),
+        (np.eye(100), DISTINCT, "could not be measured"),  # every cosine is 0
+    ],
+)
+@pytest.mark.parametrize("width", [None, 1])
+def test_where_nothing_can_be_measured_nothing_is_whitened(vectors, texts, words, width):
+    choice = chosen_for(vectors, texts, width)
+    assert choice.chosen.name != "whitening"
+    assert choice.candidates == () or words == "could not be measured"
+    if width is None:
+        assert choice.chosen == Candidate()
+        assert re.fullmatch(rf"No transform: .*{words}.*\.", choice.reason)
 
 
-def test_a_model_keeps_what_auto_weighed(wordllama, texts, tmp_path):
-    model = wordllama.fitted(texts, transform="auto")
+@pytest.mark.parametrize("n_outliers", range(1, 12))
+def test_a_reason_never_says_nan(n_outliers):
+    vectors = np.ones((100, 4))
+    vectors[np.random.default_rng(0).permutation(100)[:n_outliers], 0] = 2
+    choice = chosen_for(vectors, DISTINCT)
+    assert "nan" not in choice.reason
+    assert choice.chosen == Candidate()
+
+
+# the texts
+
+
+def test_pairs_are_of_one_half_and_their_overlap_is_the_cosine_of_tfidf(texts):
+    pairs = sample_pairs(texts)
+    units = TfidfVectorizer(analyzer=words_of, sublinear_tf=True).fit_transform(texts)
+    for half, other in (pairs, pairs[::-1]):
+        assert {*half.first, *half.second} == {*other.others}
+        assert sorted([*half.others, *other.others]) == list(range(len(texts)))
+        assert (half.first != half.second).all()
+        cosines = np.asarray(units[half.first].multiply(units[half.second]).sum(axis=1)).ravel()
+        np.testing.assert_allclose(half.overlap, cosines, atol=1e-12)
+
+
+def test_the_nearest_texts_are_among_the_pairs():
+    half, _ = sample_pairs([f"rare{number // 8} number{number} of this and that" for number in range(400)])
+    same = half.first // 8 == half.second // 8
+    assert half.overlap[same].min() > half.overlap[~same].max()
+    assert same.mean() > 0.25
+
+
+def test_near_duplicates_are_not_used_as_pairs():
+    rng = np.random.default_rng(0)
+    lines = [" ".join(f"w{word}" for word in rng.integers(300, size=12)) for _ in range(200)]
+    doubled = [line + end for line in lines for end in ("", " more")]
+    for half in sample_pairs(doubled):
+        assert (half.overlap > 0.8).mean() < 0.02  # random pairs
+        assert ((half.overlap > 0) & (half.overlap < 0.8)).mean() > 0.5
+
+
+def test_long_lists_are_sampled(monkeypatch, texts):
+    monkeypatch.setattr(auto, "_MOST_TEXTS", 200)
+    monkeypatch.setattr(auto, "_QUERIES", 30)
+    for half in sample_pairs(texts):
+        assert len(half.others) == 100
+        assert len(np.unique(half.first)) == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Hello, World_1 x!", ["hello", "world_1", "x"]),
+        ("나는 학교에 간다", ["나는", "학교에", "간다"]),
+        ("Où est-il ?", ["où", "est", "il"]),
+        ("我喜欢猫。", ["我喜", "喜欢", "欢猫"]),
+        ("我有2只猫", ["我有", "2", "只猫"]),
+        ("東京タワー", ["東京", "京タ", "タワ", "ワー"]),
+        ("รักแมว", ["รั", "ัก", "กแ", "แม", "มว"]),
+        ("猫", ["猫"]),
+        (" !? ", []),
+    ],
+)
+def test_words(text, words):
+    assert words_of(text) == words
+
+
+@pytest.mark.parametrize("first", "一あก가a", ids=["chinese", "japanese", "thai", "korean", "latin"])
+def test_every_script_gets_a_choice(first):
+    rng = np.random.default_rng(0)
+    space = " " if first in "가a" else ""
+    words = rng.integers(40, size=(400, 6))
+    letters = [
+        [chr(ord(first) + 26 * (word % 2) // 26 + word % 25) + chr(ord(first) + word // 25) for word in line]
+        for line in words
+    ]
+    vectors = rng.normal(size=(40, 16))[words].sum(axis=1)
+    vectors[:, 0] *= 100
+    choice = chosen_for(vectors, [space.join(line) for line in letters])
+    assert choice.chosen.name == "whitening"
+
+
+# the width
+
+
+@pytest.mark.parametrize("width", [32, np.int64(32), 0.5, "auto", 1])
+def test_a_width_is_kept(well_scaled, badly_scaled, texts, width):
+    for vectors in (well_scaled, badly_scaled):
+        choice = chosen_for(vectors, texts, width)
+        expected = isosent.PrincipalComponents(width).fit(vectors).n_components_
+        assert {scored.candidate.n_components for scored in choice.candidates} == {expected}
+        assert choice.chosen.transform().fit_transform(vectors).shape == (480, expected)
+        assert f"{expected} dimensions)" in choice.reason
+
+
+@pytest.mark.parametrize("width", [257, 0, -1, 1.5, True, "half"])
+def test_a_width_that_cannot_be_is_refused_with_one_sentence(wordllama, texts, width):
+    for how in ({"settings": {"n_components": width}}, {"transform": Auto(width)}):
+        with pytest.raises(InputError, match=rf"n_components .* got {width!r}\.$"):
+            wordllama.fitted(texts, **how)
+
+
+@pytest.mark.parametrize("name", ["auto?dims=32", "auto?n_components=32"])
+def test_the_width_may_stand_behind_the_name(name):
+    assert resolve_transform(name, dim=256) == Auto(32)
+    assert resolve_transform(name, {"n_components": 0.5}, dim=256) == Auto(0.5)
+
+
+def test_auto_takes_no_other_setting(wordllama, texts):
+    for name, settings in (("auto?strength=1", None), ("auto", {"strength": 1.0})):
+        with pytest.raises(InputError, match="auto chooses strength; only the dimensions can be set"):
+            wordllama.fitted(texts, name, settings=settings)
+    with pytest.raises(InputError, match="n_components"):
+        wordllama.fitted(texts, Auto(8), settings={"n_components": 16})
+
+
+# the model
+
+
+def test_without_texts_only_the_width_is_applied(wordllama, texts, badly_scaled):
+    model = wordllama.fitted_on_vectors(badly_scaled)
+    assert model.fits[0].transform == "none"
+    assert "without texts" in model.fits[0].choice["reason"]
+    np.testing.assert_array_equal(model.encode(texts[:9]), wordllama.encode(texts[:9]))
+    by_auto = wordllama.fitted_on_vectors(badly_scaled, settings={"n_components": 64})
+    by_name = wordllama.fitted_on_vectors(badly_scaled, "principal_components", settings={"n_components": 64})
+    assert by_auto.fits[0].transform == "principal_components"
+    assert by_auto.fingerprint == by_name.fingerprint
+
+
+def test_a_fit_uses_each_distinct_text_once(wordllama, texts):
+    once, often = (wordllama.fitted(listed, "auto?dims=16") for listed in (texts, [*texts, *texts[:100] * 5]))
+    assert often.fits[0].n_texts == 480
+    assert often.fingerprint == once.fingerprint
+
+
+def test_a_model_keeps_what_auto_compared(wordllama, texts, tmp_path):
+    model = wordllama.fitted(texts)
     model.save(tmp_path / "model")
     (fit,) = isosent.load(tmp_path / "model").fits
-    assert fit.choice == json.loads(json.dumps(model.fits[0].choice))
+    assert fit.choice == json.loads(json.dumps(model.fits[0].choice, allow_nan=False))
+    assert fit.choice.keys() == {"chosen", "reason", "candidates"}
     assert fit.choice["chosen"] in {scored["candidate"] for scored in fit.choice["candidates"]}
+    for scored in fit.choice["candidates"]:
+        assert scored.keys() == {
+            *("candidate", "name", "strength", "n_components"),
+            *("agreement", "gain", "low", "high"),
+        }
     assert model.record.facts()["fits"][0]["choice"] == fit.choice
-
-
-def test_a_model_that_is_left_alone_gives_the_vectors_of_its_encoder(wordllama, texts, tmp_path):
-    moments = Moments.from_rows(wordllama.encode(texts))
-    model = wordllama.fitted_on_moments(moments, transform="auto")
-    assert model.fits[0].transform == "none"
-    np.testing.assert_array_equal(model.encode(texts[:9]), wordllama.encode(texts[:9]))
-    model.save(tmp_path / "model")
     assert isosent.load(tmp_path / "model").fingerprint == wordllama.fingerprint
 
 

@@ -125,12 +125,14 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
         return AutoChoice(Candidate(), (), verdict(Candidate(), "all vectors are equal."))
     first = without_whitening(wanted, eigen)
     n_pairs = [int((has_vector[half.first] & has_vector[half.second]).sum()) for half in pairs]
-    if moments.weight < FEWEST_TEXTS or min(n_pairs, default=0) < FEWEST_TEXTS:
+    if moments.weight < FEWEST_TEXTS:
         return AutoChoice(first, (), verdict(first, f"{moments.weight:.0f} distinct texts are too few to tell."))
+    if min(n_pairs, default=0) < FEWEST_TEXTS:  # texts without words, or most of them without a vector
+        return AutoChoice(first, (), verdict(first, "too few pairs of texts can be compared."))
     width = first.n_components or eigen.rank
     whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
     scored = _score(vectors, has_vector, pairs, (first, *whitenings), seed)
-    if any(math.isnan(each.gain) for each in scored):  # a half of the vectors, or every cosine, is equal
+    if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
         return AutoChoice(first, (), verdict(first, "the effect could not be measured."))
     best = max(scored[1:], key=lambda each: each.gain)
     if best.gain >= LEAST_GAIN and best.low > 0:
@@ -190,7 +192,8 @@ def _score(
             cosines = np.einsum("ij,ij->i", units[: len(first)], units[len(first) :], dtype=np.float64)
             ranks.append(mean_ranks(cosines))
         # Ranks are not taken again in a resample: the difference is small, and the pairs of a text stay together.
-        group = np.unique(first, return_inverse=True)[1]
+        # They are next to each other, and numbered in this order: that of the texts does not matter.
+        group = np.concatenate([[0], np.cumsum(first[1:] != first[:-1])])
         correlations = [weighted_pearson(each, overlap_ranks, group) for each in ranks]
         n_groups = int(group.max()) + 1
         agreements += [float(of(np.ones((1, n_groups)))[0]) / len(pairs) for of in correlations]
