@@ -28,7 +28,7 @@ from isosent.transforms.base import Auto
 WIDTHS = (1.0, 0.5, 0.25)
 VALUES = {
     "least_gain": (0.005, 0.01, 0.015, 0.02, 0.025, 0.03, 0.04),
-    "share": (0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0),
+    "share": (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0),
     "even": (0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 1.0),
 }
 LABELS = {
@@ -82,7 +82,8 @@ def chosen(cell, least_gain=LEAST_GAIN, share=SHARE_OF_GAIN, even=EVEN):
     gains = {strength: gain for strength, (gain, _) in cell["gains"].items()}
     best = max(gains, key=gains.get)
     if gains[best] >= least_gain and cell["gains"][best][1] > 0:
-        strength = [strength for strength in gains if gains[strength] >= share * gains[best]][-1]
+        lows = {strength: low for strength, (_, low) in cell["gains"].items()}
+        strength = [each for each in gains if lows[each] > 0 and gains[each] >= share * gains[best]][-1]
         return f"{strength} 1.0"
     mildest = next(iter(gains))
     return f"{mildest} 1.0" if cell["evenness"] > even and cell["gains"][mildest][1] > 0 else "none"
@@ -103,7 +104,7 @@ def by_family(some, values):
 def safest(some):
     """Of the constants within 0.1 of the best mean gain, those with the fewest losses above 0.5."""
     tried = []
-    for constants in product((0.01, 0.015, 0.02, 0.025, 0.03), (0.6, 0.7, 0.75, 0.8, 0.9), (0.5, 0.6, 0.7)):
+    for constants in product((0.01, 0.015, 0.02, 0.025, 0.03), (0.6, 0.7, 0.75, 0.8, 0.85, 0.9), (0.5, 0.6, 0.7)):
         gains = gains_of(some, lambda cell, constants=constants: chosen(cell, *constants))
         tried.append((by_family(some, gains), -int((gains < -0.5).sum()), constants))
     best = max(gain for gain, *_ in tried)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +27,8 @@ from isosent.research.study import (
     pivot,
     spearman_of,
 )
-from isosent.transforms.auto import STRENGTHS, Candidate, distinct_rows
+from isosent.transforms.auto import STRENGTHS, distinct_rows
+from isosent.transforms.base import make_linear
 
 
 def study_auto(
@@ -51,28 +51,32 @@ def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup
     distinct = vectors[distinct_rows(targets)]
     moments = Moments.from_rows(distinct[nonzero_rows(distinct)])
 
-    @cache
-    def score(candidate: Candidate) -> float:
-        transform = candidate.transform()
-        fitted = model if transform is None else model.fitted_on_moments(moments, transform=transform)
-        return spearman_of(task, fitted, encoded)
+    def score(name: str, **settings: Any) -> float:
+        transform = make_linear(name, settings=settings)
+        return spearman_of(task, model.fitted_on_moments(moments, transform=transform), encoded)
 
     with_auto = model.fitted(targets, transform="auto", encoded=vectors, source=TARGET)
     choice: Mapping[str, Any] = with_auto.fits[-1].choice or {}
     rank = max(1, spectrum(moments.covariance, noise=moments.rounding_variance).rank)
     half = min(rank, max(1, model.dim // 2))
-    rows = {
-        RAW: Candidate(),
-        WHITENING: Candidate("whitening", 1.0, rank),
-        HALF: Candidate("whitening", 1.0, half),
-        PROJECTION: Candidate("mean_projection"),
+    quarter = min(rank, max(1, model.dim // 4))
+    # The best of all strengths at three widths, mean projection and none, by the labels: a bound for any choice.
+    whitenings = {
+        (strength, k): score("whitening", strength=strength, n_components=k)
+        for k in dict.fromkeys((rank, half, quarter))
+        for strength in STRENGTHS
     }
-    scores = {row: score(candidate) for row, candidate in rows.items()}
-    # The best of the rows above and of all strengths at three widths. It looks at the labels: a bound for any choice.
-    grid = [Candidate("whitening", g, k) for g in STRENGTHS for k in (rank, half, min(rank, max(1, model.dim // 4)))]
-    all_scores = {str(candidate): score(candidate) for candidate in (*grid, *rows.values())}
-    best = max(all_scores, key=all_scores.__getitem__)
-    scores[AUTO_ROW], scores[BEST] = spearman_of(task, with_auto, encoded), all_scores[best]
+    scores = {
+        RAW: spearman_of(task, model, encoded),
+        WHITENING: whitenings[1.0, rank],
+        HALF: whitenings[1.0, half],
+        PROJECTION: score("mean_projection"),
+        AUTO_ROW: spearman_of(task, with_auto, encoded),
+    }
+    named = {f"whitening (strength {strength:g}, {k} dimensions)": each for (strength, k), each in whitenings.items()}
+    named |= {"no transform": scores[RAW], "mean projection": scores[PROJECTION]}
+    best = max(named, key=named.__getitem__)
+    scores[BEST] = named[best]
     return AutoCell(name, task.name, scores, str(choice["reason"]), best)
 
 

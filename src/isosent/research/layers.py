@@ -310,6 +310,8 @@ def score_vectors(
             scores[WHITENING] = Score(dict.fromkeys(AGGREGATIONS, float("nan")))
     if AUTO in transforms:
         chosen = choose(vectors, placed.overlap_pairs, Auto()).chosen
-        (mapped,) = under(scored, Moments.from_rows(vectors[has_vector]), [chosen])
+        transform, mapped = chosen.transform(), scored
+        if transform is not None:
+            mapped = transform.fit_moments(Moments.from_rows(vectors[has_vector])).linear_map_.apply(scored)
         scores[AUTO] = score(mapped * is_scored, str(chosen))
     return scores

@@ -26,10 +26,10 @@ from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_li
 # 5. Else no transform.
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 LEAST_GAIN = 0.02
-SHARE_OF_GAIN = 0.75
+SHARE_OF_GAIN = 0.85
 EVEN = 0.6
 
-FEWEST_TEXTS = 40
+FEWEST_TEXTS = 100
 _MOST_TEXTS = 20_000
 _QUERIES = 1000  # of each half of the texts
 _NEAREST = 3
@@ -59,7 +59,11 @@ class Candidate:
         """Make the unfitted transform."""
         if self.name == NO_TRANSFORM:
             return None
-        settings = {"strength": self.strength, "n_components": self.n_components}
+        settings: dict[str, Any] = {"strength": self.strength, "n_components": self.n_components}
+        if self.name == "whitening":
+            # With few texts per dimension the smallest variances are far too small, and whitening would blow up their
+            # axes. With many texts this changes nothing.
+            settings["shrinkage"] = "oas"
         return make_linear(self.name, settings={name: value for name, value in settings.items() if value is not None})
 
 
@@ -129,14 +133,14 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
         return AutoChoice(first, (), verdict(first, f"{moments.weight:.0f} distinct texts are too few to tell."))
     if min(n_pairs, default=0) < FEWEST_TEXTS:  # texts without words, or most of them without a vector
         return AutoChoice(first, (), verdict(first, "too few pairs of texts can be compared."))
-    width = first.n_components or eigen.rank
+    width = first.n_components or len(eigen.values)
     whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
     scored = _score(vectors, has_vector, pairs, (first, *whitenings), seed)
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
         return AutoChoice(first, (), verdict(first, "the effect could not be measured."))
     best = max(scored[1:], key=lambda each: each.gain)
     if best.gain >= LEAST_GAIN and best.low > 0:
-        chosen = [each for each in scored[1:] if each.gain >= SHARE_OF_GAIN * best.gain][-1]
+        chosen = [each for each in scored[1:] if each.low > 0 and each.gain >= SHARE_OF_GAIN * best.gain][-1]
         return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_AGREEMENT} {_change(chosen)}."))
     mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
     if evenness > EVEN and mildest.low > 0:
