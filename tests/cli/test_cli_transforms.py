@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -35,7 +36,10 @@ def test_a_chain_is_named_with_commas(isosent_, here):
     ("flags", "dim"),
     [
         (("--dims", "0.5"), None),
-        (("--dims", "auto", "--strength", "auto"), None),
+        (("--dims", "auto", "--strength", "0.5"), None),
+        (("--bytes", "256"), 64),
+        (("--transform", "whitening", "--bytes", "7"), 1),
+        (("--transform", "auto?dims=9"), 9),
         (("--transform", "whitening?method=zca&shrinkage=oas&dims=7"), 256),
         (("--transform", "all_but_the_top", "--dims", "4"), 256),
         (("--transform", "truncate", "--dims", "30"), 30),
@@ -48,13 +52,46 @@ def test_settings_reach_their_transform(isosent_, here, flags, dim):
 
 
 def test_auto_says_what_it_weighed_and_why(isosent_, here):
-    finished = fit(isosent_, "--transform", "auto")
+    finished = fit(isosent_)
     assert (finished.code, finished.err) == (0, "")
     choice = isosent.load(here / "model").fits[0].choice
-    assert f"auto chose: {choice['chosen']}\nbecause over 480 texts, " in "\n".join(
-        line.rstrip() for line in finished.out.splitlines()
-    )
-    assert "keeps meaning" in finished.out
+    assert choice["reason"] in finished.out
+    assert "agreement: rank correlation" not in finished.out
+    assert f"auto: {choice['reason']}" in isosent_("info", "model").out
+    detailed = fit(isosent_, "--details").out
+    assert choice["reason"] in detailed
+    assert "agreement: rank correlation" in detailed
+    for each in choice["candidates"]:
+        (row,) = [line for line in detailed.splitlines() if line.startswith(f"│ {each['candidate']} ")]
+        assert f"{each['agreement']:.3f}" in row
+        assert ("chosen" in row) == (each["candidate"] == choice["chosen"])
+
+
+def test_a_width_alone_means_auto_and_a_strength_alone_means_whitening(isosent_, here, wordllama, texts):
+    for flags, transform, settings in (
+        (("--dims", "32"), "auto", {"n_components": 32}),
+        (("--bytes", "128"), "auto", {"n_components": 32}),
+        (("--strength", "0.5"), "whitening", {"strength": 0.5}),
+        (("--strength", "0.5", "--dims", "32"), "whitening", {"strength": 0.5, "n_components": 32}),
+    ):
+        assert fit(isosent_, *flags).code == 0
+        expected = wordllama.fitted(texts, transform, settings=settings)
+        assert isosent.load(here / "model").fingerprint == expected.fingerprint
+
+
+def test_what_auto_chose_before_is_still_shown(isosent_, here):
+    assert fit(isosent_).code == 0
+    document = json.loads((here / "model" / "model.json").read_text())
+    document.pop("checksum")
+    old = {"candidate": "mean projection", "score": -1.5, "separation": None}
+    document["fits"][0]["choice"] = {
+        "chosen": "mean projection",
+        "reason": "over 480 texts, it won.",
+        "candidates": [old],
+    }
+    (here / "model" / "model.json").write_text(json.dumps(document))
+    assert "auto: over 480 texts, it won." in isosent_("info", "model").out
+    assert isosent.load(here / "model").fits[0].choice["candidates"] == [old]
 
 
 def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
@@ -72,10 +109,12 @@ def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--transform", "auto", "--dims", "8"), "n_components cannot be set"),
+        (("--transform", "auto", "--strength", "1"), "auto chooses strength"),
+        (("--dims", "8", "--bytes", "32"), "--dims and --bytes"),
+        (("--bytes", "3"), "'--bytes': 3"),
         (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting n_components"),
         (("--transform", "l2_normalize,whitening"), "L2Normalize must be the last step"),
-        (("--strength", "strong"), "strength must lie in [0, 1]; got 'strong'"),
+        (("--strength", "strong"), "'--strength': 'strong'"),
         (("--dims", "1000"), "n_components must lie in 1 ... 256"),
         (("--transform", "whitening?shrinkage=lots"), "shrinkage must be one of ledoit_wolf, oas; got 'lots'"),
         (("--transform", "whitening?metod=zca"), "no option metod. Did you mean method"),
@@ -106,6 +145,10 @@ def test_evaluate_takes_what_fit_takes(isosent_, here, write_stsb):
     scores = [one["tasks"]["STSB"]["scores"]["spearman"] for one in (document, *document["variants"])]
     assert [cell.strip() for cell in row.split("│")[3:-1]] == [f"{100 * score:.2f}" for score in scores]
     assert "STSB" in (here / "r.csv").read_text()
+    both = ("--transform", "whitening", "--transform", "auto", "--dims", 4)
+    assert isosent_("evaluate", "sts", "--data", "sts", *both, "--json", "r.json").code == 0
+    document = json.loads((here / "r.json").read_text())
+    assert [one["tasks"]["STSB"]["dim"] for one in (document, *document["variants"])] == [4, 4]
 
 
 def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb):
@@ -120,8 +163,46 @@ def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb)
     assert "largest loss against the vectors as they are: " in finished.out
 
 
+def test_vectors_need_a_width_to_be_changed_by_auto(isosent_, here, wordllama, texts):
+    np.save(here / "v.npy", wordllama.encode(texts))
+    vectors = ("fit", "v.npy", "-o", "model")
+    finished = isosent_(*vectors)
+    assert (finished.code, finished.err) == (0, "")
+    assert "No transform: without texts" in finished.out
+    assert "recall@10" not in finished.out
+    assert isosent.load(here / "model").dim == 256
+    finished = isosent_(*vectors, "--dims", "8")
+    assert (finished.code, finished.err) == (0, "")
+    assert "Principal components (8 dimensions): without texts" in finished.out
+    (line,) = [line for line in finished.out.splitlines() if line.startswith("recall@10")]
+    recall = float(re.search(r"with 8 dimensions, held-out rows: principal components (0\.\d{3})$", line)[1])
+    assert 0.1 < recall < 0.9
+    assert isosent.load(here / "model").fits[0].transform == "principal_components"
+
+
+@pytest.mark.parametrize("transform", ["truncate?dims=8", "whitening?dims=8&shrinkage=ledoit_wolf"])
+def test_the_recall_of_a_named_transform_stands_beside_that_of_principal_components(
+    isosent_, here, wordllama, texts, transform
+):
+    np.save(here / "v.npy", wordllama.encode(texts))
+    finished = isosent_("fit", "v.npy", "-o", "model", "--transform", transform)
+    assert (finished.code, finished.err) == (0, "")
+    name = transform.partition("?")[0]
+    pattern = rf"recall@10 .*: {name} (0\.\d{{3}}), principal components (0\.\d{{3}})$"
+    by_name, by_components = map(float, re.search(pattern, finished.out, re.MULTILINE).groups())
+    assert 0 < by_name <= by_components < 1
+
+
+@pytest.mark.parametrize("n_rows", [2, 20, 21, 22])
+def test_few_vectors_are_fitted(isosent_, here, n_rows):
+    np.save(here / "v.npy", np.random.default_rng(0).normal(size=(n_rows, 3)))
+    finished = isosent_("fit", "v.npy", "-o", "model", "--dims", "1")
+    assert (finished.code, finished.err) == (0, "")
+    assert ("recall@10" in finished.out) == (n_rows >= 22)
+
+
 def test_info_shows_the_values_used_in_a_chain(isosent_, here):
-    assert fit(isosent_, "--transform", "whitening?strength=auto&dims=0.9,l2_normalize").code == 0
+    assert fit(isosent_, "--transform", "whitening?strength=0.5&dims=auto,l2_normalize").code == 0
     shown = isosent_("info", "model").out
     assert "auto" not in shown
     assert "whitening(" in shown

@@ -43,7 +43,7 @@ from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
 from isosent.training.curve import check_curve_output, write_curve
 from isosent.training.metrics import read_metrics
-from isosent.transforms.base import TRANSFORMS, resolve_transform
+from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -148,6 +148,8 @@ def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]
     """The settings that one of several transforms has."""
     names = [step.partition("?")[0].strip() for step in transform.split(",")]
     available = {setting for name in names if name in TRANSFORMS for setting in TRANSFORMS[name].settings}
+    if AUTO in names:
+        available.add("n_components")
     return {setting: value for setting, value in settings.items() if setting in available}
 
 
