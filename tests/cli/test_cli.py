@@ -38,7 +38,8 @@ def fit(*more, texts="texts.txt", model="words:glove.txt", output="model"):
 def test_the_demo_runs_reports_and_keeps_its_model_where_it_is_told(isosent_, here):
     finished = isosent_("demo", "-o", "kept")
     assert (finished.code, finished.err) == (0, "")
-    for word in ("480 sentences", "mean cosine of random pairs", "effective rank", "bytes per vector", "nearest to: "):
+    reason = isosent.load(here / "kept").fits[-1].choice["reason"]
+    for word in ("480 sentences, --dims 64", "mean cosine of random pairs", "bytes per vector", "nearest to: ", reason):
         assert word in finished.out
     assert "Saved and loaded: bit-identical vectors." in finished.out
     assert isosent.load(here / "kept").dim == 64
@@ -385,7 +386,7 @@ def test_dimensions_outside_those_of_the_vectors_are_refused(isosent_, here, dim
 
 @pytest.mark.parametrize("strength", ["1.5", "-0.1", "nan"])
 def test_a_strength_outside_0_to_1_is_refused(isosent_, here, strength, refuses):
-    refuses(isosent_(*fit("--strength", strength)), f"strength must lie in [0, 1]; got {strength}")
+    refuses(isosent_(*fit("--strength", strength)), "strength", strength)
     assert not (here / "model").exists()
 
 
@@ -505,7 +506,9 @@ def test_a_warning_of_rank_is_shown_for_more_dimensions_than_the_texts_span(isos
     (here / "texts.txt").write_text("man\ndog\n")
     finished = isosent_(*fit("--dims", "3"))
     assert finished.code == 0
-    assert finished.err.startswith("warning: Whitening: components kept: 1 instead of 3, because the 2 rows vary")
+    assert finished.err.startswith(
+        "warning: PrincipalComponents: components kept: 1 instead of 3, because the 2 rows vary"
+    )
     assert "warning" not in finished.out
     assert isosent.load(here / "model").dim == 1
 

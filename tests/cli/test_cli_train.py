@@ -182,7 +182,8 @@ def test_what_auto_chose_and_that_nothing_was_scored_is_said(isosent_):
         *("--transform", "auto", "-o", "m"),
     )
     assert finished.code == 0, finished.err
-    assert "auto chose" in finished.err
+    reason = isosent.load("m").fits[-1].choice["reason"]
+    assert f"m: {reason}" in finished.err
     unscored = isosent_("train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *FAST, "-o", "n")
     assert "nothing was scored; use --dev or --test" in unscored.err
 

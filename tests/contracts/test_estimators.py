@@ -22,7 +22,7 @@ ESTIMATORS = [
     Whitening(method="pca_cor", center=False),
     Whitening(0.9, method="cholesky"),
     Whitening(method="zca", shrinkage="oas"),
-    Whitening("auto", strength="auto"),
+    Whitening("auto"),
     PrincipalComponents(),
     MeanCentering(),
     MeanProjection(),

@@ -155,15 +155,15 @@ def test_the_fingerprint_of_a_role_is_the_same_whether_or_not_it_was_asked_of_th
 
 
 @pytest.mark.parametrize("queries", [None, TEXTS[:3]])
-def test_auto_encodes_as_the_vectors_were_that_it_is_fitted_on(tiny_model, monkeypatch, queries):
+def test_auto_compares_the_vectors_that_it_is_fitted_on(tiny_model, monkeypatch, queries):
     seen = []
 
-    def choose(encode, texts, moments):
-        seen.append(encode(texts))
-        return choose_from_texts(encode, texts, moments)
+    def choose(vectors, *arguments):
+        seen.append(vectors)
+        return choose_from_texts(vectors, *arguments)
 
     monkeypatch.setattr("isosent.model.choose_from_texts", choose)
     model = isosent.load(f"hf:{tiny_model('bert')}?document_prompt=red : ")
-    model.fitted(TEXTS, transform="auto", queries=queries)
+    model.fitted(TEXTS, transform="auto?dims=2", queries=queries)
     expected = model.encode(TEXTS) if queries is None else model.encode_document(TEXTS)
     np.testing.assert_array_equal(seen[0], expected)

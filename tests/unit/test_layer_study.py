@@ -30,6 +30,8 @@ from isosent.research.layers import (
     study_pooling,
 )
 from isosent.research.study import LayerCell, PublishedScore
+from isosent.transforms.auto import STRENGTHS, choose
+from isosent.transforms.base import Auto
 
 TEXT = "{http://www.w3.org/2000/svg}text"
 
@@ -49,7 +51,7 @@ def write_pairs(path, n_pairs, seed, scores):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """STS13 and STS-B out of the words that tiny models know; enough of them for the copies of "auto"."""
+    """STS13 and STS-B out of the words that tiny models know; enough of them for "auto"."""
     root = tmp_path_factory.mktemp("data")
     (root / "STS13").mkdir()
     for number, name in enumerate(YEAR_SUBSETS["STS13"]):
@@ -110,9 +112,12 @@ def test_a_cell_is_what_evaluate_sts_says_of_that_model(cells, reference, data, 
         assert cell.chosen == (expected[task].choice["chosen"] if transform == AUTO else None)
 
 
-def test_auto_looked_at_copies(data):
+def test_auto_compared_strengths(data):
     _, placed = place_tasks(read_sts(data))
-    assert all(len(task.sample["text"]) > 100 and len(task.sample) == 7 for task in placed)
+    for task in placed:
+        rng = np.random.default_rng(0)
+        vectors = rng.normal(size=(len(task.rows), 8))
+        assert len(choose(vectors, task.overlap_pairs, Auto()).candidates) == 1 + len(STRENGTHS)
 
 
 def sets_of(cells, transform):

@@ -36,7 +36,7 @@ BY_VARIANCE = {
     "shrunk": Whitening(shrinkage=0.1),
     "ledoit_wolf": Whitening(shrinkage="ledoit_wolf"),
     "oas": Whitening(shrinkage="oas"),
-    "auto": Whitening("auto", strength="auto"),
+    "auto": Whitening("auto"),
     "share": Whitening(0.9),
     "principal_components": PrincipalComponents(),
     "all_but_the_top": AllButTheTop(1),

@@ -168,6 +168,18 @@ def test_a_study_is_read_as_it_was_written(tmp_path, name, result):
     assert repr(study.results) == repr((result,))
 
 
+def test_an_older_study_with_more_rows_opens(tmp_path):
+    document = study_to_json("auto", auto_cells())
+    for result in document["results"]:
+        result["scores"]["auto without texts"] = 0.4
+    (tmp_path / "study.json").write_text(json.dumps(document))
+    data = read_report([tmp_path / "study.json"])
+    assert len(data.auto) == 2
+    page = html_report(data, make_leaderboard(data.results))
+    assert "best in hindsight" in page
+    assert "auto without texts" not in page
+
+
 def test_what_is_no_result_is_refused(tmp_path):
     def refused(content, *words):
         (tmp_path / "a.json").write_bytes(content)
@@ -427,8 +439,7 @@ def test_names_are_never_taken_for_html(whole):
     assert "<script>alert" not in text
     page = Page(text)
     assert page.words.count("<script>alert(1)</script>&\"'") > 20
-    for place in ("chosen", "because", "whitening"):
-        assert place in page.words
+    assert "because" in page.words
     assert data.results[0].path in page.words
 
 
