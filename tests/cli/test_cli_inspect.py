@@ -7,19 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import isosent
-from isosent.report import inspect as inspecting
-from isosent.transforms.auto import AutoChoice, Candidate, ScoredCandidate
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch, wordllama, texts):
-    """A folder with texts, vectors and pairs; what auto chooses is settled."""
+    """A folder with texts, vectors and pairs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    scored = tuple(ScoredCandidate(Candidate("whitening", s, 64), s) for s in (0.0, 0.5))
-    choice = AutoChoice(scored[1].candidate, (ScoredCandidate(Candidate(), -1.0), *scored), "Said so.")
-    monkeypatch.setattr(inspecting, "choose_from_texts", lambda *_, **__: choice)
-    monkeypatch.setattr(inspecting, "choose_from_moments", lambda *_, **__: choice)
     monkeypatch.setattr("isosent.report.inspect.COSINE_PAIRS", 4000)
     (tmp_path / "texts.txt").write_text("\n".join(texts[:200]) + "\n", "utf-8")
     np.save(tmp_path / "v.npy", wordllama.encode(texts[:200]))
@@ -32,17 +26,31 @@ def here(tmp_path, monkeypatch, wordllama, texts):
 def test_texts_get_tables_that_end_with_the_advice(isosent_):
     finished = isosent_("inspect", "texts.txt")
     assert (finished.code, finished.err) == (0, "")
-    for word in ("rows (N)", "IsoScore", "share of random pairs below a cosine", "auto would choose", "95% interval"):
+    for word in ("rows (N)", "IsoScore"):
         assert word in finished.out
-    assert finished.out.splitlines()[-1].endswith(".")
+    assert finished.out.splitlines()[-1].endswith("fit on more.")
+    details = ("share of random pairs below a cosine", "what auto compared")
+    assert not any(word in finished.out for word in details)
+    finished = isosent_("inspect", "texts.txt", "--details")
+    assert all(word in finished.out for word in details)
 
 
-def test_vectors_get_tables_and_no_effect(isosent_):
+def test_inspect_and_fit_give_the_same_verdict(isosent_, here, texts):
+    (here / "repeated.txt").write_text("\n".join([*texts[:150], *texts[:40]]) + "\n", "utf-8")
+    for source in ("texts.txt", "repeated.txt", "v.npy"):
+        inspected, fitted = isosent_("inspect", source), isosent_("fit", source, "-o", "fitted")
+        assert (inspected.code, fitted.code) == (0, 0)
+        reason = isosent.load(here / "fitted").fits[-1].choice["reason"]
+        assert inspected.out.splitlines()[-1].startswith(reason)
+        assert reason in fitted.out.splitlines()
+
+
+def test_vectors_get_tables_with_recall(isosent_):
     finished = isosent_("inspect", "v.npy")
     assert (finished.code, finished.err) == (0, "")
     assert "float32" in finished.out
-    assert "95% interval" not in finished.out
-    assert "its effect could not be measured here" in finished.out.splitlines()[-1]
+    assert "recall@10" in finished.out
+    assert finished.out.splitlines()[-1].startswith("No transform: without texts")
 
 
 def test_json_is_all_of_standard_output(isosent_):

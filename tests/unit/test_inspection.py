@@ -1,51 +1,33 @@
 import json
-import math
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
 
+import isosent
 from isosent.errors import InputError
 from isosent.numeric.isotropy import mean_cosine_of_sum
-from isosent.numeric.similarity import unit_rows
+from isosent.numeric.similarity import neighbour_recall, unit_rows
 from isosent.report import inspect as inspecting
-from isosent.report.inspect import (
-    Change,
-    Effect,
-    RowCounts,
-    Survey,
-    advise,
-    drop_words,
-    inspect_texts,
-    inspect_vectors,
-    paired_change,
-    rank_copies,
-)
+from isosent.report.inspect import Groups, RowCounts, Survey, advise, find_groups, inspect_texts, inspect_vectors
 from isosent.report.inspect_page import html_page, inspection_tables
-from isosent.transforms.auto import AutoChoice, Candidate, ScoredCandidate
+from isosent.transforms.auto import STRENGTHS, AutoChoice, Candidate, ScoredCandidate
 
 LEAVE, HALF = Candidate(), Candidate("whitening", 0.5, 32)
 SCORED = (
-    ScoredCandidate(LEAVE, 0.0, 0.0),
-    ScoredCandidate(Candidate("mean_projection"), 0.1, 0.2),
-    *(
-        ScoredCandidate(Candidate("whitening", s, k), s * (1 - s) + k / 100, s)
-        for s in (0.0, 0.5, 1.0)
-        for k in (16, 32)
-    ),
+    ScoredCandidate(LEAVE, 0.3, 0.0, 0.0, 0.0),
+    *(ScoredCandidate(Candidate("whitening", g, 32), 0.3 + g / 10, g / 10, g / 20, g / 5) for g in STRENGTHS),
 )
 
 
-@pytest.fixture(params=[LEAVE, HALF, Candidate("mean_projection")], ids=str, scope="module")
+@pytest.fixture(params=[LEAVE, HALF], ids=str, scope="module")
 def choice(request):
     """What auto chooses is settled, so that the rest of an inspection can be looked at."""
     choice = AutoChoice(request.param, SCORED, "Said so.")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inspecting, "choose_from_texts", lambda *_, **__: choice)
-        patch.setattr(inspecting, "choose_from_moments", lambda *_, **__: choice)
         patch.setattr(inspecting, "COSINE_PAIRS", 4000)
         yield choice
 
@@ -127,107 +109,105 @@ def test_every_number_type_is_looked_at(dtype):
     np.testing.assert_allclose(seen.moments.mean, kept.mean(axis=0))
 
 
-def test_about_three_words_in_ten_are_dropped_and_never_all():
-    texts = [" ".join(map(str, range(100)))] * 50 + ["word"] * 50 + ["", "   "]
-    augmentations = drop_words(texts, seed=0)
-    assert np.mean([len(copy.split()) for copy in augmentations[:50]]) == pytest.approx(70, abs=3)
-    assert all(copy for copy in augmentations[50:100])
-    assert augmentations[100:] == ["", ""]
-    assert augmentations == drop_words(texts, seed=0) != drop_words(texts, seed=1)
+# the advice
 
 
-def test_a_text_without_spaces_loses_characters():
-    (copy,) = drop_words(["我们今天去公园散步然后回家吃饭"], seed=0)
-    assert 0 < len(copy) < 15
-    assert " " not in copy
+def test_the_advice_begins_with_the_verdict_and_says_what_to_look_out_for():
+    choice = AutoChoice(HALF, SCORED, "Said so.")
+    assert advise(counts(), choice) == "Said so."
+    assert advise(counts(5, 10), choice).startswith("Said so. Only 0.5 rows per dimension")
+    with_groups = advise(counts(), choice, Groups(0.25, (0.5, 0.5), 0.0))
+    assert with_groups.startswith("Said so. The rows form two separate groups, 25% and 75%")
+    assert advise(counts(3), None).startswith("Nothing can be said yet: 3 usable texts are too few")
 
 
-def test_pairs_are_ranked_as_roc_auc_does():
+def test_inspect_and_fit_give_the_same_verdict(wordllama, texts):
+    some = [*texts[:200], *texts[:50]]
+    for model in (wordllama, isosent.load("wordllama?weighting=sif")):
+        found = inspect_texts(model, some, seed=7)
+        assert found.choice.to_json() == model.fitted(some).fits[-1].choice
+        assert found.advice.startswith(found.choice.reason)
+    vectors = wordllama.encode(texts)
+    assert inspect_vectors(vectors).choice.to_json() == wordllama.fitted_on_vectors(vectors).fits[-1].choice
+
+
+# groups and neighbours
+
+
+def two_languages(n_rows=600, dim=64, share=0.25, distance=2.0, seed=0):
+    rng = np.random.default_rng(seed)
+    language = (np.arange(n_rows) < share * n_rows).astype(int)
+    rows = rng.normal(size=(n_rows, dim)) + distance * rng.normal(size=(2, dim))[language]
+    return rows[rng.permutation(n_rows)]
+
+
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.5])
+def test_two_languages_in_one_set_of_vectors_are_found(share):
+    rows = two_languages(share=share)
+    groups = find_groups(rows)
+    assert groups.share == pytest.approx(share, abs=0.01)
+    assert min(groups.cosine_within) > groups.cosine_between + 0.1
+    found = inspect_vectors(rows)
+    assert found.groups == groups
+    assert "two separate groups" in found.advice
+    assert json.loads(json.dumps(found.to_json()))["groups"]["share"] == groups.share
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("n_rows", "dim"), [(600, 32), (100, 2), (300, 768), (40, 768), (20, 256), (12, 1000)])
+def test_one_cloud_is_one_group_however_few_its_rows(n_rows, dim, seed):
+    rng = np.random.default_rng(seed)
+    assert find_groups(rng.normal(size=(n_rows, dim))) is None
+    assert find_groups(rng.normal(size=(n_rows, dim)) * 2.0 ** -np.arange(dim) + 1) is None
+
+
+def test_too_few_or_equal_rows_are_no_groups():
+    for n_rows in range(10):
+        assert find_groups(two_languages(n_rows)) is None
+    assert find_groups(np.ones((100, 3))) is None
+    assert find_groups(np.zeros((100, 3))) is None
+
+
+def test_a_rotation_keeps_all_neighbours_and_a_truncation_some():
     rng = np.random.default_rng(0)
-    first = rng.normal(size=(60, 5))
-    second = first + rng.normal(size=(60, 5))
-    found, ranked = rank_copies(first, second)
-    cosines = (first @ second.T) / np.outer(np.linalg.norm(first, axis=1), np.linalg.norm(second, axis=1))
-    assert ranked.mean() == pytest.approx(roc_auc_score(np.eye(60).ravel(), cosines.ravel()), abs=1e-12)
-    np.testing.assert_array_equal(found, cosines.argmax(axis=1) == np.arange(60))
+    rows = rng.normal(size=(500, 16))
+    rotation = np.linalg.qr(rng.normal(size=(16, 16)))[0]
+    assert neighbour_recall(rows, rows @ rotation, 100) == 1
+    recalls = [neighbour_recall(rows, rows[:, :k], 100) for k in (15, 8, 2)]
+    assert 1 > recalls[0] > recalls[1] > recalls[2] > 10 / 500
 
 
-def test_the_interval_is_that_of_a_mean():
-    rng = np.random.default_rng(0)
-    before = rng.normal(size=800)
-    after = before + rng.normal(loc=0.1, scale=0.5, size=800)
-    change = paired_change(before, after, seed=0)
-    error = 1.96 * (after - before).std() / math.sqrt(800)
-    assert change.low == pytest.approx(change.difference - error, abs=0.004)
-    assert change.high == pytest.approx(change.difference + error, abs=0.004)
-    assert change == paired_change(before, after, seed=0)
+def test_recall_is_the_share_of_the_nearest_that_stay():
+    angles = np.array([0.0, *np.linspace(0.1, 0.5, 20)])
+    moved = np.where(np.arange(21) % 2, angles, angles + 1)  # every second neighbour goes far away
+    moved[0] = 0
+    before, after = (np.stack([np.cos(each), np.sin(each)], axis=1) for each in (angles, moved))
+    assert neighbour_recall(before, after, 1) == 0.5
 
 
-GAIN, LOSS, UNCLEAR = Change(0.5, 0.6, 0.05, 0.15), Change(0.5, 0.4, -0.15, -0.05), Change(0.5, 0.5, -0.1, 0.1)
+def test_vectors_without_texts_get_the_recall_of_fewer_dimensions(rows):
+    wide = np.concatenate([rows - rows.mean(axis=0), 1e-3 * np.random.default_rng(1).normal(size=rows.shape)], axis=1)
+    found = inspect_vectors(wide[:, ::-1])
+    assert found.model is None
+    assert found.choice.chosen == LEAVE
+    recalls = {(each.label, each.n_components): each.recall for each in found.recalls}
+    assert len(recalls) == 6
+    assert {width for _, width in recalls} == {6, 3}
+    assert recalls["principal components", 6] > 0.95 > recalls["the first dimensions", 6]
+    assert recalls["principal components", 6] > recalls["full whitening", 6]
+    assert "Will search get worse?" in html_page(found)
+    assert "recall@10" in {column.header for table in inspection_tables(found) for column in table.columns}
+    assert json.loads(json.dumps(found.to_json()))["recalls"][0]["n_components"] == 6
 
 
-@pytest.mark.parametrize(
-    ("chosen", "nearest", "ranked", "words"),
-    [
-        (
-            HALF,
-            GAIN,
-            GAIN,
-            "Fit whitening (strength 0.5, 32 dimensions): it finds the nearest held-out text 10.0 points "
-            "more often and separates held-out pairs 10.0 points better.",
-        ),
-        (HALF, UNCLEAR, GAIN, "Fit whitening"),
-        (
-            HALF,
-            GAIN,
-            UNCLEAR,
-            "Fit whitening (strength 0.5, 32 dimensions): it finds the nearest held-out text 10.0",
-        ),
-        (HALF, GAIN, LOSS, "Test whitening"),
-        (HALF, LOSS, GAIN, "Test whitening"),
-        (HALF, UNCLEAR, UNCLEAR, "Leave these vectors alone: auto would choose whitening"),
-        (HALF, LOSS, LOSS, "Leave these vectors alone: auto would choose whitening"),
-        (
-            HALF,
-            LOSS,
-            UNCLEAR,
-            "Leave these vectors alone: auto would choose whitening (strength 0.5, 32 dimensions), which finds the "
-            "nearest held-out text 10.0 points less often.",
-        ),
-        (
-            LEAVE,
-            GAIN,
-            LOSS,
-            "Leave these vectors alone: full whitening would separate held-out pairs 10.0 points worse",
-        ),
-        (
-            LEAVE,
-            LOSS,
-            UNCLEAR,
-            "Leave these vectors alone: full whitening would find the nearest held-out text 10.0 points less",
-        ),
-        (LEAVE, UNCLEAR, UNCLEAR, "Leave these vectors alone: auto expects no gain"),
-        (
-            LEAVE,
-            GAIN,
-            GAIN,
-            "Auto would leave these vectors alone, but in this test full whitening would find the nearest held-out "
-            "text 10.0 points more often and separate held-out pairs 10.0 points better: try it on your own pairs.",
-        ),
-    ],
-)
-def test_the_advice_follows_the_measured_effect(chosen, nearest, ranked, words):
-    label = "full whitening" if chosen == LEAVE else "what was chosen"
-    sentence = advise(counts(), AutoChoice(chosen, SCORED, ""), Effect(label, 500, nearest, ranked))
-    assert sentence.startswith(words)
-    assert sentence.endswith(".")
+@pytest.mark.parametrize("n_rows", [9, 19, 20, 21, 22, 23])
+def test_few_vectors_are_described_with_or_without_recall(n_rows):
+    found = inspect_vectors(np.random.default_rng(0).normal(size=(n_rows, 4)))
+    assert bool(found.recalls) == (n_rows >= 22)
+    assert html_page(found)
 
 
-def test_the_advice_says_when_nothing_was_measured_and_when_rows_are_few():
-    choice = AutoChoice(HALF, SCORED, "")
-    assert "could not be measured" in advise(counts(), choice, None, kind="vectors")
-    assert "only 0.5 rows per dimension" in advise(counts(5, 10), choice, None, kind="vectors")
-    assert advise(counts(3), None, None).startswith("Nothing can be said yet: 3 usable texts are too few")
+# the inspection
 
 
 def test_an_inspection_of_texts_is_the_same_every_time(found, wordllama, texts):
@@ -237,24 +217,17 @@ def test_an_inspection_of_texts_is_the_same_every_time(found, wordllama, texts):
 def test_an_inspection_is_plain_json(found, choice):
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert document["choice"]["chosen"] == str(choice.chosen)
-    assert document["effect"]["label"] == found.after.label
+    assert document["advice"] == found.advice
+    assert document["recalls"] == []
     assert document["counts"]["rows_per_dim"] == pytest.approx(480 / 256)
     assert len(document["eigenvalues"]) == 256
     assert sum(document["before"]["cosine_shares"]) == pytest.approx(1)
 
 
-def test_the_effect_of_the_choice_is_measured_on_texts_it_was_not_fitted_on(choice, wordllama, texts, monkeypatch):
-    seen = []
-    encode = type(wordllama).encode
-    monkeypatch.setattr(type(wordllama), "encode", lambda *a, **k: seen.append(a[1]) or encode(*a, **k))
-    effect = inspect_texts(wordllama, [*texts, *texts, ""]).effect
-    assert effect.n_texts == 240
-    assert [len(listed) for listed in seen] == [961, 240, 240]
-
-
 def test_too_few_texts_get_figures_and_no_choice(choice, wordllama):
     found = inspect_texts(wordllama, ["one text", "another", ""])
-    assert found.choice is found.effect is found.after is None
+    assert found.choice is found.groups is found.after is None
+    assert found.recalls == ()
     assert found.counts.n_zero == 1
     assert found.advice.startswith("Nothing can be said yet")
     assert "<h1>Nothing can be said yet" in html_page(found)
@@ -286,13 +259,6 @@ def test_the_size_of_the_rows_does_not_change_figures_of_directions(rows, scale)
 def test_percentiles_of_tied_cosines_are_shares_of_the_pairs_drawn():
     found = inspect_vectors(np.eye(64)[np.random.default_rng(0).integers(64, size=500)])
     np.testing.assert_allclose(found.before.percentiles, 1 - 1 / 64, atol=0.003)
-
-
-def test_vectors_have_no_effect_and_say_why(choice, rows):
-    found = inspect_vectors(np.repeat(rows, 6, axis=1) + np.random.default_rng(1).normal(size=(700, 36)))
-    assert found.effect is None
-    assert "do not tell which of them belong together" in found.effect_note
-    assert found.model is None
 
 
 def test_an_array_of_the_wrong_shape_is_refused():
@@ -348,7 +314,7 @@ def test_the_page_stands_alone_and_is_well_formed(found):
 
 def test_every_figure_is_named_and_keeps_within_its_frame(found):
     figures = [svg for svg in re.findall(r"<svg.*?</svg>", html_page(found)) if 'role="img"' in svg]
-    assert len(figures) == 6
+    assert len(figures) == 5
     for figure in figures:
         root = ET.fromstring(figure)
         named = {root.find("title").get("id"), root.find("desc").get("id")}
@@ -376,7 +342,9 @@ def test_the_chosen_width_is_marked_where_there_is_one(found, choice):
 
 
 def test_the_tables_hold_every_figure(found):
-    tables = inspection_tables(found)
-    names = [cell for table in tables for cell in table.columns[0].cells]
-    for name in ("rows (N)", "exact duplicates", "IsoScore", "uniformity", "participation ratio (dimensions)", "0.5"):
-        assert name in names
+    names, more = (
+        {cell for table in inspection_tables(found, details=details) for cell in table.columns[0].cells}
+        for details in (False, True)
+    )
+    assert {"rows (N)", "exact duplicates", "IsoScore", "uniformity", "participation ratio (dimensions)"} <= names
+    assert {"0.5", *(str(scored.candidate) for scored in SCORED)} <= more - names
