@@ -72,7 +72,13 @@ def test_well_scaled_vectors_are_left_alone(well_scaled, texts):
 @pytest.mark.parametrize(
     ("gains", "low", "is_even", "strength"),
     [
-        ((0.010, 0.030, 0.025, 0.020), 0.001, False, 0.75),  # the strongest of those with three quarters of the best
+        (
+            (0.010, 0.030, 0.028, 0.020),
+            0.001,
+            False,
+            0.75,
+        ),  # the strongest of those that gain nearly as much as the best
+        ((0.010, 0.030, 0.028, 0.020), (0.001, 0.001, -0.001, 0.001), False, 0.5),
         ((0.001, 0.002, 0.003, 0.050), 0.001, False, 1.0),
         ((0.050, 0.010, 0.000, -0.10), 0.001, False, 0.25),
         ((0.010, 0.030, 0.025, 0.020), -0.001, False, None),  # may be chance
@@ -83,7 +89,8 @@ def test_well_scaled_vectors_are_left_alone(well_scaled, texts):
 )
 def test_the_rule(monkeypatch, texts, gains, low, is_even, strength):
     scored = [
-        ScoredCandidate(Candidate("whitening", g, 8), 0.3, x, low, 1.0) for g, x in zip(STRENGTHS, gains, strict=True)
+        ScoredCandidate(Candidate("whitening", g, 8), 0.3, gain, low_end, 1.0)
+        for g, gain, low_end in zip(STRENGTHS, gains, np.broadcast_to(low, 4).tolist(), strict=True)
     ]
     monkeypatch.setattr(auto, "_score", lambda *_: (ScoredCandidate(Candidate(), 0.3, 0.0, 0.0, 0.0), *scored))
     rows = np.random.default_rng(0).normal(size=(len(texts), 8))
@@ -132,6 +139,15 @@ def test_neither_order_nor_repetition_of_the_texts_matters(badly_scaled, texts):
     assert again.chosen == choice.chosen
     for scored, other in zip(choice.candidates, again.candidates, strict=True):
         assert (other.agreement, other.low, other.high) == pytest.approx((scored.agreement, scored.low, scored.high))
+
+
+def test_what_is_chosen_on_few_texts_blows_up_no_axis(badly_scaled, texts):
+    few = badly_scaled[:120]
+    whitening = chosen_for(few, texts[:120]).chosen.transform()
+    assert whitening.shrinkage == "oas"
+    scales = np.linalg.svd(whitening.fit(few).linear_map_.weight, compute_uv=False)
+    plain = Whitening(100, strength=whitening.strength).fit(few).linear_map_.weight
+    assert scales.max() < np.linalg.svd(plain, compute_uv=False).max()
 
 
 # what cannot be measured
