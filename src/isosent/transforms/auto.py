@@ -51,7 +51,9 @@ class Candidate:
         if self.name == NO_TRANSFORM:
             return "no transform"
         settings = [] if self.strength is None else [f"strength {self.strength:g}"]
-        settings += [] if self.n_components is None else [f"{self.n_components} dimensions"]
+        settings += (
+            [] if self.n_components is None else [f"{self.n_components} dimension{'s' * (self.n_components != 1)}"]
+        )
         name = self.name.replace("_", " ")
         return f"{name} ({', '.join(settings)})" if settings else name
 
@@ -146,7 +148,8 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
     if evenness > EVEN and mildest.low > 0:
         why = f"{_AGREEMENT} {_change(mildest)}. Vectors as evenly spread as these usually gain from mild whitening."
         return AutoChoice(mildest.candidate, scored, verdict(mildest.candidate, why))
-    why = f"no whitening raises {_AGREEMENT} by {LEAST_GAIN}. At best, it {_change(best)}."
+    missed = f"by {LEAST_GAIN}" if best.gain < LEAST_GAIN else "beyond chance"
+    why = f"no whitening raises {_AGREEMENT} {missed}. At best, it {_change(best)}."
     return AutoChoice(first, scored, verdict(first, why))
 
 
@@ -251,7 +254,7 @@ def sample_pairs(texts: Sequence[str], *, seed: int = 0) -> tuple[Pairs, ...]:
             nearest = np.argpartition(-similar, _NEAREST - 1, axis=1)[:, :_NEAREST]
             columns = np.concatenate([nearest, drawn], axis=1)
             # a text that shares no word with any other has no nearest text
-            is_used = np.concatenate([similar[places, nearest] > 0, np.ones_like(drawn, dtype=bool)], axis=1)
+            is_used = np.concatenate([similar[places, nearest] > 0, similar[places, drawn] >= 0], axis=1)
             first.append(np.broadcast_to(queries[:, None], columns.shape)[is_used])
             second.append(columns[is_used])
             overlap.append(cosines[places, columns][is_used])
@@ -260,7 +263,10 @@ def sample_pairs(texts: Sequence[str], *, seed: int = 0) -> tuple[Pairs, ...]:
 
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # Thai ... Chinese
-_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
+_SIGNS = (
+    "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"  # accents and Indic vowel signs, which are no word characters to `re`
+)
+_WORD = re.compile(rf"[{_UNSPACED}]+|(?:[^\W{_UNSPACED}]|[{_SIGNS}])+")
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 
 
