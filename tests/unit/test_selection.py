@@ -270,7 +270,7 @@ def test_a_width_is_kept(well_scaled, badly_scaled, texts, width):
         expected = isosent.PrincipalComponents(width).fit(vectors).n_components_
         assert {scored.candidate.n_components for scored in choice.candidates} == {expected}
         assert choice.chosen.transform().fit_transform(vectors).shape == (480, expected)
-        assert f"{expected} dimensions)" in choice.reason
+        assert f"{expected} dimension" in choice.reason
 
 
 @pytest.mark.parametrize("width", [257, 0, -1, 1.5, True, "half"])
