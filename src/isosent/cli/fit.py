@@ -28,13 +28,14 @@ from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import InputError
 from isosent.io.texts import is_table, read_texts
+from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors
 from isosent.jobs.vectors import FileMoments, check_encoder_space
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.numeric.isotropy import describe_space
 from isosent.persistence import check_model_folder
-from isosent.report.inspect import held_out_recall
+from isosent.report.inspect import find_groups, groups_warning, held_out_recall
 from isosent.transforms.base import (
     NO_TRANSFORM,
     Auto,
@@ -101,8 +102,8 @@ def fit(
     moments (see "isosent moments"). Use texts like those you will compare, more of them than dimensions.
 
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims or --bytes, the strength
-    for that width. It needs texts: for vectors, it only rotates. A weighting that learns from texts (sif, usif, p_mean,
-    gem) is fitted first. A model of vectors is used with "isosent transform".
+    for that width. It needs texts: for vectors, it keeps the principal components. A weighting that learns from texts
+    (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
     """
     check_model_folder(output)
     kinds = {path: holds_vectors(path, column=column) for path in inputs}
@@ -149,11 +150,13 @@ def _fit_texts(
     if chosen is not None:
         _show_fit(after, details=details)
         show(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
+        _warn_of_groups(before.transform(encoded))
     if len(after.fits) == n_fits:
         show(f"{output}: nothing to fit; saved the encoder as it is")
     else:
         record = after.fits[-1]
-        show(f"{output}: fitted on {record.n_texts} texts; texts without a vector: {record.n_zero_rows}")
+        texts_used = f"{record.n_texts} distinct texts" if record.choice else f"{record.n_texts} texts"
+        show(f"{output}: fitted on {texts_used}; texts without a vector: {record.n_zero_rows}")
     show_tokens(*before.encoder.coverage(texts), before.encoder.languages)
     if n_fits and chosen is not None:
         show(f"{model.reference} was fitted before; the new transform follows the old one.")
@@ -211,13 +214,34 @@ def _fit_vectors(
     after.save(output)
     _show_fit(after)
     if sources:
-        sample = next(sources[0].blocks())[:_DESCRIBED_ROWS]
-        title = f"first {len(sample):,} vectors of {sources[0].path}"
+        sample = _sampled_rows(sources[0])
+        title = f"{len(sample):,} vectors of {sources[0].path}"
         show(change_table(describe_space(before.transform(sample)), describe_space(after.transform(sample)), title))
         if after.fits[-1].transform != NO_TRANSFORM and not is_flow(chosen):
             _show_recall(before.transform(sample), chosen, after.dim)
+        _warn_of_groups(before.transform(sample))
     record = after.fits[-1]
     show(f"{output}: fitted on {record.n_texts} vectors; zero rows left out: {record.n_zero_rows}")
+
+
+def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:
+    """Random nonzero rows from the beginning of a file."""
+    # A second pass over all of a large file would take too long for a report.
+    picked = np.random.default_rng(0).permutation(min(source.n_rows, 10 * _DESCRIBED_ROWS))[:_DESCRIBED_ROWS]
+    start, rows = 0, []
+    for block in source.blocks():
+        here = picked[(picked >= start) & (picked < start + len(block))]
+        rows.append(block[here - start])
+        start += len(block)
+        if start > picked.max():
+            break
+    sample = np.concatenate(rows)
+    return sample[sample.any(axis=1)]
+
+
+def _warn_of_groups(vectors: NDArray[np.floating]) -> None:
+    if groups := find_groups(vectors):
+        say(f"warning: {groups_warning(groups)}")
 
 
 def _show_likelihood(progress: FitProgress) -> None:

@@ -345,7 +345,7 @@ def _compared(choice: AutoChoice) -> tuple[str, LinearTransform]:
     """The choice, or full whitening where the choice is to leave the vectors alone."""
     chosen = choice.chosen.transform()
     if chosen is None:
-        return "full whitening", make_linear("whitening")
+        return "full whitening, for comparison", make_linear("whitening")
     return str(choice.chosen), chosen
 
 
@@ -440,6 +440,8 @@ def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform) ->
     n_queries = min(_RECALL_QUERIES, (half - 1) // 10)  # ten neighbours besides the query
     if not n_queries:
         return None
+    # Shuffled, because rows of a file are often sorted by topic or source.
+    sample = sample[np.random.default_rng(0).permutation(len(sample))]
     held_out = sample[half:]
     try:
         moments = Moments.from_rows(sample[:half], radial=transform.uses_radial_moments)
@@ -449,6 +451,15 @@ def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform) ->
     return neighbour_recall(held_out, mapped, n_queries)
 
 
+def groups_warning(groups: Groups) -> str:
+    """What two separate groups of rows mean for a fit."""
+    return (
+        f"the rows form two separate groups, {groups.share:.0%} and {1 - groups.share:.0%}, such as two languages. A "
+        "single transform does not suit both, and a cosine means something else in each: inspect and fit them "
+        "separately."
+    )
+
+
 def advise(counts: RowCounts, choice: AutoChoice | None, groups: Groups | None = None, *, kind: str = "texts") -> str:
     """The verdict of auto, and what to look out for."""
     if choice is not None:
@@ -456,11 +467,7 @@ def advise(counts: RowCounts, choice: AutoChoice | None, groups: Groups | None =
         if counts.rows_per_dim < _FEW_ROWS_PER_DIM:
             advice.append(f"Only {counts.rows_per_dim:.1f} rows per dimension: fit on more.")
         if groups is not None:
-            advice.append(
-                f"The rows form two separate groups, {groups.share:.0%} and {1 - groups.share:.0%}, such as two "
-                "languages. One transform fits neither, and a cosine means something else in each: inspect and fit "
-                "them separately."
-            )
+            advice.append(f"Warning: {groups_warning(groups)}")
         return " ".join(advice)
     if counts.n_pairs < FEWEST_PAIRS:
         return f"Nothing can be said yet: {counts.n_used} usable {kind} are too few."

@@ -132,7 +132,14 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
     first = without_whitening(wanted, eigen)
     n_pairs = [int((has_vector[half.first] & has_vector[half.second]).sum()) for half in pairs]
     if moments.weight < FEWEST_TEXTS:
-        return AutoChoice(first, (), verdict(first, f"{moments.weight:.0f} distinct texts are too few to tell."))
+        return AutoChoice(
+            first,
+            (),
+            verdict(
+                first,
+                f"at least {FEWEST_TEXTS} distinct texts are needed to judge whitening; got {moments.weight:.0f}.",
+            ),
+        )
     if min(n_pairs, default=0) < FEWEST_TEXTS:  # texts without words, or most of them without a vector
         return AutoChoice(first, (), verdict(first, "too few pairs of texts can be compared."))
     width = first.n_components or len(eigen.values)
@@ -146,10 +153,11 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
         return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_AGREEMENT} {_change(chosen)}."))
     mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
     if evenness > EVEN and mildest.low > 0:
-        why = f"{_AGREEMENT} {_change(mildest)}. Vectors as evenly spread as these usually gain from mild whitening."
+        why = f"{_AGREEMENT} {_change(mildest)}; for vectors that are spread this evenly, a small gain is enough."
         return AutoChoice(mildest.candidate, scored, verdict(mildest.candidate, why))
-    missed = f"by {LEAST_GAIN}" if best.gain < LEAST_GAIN else "beyond chance"
-    why = f"no whitening raises {_AGREEMENT} {missed}. At best, it {_change(best)}."
+    missed = f"at least {LEAST_GAIN} is required" if best.gain < LEAST_GAIN else "that may be chance"
+    gain = f"{best.gain:.3f} (95% interval {best.low:.3f} to {best.high:.3f})"
+    why = f"whitening was rejected. Its best gain in {_AGREEMENT} is {gain}; {missed}."
     return AutoChoice(first, scored, verdict(first, why))
 
 

@@ -212,7 +212,9 @@ def resolve_transform(
         named = [parse_option(options.pop(each)) for each in ("dims", "n_components") if each in options]
         widths = {"n_components": named[0]} if named else {}
         if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components"}]):
-            raise InputError(f"fit: auto chooses {unknown}; only the dimensions can be set.")
+            raise InputError(
+                f"fit: auto has no option {unknown}. Only the dimensions can be set: n_components, or --dims."
+            )
         transform = Auto(**widths | dict(settings or {}))
         if dim is not None:
             transform.check_settings(dim)
