@@ -109,7 +109,7 @@ def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--transform", "auto", "--strength", "1"), "auto chooses strength"),
+        (("--transform", "auto", "--strength", "1"), "auto has no option strength"),
         (("--dims", "8", "--bytes", "32"), "--dims and --bytes"),
         (("--bytes", "3"), "'--bytes': 3"),
         (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting n_components"),

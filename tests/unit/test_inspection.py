@@ -117,7 +117,7 @@ def test_the_advice_begins_with_the_verdict_and_says_what_to_look_out_for():
     assert advise(counts(), choice) == "Said so."
     assert advise(counts(5, 10), choice).startswith("Said so. Only 0.5 rows per dimension")
     with_groups = advise(counts(), choice, Groups(0.25, (0.5, 0.5), 0.0))
-    assert with_groups.startswith("Said so. The rows form two separate groups, 25% and 75%")
+    assert with_groups.startswith("Said so. Warning: the rows form two separate groups, 25% and 75%")
     assert advise(counts(3), None).startswith("Nothing can be said yet: 3 usable texts are too few")
 
 

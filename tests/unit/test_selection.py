@@ -158,13 +158,17 @@ DISTINCT = [f"text {number} of number{number % 7} and {number % 5}" for number i
 @pytest.mark.parametrize(
     ("vectors", "texts", "words"),
     [
-        (np.eye(30), DISTINCT[:30], "30 distinct texts are too few"),
-        (np.eye(2), DISTINCT[:2], "2 distinct texts are too few"),
+        (np.eye(30), DISTINCT[:30], "at least 100 distinct texts are needed to judge whitening; got 30"),
+        (np.eye(2), DISTINCT[:2], "at least 100 distinct texts are needed to judge whitening; got 2"),
         (np.eye(1), DISTINCT[:1], "equal"),
         (np.eye(100), ["the same words"] * 100, "equal"),
         (np.ones((100, 4)), DISTINCT, "equal"),
         (np.zeros((100, 4)), DISTINCT, "equal"),
-        (np.eye(100)[:, :30], DISTINCT, "30 distinct texts are too few"),  # the others have no vector
+        (
+            np.eye(100)[:, :30],
+            DISTINCT,
+            "at least 100 distinct texts are needed to judge whitening; got 30",
+        ),  # the others have no vector
         (np.eye(100), ["!" * number for number in range(1, 101)], "too few pairs"),
         (np.eye(100), [f"word{number}" for number in range(100)], "could not be measured"),
         (np.eye(100), DISTINCT, "could not be measured"),  # every cosine is 0
@@ -288,7 +292,7 @@ def test_the_width_may_stand_behind_the_name(name):
 
 def test_auto_takes_no_other_setting(wordllama, texts):
     for name, settings in (("auto?strength=1", None), ("auto", {"strength": 1.0})):
-        with pytest.raises(InputError, match="auto chooses strength; only the dimensions can be set"):
+        with pytest.raises(InputError, match="auto has no option strength. Only the dimensions can be set"):
             wordllama.fitted(texts, name, settings=settings)
     with pytest.raises(InputError, match="n_components"):
         wordllama.fitted(texts, Auto(8), settings={"n_components": 16})

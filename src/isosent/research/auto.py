@@ -80,13 +80,14 @@ def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup
     return AutoCell(name, task.name, scores, str(choice["reason"]), best)
 
 
+_FIXED = (RAW, WHITENING, HALF, PROJECTION)
+
+
 class AutoVerdict(NamedTuple):
     """A study of auto in a few numbers."""
 
     averages: Mapping[str, Mapping[str, float]]  # by model and row: mean over its tasks
-    below_average: tuple[
-        str, ...
-    ]  # models for which a fixed rule (raw, whitening, half, projection) is better on average
+    below_average: tuple[str, ...]  # models for which one of `_FIXED` is better on average
     mean_regret: float  # best in hindsight minus auto, mean over all cells
     worst_loss: float  # most that auto lost against the vectors as they are; negative if it never lost
 
@@ -99,11 +100,7 @@ def judge(cells: Sequence[AutoCell]) -> AutoVerdict:
         averages.setdefault(model, {})[row] = mean
     return AutoVerdict(
         averages,
-        tuple(
-            model
-            for model, row in averages.items()
-            if row[AUTO_ROW] < max(row[RAW], row[WHITENING], row[HALF], row[PROJECTION])
-        ),
+        tuple(model for model, row in averages.items() if row[AUTO_ROW] < max(row[fixed] for fixed in _FIXED)),
         float(np.mean([cell.scores[BEST] - cell.scores[AUTO_ROW] for cell in cells])),
         float(max(cell.scores[RAW] - cell.scores[AUTO_ROW] for cell in cells)),
     )

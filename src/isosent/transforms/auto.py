@@ -132,14 +132,8 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
     first = without_whitening(wanted, eigen)
     n_pairs = [int((has_vector[half.first] & has_vector[half.second]).sum()) for half in pairs]
     if moments.weight < FEWEST_TEXTS:
-        return AutoChoice(
-            first,
-            (),
-            verdict(
-                first,
-                f"at least {FEWEST_TEXTS} distinct texts are needed to judge whitening; got {moments.weight:.0f}.",
-            ),
-        )
+        few = f"at least {FEWEST_TEXTS} distinct texts are needed to judge whitening; got {moments.weight:.0f}."
+        return AutoChoice(first, (), verdict(first, few))
     if min(n_pairs, default=0) < FEWEST_TEXTS:  # texts without words, or most of them without a vector
         return AutoChoice(first, (), verdict(first, "too few pairs of texts can be compared."))
     width = first.n_components or len(eigen.values)
