@@ -470,10 +470,9 @@ def _score(task: Task, model: SentenceEncoder, vectors: TextVectors, seed: int, 
 
 def describe_fitting(transform: Transform | Auto | None, fit_on: str | os.PathLike[str] | None) -> dict[str, Any]:
     """Describe what was fitted, as JSON values."""
-    named = transform is None or isinstance(transform, str)
     return {
-        "transform": transform if named else transform_name(transform),
-        "parameters": {} if transform is None or isinstance(transform, str) else settings_of(transform),
+        "transform": None if transform is None else transform_name(transform),
+        "parameters": {} if transform is None else settings_of(transform),
         "fit": None if fit_on is None else str(fit_on),
         "transductive": fit_on == TARGET,
     }

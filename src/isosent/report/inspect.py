@@ -34,7 +34,7 @@ _BLOCK_ROWS = 8192
 _BINS = 60
 _FEW_ROWS_PER_DIM = 2
 _GROUP_ROWS = 4000
-_FEWEST_GROUPED = 10
+_FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
 _RECALL_QUERIES = 1000
 # Distance of two groups in standard deviations along the line between their means. Single corpora with eight encoders
 # reach 7.1, most of them 3 to 5; English and Korean in one file 8.0 to 20.
@@ -400,15 +400,16 @@ def find_groups(rows: NDArray[np.floating], *, seed: int = 0) -> Groups | None:
     from sklearn.cluster import KMeans
 
     random = np.random.default_rng(seed)
-    units = unit_rows(rows[random.permutation(len(rows))[:_GROUP_ROWS]].astype(np.float32))
-    if len(np.unique(units[:_FEWEST_GROUPED], axis=0)) < _FEWEST_GROUPED:
+    units = np.unique(unit_rows(rows[random.permutation(len(rows))[:_GROUP_ROWS]].astype(np.float32)), axis=0)
+    if len(units) < _FEWEST_GROUPED:
         return None
+    units = random.permutation(units)
     # Found in one half and measured on the other: a few rows of many dimensions fall apart along any line through them.
     half = len(units) // 2
     found = KMeans(2, n_init=2, random_state=seed).fit(units[:half])
     label, line = found.predict(units), found.cluster_centers_[1] - found.cluster_centers_[0]
     places = [units[half:][label[half:] == group] @ line for group in (0, 1)]
-    if min(map(len, places)) < 2:
+    if min(map(len, places)) < _FEWEST_IN_GROUP:
         return None
     deviation = np.sqrt((places[0].var() + places[1].var()) / 2)
     if places[1].mean() - places[0].mean() < _SEPARATE_GROUPS * deviation:

@@ -119,16 +119,24 @@ def _lead(text: str) -> str:
     return f'<p class="lead">{escape(text)}</p>'
 
 
+def _number(value: float, form: str) -> str:
+    return "undefined" if math.isnan(value) else format(value, form)
+
+
 def _header(inspection: Inspection) -> str:
     counts, figures = inspection.counts, inspection.before.figures
     made_by = "vectors" if inspection.model is None else f"vectors of <b>{escape(inspection.model)}</b>"
     unusable = f"{counts.n_zero:,} zero, {counts.n_non_finite:,} non-finite; {counts.n_duplicates:,} duplicates"
     tiles = (
         ("rows per dimension", f"{counts.rows_per_dim:,.1f}", f"{counts.n_used:,} rows, {counts.dim} dimensions"),
-        ("mean cosine of random pairs", f"{figures.mean_cosine:z.2f}", f"± {figures.cosine_sd:.2f} (sd)"),
-        ("effective rank", f"{figures.effective_rank:.0f}", f"of {counts.dim} dimensions"),
-        ("IsoScore", f"{figures.isoscore:.3f}", "0: one direction; 1: all alike"),
-        ("top axis", f"{100 * figures.top_axis_share:.1f}%", "of the variance"),
+        (
+            "mean cosine of random pairs",
+            _number(figures.mean_cosine, "z.2f"),
+            f"± {_number(figures.cosine_sd, '.2f')} (sd)",
+        ),
+        ("effective rank", _number(figures.effective_rank, ".0f"), f"of {counts.dim} dimensions"),
+        ("IsoScore", _number(figures.isoscore, ".3f"), "0: one direction; 1: all alike"),
+        ("top axis", _number(figures.top_axis_share, ".1%"), "of the variance"),
         ("unusable rows", f"{counts.n_rows - counts.n_used:,}", unusable),
     )
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>" for name, value, note in tiles)
@@ -203,9 +211,7 @@ def _figure_rows(inspection: Inspection) -> list[Row]:
         if stage is None:
             return ""
         number = getattr(stage.figures, field)
-        if math.isnan(number):
-            return "undefined"
-        return f"{100 * number:.1f}%" if form == "share" else f"{number:z{form}}"
+        return _number(number, ".1%" if form == "share" else f"z{form}")
 
     return [
         Row(name, value(inspection.before, field, form), value(inspection.after, field, form), note)

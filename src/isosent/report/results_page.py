@@ -260,7 +260,7 @@ def _auto(cells: Sequence[AutoCell]) -> str:
         f"On average auto is {x100(verdict.mean_regret)} points below the best in hindsight; compared with no "
         f"transform it lost at most {x100(verdict.worst_loss)} points."
     )
-    columns = ("model", "task", *ROWS, "auto", "best in hindsight was")
+    columns = ("model", "task", *ROWS, "verdict", "best in hindsight was")
     return section(
         "auto",
         "How good the choices of auto are",

@@ -75,6 +75,8 @@ def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup
     }
     named = {f"whitening (strength {strength:g}, {k} dimensions)": each for (strength, k), each in whitenings.items()}
     named |= {"no transform": scores[RAW], "mean projection": scores[PROJECTION]}
+    chosen = str(choice["chosen"])  # with shrinkage, which the others do not have
+    named[chosen] = max(named.get(chosen, -1.0), scores[AUTO_ROW])
     best = max(named, key=named.__getitem__)
     scores[BEST] = named[best]
     return AutoCell(name, task.name, scores, str(choice["reason"]), best)

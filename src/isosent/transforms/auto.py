@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.errors import RankWarning
 from isosent.numeric.isotropy import effective_rank
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import mean_ranks, nonzero_rows, unit_rows
@@ -37,6 +39,7 @@ _RANDOM = 3
 _DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
 _BLOCK = 256
 _AGREEMENT = "agreement with word overlap"
+_ALL_EQUAL = "all vectors are equal."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Candidate:
         settings: dict[str, Any] = {"strength": self.strength, "n_components": self.n_components}
         if self.name == "whitening":
             # With few texts per dimension the smallest variances are far too small, and whitening would blow up their
-            # axes. With many texts this changes nothing.
+            # axes. With many texts this changes little. Candidates are compared without it, which is stricter.
             settings["shrinkage"] = "oas"
         return make_linear(self.name, settings={name: value for name, value in settings.items() if value is not None})
 
@@ -127,9 +130,9 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
     has_vector = nonzero_rows(vectors)
     moments = Moments.from_rows(vectors[has_vector])
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
-    if not eigen.rank:
-        return AutoChoice(Candidate(), (), verdict(Candidate(), "all vectors are equal."))
     first = without_whitening(wanted, eigen)
+    if not eigen.rank:
+        return AutoChoice(first, (), verdict(first, _ALL_EQUAL))
     n_pairs = [int((has_vector[half.first] & has_vector[half.second]).sum()) for half in pairs]
     if moments.weight < FEWEST_TEXTS:
         few = f"at least {FEWEST_TEXTS} distinct texts are needed to judge whitening; got {moments.weight:.0f}."
@@ -141,32 +144,43 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
     scored = _score(vectors, has_vector, pairs, (first, *whitenings), seed)
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
         return AutoChoice(first, (), verdict(first, "the effect could not be measured."))
-    best = max(scored[1:], key=lambda each: each.gain)
-    if best.gain >= LEAST_GAIN and best.low > 0:
-        chosen = [each for each in scored[1:] if each.low > 0 and each.gain >= SHARE_OF_GAIN * best.gain][-1]
+    certain = [each for each in scored[1:] if each.low > 0]
+    best = max(certain or scored[1:], key=lambda each: each.gain)
+    if certain and best.gain >= LEAST_GAIN:
+        chosen = [each for each in certain if each.gain >= SHARE_OF_GAIN * best.gain][-1]
         return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_AGREEMENT} {_change(chosen)}."))
     mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
     if evenness > EVEN and mildest.low > 0:
         why = f"{_AGREEMENT} {_change(mildest)}; for vectors that are spread this evenly, a small gain is enough."
         return AutoChoice(mildest.candidate, scored, verdict(mildest.candidate, why))
-    missed = f"at least {LEAST_GAIN} is required" if best.gain < LEAST_GAIN else "that may be chance"
-    gain = f"{best.gain:.3f} (95% interval {best.low:.3f} to {best.high:.3f})"
+    missed = f"at least {LEAST_GAIN} is required" if best.gain < LEAST_GAIN else "this may be chance"
+    gain = f"{best.gain:z.3f} (95% interval {best.low:z.3f} to {best.high:z.3f})"
     why = f"whitening was rejected. Its best gain in {_AGREEMENT} is {gain}; {missed}."
     return AutoChoice(first, scored, verdict(first, why))
 
 
 def choose_without_texts(moments: Moments, wanted: Auto) -> AutoChoice:
     """Choose for vectors whose texts are not available: nothing but the width that was asked for."""
-    first = without_whitening(wanted, spectrum(moments.covariance, noise=moments.rounding_variance))
-    return AutoChoice(first, (), verdict(first, "without texts, nothing shows whether whitening would help."))
+    eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
+    first = without_whitening(wanted, eigen)
+    why = "without texts, nothing shows whether whitening would help." if eigen.rank else _ALL_EQUAL
+    return AutoChoice(first, (), verdict(first, why))
 
 
 def without_whitening(wanted: Auto, eigen: Spectrum) -> Candidate:
     """No transform, or a rotation if fewer dimensions are wanted; a share of the variance becomes a number."""
-    if wanted.n_components is None or not eigen.rank:
+    if wanted.n_components is None:
         return Candidate()
-    width = resolve_width(wanted.n_components, eigen.values[: eigen.rank])
-    return Candidate("principal_components", n_components=width)
+    # vectors that are all equal are refused when the transform is fitted
+    width = resolve_width(wanted.n_components, eigen.values[: eigen.rank]) if eigen.rank else 1
+    if width > max(eigen.rank, 1):
+        warnings.warn(
+            f"auto: dimensions kept: {eigen.rank} instead of {width}, because the vectors vary along no more. Fit on more "
+            "texts to keep more.",
+            RankWarning,
+            stacklevel=2,
+        )
+    return Candidate("principal_components", n_components=min(width, max(eigen.rank, 1)))
 
 
 def verdict(chosen: Candidate, why: str) -> str:
@@ -177,7 +191,7 @@ def verdict(chosen: Candidate, why: str) -> str:
 
 def _change(scored: ScoredCandidate) -> str:
     direction = "rises" if scored.gain >= 0 else "falls"
-    return f"{direction} by {abs(scored.gain):.3f} (95% interval {scored.low:.3f} to {scored.high:.3f})"
+    return f"{direction} by {abs(scored.gain):.3f} (95% interval {scored.low:z.3f} to {scored.high:z.3f})"
 
 
 def _score(

@@ -178,6 +178,8 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
     settings_of_steps: list[dict[str, Any]] = []
     for step in names.split(","):
         name, options = _check.split_options(step.strip())
+        if name == AUTO:
+            raise InputError("fit: auto cannot be one of several transforms.")
         if name not in TRANSFORMS:
             nearest = get_close_matches(name, (AUTO, NO_TRANSFORM, *TRANSFORMS), n=1)
             advice = f" Did you mean {nearest[0]}?" if nearest else ""
@@ -210,6 +212,8 @@ def resolve_transform(
     name, options = _check.split_options(transform) if isinstance(transform, str) else ("", {})
     if name == AUTO:
         named = [parse_option(options.pop(each)) for each in ("dims", "n_components") if each in options]
+        if len(named) > 1:
+            raise InputError("fit: dims and n_components both set the dimensions. Leave one out.")
         widths = {"n_components": named[0]} if named else {}
         if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components"}]):
             raise InputError(
