@@ -175,8 +175,8 @@ def without_whitening(wanted: Auto, eigen: Spectrum) -> Candidate:
     width = resolve_width(wanted.n_components, eigen.values[: eigen.rank]) if eigen.rank else 1
     if width > max(eigen.rank, 1):
         warnings.warn(
-            f"auto: dimensions kept: {eigen.rank} instead of {width}, because the vectors vary along no more. Fit on more "
-            "texts to keep more.",
+            f"auto: dimensions kept: {eigen.rank} instead of {width}, because the vectors vary along no more. "
+            "Fit on more texts to keep more.",
             RankWarning,
             stacklevel=2,
         )
