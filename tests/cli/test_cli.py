@@ -507,7 +507,7 @@ def test_a_warning_of_rank_is_shown_for_more_dimensions_than_the_texts_span(isos
     finished = isosent_(*fit("--dims", "3"))
     assert finished.code == 0
     assert finished.err.startswith(
-        "warning: PrincipalComponents: components kept: 1 instead of 3, because the 2 rows vary"
+        "warning: auto: dimensions kept: 1 instead of 3, because the vectors vary along no more"
     )
     assert "warning" not in finished.out
     assert isosent.load(here / "model").dim == 1
