@@ -18,7 +18,7 @@ def count_letters(texts):
 
 
 class Outer:
-    """An encoder with a method, and one of its own for queries."""
+    """An encoder with one method for texts and another for queries."""
 
     def encode(self, texts):
         return count_letters(texts)

@@ -149,8 +149,9 @@ def _fit_texts(
     after.save(output)
     if chosen is not None:
         _show_fit(after, details=details)
-        show(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
-        _warn_of_groups(before.transform(encoded))
+        vectors = before.transform(encoded)
+        show(change_table(describe_space(vectors), describe_space(after.transform(encoded))))
+        _warn_of_groups(vectors)
     if len(after.fits) == n_fits:
         show(f"{output}: nothing to fit; saved the encoder as it is")
     else:
@@ -215,11 +216,11 @@ def _fit_vectors(
     _show_fit(after)
     if sources:
         sample = _sampled_rows(sources[0])
-        title = f"{len(sample):,} vectors of {sources[0].path}"
-        show(change_table(describe_space(before.transform(sample)), describe_space(after.transform(sample)), title))
+        vectors, title = before.transform(sample), f"{len(sample):,} vectors of {sources[0].path}"
+        show(change_table(describe_space(vectors), describe_space(after.transform(sample)), title))
         if after.fits[-1].transform != NO_TRANSFORM and not is_flow(chosen):
-            _show_recall(before.transform(sample), chosen, after.dim)
-        _warn_of_groups(before.transform(sample))
+            _show_recall(vectors, chosen, after.dim)
+        _warn_of_groups(vectors)
     record = after.fits[-1]
     show(f"{output}: fitted on {record.n_texts} vectors; zero rows left out: {record.n_zero_rows}")
 

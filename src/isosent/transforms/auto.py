@@ -54,9 +54,8 @@ class Candidate:
         if self.name == NO_TRANSFORM:
             return "no transform"
         settings = [] if self.strength is None else [f"strength {self.strength:g}"]
-        settings += (
-            [] if self.n_components is None else [f"{self.n_components} dimension{'s' * (self.n_components != 1)}"]
-        )
+        if self.n_components is not None:
+            settings.append(f"{self.n_components} dimension{'s' * (self.n_components != 1)}")
         name = self.name.replace("_", " ")
         return f"{name} ({', '.join(settings)})" if settings else name
 
@@ -233,11 +232,13 @@ def under(rows: NDArray[np.floating], moments: Moments, candidates: Sequence[Can
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     rotated = (rows - moments.mean) @ eigen.vectors[:, : eigen.rank]
 
-    def under(candidate: Candidate) -> NDArray[np.floating]:
-        k, strength = candidate.n_components, candidate.strength or 0.0
-        return rotated[:, :k] * eigen.values[: eigen.rank][:k] ** (-strength / 2)
-
-    return [rows if candidate.name == NO_TRANSFORM else under(candidate) for candidate in candidates]
+    variances = eigen.values[: eigen.rank]
+    return [
+        rows
+        if each.name == NO_TRANSFORM
+        else rotated[:, : each.n_components] * variances[: each.n_components] ** (-(each.strength or 0.0) / 2)
+        for each in candidates
+    ]
 
 
 def sample_pairs(texts: Sequence[str], *, seed: int = 0) -> tuple[Pairs, ...]:
@@ -279,9 +280,8 @@ def sample_pairs(texts: Sequence[str], *, seed: int = 0) -> tuple[Pairs, ...]:
 
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # Thai ... Chinese
-_SIGNS = (
-    "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"  # accents and Indic vowel signs, which are no word characters to `re`
-)
+# accents and Indic vowel signs, which are no word characters to `re`
+_SIGNS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"
 _WORD = re.compile(rf"[{_UNSPACED}]+|(?:[^\W{_UNSPACED}]|[{_SIGNS}])+")
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 

@@ -263,12 +263,12 @@ def _n_axes(
 ) -> int:
     """Axes to keep: those asked for, but not more than the rank."""
     values = eigen.values[: eigen.rank]
-    # "auto" looks at the variances after they were evened out, a share at those before
-    wanted = (
-        moments.dim
-        if n_components is None
-        else resolve_width(n_components, values ** (1 - strength) if isinstance(n_components, str) else values)
-    )
+    if n_components is None:
+        wanted = moments.dim
+    else:
+        # "auto" looks at the variances after they were evened out, a share at those before
+        evened_out = values ** (1 - strength) if isinstance(n_components, str) else values
+        wanted = resolve_width(n_components, evened_out)
     if eigen.rank < wanted:
         rows = moments.weight
         warnings.warn(
