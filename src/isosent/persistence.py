@@ -25,6 +25,7 @@ from safetensors.numpy import load, save
 from isosent.encoders.reference import LANGUAGES, MODEL_FILE, absolute_reference, relative_reference
 from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
+from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive, Text
 from isosent.numeric.glow import Glow
@@ -263,9 +264,23 @@ def _sweep(folder: Path) -> None:
 
 
 def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
-    """Read a model folder."""
+    """Read a model folder, also one that is replaced meanwhile."""
     folder = Path(folder)
     recover(folder)
+    state = None
+    while True:
+        with suppress(OSError):
+            state = file_state(folder / MODEL_FILE)
+        try:
+            return _read(folder)
+        except ModelFolderError:
+            with suppress(OSError):
+                if file_state(folder / MODEL_FILE) != state:
+                    continue
+            raise
+
+
+def _read(folder: Path) -> ModelRecord:
     try:
         document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
     except FileNotFoundError:

@@ -17,7 +17,7 @@ from isosent.report.results_page import html_report
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
+    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900", "about:blank"),
 )
 PHONE_WIDTH = 390
 NASTY = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"

@@ -141,7 +141,10 @@ def test_how_it_runs_is_no_part_of_a_model(bert, tmp_path):
     vectors = plain.encode(TEXTS)
     for name, model in (("plain", plain), ("told", told)):
         model.fitted(TEXTS, transform=isosent.Whitening(3), encoded=vectors).save(tmp_path / name)
-    assert (tmp_path / "told" / "model.json").read_text() == (tmp_path / "plain" / "model.json").read_text()
+    written = [json.loads((tmp_path / name / "model.json").read_text()) for name in ("plain", "told")]
+    for content in written:
+        del content["checksum"], content["fits"][0]["fitted_at"]  # they depend on when it was fitted
+    assert written[0] == written[1]
 
 
 def test_a_saved_model_is_told_how_to_run(bert, tmp_path):

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file
 from tampering import replace_part, rewrite
 
 import isosent
-from isosent import Whitening
+from isosent import Whitening, persistence
 from isosent.errors import InputError, ModelFolderError, OutputError
 from isosent.loading import read_record
 
@@ -321,6 +321,21 @@ def test_a_missing_map_file_is_named(saved):
     path = map_file(saved)
     path.unlink()
     refuses(saved, rf"model must hold {path.name}; it is missing\. Copy the whole folder\.")
+
+
+def test_a_model_replaced_while_it_is_read_is_read_again(glove, words, tmp_path, monkeypatch):
+    models = [isosent.load(f"words:{glove}").fitted(words, transform=Whitening(n)) for n in (3, 2)]
+    models[0].save(tmp_path / "model")
+    read, waiting = persistence.read_document, [models[1]]
+
+    def read_and_replace(path, *how):
+        document = read(path, *how)
+        if waiting:
+            waiting.pop().save(tmp_path / "model")
+        return document
+
+    monkeypatch.setattr(persistence, "read_document", read_and_replace)
+    assert persistence.read_model(tmp_path / "model").fingerprint == models[1].fingerprint
 
 
 @pytest.mark.parametrize("n_kept", [0, 5, 60, -8])

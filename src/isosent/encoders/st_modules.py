@@ -203,10 +203,6 @@ def load_modules(modules: Sequence[ModuleSpec], *, dim: int, dense: bool, normal
     return loaded
 
 
-def _normalize(spec: ModuleSpec, dim: int) -> LoadedModule:
-    return LoadedModule(spec, _extras.require("torch").nn.functional.normalize, {}, dim)
-
-
 def _dense(spec: ModuleSpec, dim: int) -> LoadedModule:
     torch, config = _extras.require("torch"), spec.config
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
@@ -254,5 +250,5 @@ def _read_weights(spec: ModuleSpec) -> dict[str, Any]:
 _LOADERS: dict[str, Callable[[ModuleSpec, int], LoadedModule]] = {
     "Dense": _dense,
     "LayerNorm": _layer_norm,
-    "Normalize": _normalize,
+    "Normalize": lambda spec, dim: LoadedModule(spec, _extras.require("torch").nn.functional.normalize, {}, dim),
 }

@@ -207,7 +207,7 @@ def find_columns(table: Table, groups: Sequence[Group], named: Mapping[str, str]
             listed = "; ".join(" and ".join(names) for names in matches)
             raise InputError(
                 f"{table.name} has several usual names for {' and '.join(group.roles)}: {listed}. "
-                f"Choose: columns={_example(group.roles)}."
+                f"Choose: columns={','.join(f'{role}=NAME' for role in group.roles)}."
             )
         if not matches:
             return None
@@ -242,10 +242,6 @@ def _matches(table: Table, group: Group, named: Mapping[str, str]) -> list[tuple
         return [names] if set(names) <= set(table.columns) else []
     lower = {name.lower(): name for name in table.columns}
     return [tuple(lower[name] for name in names) for names in group.usual if set(names) <= set(lower)]
-
-
-def _example(roles: Sequence[str]) -> str:
-    return ",".join(f"{role}=NAME" for role in roles)
 
 
 # -- lines of fields -------------------------------------------------------------------------------------------------

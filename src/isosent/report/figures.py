@@ -174,7 +174,7 @@ def dims_title(study: DimsStudy) -> str:
 
 def _dims_panel(study: DimsStudy, keys: Mapping[str | None, Key], how: str) -> Panel:
     shown = {task: key for task, key in keys.items() if task is None or task in study.tasks}
-    curves = {task: _defined(study.curve(task, how).items()) for task in shown}
+    curves = {task: [(k, 100 * s) for k, s in study.curve(task, how).items() if not math.isnan(s)] for task in shown}
     whole = {task: 100 * study.whole(task, how) for task in shown if not math.isnan(study.whole(task, how))}
     scores = [*whole.values(), *(score for points in curves.values() for _, score in points)] or [0.0]
     widths = sorted({*study.widths, study.dim})
@@ -206,10 +206,6 @@ def _dims_panel(study: DimsStudy, keys: Mapping[str | None, Key], how: str) -> P
         tip = f"{shown[task].label}, without the transform: {score:.2f}"
         panel.dot(study.dim, score, shown[task].colour, is_open=True, tip=tip)
     return panel
-
-
-def _defined(points: Iterable[tuple[int, float]]) -> list[tuple[int, float]]:
-    return [(k, 100 * score) for k, score in points if not math.isnan(score)]
 
 
 def _bytes(size: float) -> str:

@@ -44,7 +44,8 @@ def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]
     files = _files_of_tensors(folder)
     candidates = [name for name in files if _module(name) in _MODULES]
     tensors = _open(folder, {files[name] for name in candidates})
-    matrices = {name: tensors[name] for name in candidates if _is_matrix(tensors.get(name))}
+    floats = {name: tensors[name] for name in candidates if name in tensors and tensors[name].dtype in _FLOATS}
+    matrices = {name: tensor for name, tensor in floats.items() if tensor.array.ndim == 2}
     if not matrices:
         listed = ", ".join(list(files)[:_SHOWN]) + (" and others" if len(files) > _SHOWN else "")
         raise FileFormatError(f"{folder} must hold the embeddings of its tokens; it holds: {listed or 'no tensor'}.")
@@ -86,10 +87,6 @@ def _module(name: str) -> str:
     """Name of the module that a weight belongs to; empty for other tensors."""
     path, _, kind = name.rpartition(".")
     return path.rpartition(".")[2] if kind == "weight" else ""
-
-
-def _is_matrix(tensor: MappedTensor | None) -> bool:
-    return tensor is not None and tensor.dtype in _FLOATS and tensor.array.ndim == 2
 
 
 def _vocab_size(folder: Path) -> int | None:
