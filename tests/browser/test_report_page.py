@@ -17,7 +17,7 @@ from isosent.report.results_page import html_report
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900", "about:blank"),
+    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
 )
 PHONE_WIDTH = 390
 NASTY = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"
@@ -64,7 +64,7 @@ def page(browser, address):
     browser.get(address)
     yield browser
     assert browser.get_log("browser") == []
-    assert requests_of(browser) <= {address}
+    assert requests_of(browser, address) <= {address}
 
 
 def look(browser, *, scheme="light", width=1280, media=""):
@@ -76,10 +76,12 @@ def look(browser, *, scheme="light", width=1280, media=""):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
 
-def requests_of(browser):
+def requests_of(browser, address):
+    """What the page asked for; the first tab of a new profile asks too."""
     events = (json.loads(entry["message"])["message"] for entry in browser.get_log("performance"))
     sent = (event["params"] for event in events if event["method"] == "Network.requestWillBeSent")
-    return {request["request"]["url"].partition("#")[0] for request in sent}
+    own = (request for request in sent if request["documentURL"].startswith(address))
+    return {request["request"]["url"].partition("#")[0] for request in own}
 
 
 def heads(page):
