@@ -26,7 +26,7 @@ GOLDEN = json.loads((DATA.parent / "goldens" / "minilm_sts.json").read_text())
 
 @pytest.fixture(scope="module")
 def minilm():
-    return evaluate(isosent.load(f"hf:{MINILM}"), DATA, [*TASKS, "transfer:TREC"], n_resamples=20).tasks
+    return evaluate(isosent.load(f"hf:{MINILM}"), DATA, [*TASKS], n_resamples=20).tasks
 
 
 @pytest.mark.parametrize("name", ["STS12", "STS-B", "SICK-R"])
@@ -47,11 +47,6 @@ def test_scores_are_those_that_sentence_transformers_measured(minilm, name):
 
 def test_the_number_of_pairs_is_that_of_the_papers(minilm):
     assert {name: minilm[name].n_items for name in TASKS} == TASKS
-
-
-def test_trec_scores_as_recorded(minilm):
-    """Measured with isosent 0.1.0, numpy 2.4.6, seed 0, November 2026; the tolerance is that of one test item."""
-    assert 100 * minilm["TREC"].scores["accuracy"] == pytest.approx(89.20, abs=0.25)
 
 
 @pytest.mark.parametrize(
