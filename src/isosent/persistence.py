@@ -264,7 +264,7 @@ def _sweep(folder: Path) -> None:
 
 
 def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
-    """Read a model folder, also one that is replaced meanwhile."""
+    """Read a model folder; again if a writer replaced it, and so removed files that were named, meanwhile."""
     folder = Path(folder)
     recover(folder)
     state = None

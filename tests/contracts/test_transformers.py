@@ -38,7 +38,7 @@ def test_padding_and_batches_are_invisible(folder):
             TEXTS, [encoder.layer_pooling(layers, pooling) for layers in ("-1", "0,2") for pooling in POOLINGS]
         )
 
-    alone = read(1)  # each text in a batch of its own, without padding
+    alone = read(1)  # one text per batch, so no padding
     for budget in (12, 64, 100000):
         for found, expected in zip(read(budget), alone, strict=True):
             np.testing.assert_allclose(found, expected, atol=ATOL * max(1, np.abs(expected).max()))
