@@ -70,24 +70,21 @@ def test_well_scaled_vectors_are_left_alone(well_scaled, texts):
 
 
 @pytest.mark.parametrize(
-    ("gains", "low", "is_even", "strength"),
+    ("gains", "low", "is_even", "strength", "reason"),
     [
-        (
-            (0.010, 0.030, 0.028, 0.020),
-            0.001,
-            False,
-            0.75,
-        ),  # the strongest of those that gain nearly as much as the best
-        ((0.010, 0.030, 0.028, 0.020), (0.001, 0.001, -0.001, 0.001), False, 0.5),
-        ((0.001, 0.002, 0.003, 0.050), 0.001, False, 1.0),
-        ((0.050, 0.010, 0.000, -0.10), 0.001, False, 0.25),
-        ((0.010, 0.030, 0.025, 0.020), -0.001, False, None),  # may be chance
-        ((0.010, 0.015, 0.010, 0.000), 0.001, False, None),  # too little
-        ((0.010, 0.015, 0.010, 0.000), 0.001, True, 0.25),
-        ((0.010, 0.015, 0.010, 0.000), -0.001, True, None),
+        # the strongest of those that gain nearly as much as the best
+        ((0.010, 0.030, 0.028, 0.020), 0.001, False, 0.75, "rises by 0.028"),
+        ((0.010, 0.030, 0.028, 0.020), (0.001, 0.001, -0.001, 0.001), False, 0.5, "rises by 0.030"),
+        ((0.001, 0.002, 0.003, 0.050), 0.001, False, 1.0, "rises by 0.050"),
+        ((0.050, 0.010, 0.000, -0.10), 0.001, False, 0.25, "rises by 0.050"),
+        ((0.010, 0.030, 0.025, 0.020), -0.001, False, None, "rises by 0.030 (95% interval -0.001 to 1.000); .* chance"),
+        ((0.010, 0.015, 0.010, 0.000), 0.001, False, None, "rises by 0.015 .*; at least 0.02 is required"),
+        ((0.010, 0.015, 0.010, 0.000), 0.001, True, 0.25, "rises by 0.010 .* a small gain is enough"),
+        ((0.010, 0.015, 0.010, 0.000), -0.001, True, None, "rises by 0.015 .*; .* chance"),
+        ((-0.01, -0.02, -0.03, -0.04), -0.050, False, None, "falls by 0.010 (95% interval -1.000 to 0.050)."),
     ],
 )
-def test_the_rule(monkeypatch, texts, gains, low, is_even, strength):
+def test_the_rule(monkeypatch, texts, gains, low, is_even, strength, reason):
     scored = [
         ScoredCandidate(Candidate("whitening", g, 8), 0.3, gain, low_end, 1.0)
         for g, gain, low_end in zip(STRENGTHS, gains, np.broadcast_to(low, 4).tolist(), strict=True)
@@ -97,6 +94,7 @@ def test_the_rule(monkeypatch, texts, gains, low, is_even, strength):
     choice = chosen_for(rows if is_even else rows * 2.0 ** np.arange(8), texts)
     assert choice.chosen.strength == strength
     assert choice.reason.startswith("No transform: " if strength is None else f"Whitening (strength {strength:g}, ")
+    assert re.search(reason.replace("(", r"\(").replace(")", r"\)"), choice.reason)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -114,6 +112,7 @@ def test_every_strength_is_measured_on_the_half_that_it_was_not_fitted_on(badly_
         "principal components (32 dimensions)",
         *STRENGTHS,
     ]
+    assert "compared with principal components" in choice.reason
     for scored in choice.candidates:
         agreements = []
         for half in sample_pairs(texts):

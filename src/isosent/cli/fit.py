@@ -67,7 +67,7 @@ def demo(output: Path | None) -> None:
             note = "  (same meaning)" if neighbour.same_meaning else ""
             show(f"  {label:<6} {neighbour.score:5.2f}  {neighbour.text}{note}")
     show(f"\n{report.verdict}")
-    show(f"Full whitening (strength 1) to the same dimensions finds {report.n_found_at_full_strength}.")
+    show(f"Full whitening (strength 1) to the same dimensions finds {report.n_found_at_full_strength} paraphrases.")
     identical = "bit-identical vectors" if report.reloaded_identical else "DIFFERENT vectors"
     show(f"Saved and loaded: {identical}. {report.elapsed_s:.1f} s in total.")
     if output:
@@ -159,7 +159,7 @@ def _fit_texts(
         texts_used = f"{record.n_texts} distinct texts" if record.choice else f"{record.n_texts} texts"
         show(f"{output}: fitted on {texts_used}; texts without a vector: {record.n_zero_rows}")
     show_tokens(*before.encoder.coverage(texts), before.encoder.languages)
-    if n_fits and chosen is not None:
+    if n_fits and chosen is not None and after.fits[-1].transform != NO_TRANSFORM:
         show(f"{model.reference} was fitted before; the new transform follows the old one.")
 
 

@@ -19,7 +19,7 @@ _LONGEST_LINE = 1000  # characters of one line of a message
 # heading -> command -> module, help in one line
 COMMANDS = {
     "Vectors": {
-        "demo": ("fit", "Encode, whiten, save and reload a bundled sample, offline."),
+        "demo": ("fit", "Encode, shorten, save and reload a bundled sample, offline."),
         "encode": ("encode", "Turn texts into vectors."),
         "fit": ("fit", "Fit a transform on texts or vectors, and save the model."),
         "transform": ("encode", "Apply a fitted model to vectors."),

@@ -368,7 +368,7 @@ def _auto_tables(cells: Sequence[AutoCell], how: str) -> "Iterator[Table | str]"
         for row in ROWS:
             table.add_row(row, *(x100(cell.scores[row]) for cell in of_model), x100(means[row]))
         yield table
-    yield f"models with a higher average under a fixed rule: {', '.join(verdict.below_average) or 'none'}"
+    yield f"models for which a fixed rule has a higher average than auto: {', '.join(verdict.below_average) or 'none'}"
     yield f"best in hindsight minus auto, mean over encoders and tasks ({len(cells)}): {100 * verdict.mean_regret:.2f}"
     yield f"largest loss against the vectors as they are: {100 * max(0.0, verdict.worst_loss):.2f}"
 

@@ -34,7 +34,7 @@ _BLOCK = 1024  # texts of a call
 _LARGEST_DIFFERENCE, _LOWEST_COSINE = 1e-3, 1 - 1e-5
 _NOT_SAVABLE = (
     "{}: {} cannot be saved, because isosent cannot load it again. If it was loaded from a folder or the hub, say so: "
-    "wrap(model, reference='NAME'). Otherwise keep it with pickle."
+    "wrap(model, reference='NAME'). Otherwise save its vectors."
 )
 _METHODS = {"text": ("encode",), "query": ("encode_query", "encode"), "document": ("encode_document", "encode")}
 

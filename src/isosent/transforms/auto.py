@@ -38,7 +38,6 @@ _NEAREST = 3
 _RANDOM = 3
 _DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
 _BLOCK = 256
-_AGREEMENT = "agreement with word overlap"
 _ALL_EQUAL = "all vectors are equal."
 
 
@@ -147,14 +146,13 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
     best = max(certain or scored[1:], key=lambda each: each.gain)
     if certain and best.gain >= LEAST_GAIN:
         chosen = [each for each in certain if each.gain >= SHARE_OF_GAIN * best.gain][-1]
-        return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_AGREEMENT} {_change(chosen)}."))
+        return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_change(chosen, wanted)}."))
     mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
     if evenness > EVEN and mildest.low > 0:
-        why = f"{_AGREEMENT} {_change(mildest)}; for vectors that are spread this evenly, a small gain is enough."
+        why = f"{_change(mildest, wanted)}; for vectors that are spread this evenly, a small gain is enough."
         return AutoChoice(mildest.candidate, scored, verdict(mildest.candidate, why))
-    missed = f"at least {LEAST_GAIN} is required" if best.gain < LEAST_GAIN else "this may be chance"
-    gain = f"{best.gain:z.3f} (95% interval {best.low:z.3f} to {best.high:z.3f})"
-    why = f"whitening was rejected. Its best gain in {_AGREEMENT} is {gain}; {missed}."
+    missed = f"; at least {LEAST_GAIN} is required" if certain else "; this may be chance" if best.gain >= 0 else ""
+    why = f"whitening was rejected. At best, {_change(best, wanted)}{missed}."
     return AutoChoice(first, scored, verdict(first, why))
 
 
@@ -188,9 +186,12 @@ def verdict(chosen: Candidate, why: str) -> str:
     return f"{name[0].upper()}{name[1:]}: {why}"
 
 
-def _change(scored: ScoredCandidate) -> str:
-    direction = "rises" if scored.gain >= 0 else "falls"
-    return f"{direction} by {abs(scored.gain):.3f} (95% interval {scored.low:z.3f} to {scored.high:z.3f})"
+def _change(scored: ScoredCandidate, wanted: Auto) -> str:
+    sign, moves = (1, "rises") if scored.gain >= 0 else (-1, "falls")
+    low, high = sorted((sign * scored.low, sign * scored.high))
+    change = f"{moves} by {sign * scored.gain:.3f} (95% interval {low:z.3f} to {high:z.3f})"
+    against = "" if wanted.n_components is None else ", compared with principal components"
+    return f"agreement with word overlap {change}{against}"
 
 
 def _score(
@@ -231,7 +232,6 @@ def under(rows: NDArray[np.floating], moments: Moments, candidates: Sequence[Can
     """Rows under each candidate, fitted on moments; every whitening scales the same rotated rows."""
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     rotated = (rows - moments.mean) @ eigen.vectors[:, : eigen.rank]
-
     variances = eigen.values[: eigen.rank]
     return [
         rows
