@@ -1,0 +1,224 @@
+"""Fewer bytes per vector: int8 codes by a range per dimension, and bits by a centre and a rotation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.numeric.similarity import nonzero_rows
+
+DTYPES = INT8, UBINARY = "int8", "ubinary"
+MOST_ROWS = 20_000  # ranges and rotation of more rows are no better
+_LEVELS = 255  # FAISS divides a range into 255 steps; the code 255 lies above it
+_OFFSET = 128
+
+Dtype = Literal["int8", "ubinary"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Quantization:
+    """How the vectors of one space become int8 codes or bits.
+
+    Made by `fit`. It holds for vectors of the space it was fitted in.
+
+    Parameters
+    ----------
+    low : ndarray of shape (dim,), float32
+        Lower end of the range of each dimension.
+    step : ndarray of shape (dim,), float32
+        Width of one code, >= 0; 0 for a dimension that is constant.
+    center : ndarray of shape (dim,), float32
+        Point that is subtracted before the bits are taken.
+    rotation : ndarray of shape (dim, dim), float32
+        Orthogonal matrix that is applied before the bits are taken.
+
+    Raises
+    ------
+    InputError
+        If an array has another shape or dtype, or holds NaN or infinity.
+
+    Notes
+    -----
+    An int8 code is ``floor((x - low) / step)``, clipped to 0 ... 255, less 128; it stands for the value
+    ``low + (code + 128.5) * step``. Less the 128, these are the codes of FAISS, ``ScalarQuantizer.QT_8bit`` with
+    ``trained = [low, 255 * step]``, bit for bit. The bits are ``(x - center) @ rotation > 0``, packed as by
+    `numpy.packbits`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> vectors = np.random.default_rng(0).normal(size=(500, 64)).astype(np.float32)
+    >>> quantization = Quantization.fit(vectors)
+    >>> codes = quantization.encode(vectors, "int8")
+    >>> codes.dtype, codes.shape, quantization.encode(vectors, "ubinary").shape
+    (dtype('int8'), (500, 64), (500, 8))
+    >>> bool(np.abs(quantization.decode(codes, "int8") - vectors).max() <= quantization.step.max() / 1.99)
+    True
+    """
+
+    low: NDArray[np.float32]
+    step: NDArray[np.float32]
+    center: NDArray[np.float32]
+    rotation: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        dim = self.low.shape[0] if self.low.ndim == 1 else 0
+        if dim == 0:
+            raise InputError(f"Quantization: low must have shape (dim,); got {self.low.shape}.")
+        for field in fields(self):
+            array, shape = getattr(self, field.name), (dim, dim) if field.name == "rotation" else (dim,)
+            if array.shape != shape or array.dtype != np.float32:
+                raise InputError(
+                    f"Quantization: {field.name} must be float32 of shape {shape}; got {array.dtype} of {array.shape}."
+                )
+            if not np.isfinite(array).all():
+                raise InputError(f"Quantization: {field.name} must be finite; it holds NaN or infinity.")
+        if (self.step < 0).any():
+            raise InputError(f"Quantization: step must not be negative; got {self.step.min():g}.")
+
+    def __repr__(self) -> str:
+        return f"<Quantization of {self.dim} dimensions>"
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the vectors."""
+        return len(self.low)
+
+    @classmethod
+    def fit(cls, vectors: ArrayLike, *, seed: int = 0) -> Quantization:
+        """Fit ranges and rotation on vectors. No labels are needed.
+
+        Parameters
+        ----------
+        vectors : array_like of shape (n_rows, dim), any real dtype
+            Unit vectors of texts like those to store later. Zero rows, which stand for "no vector", are left out.
+        seed : int, default 0
+            Seed of the rotation, and of the choice of 20,000 rows if there are more.
+
+        Returns
+        -------
+        Quantization
+            The same for the same rows and seed.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity, or no row has a vector.
+        """
+        where = "Quantization.fit"
+        _check.whole_number(where, "seed", seed, 0)
+        rows = _check.matrix(where, "vectors", vectors)
+        _check.finite_rows(where, "vectors", rows)
+        rows = rows[nonzero_rows(rows)]
+        if not len(rows):
+            raise InputError(f"{where}: vectors must hold at least one row that is not zero; got none.")
+        rng = np.random.default_rng(seed)
+        if len(rows) > MOST_ROWS:
+            rows = rows[np.sort(rng.permutation(len(rows))[:MOST_ROWS])]
+        rows = rows.astype(np.float32, copy=False)
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        step = (high - low) / np.float32(_LEVELS)
+        center = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+        return cls(low, step, center, _random_rotation(rows.shape[1], rng))
+
+    def encode(self, vectors: ArrayLike, dtype: Dtype) -> NDArray[np.int8] | NDArray[np.uint8]:
+        """Turn vectors into codes.
+
+        Parameters
+        ----------
+        vectors : array_like of shape (n_rows, dim), any real dtype
+            Vectors of the space.
+        dtype : {"int8", "ubinary"}
+            One byte or one bit per dimension.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, dim), int8, or (n_rows, ceil(dim / 8)), uint8
+            Values beyond the range get its outermost code.
+
+        Raises
+        ------
+        InputError
+            If the vectors have another width, or hold NaN or infinity.
+        """
+        where = "Quantization.encode"
+        _check.one_of(where, "dtype", dtype, DTYPES)
+        rows = _check.matrix(where, "vectors", vectors)
+        _check.same_dim(where, "vectors", rows.shape[1], self.dim)
+        _check.finite_rows(where, "vectors", rows)
+        rows = rows.astype(np.float32, copy=False)
+        if dtype == UBINARY:
+            return np.packbits((rows - self.center) @ self.rotation > 0, axis=1)
+        # the operations of FAISS in its order, so that rounding is the same, too
+        span = self.span
+        shares = np.clip((rows - self.low) / np.where(span > 0, span, 1), 0, 1)
+        codes = (np.float32(_LEVELS) * shares * (span > 0)).astype(np.int16) - _OFFSET
+        return codes.astype(np.int8)
+
+    def decode(self, codes: ArrayLike, dtype: Dtype) -> NDArray[np.float32]:
+        """Turn codes into the vectors that they stand for.
+
+        Parameters
+        ----------
+        codes : array_like of shape (n_rows, dim), int8, or (n_rows, ceil(dim / 8)), uint8
+            What `encode` returned.
+        dtype : {"int8", "ubinary"}
+            What they are.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, dim), float32
+            For int8, at most half a step away within the range. For bits, the mean of a normal distribution about the
+            center, given the signs.
+
+        Raises
+        ------
+        InputError
+            If the codes have another dtype or shape.
+        """
+        where = "Quantization.decode"
+        _check.one_of(where, "dtype", dtype, DTYPES)
+        array = _check.matrix(where, "codes", codes)
+        width, expected = ((self.dim + 7) // 8, np.uint8) if dtype == UBINARY else (self.dim, np.int8)
+        if array.dtype != expected or array.shape[1] != width:
+            raise InputError(
+                f"{where}: codes must be {np.dtype(expected)} of shape (n_rows, {width}); "
+                f"got {array.dtype} of {array.shape}."
+            )
+        if dtype == INT8:
+            return self.low + (array.astype(np.float32) + np.float32(_OFFSET + 0.5)) * self.step
+        signs = np.unpackbits(array, axis=1, count=self.dim).astype(np.float32) * 2 - 1
+        # Unit vectors lie on average sqrt(1 - |center|^2) from their mean; the mean of |z| is sqrt(2 / pi).
+        variance = max(0.0, 1 - float(self.center @ self.center)) / self.dim
+        return self.center + np.float32(np.sqrt(2 / np.pi * variance)) * signs @ self.rotation.T
+
+    @property
+    def span(self) -> NDArray[np.float32]:
+        """Width of the range of each dimension, 255 steps: what FAISS calls vdiff, shape (dim,)."""
+        return self.step * np.float32(_LEVELS)
+
+    def tensors(self) -> dict[str, NDArray[np.float32]]:
+        """Return the four arrays by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, NDArray[np.float32]]) -> Quantization:
+        """Make a quantization from the result of `tensors`; an `InputError` names what is missing or wrong."""
+        names = [field.name for field in fields(cls)]
+        missing = [name for name in names if name not in tensors]
+        if missing:
+            raise InputError(f"Quantization: {missing[0]} is missing; there must be {', '.join(names)}.")
+        return cls(**{name: np.asarray(tensors[name]) for name in names})
+
+
+def _random_rotation(dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """A random orthogonal matrix, uniformly distributed (Mezzadri 2007)."""
+    q, r = np.linalg.qr(rng.standard_normal((dim, dim)))
+    rotation: NDArray[np.float32] = (q * np.sign(np.diagonal(r))).astype(np.float32)
+    return rotation

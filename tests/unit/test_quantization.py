@@ -1,0 +1,111 @@
+"""int8 codes and bits of vectors."""
+
+import numpy as np
+import pytest
+
+from isosent.errors import InputError
+from isosent.numeric.similarity import unit_rows
+from isosent.transforms.quantization import Quantization
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    return unit_rows((RNG.normal(size=(3000, 40)) * np.linspace(0.1, 1, 40) + 0.2).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def quantization(vectors):
+    return Quantization.fit(vectors[:2000])
+
+
+def test_codes_are_those_of_faiss(vectors, quantization):
+    faiss = pytest.importorskip("faiss")
+    quantizer = faiss.ScalarQuantizer(40, faiss.ScalarQuantizer.QT_8bit)
+    faiss.copy_array_to_vector(np.concatenate([quantization.low, quantization.span]), quantizer.trained)
+    beyond = np.concatenate([vectors, vectors * 3, RNG.normal(size=(50_000, 40)).astype(np.float32)])
+    codes = quantization.encode(beyond, "int8")
+    faiss_codes = quantizer.compute_codes(beyond)
+    np.testing.assert_array_equal(codes.view(np.uint8) ^ 128, faiss_codes)
+    np.testing.assert_allclose(quantization.decode(codes, "int8"), quantizer.decode(faiss_codes), atol=1e-6)
+
+
+def test_int8_is_half_a_step_away_at_most(vectors, quantization):
+    inside = vectors[:2000]
+    error = np.abs(quantization.decode(quantization.encode(inside, "int8"), "int8") - inside)
+    assert (error <= quantization.step * 0.5001 + 1e-7).all()
+
+
+def test_bits_are_the_signs_of_the_rotated_vectors(vectors, quantization):
+    bits = np.unpackbits(quantization.encode(vectors, "ubinary"), axis=1)[:, :40]
+    rotated = (vectors - quantization.center) @ quantization.rotation
+    np.testing.assert_array_equal(bits, rotated > 0)
+    np.testing.assert_allclose(quantization.rotation.T @ quantization.rotation, np.eye(40), atol=1e-5)
+
+
+def test_decoded_bits_point_where_the_vectors_do(vectors, quantization):
+    decoded = quantization.decode(quantization.encode(vectors, "ubinary"), "ubinary")
+    assert (unit_rows(decoded) * vectors).sum(axis=1).mean() > 0.8
+
+
+def test_fit_is_deterministic_and_survives_its_tensors(vectors, quantization):
+    again = Quantization.fit(np.concatenate([vectors[:2000], np.zeros((7, 40))]), seed=0)
+    copy = Quantization.from_tensors(quantization.tensors())
+    for name, array in quantization.tensors().items():
+        np.testing.assert_array_equal(again.tensors()[name], array)
+        np.testing.assert_array_equal(copy.tensors()[name], array)
+
+
+@pytest.mark.parametrize("rows", [np.ones((1, 3)), np.ones((5, 3)), np.array([[1.0, 0, 0], [1, 0, 1]])])
+def test_one_row_and_constant_dimensions(rows):
+    quantization = Quantization.fit(rows)
+    codes = quantization.encode(rows, "int8")
+    assert np.isfinite(quantization.decode(codes, "int8")).all()
+    constant = quantization.step == 0
+    assert (codes[:, constant] == -128).all()
+    np.testing.assert_array_equal(quantization.decode(codes, "int8")[:, constant], rows[:, constant])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "ubinary"])
+def test_no_rows_keep_their_width(quantization, dtype):
+    codes = quantization.encode(np.empty((0, 40)), dtype)
+    assert len(codes) == 0
+    assert quantization.decode(codes, dtype).shape == (0, 40)
+
+
+@pytest.mark.parametrize(
+    ("vectors", "key_word"),
+    [([[np.nan, 1.0]], "NaN"), ([[np.inf, 1.0]], "infinity"), ([[0.0, 0.0]], "zero"), ([1.0, 2.0], "2-D")],
+)
+def test_vectors_that_cannot_be_used_are_refused(vectors, key_word):
+    with pytest.raises(InputError, match=key_word):
+        Quantization.fit(vectors)
+
+
+def test_codes_and_vectors_of_another_width_are_refused(vectors, quantization):
+    with pytest.raises(InputError, match="39"):
+        quantization.encode(vectors[:, :39], "int8")
+    with pytest.raises(InputError, match="int8"):
+        quantization.decode(np.zeros((3, 40), np.uint8), "int8")
+    with pytest.raises(InputError, match="float16"):
+        quantization.encode(vectors, "float16")
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "key_word"),
+    [
+        ("low", np.zeros((2, 2), np.float32), "low"),
+        ("step", np.full(40, -1, np.float32), "negative"),
+        ("step", np.zeros(39, np.float32), "step"),
+        ("center", np.full(40, np.nan, np.float32), "center"),
+        ("rotation", np.eye(40), "float64"),
+        ("rotation", None, "missing"),
+    ],
+)
+def test_tensors_that_cannot_be_used_are_refused(quantization, name, array, key_word):
+    tensors = quantization.tensors() | {name: array}
+    if array is None:
+        del tensors[name]
+    with pytest.raises(InputError, match=key_word):
+        Quantization.from_tensors(tensors)
