@@ -196,7 +196,9 @@ class Quantization:
         signs = np.unpackbits(array, axis=1, count=self.dim).astype(np.float32) * 2 - 1
         # Unit vectors lie on average sqrt(1 - |center|^2) from their mean; the mean of |z| is sqrt(2 / pi).
         variance = max(0.0, 1 - float(self.center @ self.center)) / self.dim
-        return self.center + np.float32(np.sqrt(2 / np.pi * variance)) * signs @ self.rotation.T
+        length: np.float32 = np.float32(np.sqrt(2 / np.pi * variance))
+        decoded: NDArray[np.float32] = self.center + length * (signs @ self.rotation.T)
+        return decoded
 
     @property
     def span(self) -> NDArray[np.float32]:
