@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from msgspec import structs
@@ -23,6 +23,7 @@ from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import encoder_for
 from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import InputError
+from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -45,6 +46,8 @@ from isosent.transforms.base import (
 from isosent.transforms.calibration import Calibration
 
 _PATIENCE_S = 2.0
+
+Role = Literal["text", "query", "document"]
 
 
 class SentenceEncoder:
@@ -143,7 +146,7 @@ class SentenceEncoder:
         convert_to_tensor: bool = False,
         device: object = None,
         progress: Progress | None = None,
-        role: Literal["text", "query", "document"] = "text",
+        role: Role = "text",
     ) -> Any:
         """Encode texts. Takes the arguments that code written for sentence-transformers passes.
 
@@ -273,6 +276,54 @@ class SentenceEncoder:
         vectors = _check.matrix("similarity", name, array[None, :] if array.ndim == 1 else array)
         _check.finite_rows("similarity", name, vectors)
         return vectors
+
+    def explain(self, a: str, b: str, *, roles: tuple[Role, Role] = ("text", "text")) -> Explanation:
+        """Say which words make two texts similar: the cosine as an exact sum over pairs of words.
+
+        Possible if the vector of a text is a sum of vectors of its words: means, `SIF`, `USIF`, `GEM`, static models,
+        and any linear transform after them.
+
+        Parameters
+        ----------
+        a, b : str
+            Two texts of at most 5,000 tokens.
+        roles : pair of {"text", "query", "document"}, default ("text", "text")
+            What the texts are, as for `encode`; ``("query", "document")`` for a query and what it found.
+
+        Returns
+        -------
+        Explanation
+            What each pair of words contributes. The sum is the cosine of `similarity`, 0 if a text has no vector.
+
+        Raises
+        ------
+        InputError
+            If a vector is no sum over words: transformers, power means other than the mean, wrapped models, and after
+            a flow. If a text is too long.
+
+        Examples
+        --------
+        >>> import isosent
+        >>> model = isosent.load("wordllama")
+        >>> explanation = model.explain("A man rides a bike.", "Someone is on a bicycle.")
+        >>> [pair.b for pair in explanation.top() if pair.a == "bike"][0]
+        'bicycle'
+        """
+        texts = _check.text_list("explain", [a, b])
+        for role in roles:
+            _check.one_of("explain", "roles", role, get_args(Role))
+        if self.flow is not None:
+            raise InputError(
+                "explain: this model ends with a flow, which is not linear, so that a cosine is no sum over pairs of "
+                "words. Use a model without one."
+            )
+        return explain_cosine(*map(self._unit_sum, texts, roles))
+
+    def _unit_sum(self, text: str, role: Role) -> UnitSum:
+        """The vector of a text as a sum over its words."""
+        summands = encoder_for(self._encoder, role).summands(text)
+        vector = self.encode(text, role=role, show_progress_bar=False)
+        return unit_sum(summands, self._postprocessing.map_of(role == "query"), vector)
 
     def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
         """Return this model with another calibration."""

@@ -38,7 +38,7 @@ class Postprocessing:
 
     def apply(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
         """Map vectors of the encoder, shape (n_texts, dim); zero rows stay zero."""
-        vectors, linear_map = _check.matrix("transform", "vectors", vectors), self._map_of(queries)
+        vectors, linear_map = _check.matrix("transform", "vectors", vectors), self.map_of(queries)
         if vectors.dtype.kind != "f":
             vectors = vectors.astype(np.float64)
         if linear_map is None:
@@ -64,7 +64,7 @@ class Postprocessing:
             raise InputError("fit: nothing can be fitted on moments after a flow. Fit on the vectors of its encoder.")
         if not moments.weight:
             raise InputError("fit: there must be at least one vector that is not zero; got none.")
-        linear_map = self._map_of(queries)
+        linear_map = self.map_of(queries)
         return moments if linear_map is None else moments.mapped(linear_map)
 
     def check_fit(self, transform: object, *, queries: bool = False) -> None:
@@ -107,12 +107,13 @@ class Postprocessing:
             queries = self.moments(query_moments, queries=True)
             new = transform.fit_moments(documents + replace(queries, mean=documents.mean)).linear_map_
             shifted = LinearMap(new.weight, new.bias + (documents.mean - queries.mean) @ new.weight)
-            before = self._map_of(queries=True)
+            before = self.map_of(queries=True)
             query_map = shifted if before is None else before.then(shifted)
         linear_map = new if self.linear_map is None else self.linear_map.then(new)
         return Postprocessing(linear_map, query_map, transform.normalize_)
 
-    def _map_of(self, queries: bool) -> LinearMap | None:
+    def map_of(self, queries: bool) -> LinearMap | None:
+        """The map of queries or of documents."""
         return self.query_map if queries and self.query_map is not None else self.linear_map
 
 

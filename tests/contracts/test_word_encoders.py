@@ -166,6 +166,28 @@ def test_one_new_sentence_is_encoded_as_many_are(fitted, source, name):
 
 
 @every_case
+def test_the_words_add_up_to_the_vector(fitted, corpus, source, name):
+    encoder = fitted(source, name).encoder
+    if "p_mean" in name:
+        with pytest.raises(InputError, match="p_mean"):
+            encoder.summands(corpus[0])
+        return
+    for text in [*corpus[:20], *ODD]:
+        summands, [vector] = encoder.summands(text), encoder.encode([text])
+        assert len(summands.words) == len(text.split()) * (text not in ODD)
+        np.testing.assert_allclose(summands.vectors.sum(axis=0), vector, atol=1e-5)
+
+
+def test_words_of_a_vector_of_length_one_add_up_to_it(places, corpus):
+    bare = isosent.load(places["static"], normalize=True)
+    for model in (bare, bare.fitted(corpus, "mean_centering")):
+        explanation = model.explain(corpus[0], corpus[1])
+        assert ("(mean)" in explanation.words_a) == (model is not bare)  # the weights do not add up to one
+        expected = model.similarity(corpus[0], corpus[1])[0, 0]
+        assert explanation.contributions.sum() == pytest.approx(expected, abs=1e-6)
+
+
+@every_case
 def test_windows_of_texts_change_nothing(fitted, corpus, source, name, monkeypatch):
     texts, model = corpus[:50], fitted(source, name)
     before = anew(model).encode(texts)

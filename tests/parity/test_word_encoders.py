@@ -33,7 +33,7 @@ def gap(fast, slow):
 def both_gem(rows, sentences, principal, **settings):
     ids, offsets = ragged(sentences)
     known = PrincipalVectors(*principal)
-    fast = gem_vectors(rows, known.products(rows), ids, offsets, principal=known, **settings)
+    fast, _, _ = gem_vectors(rows, known.products(rows), ids, offsets, principal=known, **settings)
     slow = [gem_reference.gem_vector(rows[words], *principal, **settings) for words in sentences]
     return fast, np.array(slow)
 

@@ -18,7 +18,7 @@ LAYERS = [
     {"networks"},
     {"encoders"},
     {"postprocessing"},
-    {"persistence"},
+    {"persistence", "explanation"},
     {"model"},
     {"loading"},
     {"jobs", "demo"},

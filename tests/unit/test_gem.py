@@ -29,7 +29,7 @@ def principal_of(rows, n_candidates=6):
 
 def encode(rows, ids, offsets, principal=None, **settings):
     known = principal_of(rows) if principal is None else principal
-    return gem_vectors(rows, known.products(rows), ids, offsets, principal=known, **{"n_removed": 3} | settings)
+    return gem_vectors(rows, known.products(rows), ids, offsets, principal=known, **{"n_removed": 3} | settings)[0]
 
 
 def test_a_text_without_words_has_the_zero_vector(rows):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import astuple, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,14 @@ class EncodingStats:
                 TruncationWarning,
                 stacklevel=stacklevel + 1,
             )
+
+
+class Summands(NamedTuple):
+    """The words of a text, and the vectors that add up to its sentence vector."""
+
+    words: list[str]  # as the text has them
+    vectors: NDArray[np.float64]  # (n_words, dim)
+    shares: NDArray[np.float64] | None  # of each word in a mean, with the sum 1; None for other sums
 
 
 class CollectedStats:
@@ -124,6 +132,13 @@ class Encoder(ABC):
     @abstractmethod
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors, shape (n_texts, dim); those of texts without tokens are zero."""
+
+    def summands(self, text: str) -> Summands:
+        """Return the words of a text and the vectors that add up to its own; refuse if it is no such sum."""
+        raise InputError(
+            f"explain: {self.reference} computes a vector from all words of a text at once, so that a cosine is no "
+            "sum over pairs of words. Use word vectors or a static model."
+        )
 
     @abstractmethod
     def parameters(self) -> Iterator[NDArray[np.generic]]:

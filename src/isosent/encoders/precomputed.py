@@ -62,6 +62,10 @@ class PrecomputedVectors(Encoder):
         """Refuse, as `encode` does."""
         self.encode(tokens)
 
+    def summands(self, text: str) -> NoReturn:
+        """Refuse, as `encode` does."""
+        self.encode(text)
+
     def parameters(self) -> Iterator[NDArray[np.generic]]:
         """Yield nothing: no parameter is known."""
         return iter(())

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from isosent import _check
-from isosent.encoders.base import WINDOW, Encoder, Progress
+from isosent.encoders.base import WINDOW, Encoder, Progress, Summands
 from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
 from isosent.encoders.reference import (
     FILE_OPTIONS,
@@ -66,6 +66,7 @@ from isosent.words.word_vectors import Subwords, WordVectors, read_word_vectors,
 
 SplitFunction = Callable[[str], Sequence[str]]
 
+MOST_EXPLAINED = 5000  # two such texts have 25 million pairs of words
 _BLOCK = 1 << 16
 _WINDOWS_AT_ONCE = 8
 _MODEL2VEC_MAX_LENGTH = 512
@@ -184,6 +185,27 @@ class StaticEncoder(Encoder):
         if progress:
             progress(len(tokens.lengths))
         return unit_rows(vectors).astype(np.float32, copy=False) if self.normalize else vectors
+
+    def summands(self, text: str) -> Summands:
+        """Return the words of a text and the vectors that add up to its own."""
+        self.require_fitted("explain")
+        tokens = self.tokenize([text])
+        if len(tokens.ids) > MOST_EXPLAINED:
+            raise InputError(f"explain: a text must have at most {MOST_EXPLAINED:,} tokens; got {len(tokens.ids):,}.")
+        with self._table.lock:
+            vectors = self.weighting.summands(self._words(tokens), self.corpus or Corpus())
+        if vectors is None:
+            raise InputError(
+                f"explain: {self.weighting.name} takes other powers of word vectors than their mean, so that a cosine "
+                "is no sum over pairs of words. Use another weighting, or powers=1."
+            )
+        if self.normalize:
+            vectors /= np.linalg.norm(vectors.sum(axis=0)) or 1.0
+        words, word_of = self.tokenizer.spell(text, tokens)
+        sums, n_tokens = np.zeros((len(words), vectors.shape[1])), np.bincount(word_of, minlength=len(words))
+        np.add.at(sums, word_of, vectors)
+        is_mean = self.weighting.is_linear and self._weights is None and not self.normalize
+        return Summands(words, sums, n_tokens / max(1, len(vectors)) if is_mean else None)
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
         """Yield the vectors, or their hash, and what it learned from texts."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError
-from isosent.numeric.gem import SCORES, PrincipalVectors, check_settings, coarse_vectors, gem_vectors
+from isosent.numeric.gem import SCORES, GemVectors, PrincipalVectors, check_settings, coarse_vectors, gem_vectors
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.word_averages import balanced_means, power_means, sif_weights, usif_weights, weighted_means
@@ -70,6 +70,13 @@ class Weighting(ABC):
     @abstractmethod
     def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """One vector per text, shape (n_texts, dim); zero for a text without words."""
+
+    def summands(self, words: Words, corpus: Corpus) -> NDArray[np.float64] | None:
+        """One vector per word of a single text, whose sum is what `combine` returns; None if there are none."""
+        if not self.is_linear:
+            return None
+        each = words._replace(offsets=np.arange(len(words.ids) + 1))  # a text of one word each
+        return self.combine(each, corpus).astype(np.float64) / max(1, len(words.ids))
 
     def transform(self) -> LinearTransform | None:
         """The linear step that belongs to the method, to be fitted on vectors of the corpus."""
@@ -172,6 +179,14 @@ class USIF(Weighting):
         weights = np.ones(len(words.ids), np.float32) if words.weights is None else words.weights
         return balanced_means(words.rows, words.ids, words.offsets, weights)
 
+    def summands(self, words: Words, corpus: Corpus) -> NDArray[np.float64] | None:
+        """Return the weighted words, each coordinate divided by its norm over this text."""
+        rows = words.rows[words.ids].astype(np.float64)
+        norms = np.linalg.norm(rows, axis=0)
+        weights = np.ones(len(rows)) if words.weights is None else words.weights.astype(np.float64)
+        summands: NDArray[np.float64] = weights[:, None] * rows / (max(1, len(rows)) * np.where(norms > 0, norms, 1))
+        return summands
+
     def transform(self) -> LinearTransform | None:
         """Return the removal of the common components."""
         return _removal(self.n_components, by_share=True) if self.n_components else None
@@ -202,6 +217,11 @@ class PowerMean(Weighting):
         fit = [isinstance(p, (int, float, np.number)) and (p > 0 or p == -math.inf) for p in powers]
         if not fit or not all(fit):
             raise InputError(f"PowerMean: powers must be numbers above 0, inf or -inf; got {self.powers!r}.")
+
+    @property
+    def is_linear(self) -> bool:  # type: ignore[override]
+        """Whether the mean is the only power."""
+        return tuple(self.powers) == (1,)
 
     def dim(self, word_dim: int) -> int:
         """One width a power."""
@@ -347,7 +367,22 @@ class GEM(Weighting):
 
     def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """Return the vectors of GEM."""
-        principal = corpus.principal or PrincipalVectors(np.empty((0, words.rows.shape[1])), np.empty(0))
+        return self._vectors(words, self._principal(words, corpus))[0]
+
+    def summands(self, words: Words, corpus: Corpus) -> NDArray[np.float64] | None:
+        """Return the words by their weights in this text, without the principal vectors chosen for it."""
+        principal = self._principal(words, corpus)
+        _, weights, chosen = self._vectors(words, principal)
+        summands = weights[:, None] * words.rows[words.ids]
+        if self.removal != "none":
+            removed = principal.vectors[chosen[0]]
+            summands -= (summands @ removed.T) @ removed
+        return summands
+
+    def _principal(self, words: Words, corpus: Corpus) -> PrincipalVectors:
+        return corpus.principal or PrincipalVectors(np.empty((0, words.rows.shape[1])), np.empty(0))
+
+    def _vectors(self, words: Words, principal: PrincipalVectors) -> GemVectors:
         return gem_vectors(words.rows, words.products, words.ids, words.offsets, principal=principal, **self._settings)
 
     @property
@@ -394,4 +429,5 @@ class ZipfianWhitening(Weighting):
     coarse = property(lambda self: self.then.coarse)
     principal = property(lambda self: self.then.principal)
     combine = property(lambda self: self.then.combine)
+    summands = property(lambda self: self.then.summands)
     transform = property(lambda self: self.then.transform)

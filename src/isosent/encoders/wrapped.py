@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.base import Encoder, Progress, Summands
 from isosent.encoders.load import load_encoder
 from isosent.encoders.reference import escape, parse_reference
 from isosent.errors import InputError, InputTypeError, IsosentError, IsosentWarning
@@ -117,6 +117,10 @@ class WrappedEncoder(Encoder):
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Refuse: only the model knows its tokens."""
         raise InputError(f"embed: {self.reference} is wrapped; its tokens are not known to isosent.")
+
+    def summands(self, text: str) -> Summands:
+        """Refuse: only the model knows its tokens."""
+        raise InputError(f"explain: {self.reference} is wrapped; its tokens are not known to isosent.")
 
     def parameters(self) -> Iterator[NDArray[np.generic]]:
         """Yield nothing."""

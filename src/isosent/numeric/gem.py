@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +87,14 @@ def coarse_vectors(
     return vectors
 
 
+class GemVectors(NamedTuple):
+    """Sentence vectors, and what they are made of."""
+
+    vectors: NDArray[np.float32]  # (n_texts, dim)
+    weights: NDArray[np.float64]  # of each word, (n_words,)
+    chosen: NDArray[np.int64]  # principal vectors chosen for each text, (n_texts, n_chosen)
+
+
 def gem_vectors(
     rows: NDArray[np.float32],
     products: NDArray[np.float64],
@@ -100,8 +109,8 @@ def gem_vectors(
     significance: str = "columns",
     ranking: str = "weighted",
     uniqueness: str = "published",
-) -> NDArray[np.float32]:
-    """Sentence vectors of GEM, (n_texts, dim).
+) -> GemVectors:
+    """Sentence vectors of GEM, and what they are made of.
 
     `products` are those of `PrincipalVectors.products`; the settings are documented at `GEM`.
     """
@@ -135,6 +144,8 @@ def gem_vectors(
     )
     texts = (rows, products, ids, offsets)
     corpus = (principal.vectors, principal.vectors.astype(np.float32), uniqueness_scale)
-    vectors = np.empty((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
-    over_chunks(lambda *chunk: gem_kernel(texts, corpus, options, chunk, vectors), offsets)
-    return vectors
+    n_texts = len(offsets) - 1
+    vectors = np.empty((n_texts, rows.shape[1]), dtype=np.float32)
+    weights, chosen = np.empty(len(ids)), np.empty((n_texts, n_chosen), dtype=np.int64)
+    over_chunks(lambda *chunk: gem_kernel(texts, corpus, options, chunk, (vectors, weights, chosen)), offsets)
+    return GemVectors(vectors, weights, chosen)

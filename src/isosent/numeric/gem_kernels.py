@@ -505,11 +505,12 @@ def gem_kernel(
     corpus: tuple[Double, Single, Double],
     options: tuple[int, int, Double, Scores, int, bool],
     chunk: tuple[int, int],
-    out: Single,
+    out: tuple[Single, Double, Bounds],
 ) -> None:
-    """Write the vectors of the texts of a chunk, see `gem_vectors`."""
+    """Write vectors, weights of words and chosen corpus vectors of the texts of a chunk, see `gem_vectors`."""
     rows, products, ids, offsets = texts
     exact_vectors, vectors, sigma = corpus
+    sentence_vectors, word_weights, all_chosen = out
     window, n_chosen, strengths, scores, divisor, removes = options
     longest = longest_text(offsets, chunk)
     reach = min(2 * window, longest - 1)
@@ -536,7 +537,11 @@ def gem_kernel(
             careful_weights(rows, words, exact_vectors[chosen], chosen_sigma, settings, weights)
         _sum_up((rows, words), (weights, near), (vectors, chosen, removes), (shares, common), total)
         for k in range(len(total)):
-            out[text, k] = total[k]
+            sentence_vectors[text, k] = total[k]
+        for i in range(len(words)):
+            word_weights[offsets[text] + i] = weights[i]
+        for j in range(n_chosen):
+            all_chosen[text, j] = chosen[j]
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, compress
 from pathlib import Path
@@ -25,6 +26,7 @@ from isosent.words.tokens import (
     offsets_of,
     pieces_of,
     scan_texts,
+    spell_words,
 )
 from isosent.words.vocabulary import Vocabulary, words_as_bytes
 
@@ -197,6 +199,9 @@ def _fits_in_memory(cached: Vocabulary, tokens: TokenIds) -> bool:
 
 
 _MOST_TEXTS = 1 << 16
+# Two letters or digits, neither of a script without spaces: Thai to Myanmar, Khmer, Kana, Han
+_SPACED = "[^\\W\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_INSIDE_WORD = re.compile(_SPACED * 2)
 
 
 class SubwordTokenizer:
@@ -252,6 +257,27 @@ class SubwordTokenizer:
         if self.unknown_id is not None and n_unknown:
             ids, offsets = keep_where(is_known, ids, offsets)
         return TokenIds(ids, offsets, np.flatnonzero(is_cut), n_unknown, n_tokens)
+
+    def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
+        """Words of a text as it has them, and which of them each of its tokens belongs to."""
+        encoding = self.tokenizer.encode(text[: self.max_characters], add_special_tokens=False)
+        ids, spans = tokens.ids.tolist(), list[tuple[int, int]]()
+        for token_id, span in zip(encoding.ids, encoding.offsets, strict=True):  # unknown tokens may have been left out
+            if len(spans) < len(ids) and token_id == ids[len(spans)]:
+                spans.append(span)
+        spans += [(0, 0)] * (len(ids) - len(spans))
+        words: list[str] = []
+        word_of, begin, end = [], 0, -1
+        for token_id, (start, stop) in zip(ids, spans, strict=True):
+            start = min(start + len(text[start:stop]) - len(text[start:stop].lstrip()), stop)
+            follows = start == end and (begin == end or _INSIDE_WORD.match(text, start - 1))
+            if not words or not (start < end or follows):
+                begin = start
+                words.append("")
+            end = stop
+            words[-1] = text[begin:end].strip() or self.tokenizer.id_to_token(token_id) or ""
+            word_of.append(len(words) - 1)
+        return words, np.array(word_of, dtype=np.intp)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
@@ -309,6 +335,10 @@ class TokenLookup:
         ids[~is_known] = len(self.words) + np.argsort(order)[numbers]
         unknown = tuple(self._tokens[token] for token in distinct[order].tolist())
         return TokenIds(ids, offsets, token_ids.cut, n_unknown, unknown=unknown)
+
+    def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
+        """Words of a text as it has them, one for each token."""
+        return spell_words(text, tokens, self.words, lowercase=self.lowercase)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""

@@ -87,6 +87,10 @@ class Tokenizing(Protocol):
         """Return the ids of the texts."""
         ...
 
+    def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
+        """Words of a text as it has them, and which of them each of its tokens belongs to."""
+        ...
+
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
         ...
@@ -282,6 +286,10 @@ class WordTokenizer:
             dropped=self._dropped,
         )
 
+    def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
+        """Words of a text as it has them, one for each token."""
+        return spell_words(text, tokens, self.words, lowercase=self.lowercase)
+
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""
         return self.words
@@ -315,6 +323,10 @@ class CallableTokenizer:
         ]
         return look_up_words(lists, self.words, keeps_unknown=self.unknown == "keep")
 
+    def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
+        """Words of a text as it has them, one for each token."""
+        return spell_words(text, tokens, self.words, lowercase=self.lowercase)
+
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""
         return self.words
@@ -329,6 +341,22 @@ class CallableTokenizer:
                     f"{text[:60]!r}. Return a list of words."
                 )
         return words
+
+
+def spell_words(
+    text: str, tokens: TokenIds, words: Vocabulary, *, lowercase: bool
+) -> tuple[list[str], NDArray[np.intp]]:
+    """Find the tokens of a text in it one after the other; one that it does not have stays as it is."""
+    lowered = text.lower() if lowercase else text
+    spelled, end = [], 0
+    for token_id in tokens.ids.tolist():
+        word = words[token_id] if token_id < len(words) else tokens.unknown[token_id - len(words)]
+        start = lowered.find(word, end)
+        if start >= 0 and len(lowered) == len(text):  # "İ" is longer in lower case
+            end = start + len(word)
+            word = text[start:end]
+        spelled.append(word)
+    return spelled, np.arange(len(spelled))
 
 
 def look_up_words(lists: Sequence[Sequence[str]], words: Vocabulary, *, keeps_unknown: bool) -> TokenIds:
