@@ -310,6 +310,7 @@ class SentenceEncoder:
         'bicycle'
         """
         texts = _check.text_list("explain", [a, b])
+        _check.same_count("explain", "roles", len(roles), 2)
         for role in roles:
             _check.one_of("explain", "roles", role, get_args(Role))
         if self.flow is not None:

@@ -192,5 +192,7 @@ def test_bad_input_is_refused(wordllama):
         wordllama.explain(A, 3)
     with pytest.raises(InputError, match="answer"):
         wordllama.explain(A, B, roles=("query", "answer"))
+    with pytest.raises(InputError, match="roles"):
+        wordllama.explain(A, B, roles=("query",))
     with pytest.raises(InputError, match=r"5,000.*6,001"):
         wordllama.explain(A, "one " * 6000)
