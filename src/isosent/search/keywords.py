@@ -1,0 +1,106 @@
+"""Search for words: BM25 (bm25s), kept in one file, and the fusion of rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent.errors import FileFormatError
+from isosent.io.checksum import checksum_of
+from isosent.io.tensors import map_tensors, tensors_bytes
+from isosent.transforms.auto import words_of
+
+FUSION_CONSTANT: Final = 60  # Cormack, Clarke and Buettcher 2009
+_TENSORS: Final = {"data": "F32", "indices": "I32", "indptr": "I64", "words": "U8"}
+
+
+class Keywords:
+    """Scores of each word in each row: BM25 with the formula of Lucene, k1 1.5 and b 0.75."""
+
+    def __init__(self, n_rows: int, words: Sequence[str], scores: dict[str, Any]) -> None:
+        self.n_rows = n_rows
+        self._scores, self._words = scores, {word: number for number, word in enumerate(words)}
+
+    @classmethod
+    def build(cls, texts: Iterable[str | None]) -> Keywords:
+        """Count the words of texts; None has none."""
+        bm25s = _extras.require("bm25s")
+        numbers: dict[str, int] = {}
+        rows = [[numbers.setdefault(word, len(numbers)) for word in words_of(text or "")] for text in texts]
+        if not numbers:
+            return cls(len(rows), (), _arrays(np.empty(0), np.empty(0), np.zeros(1), len(rows)))
+        model = bm25s.BM25(method="lucene", csc_backend="scipy")
+        model.index((rows, numbers), show_progress=False, create_empty_token=False)
+        found = model.scores
+        return cls(len(rows), list(numbers), _arrays(found["data"], found["indices"], found["indptr"], len(rows)))
+
+    def search(
+        self, query: str, k: int, *, mask: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Positions and scores of the rows that share words with a query, best first; equal scores by position."""
+        numbers = [self._words[word] for word in words_of(query) if word in self._words]
+        if not numbers:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        model = _extras.require("bm25s").BM25(method="lucene")
+        model.scores, model.nonoccurrence_array = self._scores, None
+        scores: NDArray[np.float32] = model.get_scores_from_ids(numbers)
+        if mask is not None:
+            scores = np.where(mask, scores, np.float32(0))
+        positions = np.flatnonzero(scores > 0)
+        if len(positions) > 4 * k:
+            least = np.partition(scores[positions], -k)[-k]
+            positions = positions[scores[positions] >= least]
+        positions = positions[np.argsort(-scores[positions], kind="stable")][:k]
+        return positions.astype(np.int64), scores[positions]
+
+    def write(self, path: Path) -> str:
+        """Write one file, and return its checksum."""
+        words = np.frombuffer("\n".join(self._words).encode(), np.uint8)
+        arrays = {name: self._scores[name] for name in ("data", "indices", "indptr")}
+        content = tensors_bytes({**arrays, "words": words}, {"n_rows": str(self.n_rows)})
+        path.write_bytes(content)
+        return checksum_of(content)
+
+    @classmethod
+    def read(cls, path: Path) -> Keywords:
+        """Open a file by memory map."""
+        tensors, metadata = map_tensors(path)
+        try:
+            if {name: tensor.dtype for name, tensor in tensors.items()} != _TENSORS:
+                raise ValueError(f"it holds {', '.join(tensors)}")
+            data, indices, indptr, coded = (tensors[name].array for name in _TENSORS)
+            words = coded.tobytes().decode().split("\n") if coded.size else []
+            n_rows = int(metadata["n_rows"])
+            is_sound = len(indptr) == len(words) + 1 and indptr[0] == 0 and indptr[-1] == len(data) == len(indices)
+            if not is_sound or (np.diff(indptr) < 0).any():
+                raise ValueError("its arrays do not fit together")
+            if len(indices) and (indices.min() < 0 or indices.max() >= n_rows):
+                raise ValueError(f"it names rows beyond its {n_rows}")
+        except (KeyError, ValueError) as error:
+            raise FileFormatError(f"{path} must hold the words of an index; it is damaged: {error}.") from None
+        return cls(n_rows, words, _arrays(data, indices, indptr, n_rows))
+
+
+def _arrays(data: Any, indices: Any, indptr: Any, n_rows: int) -> dict[str, Any]:
+    """The columns of a sparse matrix (n_rows, n_words), as bm25s keeps them."""
+    return {
+        "data": np.asarray(data, np.float32),
+        "indices": np.asarray(indices, np.int32),
+        "indptr": np.asarray(indptr, np.int64),
+        "num_docs": n_rows,
+    }
+
+
+def fuse(rankings: Sequence[NDArray[np.int64]], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Reciprocal rank fusion: the sum of 1 / (60 + rank) over the rankings of one query; equal sums by position."""
+    positions = np.concatenate(rankings)
+    parts = np.concatenate([1 / (FUSION_CONSTANT + 1 + np.arange(len(ranking))) for ranking in rankings])
+    unique, places = np.unique(positions, return_inverse=True)
+    sums: NDArray[np.float64] = np.bincount(places, parts, minlength=len(unique)).astype(np.float64)
+    order = np.lexsort((unique, -sums))[:k]
+    return unique[order], sums[order]
