@@ -31,10 +31,17 @@ def test_codes_are_those_of_faiss(vectors, quantization):
     np.testing.assert_allclose(quantization.decode(codes, "int8"), quantizer.decode(faiss_codes), atol=1e-6)
 
 
-def test_int8_is_half_a_step_away_at_most(vectors, quantization):
-    inside = vectors[:2000]
-    error = np.abs(quantization.decode(quantization.encode(inside, "int8"), "int8") - inside)
-    assert (error <= quantization.step * 0.5001 + 1e-7).all()
+def test_int8_is_half_a_step_away_at_most_and_cuts_off_what_lies_beyond(vectors, quantization):
+    low, high = quantization.low, quantization.low + quantization.span
+    decoded = quantization.decode(quantization.encode(vectors * 3, "int8"), "int8")
+    inside = np.clip(vectors * 3, low, high)
+    assert (np.abs(decoded - inside) <= quantization.step * 0.501).all()
+    assert ((vectors >= low) & (vectors <= high)).mean() > 0.9999
+
+
+def test_ranges_of_a_hundred_rows_are_nearly_those_of_all(vectors, quantization):
+    few = Quantization.fit(vectors[:100])
+    np.testing.assert_allclose(few.span, quantization.span, rtol=0.25)
 
 
 def test_bits_are_the_signs_of_the_rotated_vectors(vectors, quantization):

@@ -14,7 +14,10 @@ from isosent.errors import InputError
 from isosent.numeric.similarity import nonzero_rows
 
 DTYPES = INT8, UBINARY = "int8", "ubinary"
-MOST_ROWS = 20_000  # ranges and rotation of more rows are no better
+MOST_ROWS = 10_000  # a hundred already give the recall of all
+# Least and largest value change with every row and cut off other texts: ranges fitted on 100 rows by them lose 4 points
+# of recall, and by these deviations none. Of 3.5 to 6, 5 loses least where the texts are in another language.
+_DEVIATIONS = 5.0
 _LEVELS = 255  # FAISS divides a range into 255 steps; the code 255 lies above it
 _OFFSET = 128
 
@@ -99,7 +102,7 @@ class Quantization:
         vectors : array_like of shape (n_rows, dim), any real dtype
             Unit vectors of texts like those to store later. Zero rows, which stand for "no vector", are left out.
         seed : int, default 0
-            Seed of the rotation, and of the choice of 20,000 rows if there are more.
+            Seed of the rotation, and of the choice of 10,000 rows if there are more.
 
         Returns
         -------
@@ -110,6 +113,11 @@ class Quantization:
         ------
         InputError
             If a row holds NaN or infinity, or no row has a vector.
+
+        Notes
+        -----
+        The range of a dimension is its mean and five standard deviations to either side. The center is the mean; the
+        rotation is random, because axes along which the vectors vary unequally waste bits.
         """
         where = "Quantization.fit"
         _check.whole_number(where, "seed", seed, 0)
@@ -121,11 +129,11 @@ class Quantization:
         rng = np.random.default_rng(seed)
         if len(rows) > MOST_ROWS:
             rows = rows[np.sort(rng.permutation(len(rows))[:MOST_ROWS])]
-        rows = rows.astype(np.float32, copy=False)
-        low, high = rows.min(axis=0), rows.max(axis=0)
-        step = (high - low) / np.float32(_LEVELS)
-        center = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
-        return cls(low, step, center, _random_rotation(rows.shape[1], rng))
+        mean, is_constant = rows.mean(axis=0, dtype=np.float64), np.ptp(rows, axis=0) == 0
+        margin = np.where(is_constant, 0, _DEVIATIONS * rows.std(axis=0, dtype=np.float64))
+        low = np.where(is_constant, rows[0], mean - margin).astype(np.float32)
+        step = (2 * margin / _LEVELS).astype(np.float32)
+        return cls(low, step, mean.astype(np.float32), _random_rotation(rows.shape[1], rng))
 
     def encode(self, vectors: ArrayLike, dtype: Dtype) -> NDArray[np.int8] | NDArray[np.uint8]:
         """Turn vectors into codes.
