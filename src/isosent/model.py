@@ -44,6 +44,7 @@ from isosent.transforms.base import (
     transform_name,
 )
 from isosent.transforms.calibration import Calibration
+from isosent.transforms.quantization import DTYPES, Quantization
 
 _PATIENCE_S = 2.0
 
@@ -65,6 +66,8 @@ class SentenceEncoder:
         What the postprocessing was fitted on, step by step.
     calibration : Calibration, optional
         What a cosine between two of the vectors means.
+    quantization : Quantization, optional
+        How the vectors become int8 codes or bits.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class SentenceEncoder:
         postprocessing: Postprocessing = NO_POSTPROCESSING,
         fits: tuple[FitRecord, ...] = (),
         calibration: Calibration | None = None,
+        quantization: Quantization | None = None,
     ) -> None:
         if postprocessing.dim is not None:
             _check.same_dim("SentenceEncoder", "encoder", encoder.dim, postprocessing.dim)
@@ -80,11 +84,14 @@ class SentenceEncoder:
         self._postprocessing = postprocessing
         self._fits = fits
         self._calibration = calibration
+        self._quantization = quantization
+        if quantization is not None:
+            _check.same_dim("SentenceEncoder", "quantization", quantization.dim, self.dim)
 
     @classmethod
     def from_record(cls, encoder: Encoder, record: ModelRecord) -> SentenceEncoder:
         """Combine an encoder with the rest of a saved model."""
-        return cls(encoder, record.postprocessing, record.fits, record.calibration)
+        return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization)
 
     @property
     def encoder(self) -> Encoder:
@@ -122,6 +129,11 @@ class SentenceEncoder:
         return self._calibration
 
     @property
+    def quantization(self) -> Quantization | None:
+        """How the vectors, scaled to length 1, become int8 codes or bits, if that was fitted."""
+        return self._quantization
+
+    @property
     def dim(self) -> int:
         """Dimensions of the sentence vectors."""
         return self._encoder.dim if self.linear_map is None else self.linear_map.n_components
@@ -147,6 +159,7 @@ class SentenceEncoder:
         device: object = None,
         progress: Progress | None = None,
         role: Role = "text",
+        precision: Literal["float32", "int8", "ubinary"] = "float32",
     ) -> Any:
         """Encode texts. Takes the arguments that code written for sentence-transformers passes.
 
@@ -171,31 +184,43 @@ class SentenceEncoder:
             Called with the number of texts finished since the last call, in place of a bar.
         role : {"text", "query", "document"}, default "text"
             What the texts are, for encoders with prompts and models with a query map.
+        precision : {"float32", "int8", "ubinary"}, default "float32"
+            Numbers, or the codes that the quantization of the model gives the vectors scaled to length 1: a byte or a
+            bit per dimension. No code stands for "no vector".
 
         Returns
         -------
         ndarray of shape (n_texts, dim), float32
             Row i belongs to text i; shape (dim,) for a single string. A text without a token that the encoder knows
             has the zero row, also after a transform. A `TruncationWarning` tells how many texts were cut at the
-            encoder's maximum length.
+            encoder's maximum length. Codes are int8 of the same shape, or uint8 of shape (n_texts, ceil(dim / 8)).
 
         Raises
         ------
         InputTypeError
             If something in `texts` is not a string.
         InputError
-            If the encoder cannot compute on `device`.
+            If the encoder cannot compute on `device`, or the model has no quantization.
         """
         if batch_size is not None:
             _check.whole_number("encode", "batch_size", batch_size, 1)
+        _check.one_of("encode", "precision", precision, ("float32", *DTYPES))
+        quantization = None if precision == "float32" else self._quantization
+        if quantization is None and precision != "float32":
+            raise InputError(
+                f"encode: precision {precision!r} needs a quantization, and the model has none. Fit one: isosent "
+                "calibrate TEXTS -m MODEL, or model.with_quantization(Quantization.fit(unit_vectors))."
+            )
         encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
         is_single = isinstance(texts, str)
         listed = _check.text_list("encode", [texts] if isinstance(texts, str) else texts)
         with progress_bar(len(listed), progress, shown=show_progress_bar) as report:
             encoded = encoder.encode(listed, progress=report)
-        vectors = self.transform(encoded, queries=role == "query")
-        if normalize_embeddings:
+        vectors: NDArray[Any] = self.transform(encoded, queries=role == "query")
+        if normalize_embeddings or quantization is not None:
             vectors = unit_rows(vectors).astype(np.float32, copy=False)
+        if quantization is not None and precision != "float32":
+            vectors = quantization.encode(vectors, precision)
         if convert_to_numpy and not convert_to_tensor:
             return vectors[0] if is_single else vectors
         tensors = _extras.require("torch").from_numpy(np.ascontiguousarray(vectors))
@@ -328,7 +353,11 @@ class SentenceEncoder:
 
     def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
         """Return this model with another calibration."""
-        return SentenceEncoder(self._encoder, self._postprocessing, self._fits, calibration)
+        return SentenceEncoder(self._encoder, self._postprocessing, self._fits, calibration, self._quantization)
+
+    def with_quantization(self, quantization: Quantization | None) -> SentenceEncoder:
+        """Return this model with another quantization; the fingerprint of its vectors stays the same."""
+        return SentenceEncoder(self._encoder, self._postprocessing, self._fits, self._calibration, quantization)
 
     def fitted(
         self,
@@ -562,8 +591,7 @@ class SentenceEncoder:
         InputError
             If the encoder was wrapped (see `wrap`) and no reference loads it again.
         """
-        encoder = self._encoder.saved_as()
-        write_model(folder, SentenceEncoder(encoder, self._postprocessing, self._fits, self._calibration).record)
+        write_model(folder, SentenceEncoder.from_record(self._encoder.saved_as(), self.record).record)
 
     @property
     def record(self) -> ModelRecord:
@@ -577,6 +605,7 @@ class SentenceEncoder:
             self._fits,
             self._calibration,
             self._encoder.corpus_tensors(),
+            self._quantization,
         )
 
 

@@ -1,4 +1,4 @@
-"""The model folder: ``model.json``, and safetensors files for a map, a flow, and what an encoder learned from texts.
+"""The model folder: ``model.json``, and safetensors files: map, flow, quantization, what an encoder learned from texts.
 
 ``model.json`` names the other files and is renamed into place last. Their names contain a hash of their content, so a
 process that is killed at any moment leaves either the old model or the new one.
@@ -32,13 +32,14 @@ from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import Postprocessing
 from isosent.transforms.calibration import Calibration
+from isosent.transforms.quantization import DTYPES, Quantization
 
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
 RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, and the checksums of its files
 
 _HASH = "[0-9a-f]{16}"
-_KINDS = _MAP, _FLOW, _CORPUS = "linear_map", "flow", "corpus"
+_KINDS = _MAP, _FLOW, _CORPUS, _QUANTIZATION = "linear_map", "flow", "corpus", "quantization"
 _MODEL_FILES = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
 # temporary files of older versions, left by killed processes
 _OLD_TEMPORARY = re.compile(
@@ -73,6 +74,13 @@ class ModelRecord:
     fits: tuple[FitRecord, ...] = ()
     calibration: Calibration | None = None
     corpus: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)  # what the encoder learned from texts
+    quantization: Quantization | None = None
+
+    @property
+    def dim(self) -> int:
+        """Dimensions of the vectors."""
+        linear_map = self.postprocessing.linear_map
+        return self.encoder_dim if linear_map is None else linear_map.n_components
 
     @property
     def fingerprint(self) -> str:
@@ -92,17 +100,17 @@ class ModelRecord:
 
     def facts(self) -> dict[str, Any]:
         """Description of the model for people and result files, as JSON values."""
-        linear_map = self.postprocessing.linear_map
         languages = {"languages": LANGUAGES[self.reference]} if self.reference in LANGUAGES else {}
         return {
             "reference": self.reference,
             **languages,
             "options": dict(self.options),
-            "dim": self.encoder_dim if linear_map is None else linear_map.n_components,
+            "dim": self.dim,
             "encoder_dim": self.encoder_dim,
             "normalize": self.postprocessing.normalize,
             "separate_query_mean": self.postprocessing.query_map is not None,
             "calibration": None if self.calibration is None else self.calibration.kind,
+            "quantization": None if self.quantization is None else ", ".join(DTYPES),
             "fits": [structs.asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,
         }
@@ -152,6 +160,7 @@ class _ModelFile(Document):
     linear_map: FileName | None = None
     flow: FileName | None = None
     corpus: FileName | None = None
+    quantization: FileName | None = None
     normalize: bool = False
     calibration: _Calibration | None = None
 
@@ -186,6 +195,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
         _MAP: _map_bytes(record.postprocessing),
         _FLOW: _flow_bytes(record.postprocessing),
         _CORPUS: _tensor_bytes(record.corpus),
+        _QUANTIZATION: b"" if record.quantization is None else _tensor_bytes(record.quantization.tensors()),
     }
     names = {kind: _file_name(kind, content) if content else None for kind, content in contents.items()}
     relative = relative_reference(record.reference, folder)
@@ -302,11 +312,17 @@ def _read(folder: Path) -> ModelRecord:
         fits=tuple(convert(document["fits"], list[FitRecord])),
         calibration=_read_calibration(folder, document.get("calibration")),
         corpus=_parsed(folder, document, _CORPUS, _tensors, "named arrays") or {},
+        quantization=_parsed(folder, document, _QUANTIZATION, _quantization, "the arrays of a quantization"),
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
             f"{folder}: the map must take {record.encoder_dim} dimensions, those of the encoder; "
             f"it takes {record.postprocessing.dim}."
+        )
+    if record.quantization is not None and record.quantization.dim != record.dim:
+        raise ModelFolderError(
+            f"{folder}: the quantization must have {record.dim} dimensions, those of the vectors; "
+            f"it has {record.quantization.dim}."
         )
     if record.fingerprint != document["fingerprint"]:
         raise ModelFolderError(
@@ -378,6 +394,10 @@ def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
     query_bias = tensors.get("query_bias")
     return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)
+
+
+def _quantization(content: bytes) -> Quantization:
+    return Quantization.from_tensors(load(content))
 
 
 def _flow_bytes(postprocessing: Postprocessing) -> bytes:

@@ -12,6 +12,7 @@ import isosent
 from isosent import Whitening, persistence
 from isosent.errors import InputError, ModelFolderError, OutputError
 from isosent.loading import read_record
+from isosent.transforms.quantization import Quantization
 
 
 @pytest.fixture
@@ -496,3 +497,67 @@ def test_the_record_is_read_without_the_encoder(saved, glove):
 def test_the_fingerprint_of_a_model_is_another_than_that_of_its_encoder(saved):
     model = isosent.load(saved)
     assert model.fingerprint != model.encoder.fingerprint
+
+
+@pytest.fixture
+def quantized(saved, words):
+    """The saved model with a quantization."""
+    model = isosent.load(saved)
+    model = model.with_quantization(Quantization.fit(model.encode(words, normalize_embeddings=True)))
+    model.save(saved)
+    return model
+
+
+def test_a_quantization_is_saved_and_leaves_the_space_as_it_is(quantized, saved, words):
+    kinds = [name.partition("-")[0] for name in files(saved)]
+    assert kinds == ["linear_map", "model.json", "quantization"]
+    loaded = isosent.load(saved)
+    assert loaded.fingerprint == quantized.with_quantization(None).fingerprint
+    for precision, dtype, width in (("int8", np.int8, 3), ("ubinary", np.uint8, 1)):
+        codes = loaded.encode(words, precision=precision)
+        assert (codes.dtype, codes.shape) == (dtype, (40, width))
+        np.testing.assert_array_equal(codes, quantized.encode(words, precision=precision))
+    decoded = loaded.quantization.decode(loaded.encode(words, precision="int8"), "int8")
+    np.testing.assert_allclose(decoded, loaded.encode(words, normalize_embeddings=True), atol=0.02)
+
+
+def test_a_quantization_stays_with_its_space(quantized, words):
+    calibration = isosent.Calibration.from_random_pairs(quantized.encode(words))
+    assert quantized.with_calibration(calibration).quantization is quantized.quantization
+    assert quantized.with_calibration(calibration).with_quantization(None).calibration is calibration
+    assert quantized.fitted(words, transform=Whitening(2)).quantization is None
+    with pytest.raises(InputError, match="2"):
+        quantized.fitted(words, transform=Whitening(2)).with_quantization(quantized.quantization)
+
+
+def test_a_model_without_a_quantization_says_how_to_fit_one(saved, words):
+    with pytest.raises(InputError, match="calibrate"):
+        isosent.load(saved).encode(words, precision="int8")
+    with pytest.raises(InputError, match="float16"):
+        isosent.load(saved).encode(words, precision="float16")
+
+
+@pytest.mark.parametrize(
+    ("change", "key_word"),
+    [
+        ({"low": np.zeros(2, np.float32)}, "shape"),
+        ({"step": np.full(3, -1, np.float32)}, "negative"),
+        ({"center": np.full(3, np.nan, np.float32)}, "finite"),
+        ({"rotation": np.eye(3)}, "float64"),
+        ({"rotation": None}, "missing"),
+        ({"low": None, "step": None, "center": None, "rotation": None}, "missing"),
+    ],
+)
+def test_a_damaged_quantization_is_refused(quantized, saved, change, key_word):
+    tensors = quantized.quantization.tensors() | change
+    replace_part(saved, "quantization", {name: array for name, array in tensors.items() if array is not None})
+    refuses(saved, key_word)
+
+
+def test_a_quantization_of_another_width_is_refused(quantized, saved):
+    other = Quantization.fit(np.eye(2))
+    replace_part(saved, "quantization", other.tensors())
+    refuses(saved, "3 dimensions")
+    (path,) = saved.glob("quantization-*")
+    path.write_bytes(path.read_bytes()[:-3])
+    refuses(saved, "damaged")

@@ -94,6 +94,8 @@ def calibrate(
 
     With TEXTS, a cosine becomes the share of random pairs with a lower one. With --pairs, it becomes the expected
     score, scaled to 0 ... 1. Use it in Python: model.similarity(a, b, calibrated=True).
+
+    The ranges of int8 and the rotation of bits are fitted on the same texts: model.encode(texts, precision="int8").
     """
     if (texts is None) == (pairs is None):
         raise InputError("calibrate: name either TEXTS or --pairs FILE.")
@@ -122,7 +124,7 @@ def calibrate(
     loaded.save(folder)
     calibration = loaded.calibration
     assert calibration is not None
-    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}")
+    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}; int8 and bits fitted on the same texts")
     meaning = "percentile" if pairs is None else "expected label"
     for cosine in (0.2, 0.4, 0.6, 0.8):
         show(f"  cosine {cosine:.1f} -> {meaning} {float(calibration(cosine)):.4f}")

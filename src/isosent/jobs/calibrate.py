@@ -1,16 +1,18 @@
-"""Calibrate the cosines of a model on texts or on pairs of texts with scores."""
+"""Calibrate the cosines of a model on texts or on pairs of texts with scores, and quantize the vectors of the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.model import SentenceEncoder
-from isosent.numeric.similarity import pairwise_cosine
+from isosent.numeric.similarity import pairwise_cosine, unit_rows
 from isosent.transforms.calibration import Calibration
+from isosent.transforms.quantization import Quantization
 
 MOST_TEXTS = 20_000  # random pairs are drawn among so many
 
@@ -18,11 +20,11 @@ MOST_TEXTS = 20_000  # random pairs are drawn among so many
 def calibrated_on_texts(
     model: SentenceEncoder, texts: Sequence[str], *, seed: int = 0, progress: Progress | None = None
 ) -> SentenceEncoder:
-    """The model with a calibration by random pairs of texts: a cosine becomes the share of pairs with a lower one."""
+    """The model calibrated by random pairs of texts, so that a cosine becomes the share of pairs with a lower one."""
     texts = _check.some_texts("calibrate", texts)
     rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:MOST_TEXTS])
     vectors = model.encode([texts[row] for row in rows], progress=progress)
-    return model.with_calibration(Calibration.from_random_pairs(vectors, seed=seed))
+    return _quantized(model.with_calibration(Calibration.from_random_pairs(vectors, seed=seed)), vectors)
 
 
 def calibrated_on_pairs(
@@ -33,8 +35,13 @@ def calibrated_on_pairs(
     *,
     progress: Progress | None = None,
 ) -> SentenceEncoder:
-    """The model with a calibration by pairs: a cosine becomes the expected score, scaled to 0 ... 1."""
+    """The model calibrated by pairs, so that a cosine becomes the expected score, scaled to 0 ... 1."""
     _check.same_count("calibrate", "second", len(second), len(first))
     vectors = model.encode([*first, *second], progress=progress)
     cosines = pairwise_cosine(vectors[: len(first)], vectors[len(first) :])
-    return model.with_calibration(Calibration.from_labels(cosines, scores))
+    return _quantized(model.with_calibration(Calibration.from_labels(cosines, scores)), vectors)
+
+
+def _quantized(model: SentenceEncoder, vectors: NDArray[np.float32]) -> SentenceEncoder:
+    """The model with a quantization fitted on some of its vectors."""
+    return model.with_quantization(Quantization.fit(unit_rows(vectors)))
