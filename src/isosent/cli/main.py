@@ -28,6 +28,10 @@ COMMANDS = {
         "export": ("export", "Write a model in the format of another library."),
         "info": ("fit", "Describe a model."),
     },
+    "Search": {
+        "index": ("search", "Make an index of texts or vectors, change it, describe it."),
+        "search": ("search", "Find the nearest rows of an index."),
+    },
     "Evaluation": {
         "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),
         "evaluate": ("evaluate", "Score a model on STS, transfer, retrieval and other tasks."),

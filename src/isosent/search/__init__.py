@@ -1,1 +1,18 @@
 """Search: an index that knows its vector space, its recall, and when nothing matches."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isosent.search.index import Index
+    from isosent.search.result import IndexStats, SearchResult
+
+_MODULE_OF = {"Index": "index", "IndexStats": "result", "SearchResult": "result"}
+
+__all__ = ["Index", "IndexStats", "SearchResult"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'isosent.search' has no attribute {name!r}")
+    return getattr(import_module(f"isosent.search.{_MODULE_OF[name]}"), name)

@@ -1,0 +1,284 @@
+"""The commands ``index`` and ``search``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isosent.cli.options import PATH, Model, json_option, model_options
+from isosent.cli.printing import check_output, progress_bar, say, show, write_output
+from isosent.errors import InputError
+from isosent.io.atomic import check_folder
+from isosent.io.bounds import shown_bytes
+from isosent.io.json import without_nan
+from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.search.build import MIN_RECALL
+from isosent.search.engine import KINDS, STORES
+from isosent.search.index import Index
+from isosent.search.result import IndexStats, SearchResult
+from isosent.search.rows import read_rows
+from isosent.search.storage import INDEX
+
+_LONGEST_TEXT = 100
+_DEFAULT = "create"
+
+text_column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
+id_column_option = click.option("--id-column", metavar="NAME", help="Column with the ids.  [default: id, else numbers]")
+texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
+
+
+class _IndexCommands(click.Group):
+    """A group whose first command needs no name: ``isosent index TEXTS`` makes an index."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_IndexCommands)
+def index() -> None:
+    """Make an index of texts or vectors, change it, and describe it.
+
+    \b
+    isosent index TEXTS -m MODEL -o INDEX    the same as: isosent index create
+    isosent search INDEX "a query"
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
+
+
+@index.command(_DEFAULT)
+@click.argument("rows")
+@model_options
+@click.option("--output", "-o", type=PATH, metavar="INDEX", required=True, help="Folder of the index.")
+@click.option(
+    "--kind", type=click.Choice(["auto", *KINDS]), default="auto", help="auto: flat up to 200,000 rows, ivf above."
+)
+@click.option("--store", type=click.Choice(STORES), help="Number type.  [default: float32, or what fits --budget-mb]")
+@click.option("--budget-mb", type=click.FloatRange(0, min_open=True), metavar="N", help="Memory for the vectors.")
+@click.option(
+    "--min-recall",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="R",
+    help=f"Share of the ten nearest rows to be found; settings are chosen by measuring.  [default: {MIN_RECALL}]",
+)
+@text_column_option
+@id_column_option
+@texts_option
+def create(
+    rows: str,
+    model: Model,
+    output: Path,
+    kind: str,
+    store: Any,
+    budget_mb: float | None,
+    min_recall: float | None,
+    column: str | None,
+    id_column: str | None,
+    texts: str | None,
+) -> None:
+    """Make an index of ROWS: a file of texts, a table, or vectors of the model's encoder.
+
+    The other columns of a table can be filtered by. The model is saved in the index. Without -m, vectors are used as
+    they are.
+    """
+    check_folder(output, INDEX)
+    inputs = _read_inputs(rows, column, id_column, texts)
+    loaded = model.open() if model.is_named or inputs["vectors"] is None else None
+    chosen: Any = None if kind == "auto" else kind
+    n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
+    with progress_bar("indexing") as bar:
+        made = Index.create(
+            *(inputs.pop("texts"), loaded),
+            **inputs,
+            folder=output,
+            kind=chosen,
+            store=store,
+            budget_mb=budget_mb,
+            min_recall=min_recall,
+            progress=bar(n_rows),
+        )
+    _show_stats(output, made.stats())
+
+
+@index.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+@click.argument("rows")
+@text_column_option
+@id_column_option
+@texts_option
+def add(folder: Path, rows: str, column: str | None, id_column: str | None, texts: str | None) -> None:
+    """Add ROWS to INDEX; rows with an id that is there are replaced."""
+    opened = Index.open(folder)
+    n_before = len(opened)
+    n_added = len(opened.add(**_read_inputs(rows, column, id_column, texts)))
+    show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
+    _say_if_stale(folder, opened.stats())
+
+
+@index.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+@click.argument("ids", nargs=-1, required=True)
+def remove(folder: Path, ids: tuple[str, ...]) -> None:
+    """Delete the rows with these IDS from INDEX."""
+    opened = Index.open(folder)
+    n_removed = opened.remove(opened.parsed_ids(ids))
+    show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
+    _say_if_stale(folder, opened.stats())
+
+
+@index.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+def compact(folder: Path) -> None:
+    """Build INDEX again from its rows, and measure its recall again."""
+    opened = Index.open(folder)
+    opened.compact()
+    _show_stats(folder, opened.stats())
+
+
+@index.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+@json_option
+def stats(folder: Path, json_output: Path | None) -> None:
+    """Describe INDEX: rows, bytes, recall, and whether that is stale."""
+    described = Index.open(folder).stats()
+    if json_output is not None:
+        _write_json(json_output, described.to_json())
+        return
+    _show_stats(folder, described)
+
+
+@click.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+@click.argument("queries", nargs=-1, metavar="[QUERY]...")
+@click.option("-k", "k", type=click.IntRange(1), default=10, metavar="N", help="Most hits of a query.")
+@click.option("--like", "likes", multiple=True, metavar="ID", help="Search rows like this one; may be repeated.")
+@click.option("--where", metavar="FILTER", help="Condition on the columns, such as 'lang = \"en\" and year >= 2020'.")
+@click.option("--hybrid", is_flag=True, help="Rank by meaning and by words.")
+@click.option(
+    "--false-alarms",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="R",
+    help="Show only hits that beat chance, at this rate of false alarms.",
+)
+@click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
+@json_option
+def search(
+    folder: Path,
+    queries: tuple[str, ...],
+    k: int,
+    likes: tuple[str, ...],
+    where: str | None,
+    hybrid: bool,
+    false_alarms: float | None,
+    explain: bool,
+    json_output: Path | None,
+) -> None:
+    """Find the rows of INDEX that are nearest to each QUERY.
+
+    A score is a cosine. The share beside it says how many random pairs of the index have a lower score.
+    """
+    check_output(json_output)
+    if bool(queries) == bool(likes):
+        raise InputError("search: name queries, or rows with --like; got " + ("both." if queries else "neither."))
+    opened = Index.open(folder)
+    if likes:
+        if hybrid or false_alarms is not None or explain:
+            raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
+        result, asked = opened.more_like(opened.parsed_ids(likes), k, where=where), [f"like {name}" for name in likes]
+    else:
+        result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
+        asked = list(queries)
+    _show_hits(opened, asked, result, explain, json_output)
+
+
+def _read_inputs(rows: str, column: str | None, id_column: str | None, texts: str | None) -> dict[str, Any]:
+    """Texts, vectors, ids and metadata of the files that a command names."""
+    if not holds_vectors(rows):
+        if texts is not None:
+            raise InputError(f"--texts belongs to a file of vectors; {rows} holds texts.")
+        listed, ids, metadata = read_rows(rows, column=column, id_column=id_column)
+        return {"texts": listed, "vectors": None, "ids": ids, "metadata": metadata}
+    source = open_vectors(rows)
+    listed, ids, metadata = None, None, None
+    if texts is not None:
+        listed, ids, metadata = read_rows(texts, column=column, id_column=id_column)
+    elif Path(rows).suffix.lower() == ".parquet":
+        listed, ids, metadata = read_rows(rows, column=column, id_column=id_column, vector_column=source.column)
+    return {"texts": listed, "vectors": source, "ids": ids, "metadata": metadata}
+
+
+def _show_stats(folder: Path, stats: IndexStats) -> None:
+    show(f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}")
+    settings = stats.settings
+    chosen = {
+        "lists": settings.n_lists,
+        "probed": settings.n_probe,
+        "ef": settings.ef_search,
+        "rescored": settings.oversampling,
+    }
+    listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
+    show(
+        f"{settings.kind}, {settings.store}{listed}: {shown_bytes(stats.bytes_searched)} in memory, "
+        f"{shown_bytes(stats.bytes_on_disk)} on disk"
+    )
+    if stats.recall is None:
+        show("recall@10: not measured; there are too few rows")
+    else:
+        show(
+            f"recall@10: {stats.recall.recall:.4f} against exact search, {stats.recall.n_queries} rows as queries among "
+            f"{stats.recall.n_rows}"
+        )
+        if stats.recall.recall < stats.recall.min_recall:
+            say(f"warning: no setting reached the recall of {stats.recall.min_recall:g}")
+    if stats.n_added or stats.n_deleted:
+        show(f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted")
+    if stats.n_zero_rows:
+        show(f"rows without a vector: {stats.n_zero_rows}")
+    _say_if_stale(folder, stats)
+
+
+def _say_if_stale(folder: Path, stats: IndexStats) -> None:
+    if stats.is_stale and stats.recall is not None:
+        say(
+            f"the recall of {stats.recall.recall:.4f} was measured before {stats.n_changed} of {stats.recall.n_rows} "
+            f"rows changed. Measure it again: isosent index compact {folder}"
+        )
+
+
+def _show_hits(opened: Index, asked: list[str], result: SearchResult, explain: bool, json_output: Path | None) -> None:
+    hits: list[list[dict[str, Any]]] = [[] for _ in asked]
+    for row in result.to_arrow().to_pylist():
+        hits[row.pop("query")].append(row)
+    if explain:
+        for query, rows in zip(asked, hits, strict=True):
+            for row in rows:
+                row["words"] = opened.model.explain(query, row.get("text") or "", roles=("query", "document")).top()
+    if json_output is not None:
+        found = [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]
+        _write_json(json_output, {"results": found})
+        return
+    for number, (query, rows) in enumerate(zip(asked, hits, strict=True)):
+        if len(asked) > 1:
+            show(("\n" if number else "") + query)
+        if not rows:
+            show("no match")
+        for row in rows:
+            _show_hit(row)
+
+
+def _show_hit(row: dict[str, Any]) -> None:
+    text = " ".join((row.get("text") or "").split())
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+    share = "" if row["share"] is None or row["share"] != row["share"] else f"  {100 * row['share']:6.2f}%"
+    known = ("rank", "id", "score", "share", "text", "words")
+    others = ", ".join(f"{name} {value}" for name, value in row.items() if name not in known and value is not None)
+    show(f"{row['score']:.4f}{share}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))
+    for words in row.get("words", ()):
+        show(f"        {words}")
+
+
+def _write_json(path: Path, document: Any) -> None:
+    write_output(path, json.dumps(without_nan(document), indent=2, ensure_ascii=False, default=str) + "\n")

@@ -1,0 +1,391 @@
+"""Building a segment of an index from a stream of unit vectors: choose, train, encode, measure, write."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from isosent import _check, _extras
+from isosent.encoders.base import Progress
+from isosent.errors import InputError
+from isosent.io.atomic import replacing_folder
+from isosent.io.bounds import shown_bytes
+from isosent.io.checksum import HashingFile
+from isosent.io.space import Space
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import npy_writer
+from isosent.jobs.vectors import check_encoder_space
+from isosent.model import SentenceEncoder
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.persistence import ModelRecord, write_model
+from isosent.search.chance import Chance
+from isosent.search.engine import (
+    STORES,
+    Kind,
+    SearchSettings,
+    Segment,
+    Store,
+    behind_map,
+    bytes_per_vector,
+    choose_settings,
+    empty_codes,
+    held_out,
+    train_codes,
+    write_codes,
+)
+from isosent.search.keywords import Keywords
+from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows
+from isosent.search.storage import (
+    INDEX,
+    MODEL_FOLDER,
+    FileEntry,
+    Recall,
+    SegmentEntry,
+    State,
+    write_bytes,
+    write_file,
+    write_state,
+)
+from isosent.transforms.quantization import Quantization
+
+FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
+MIN_RECALL: Final = 0.95
+_N_QUERIES: Final = 500
+_BLOCK_ROWS: Final = 1 << 14
+_TRAINING_ROWS_A_LIST: Final = 64
+_SAMPLE_ROWS: Final = 20_000
+_FEWEST_FOR_IVF: Final = 1_000
+_ENCODED_AT_ONCE: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A segment that was written, and what was chosen and measured on the way."""
+
+    entry: SegmentEntry
+    settings: SearchSettings
+    recall: Recall | None
+    chance: FileEntry | None
+    n_zero_rows: int
+
+
+def plan(
+    n_rows: int, dim: int, kind: Kind | None, store: Store | None, budget_mb: float | None = None
+) -> SearchSettings:
+    """Choose the kind by the number of rows, and the finest number type that fits into the budget."""
+    kind = kind or ("flat" if n_rows <= FLAT_LIMIT else "ivf")
+    if kind == "ivf" and n_rows < _FEWEST_FOR_IVF:
+        kind = "flat"
+    store = store or _store_within(budget_mb, n_rows, dim, kind)
+    if kind == "hnsw" and store == "binary":
+        raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
+    if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store) > budget_mb * 1e6:
+        raise _too_large(budget_mb, n_rows, dim, kind, store)
+    n_lists = 2 ** round(np.log2(4 * np.sqrt(n_rows))) if kind == "ivf" else 0
+    return SearchSettings(kind, store, min(n_lists, n_rows // 39))
+
+
+def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) -> Store:
+    if budget_mb is None:
+        return "float32"
+    stores = [store for store in STORES if (kind, store) != ("hnsw", "binary")]
+    for store in stores:
+        if n_rows * bytes_per_vector(dim, kind, store) <= budget_mb * 1e6:
+            return store
+    raise _too_large(budget_mb, n_rows, dim, kind, stores[-1])
+
+
+def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Store) -> InputError:
+    size = shown_bytes(int(n_rows * bytes_per_vector(dim, kind, store)))
+    return InputError(
+        f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
+        "Raise it, choose a smaller --store, or fit a model with fewer dimensions: isosent fit --dims."
+    )
+
+
+class Spill:
+    """Unit vectors in a file without a name, which a killed process leaves nothing of."""
+
+    def __init__(self, folder: Path, dim: int) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - `closing` closes it
+        self.shape, self.has_vector = (0, dim), np.empty(0, bool)
+
+    def close(self) -> None:
+        """Remove the file."""
+        self._file.close()
+
+    def fill(self, units: Iterable[NDArray[np.float32]], progress: Progress | None = None) -> None:
+        """Write blocks of vectors."""
+        masks = [self.has_vector]
+        for block in units:
+            self._file.write(np.ascontiguousarray(block, np.float32).data)
+            masks.append(nonzero_rows(block))
+            if progress:
+                progress(len(block))
+        self._file.flush()
+        self.has_vector = np.concatenate(masks)
+        self.shape = (len(self.has_vector), self.shape[1])
+
+    def blocks(self, n_rows: int = _BLOCK_ROWS) -> Iterator[NDArray[np.float32]]:
+        """Read all vectors in order. A memory map would count as memory."""
+        self._file.seek(0)
+        for start in range(0, self.shape[0], n_rows):
+            n = min(n_rows, self.shape[0] - start)
+            yield np.fromfile(self._file, np.float32, n * self.shape[1]).reshape(n, -1)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
+        if not self.shape[0]:
+            return np.empty((0, self.shape[1]), np.float32)
+        return np.memmap(self._file, np.float32, "r", shape=self.shape)[positions]
+
+    def sample(self, n_rows: int, seed: int = 0, without: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
+        """Read at most this many rows that have a vector, drawn at random."""
+        candidates = np.flatnonzero(self.has_vector)
+        if without is not None and len(candidates) > 2 * len(without):
+            candidates = np.setdiff1d(candidates, without, assume_unique=True)
+        if len(candidates) > n_rows:
+            candidates = np.sort(np.random.default_rng(seed).choice(candidates, n_rows, replace=False))
+        return self[candidates]
+
+
+def needs_copy(settings: SearchSettings) -> bool:
+    """Whether the vectors are kept beside their codes: codes of ivf cannot be read one by one, others are coarse."""
+    return settings.kind == "ivf" or settings.store in ("int8", "binary")
+
+
+def build(
+    folder: Path,
+    name: str,
+    spill: Spill,
+    table: Any,
+    settings: SearchSettings,
+    *,
+    quantization: Quantization,
+    linear_map: LinearMap | None,
+    min_recall: float | None,
+    seed: int,
+) -> Built:
+    """Write the first segment of an index: the settings of its search are chosen by measuring."""
+    n_rows, has_vector = len(spill), spill.has_vector
+    questions = held_out(spill, has_vector, n_queries=_N_QUERIES, seed=seed)
+    codes = empty_codes(spill.shape[1], settings, quantization)
+    if settings.kind == "ivf":
+        # queries are held out of the clusters, too
+        rows = None if questions is None else questions.rows
+        train_codes(codes, spill.sample(_TRAINING_ROWS_A_LIST * settings.n_lists, seed, rows), settings, quantization)
+    fill_codes(codes, spill, n_rows)
+    vectors = None
+    if needs_copy(settings):
+        vectors = write_vectors(folder, name, spill.blocks(), spill.shape, settings)
+    copy = None if vectors is None or not n_rows else np.load(folder / vectors.name, mmap_mode="r")
+    segment = Segment(codes, copy, ~has_vector)
+    recall = None
+    target = MIN_RECALL if min_recall is None else min_recall
+    if questions is not None:
+        measure = partial(questions.recall, segment, exact=spill)
+        settings, share = choose_settings(settings, measure, target, n_rows)
+        recall = Recall(share, len(questions.rows), n_rows, target)
+    else:
+        settings, _ = choose_settings(settings, lambda _: 1.0, target, n_rows)
+    chance = Chance.fit(spill.sample(_SAMPLE_ROWS, seed), n_rows=n_rows, seed=seed) if n_rows else None
+    entry = SegmentEntry(
+        n_rows,
+        write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, has_vector)),
+        write_file(folder, f"codes-{name}.faiss", partial(write_codes, behind_map(codes, linear_map))),
+        vectors,
+        write_keywords(folder, name, table),
+    )
+    chance_entry = None
+    if chance is not None:
+        chance_entry = write_bytes(folder, f"chance-{name}.safetensors", save(chance.tensors()))
+    return Built(entry, settings, recall, chance_entry, int((~has_vector).sum()))
+
+
+def build_tail(
+    folder: Path,
+    name: str,
+    units: NDArray[np.float32],
+    table: Any,
+    settings: SearchSettings,
+    *,
+    quantization: Quantization,
+    linear_map: LinearMap | None,
+) -> SegmentEntry:
+    """Write rows that were added later: flat, with the number type of the index."""
+    flat = tail_settings(settings)
+    codes = empty_codes(units.shape[1], flat, quantization)
+    codes.add(units)
+    return SegmentEntry(
+        len(units),
+        write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, nonzero_rows(units))),
+        write_file(folder, f"codes-{name}.faiss", partial(write_codes, behind_map(codes, linear_map))),
+        write_vectors(folder, name, [units], units.shape, flat) if needs_copy(flat) else None,
+        write_keywords(folder, name, table),
+    )
+
+
+def tail_settings(settings: SearchSettings) -> SearchSettings:
+    """How rows that were added later are searched."""
+    return replace(settings, kind="flat", n_lists=0, n_probe=0, ef_search=0)
+
+
+def fill_codes(codes: Any, spill: Spill, n_rows: int) -> None:
+    """Add all vectors to an index."""
+    faiss = _extras.require("faiss")
+    flat = faiss.downcast_index(codes.index) if isinstance(codes, faiss.IndexPreTransform) else codes
+    if not isinstance(flat, (faiss.IndexFlatCodes, faiss.IndexRaBitQ)):
+        for block in spill.blocks():
+            codes.add(block)
+        return
+    if not n_rows:
+        return
+    # FAISS doubles its memory as it grows; the size is known
+    flat.codes.resize(n_rows * flat.code_size)
+    encoded = faiss.rev_swig_ptr(flat.codes.data(), n_rows * flat.code_size).reshape(n_rows, flat.code_size)
+    start = 0
+    for block in spill.blocks():
+        rows = codes.chain.at(0).apply(block) if flat is not codes else block
+        encoded[start : start + len(block)] = flat.sa_encode(rows)
+        start += len(block)
+    flat.ntotal = codes.ntotal = n_rows
+
+
+def write_vectors(
+    folder: Path, name: str, blocks: Iterable[NDArray[np.float32]], shape: tuple[int, int], settings: SearchSettings
+) -> FileEntry:
+    """Write the copy from which candidates are scored again."""
+    dtype = "float32" if settings.store == "float32" else "float16"
+
+    def write(path: Path) -> str:
+        with path.open("wb") as file:
+            hashing = HashingFile(file)
+            write_block = npy_writer(hashing, shape, dtype)
+            for block in blocks:
+                write_block(block)
+        return hashing.checksum
+
+    return write_file(folder, f"vectors-{name}.npy", write)
+
+
+def write_keywords(folder: Path, name: str, table: Any) -> FileEntry | None:
+    """Write what the search for words needs; None without texts."""
+    if TEXT not in table.column_names:
+        return None
+    keywords = Keywords.build(table.column(TEXT).to_pylist())
+    return write_file(folder, f"keywords-{name}.safetensors", keywords.write)
+
+
+# -- a new index -----------------------------------------------------------------------------------------------------
+
+
+def encoded_units(
+    model: SentenceEncoder | ModelRecord,
+    texts: list[str] | None,
+    vectors: NDArray[np.floating] | VectorSource | None,
+    progress: Progress | None = None,
+) -> Iterator[NDArray[np.float32]]:
+    """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped."""
+    record = model.record if isinstance(model, SentenceEncoder) else model
+    if vectors is None:
+        assert isinstance(model, SentenceEncoder)
+        assert texts is not None
+        for start in range(0, len(texts), _ENCODED_AT_ONCE):
+            yield unit_vectors(
+                model.encode(texts[start : start + _ENCODED_AT_ONCE], role="document", progress=progress)
+            )
+        return
+    if isinstance(vectors, np.ndarray):
+        rows = _check.matrix("index", "vectors", vectors)
+        _check.same_dim("index", "vectors", rows.shape[1], record.encoder_dim)
+        _check.finite_rows("index", "vectors", rows)
+        for start in range(0, len(rows), _ENCODED_AT_ONCE):
+            yield unit_vectors(record.postprocessing.apply(rows[start : start + _ENCODED_AT_ONCE]))
+        return
+    is_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
+    if not is_mapped:
+        check_encoder_space(record, str(vectors.path), vectors.space)
+        _check.same_dim(str(vectors.path), "vectors", vectors.dim, record.encoder_dim)
+    first_row = 0
+    for block in vectors.blocks():
+        vectors.check_finite(block, first_row)
+        first_row += len(block)
+        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+
+
+def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(unit_rows(vectors), np.float32)
+
+
+def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:
+    """Vectors of a column of lists; null is the zero row."""
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    vectors = np.zeros((len(column), dim), np.float32)
+    values = column.drop_null().flatten().to_numpy(zero_copy_only=False)
+    if values.size != valid.sum() * dim:
+        raise InputError(f"index: vectors must have {dim} dimensions; got {values.size} numbers in {valid.sum()} rows.")
+    vectors[valid] = values.reshape(-1, dim)
+    return unit_vectors(vectors)
+
+
+def write_index(
+    folder: Path,
+    model: SentenceEncoder,
+    space: Space,
+    dim: int,
+    units: Iterable[NDArray[np.float32]],
+    table: Any,
+    id_kind: IdKind | None,
+    wanted: tuple[Kind | None, Store | None, float | None, float | None, int],
+    progress: Progress | None,
+) -> None:
+    """Write the first commit of an index, in one step."""
+    kind, store, budget_mb, min_recall, seed = wanted
+    if min_recall is not None and not 0 < min_recall <= 1:
+        raise InputError(f"index: min_recall must be above 0 and at most 1; got {min_recall:g}.")
+    with replacing_folder(folder, INDEX) as temporary, closing(Spill(temporary, dim)) as spill:
+        spill.fill(units, progress)
+        table = table() if callable(table) else table  # known when the vectors have been read
+        if len(spill) != table.num_rows:
+            raise InputError(f"index: there must be one vector per row, {table.num_rows}; got {len(spill)}.")
+        id_kind = id_kind or id_kind_of(table.column(ID))
+        model = _with_quantization(model, spill)
+        assert model.quantization is not None
+        built = build(
+            *(temporary, "000001", spill, table, plan(len(spill), dim, kind, store, budget_mb)),
+            quantization=model.quantization,
+            linear_map=None if model.flow is not None else model.linear_map,
+            min_recall=min_recall,
+            seed=seed,
+        )
+        write_model(temporary / MODEL_FOLDER, model.record)
+        state = State(
+            *(1, space, dim, built.settings, kind, id_kind, table.num_rows if id_kind == "numbers" else 0),
+            *((built.entry,),),
+            n_zero_rows=built.n_zero_rows,
+            chance=built.chance,
+            recall=built.recall,
+        )
+        write_state(temporary, state)
+
+
+def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:
+    """The model with its number types, which are fitted on a sample if it has none."""
+    if model.quantization is not None:
+        return model
+    sample = spill.sample(20_000)
+    rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
+    return model.with_quantization(Quantization.fit(rows))

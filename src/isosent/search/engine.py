@@ -1,0 +1,366 @@
+"""FAISS: a kind of index and a number type behind the map of a model, and the exact recall of what it finds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Protocol
+
+import numpy as np
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent.errors import FileFormatError, InputError
+from isosent.io.checksum import HashingFile
+from isosent.io.schemas import Count
+from isosent.numeric.linear_map import LinearMap
+from isosent.transforms.quantization import Quantization
+
+Kind = Literal["flat", "ivf", "hnsw"]
+Store = Literal["float32", "float16", "int8", "binary"]
+KINDS: Final[tuple[Kind, ...]] = ("flat", "ivf", "hnsw")
+STORES: Final[tuple[Store, ...]] = ("float32", "float16", "int8", "binary")
+
+K_MEASURED: Final = 10
+_LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
+_EF_CONSTRUCTION: Final = 80
+_FEW_HIDDEN: Final = 100
+_SMALL_SELECTION: Final = 5_000  # rows that are scored one by one rather than through the index
+_RESCORED_NUMBERS: Final = 1 << 24
+
+
+class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """How an index is searched: what was asked for, and what was chosen by measuring."""
+
+    kind: Kind = "flat"
+    store: Store = "float32"
+    n_lists: Count = 0  # ivf: clusters
+    n_probe: Count = 0  # ivf: clusters that are searched
+    ef_search: Count = 0  # hnsw: nodes that are kept while searching
+    oversampling: Annotated[int, Meta(ge=0, le=10_000)] = 0  # candidates per result that are scored again; 0: none
+
+
+def bytes_per_vector(dim: int, kind: Kind, store: Store) -> float:
+    """Bytes in memory for a vector while it is searched."""
+    # RaBitQ keeps two factors of a vector beside its bits
+    codes = {"float32": 4 * dim, "float16": 2 * dim, "int8": dim, "binary": -(-dim // 8) + 8}[store]
+    return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * _LINKS * 1.1 + 8}[kind]
+
+
+# -- making and reading ----------------------------------------------------------------------------------------------
+
+
+def to_vector_transform(linear_map: LinearMap) -> Any:
+    """Convert a linear map to FAISS.
+
+    Parameters
+    ----------
+    linear_map : LinearMap
+        The map, such as ``model.linear_map``.
+
+    Returns
+    -------
+    faiss.LinearTransform
+        The same map; ``apply`` takes float32 vectors of shape (n, linear_map.dim).
+
+    Raises
+    ------
+    MissingExtraError
+        If faiss is not installed.
+    """
+    return _linear_transform(linear_map.weight, linear_map.bias)
+
+
+def _linear_transform(weight: NDArray[np.floating], bias: NDArray[np.floating] | None = None) -> Any:
+    faiss = _extras.require("faiss")
+    transform = faiss.LinearTransform(*weight.shape, bias is not None)
+    faiss.copy_array_to_vector(weight.T.astype(np.float32).ravel(), transform.A)
+    if bias is not None:
+        faiss.copy_array_to_vector(bias.astype(np.float32), transform.b)
+    transform.is_trained = True
+    return transform
+
+
+def behind_map(inner: Any, linear_map: LinearMap | None) -> Any:
+    """Put a map and the scaling to length 1 before an index, so that raw vectors of the encoder go in."""
+    faiss = _extras.require("faiss")
+    index = faiss.IndexPreTransform(faiss.NormalizationTransform(inner.d), inner)
+    if linear_map is not None:
+        index.prepend_transform(to_vector_transform(linear_map))
+    return index
+
+
+def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
+    """Make an index of unit vectors; of kind ivf, its clusters must be trained."""
+    faiss = _extras.require("faiss")
+    inner_product = faiss.METRIC_INNER_PRODUCT
+    number_type = {"float16": faiss.ScalarQuantizer.QT_fp16, "int8": faiss.ScalarQuantizer.QT_8bit}.get(settings.store)
+    quantizer: Any = faiss.IndexFlatIP(dim) if settings.kind == "ivf" else None
+    match settings.kind, settings.store:
+        case "hnsw", "binary":
+            raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
+        case "flat", "float32":
+            index = faiss.IndexFlatIP(dim)
+        case "flat", "binary":
+            index = faiss.IndexRaBitQ(dim, inner_product)
+        case "flat", _:
+            index = faiss.IndexScalarQuantizer(dim, number_type, inner_product)
+        case "ivf", "float32":
+            index = faiss.IndexIVFFlat(quantizer, dim, settings.n_lists, inner_product)
+        case "ivf", "binary":
+            index = faiss.IndexIVFRaBitQ(quantizer, dim, settings.n_lists, inner_product)
+        case "ivf", _:
+            index = faiss.IndexIVFScalarQuantizer(quantizer, dim, settings.n_lists, number_type, inner_product, False)
+        case _, "float32":
+            index = faiss.IndexHNSWFlat(dim, _LINKS, inner_product)
+        case _:
+            index = faiss.IndexHNSWSQ(dim, number_type, _LINKS, inner_product)
+    if settings.kind == "ivf":
+        index.cp.spherical, index.cp.min_points_per_centroid = True, 1
+        index.own_fields = True  # of the quantizer
+        quantizer.this.disown()
+    if settings.kind == "hnsw":
+        index.hnsw.efConstruction = _EF_CONSTRUCTION
+    if settings.kind != "ivf":
+        _set_ranges(index, quantization, settings)
+    if settings.store == "binary":
+        return faiss.IndexPreTransform(_linear_transform(quantization.rotation), index)
+    return index
+
+
+def _set_ranges(index: Any, quantization: Quantization, settings: SearchSettings) -> None:
+    """Give an index the number type of the model, instead of one fitted on the vectors that it is trained on."""
+    faiss = _extras.require("faiss")
+    if settings.store == "int8":
+        ranges = np.concatenate([quantization.low, 255 * quantization.step]).astype(np.float32)
+        coded = faiss.downcast_index(index.storage) if settings.kind == "hnsw" else index
+        faiss.copy_array_to_vector(ranges, coded.sq.trained)
+        coded.is_trained = True
+    if settings.store == "binary" and settings.kind == "flat":
+        faiss.copy_array_to_vector((quantization.center @ quantization.rotation).astype(np.float32), index.center)
+    index.is_trained = True
+
+
+def train_codes(index: Any, sample: NDArray[np.float32], settings: SearchSettings, quantization: Quantization) -> None:
+    """Cluster a sample of unit vectors for an index of kind ivf."""
+    index.train(np.ascontiguousarray(sample))
+    if settings.store == "int8":
+        _set_ranges(index, quantization, settings)
+
+
+def write_codes(index: Any, path: Path) -> str:
+    """Write an index, and return the checksum of the file."""
+    # through a Python file: FAISS's own writer reports no full disk
+    faiss = _extras.require("faiss")
+    with path.open("wb") as file:
+        hashing = HashingFile(file)
+        faiss.write_index(index, faiss.PyCallbackIOWriter(hashing.write, 1 << 20))
+        file.flush()
+    return hashing.checksum
+
+
+def read_codes(path: str | os.PathLike[str]) -> Any:
+    """Open an index by memory map."""
+    faiss = _extras.require("faiss")
+    try:
+        return faiss.read_index(os.fspath(path), faiss.IO_FLAG_MMAP_IFC)
+    except RuntimeError as error:
+        raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {str(error).splitlines()[-1]}") from None
+
+
+def inner_codes(index: Any) -> Any:
+    """The index after the map and the scaling."""
+    return _extras.require("faiss").downcast_index(index.index)
+
+
+# -- searching -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Segment:
+    """Rows that are searched together: codes, and the finer vectors from which candidates are scored again."""
+
+    codes: Any  # a FAISS index of unit vectors
+    vectors: NDArray[np.floating] | None  # (n_rows, dim); None if the codes are as fine
+    hidden: NDArray[np.bool_]  # (n_rows,) rows that are deleted or have no vector
+    owner: Any = None  # what the codes are a part of
+    n_hidden: int = 0
+
+    def __post_init__(self) -> None:
+        self.n_hidden = int(self.hidden.sum())
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, hidden ones included."""
+        return len(self.hidden)
+
+    def rows(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Unit vectors at these positions, (n, dim)."""
+        if self.vectors is not None:
+            return self.vectors[positions].astype(np.float32)
+        rows: NDArray[np.float32] = self.codes.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
+        return rows
+
+    def search(
+        self, queries: NDArray[np.float32], k: int, settings: SearchSettings, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and positions of the nearest rows, best first, (n_queries, k); -inf and -1 where there are fewer."""
+        hidden, n_hidden = self.hidden, self.n_hidden
+        if allowed is not None:
+            hidden = self.hidden | ~allowed
+            n_hidden = int(hidden.sum())
+            if self.n_rows - n_hidden <= max(_SMALL_SELECTION, self.n_rows // 20):
+                return self._score_all(queries, k, np.flatnonzero(~hidden))
+        n_fetched = min(k * max(1, settings.oversampling), self.n_rows)
+        if n_hidden <= _FEW_HIDDEN:  # they are dropped afterwards: FAISS is slower with a selector
+            scores, positions = self.codes.search(
+                queries, min(n_fetched + n_hidden, self.n_rows), params=_parameters(settings, None)
+            )
+            if n_hidden:
+                positions[(positions >= 0) & hidden[positions]] = -1
+        else:
+            selector = _extras.require("faiss").IDSelectorBitmap(np.packbits(~hidden, bitorder="little"))
+            scores, positions = self.codes.search(queries, n_fetched, params=_parameters(settings, selector))
+        if settings.oversampling and self.vectors is not None:
+            scores = self._score_again(queries, positions)
+        scores[positions < 0] = -np.inf
+        return best(scores, positions, k)
+
+    def _score_all(
+        self, queries: NDArray[np.float32], k: int, positions: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        if not len(positions):
+            return _padded(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), k)
+        return best(queries @ self.rows(positions).T, np.tile(positions, (len(queries), 1)), k)
+
+    def _score_again(self, queries: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
+        scores = np.empty(positions.shape, np.float32)
+        step = max(1, _RESCORED_NUMBERS // max(1, positions.shape[1] * queries.shape[1]))
+        for start in range(0, len(queries), step):
+            part = slice(start, start + step)
+            rows = self.rows(np.maximum(positions[part], 0).ravel()).reshape(*positions[part].shape, -1)
+            scores[part] = np.einsum("qd,qfd->qf", queries[part], rows, optimize=True)
+        return scores
+
+
+def _parameters(settings: SearchSettings, selector: Any) -> Any:
+    faiss = _extras.require("faiss")
+    match settings.kind, settings.store:
+        case "ivf", "binary":
+            return faiss.IVFRaBitQSearchParameters(nprobe=settings.n_probe, sel=selector)
+        case "ivf", _:
+            return faiss.SearchParametersIVF(nprobe=settings.n_probe, sel=selector)
+        case "hnsw", _:
+            return faiss.SearchParametersHNSW(efSearch=settings.ef_search, sel=selector)
+        case _:
+            return None if selector is None else faiss.SearchParameters(sel=selector)
+
+
+def best(
+    scores: NDArray[np.float32], positions: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The k best of each row, best first; equal scores in the order of their positions."""
+    if scores.shape[1] > 4 * k:
+        part = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+        scores, positions = np.take_along_axis(scores, part, 1), np.take_along_axis(positions, part, 1)
+    order = np.lexsort((positions, -scores), axis=1)[:, :k]
+    return _padded(np.take_along_axis(scores, order, 1), np.take_along_axis(positions, order, 1), k)
+
+
+def _padded(
+    scores: NDArray[np.float32], positions: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    missing = ((0, 0), (0, k - scores.shape[1]))
+    scores = np.pad(scores, missing, constant_values=-np.inf) if missing[1][1] else scores
+    positions = np.pad(positions, missing, constant_values=-1) if missing[1][1] else positions
+    return np.where(positions < 0, np.float32(-np.inf), scores), positions
+
+
+# -- measuring -------------------------------------------------------------------------------------------------------
+
+
+class Vectors(Protocol):
+    """Unit vectors as float32, in blocks or by their positions."""
+
+    def blocks(self) -> Iterator[NDArray[np.float32]]:
+        """Yield all vectors in order."""
+
+    def __getitem__(self, positions: NDArray[np.intp], /) -> NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Rows of an index as queries, and the score that a row must have to be among their ten nearest others."""
+
+    rows: NDArray[np.intp]  # (n_queries,) positions
+    queries: NDArray[np.float32]  # (n_queries, dim)
+    least_scores: NDArray[np.float32]  # (n_queries,) exact score of the tenth
+
+    def recall(self, segment: Segment, settings: SearchSettings, exact: Vectors) -> float:
+        """Share of the ten nearest others that a search returns; `exact` holds the unit vectors of all rows."""
+        _, positions = segment.search(self.queries, K_MEASURED + 1, settings)
+        n_hits = 0
+        for row, query, least, found in zip(self.rows, self.queries, self.least_scores, positions, strict=True):
+            others = found[(found >= 0) & (found != row)][:K_MEASURED]
+            # by score, so that of equal texts any will do; float32 sums differ in the last digits
+            n_hits += int((exact[others] @ query >= least - 1e-5).sum())
+        return n_hits / (K_MEASURED * len(self.rows))
+
+
+def held_out(vectors: Vectors, has_vector: NDArray[np.bool_], *, n_queries: int, seed: int) -> HeldOut | None:
+    """Draw rows as queries, and find their nearest others exactly; None if there are too few rows."""
+    candidates = np.flatnonzero(has_vector)
+    n_queries = min(n_queries, len(candidates) // 4)
+    if n_queries < K_MEASURED or len(candidates) <= 2 * K_MEASURED:
+        return None
+    rows = np.sort(np.random.default_rng(seed).choice(candidates, n_queries, replace=False))
+    queries = np.ascontiguousarray(vectors[rows], np.float32)
+    nearest = np.empty((n_queries, 0), np.float32)
+    faiss = _extras.require("faiss")
+    start = 0
+    for block in vectors.blocks():
+        rows_with_vector = np.ascontiguousarray(block[has_vector[start : start + len(block)]])
+        start += len(block)
+        k = min(K_MEASURED + 1, len(rows_with_vector))
+        if k:
+            scores, _ = faiss.knn(queries, rows_with_vector, k, faiss.METRIC_INNER_PRODUCT)
+            nearest = -np.sort(-np.hstack([nearest, scores]), axis=1)[:, : K_MEASURED + 1]
+    # the best is the row itself, or an equal one
+    return HeldOut(rows, queries, nearest[:, K_MEASURED])
+
+
+def choose_settings(
+    settings: SearchSettings, recall: Callable[[SearchSettings], float], min_recall: float, n_rows: int
+) -> tuple[SearchSettings, float]:
+    """Find the cheapest settings with at least this recall; if none has it, those with the highest."""
+    highest: tuple[SearchSettings, float] | None = None
+    for candidate in _ladder(settings, n_rows):
+        measured = recall(candidate)
+        if highest is None or measured > highest[1]:
+            highest = candidate, measured
+        if measured >= min_recall:
+            return candidate, measured
+    assert highest is not None
+    return highest
+
+
+def _ladder(settings: SearchSettings, n_rows: int) -> Iterator[SearchSettings]:
+    """Settings to try, from cheap to exact."""
+    factors = {"int8": (2, 4, 10), "binary": (10, 20, 40, 100)}.get(settings.store, (0,))
+    doubled = [1 << power for power in range(20)]
+    for factor in factors:
+        match settings.kind:
+            case "flat":
+                yield replace(settings, oversampling=factor)
+            case "ivf":
+                last = factor == factors[-1]
+                probes = [n for n in doubled if n < settings.n_lists] + [settings.n_lists]
+                for n_probe in probes if last or len(factors) == 1 else probes[:7]:
+                    yield replace(settings, oversampling=factor, n_probe=n_probe)
+            case "hnsw":
+                for ef in doubled[4:11]:
+                    yield replace(settings, oversampling=factor, ef_search=min(ef, n_rows))

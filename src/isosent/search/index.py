@@ -1,0 +1,663 @@
+"""Index: a folder of texts, ids, metadata and vectors that is searched by meaning, by words, or by both."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.encoders.base import Progress
+from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import FileFormatError, InputError, OutputError
+from isosent.io.atomic import disk_error, replacing_folder
+from isosent.io.space import Space, same_space
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import open_vectors
+from isosent.loading import load
+from isosent.model import SentenceEncoder
+from isosent.numeric.similarity import nonzero_rows
+from isosent.persistence import ModelRecord, read_model
+from isosent.search.build import Spill, build, build_tail, encoded_units, plan, unit_vectors, units_of_lists, write_index
+from isosent.search.engine import Kind, Store, best
+from isosent.search.result import IndexStats, SearchResult
+from isosent.search.rows import ID, VECTOR, IdKind, id_kind_of, like, rows_table
+from isosent.search.snapshot import FUSED, Snapshot
+from isosent.search.storage import (
+    INDEX,
+    MODEL_FOLDER,
+    State,
+    array_bytes,
+    copy_folder,
+    opened,
+    read_state,
+    remove_unnamed,
+    write_bytes,
+    write_state,
+    writing,
+)
+from isosent.search.where import matching_rows
+from isosent.transforms.quantization import Quantization
+
+_MOST_TAILS: Final = 8
+_LARGEST_TAIL: Final = 20_000
+_LARGEST_TAIL_SHARE: Final = 0.25
+_BATCH_ROWS: Final = 8192
+
+
+class Index:
+    """Texts or vectors in a folder, to be searched by meaning, by words, or by both.
+
+    `create` and `open` return one. It shows what the folder held when it was opened; `add`, `remove` and `compact`
+    change the folder, and then this object.
+
+    Examples
+    --------
+    >>> import isosent
+    >>> texts = ["A man is riding a horse.", "Two dogs play in the snow.", "She slices an onion."]
+    >>> from isosent.search import Index
+    >>> index = Index.create(texts, isosent.load("wordllama"))
+    >>> index.search("cutting vegetables", k=1).ids
+    array([[2]])
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], model: SentenceEncoder | None = None) -> None:
+        self.folder = Path(folder)
+        self._model = model
+        self._snapshot: Snapshot = opened(self.folder, self._open)
+
+    # -- making --------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        texts: Sequence[str] | None = None,
+        model: SentenceEncoder | None = None,
+        *,
+        vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
+        ids: Sequence[str] | Sequence[int] | None = None,
+        metadata: Any = None,
+        folder: str | os.PathLike[str] | None = None,
+        kind: Kind | None = None,
+        store: Store | None = None,
+        budget_mb: float | None = None,
+        min_recall: float | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Index:
+        """Make an index of texts, or of vectors of a model's encoder.
+
+        Parameters
+        ----------
+        texts : sequence of str, optional
+            The texts. They are encoded with the model unless there are vectors.
+        model : SentenceEncoder, optional
+            What encodes texts and queries; it is saved in the index. Not needed for vectors, which are then used as
+            they are.
+        vectors : array of shape (n_rows, encoder.dim), or path, optional
+            Raw vectors of the model's encoder, one per text; the map of the model is applied to them. A file may be
+            larger than memory, and may hold vectors of the model itself if its note says so.
+        ids : sequence of str or int, optional
+            A different id for each row; by default numbers from 0 on, which are never given again.
+        metadata : table, optional
+            Columns to filter by: a mapping of lists, or a pandas, polars or pyarrow table.
+        folder : path-like, optional
+            Where to write the index: a new or empty folder, or one with an index, which is replaced. By default a
+            temporary folder that lives as long as the object; see `save`.
+        kind : {"flat", "ivf", "hnsw"}, optional
+            Compare with every vector, with those of near clusters, or along a graph, to which rows can be added but not
+            removed. By default flat up to 200,000 rows and ivf above.
+        store : {"float32", "float16", "int8", "binary"}, optional
+            Number type of the vectors that are searched. Candidates of int8 and binary are scored again with a float16
+            copy on disk. By default float32, or with a budget the finest that fits.
+        budget_mb : float, optional
+            Most memory for the vectors that are searched, in 10^6 bytes.
+        min_recall : float, default 0.95
+            Share of the ten nearest rows that a search must return, measured with up to 500 rows as queries. The
+            cheapest settings that reach it are taken.
+        seed : int, default 0
+            Seed of clusters, samples and queries.
+        progress : callable, optional
+            Called with the number of rows finished since the last call.
+
+        Returns
+        -------
+        Index
+            The index, open.
+
+        Raises
+        ------
+        InputError
+            If there are neither texts nor vectors, counts differ, ids occur twice, vectors belong to another space, or
+            the budget is too small.
+        OutputError
+            If the folder holds something else or cannot be written; what was there is intact.
+        """
+        if texts is None and vectors is None:
+            raise InputError("index: pass texts, vectors, or both; got neither.")
+        listed = None if texts is None else _check.text_list("index", texts)
+        source = vectors if isinstance(vectors, (VectorSource, np.ndarray, type(None))) else open_vectors(vectors)
+        if model is None:
+            if source is None:
+                raise InputError("index: a model is needed to encode texts; got none. Pass model=isosent.load(...).")
+            space = source.space if isinstance(source, VectorSource) else None
+            dim = source.dim if isinstance(source, VectorSource) else _check.matrix("index", VECTOR, source).shape[1]
+            model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
+        units = encoded_units(model, listed, source)
+        n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
+        _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
+        table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
+        return cls._build(
+            *(folder, model, Space(model.fingerprint, model.record.name), model.dim, units, table),
+            id_kind=id_kind_of(ids),
+            wanted=(kind, store, budget_mb, min_recall, seed),
+            progress=progress,
+        )
+
+    @classmethod
+    def from_batches(
+        cls,
+        batches: Iterable[Any],
+        *,
+        space: Space,
+        dim: int,
+        model: SentenceEncoder | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        kind: Kind | None = None,
+        store: Store | None = None,
+    ) -> Index:
+        """Make an index of pyarrow record batches as `batches` yields them: vectors of the model, already mapped.
+
+        Parameters
+        ----------
+        batches : iterable of pyarrow.RecordBatch
+            With the columns id, vector (null for a row without one), text if there are texts, and those of the
+            metadata.
+        space : Space
+            The space of the vectors; a model must have the same.
+        dim : int
+            Width of the vectors.
+        model : SentenceEncoder, optional
+            What encodes queries. Without one, queries must be vectors of this space.
+        folder, kind, store
+            As for `create`.
+
+        Returns
+        -------
+        Index
+            The index, open.
+
+        Raises
+        ------
+        InputError
+            If the model belongs to another space; the message names both.
+        """
+        import pyarrow as pa
+
+        if model is None:
+            model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
+        same_space("the model", Space(model.fingerprint, model.record.name), "the batches", space)
+        tables = []
+
+        def units() -> Iterator[NDArray[np.float32]]:
+            for batch in batches:
+                tables.append(pa.table(batch).drop_columns([VECTOR]))
+                yield units_of_lists(batch.column(VECTOR), dim)
+
+        def table() -> Any:
+            return pa.concat_tables(tables).combine_chunks() if tables else rows_table(0)
+
+        return cls._build(folder, model, space, dim, units(), table, id_kind=None, wanted=(kind, store, None, None, 0))
+
+    @classmethod
+    def _build(
+        cls,
+        folder: str | os.PathLike[str] | None,
+        model: SentenceEncoder,
+        space: Space,
+        dim: int,
+        units: Iterable[NDArray[np.float32]],
+        table: Any,
+        *,
+        id_kind: IdKind | None,
+        wanted: tuple[Kind | None, Store | None, float | None, float | None, int],
+        progress: Progress | None = None,
+    ) -> Index:
+        """Build in the folder, or in a temporary one that is removed with the index."""
+        if folder is not None:
+            write_index(Path(folder), model, space, dim, units, table, id_kind, wanted, progress)
+            return cls(folder, model)
+        home = tempfile.mkdtemp(prefix="isosent-index-")
+        try:
+            target = Path(home, "index")
+            write_index(target, model, space, dim, units, table, id_kind, wanted, progress)
+            index = cls(target, model)
+        except BaseException:
+            shutil.rmtree(home, ignore_errors=True)
+            raise
+        weakref.finalize(index, shutil.rmtree, home, ignore_errors=True)
+        return index
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], model: SentenceEncoder | None = None) -> Index:
+        """Open an index.
+
+        Parameters
+        ----------
+        folder : path-like
+            What `create` or `save` wrote.
+        model : SentenceEncoder, optional
+            What encodes queries, if it is loaded already or was wrapped. By default the model that is saved in the
+            index is loaded when a text must be encoded.
+
+        Returns
+        -------
+        Index
+            The last committed state.
+
+        Raises
+        ------
+        InputFileError
+            If there is no index.
+        FileFormatError
+            If one of its files is damaged or missing.
+        InputError
+            If the model belongs to another space; the message names both.
+        """
+        return cls(folder, model)
+
+    def _open(self, state: State) -> Snapshot:
+        """Open all files of a commit."""
+        if self._model is not None:
+            here = Space(self._model.fingerprint, self._model.record.name)
+            same_space("the model", here, f"the index {self.folder}", state.space)
+        return Snapshot(self.folder, state)
+
+    # -- what it holds -------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> SentenceEncoder:
+        """What encodes queries; loaded when it is first needed."""
+        if self._model is None:
+            model = load(self.folder / MODEL_FOLDER)
+            here = Space(model.fingerprint, model.record.name)
+            same_space("its model", here, f"the index {self.folder}", self.space)
+            self._model = model
+        return self._model
+
+    @cached_property
+    def _record(self) -> ModelRecord:
+        return self._model.record if self._model is not None else read_model(self.folder / MODEL_FOLDER)
+
+    @property
+    def _quantization(self) -> Quantization:
+        quantization = self._record.quantization
+        if quantization is None:
+            raise FileFormatError(f"{self.folder / MODEL_FOLDER}: its quantization is missing. Make the index again.")
+        return quantization
+
+    @property
+    def space(self) -> Space:
+        """The vector space, with its fingerprint."""
+        return self._snapshot.state.space
+
+    @property
+    def dim(self) -> int:
+        """Width of the vectors after the map."""
+        return self._snapshot.state.dim
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self)
+
+    def __repr__(self) -> str:
+        settings = self._snapshot.state.settings
+        return f"<Index of {len(self)} x {self.dim}, {settings.kind}, {settings.store}, {self.space}>"
+
+    def parsed_ids(self, ids: Sequence[str]) -> list[Any]:
+        """Ids as the command line gives them."""
+        if self._snapshot.state.ids == "str":
+            return list(ids)
+        try:
+            return [int(name) for name in ids]
+        except ValueError:
+            wrong = next(name for name in ids if not name.isdecimal())
+            raise InputError(f"the ids of this index are whole numbers; got {wrong!r}.") from None
+
+    def batches(self, n_rows: int = _BATCH_ROWS) -> Iterator[Any]:
+        """Yield all rows as pyarrow record batches.
+
+        Parameters
+        ----------
+        n_rows : int, default 8192
+            Rows of a batch.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            The columns id, text if there are texts, those of the metadata, and vector: lists of dim float32 of length
+            1, or null for a row without a vector.
+        """
+        return self._snapshot.batches(n_rows)
+
+    # -- searching -----------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        queries: str | Sequence[str] | NDArray[np.floating],
+        k: int = 10,
+        *,
+        where: str | None = None,
+        hybrid: bool = False,
+        false_alarms: float | None = None,
+    ) -> SearchResult:
+        """Find the rows nearest to each query.
+
+        Parameters
+        ----------
+        queries : str, sequence of str, or array of shape (n_queries, encoder.dim)
+            Texts, or raw vectors of the model's encoder.
+        k : int, default 10
+            Most hits of a query.
+        where : str, optional
+            Condition on the metadata, such as ``'lang = "en" and year >= 2020'``.
+        hybrid : bool, default False
+            Whether to fuse the ranking by vectors with one by words (BM25); queries must be texts.
+        false_alarms : float, optional
+            Keep only hits that beat chance: of queries that have nothing to do with the texts, about this share gets a
+            hit. By default the nearest rows are returned, however far away they are.
+
+        Returns
+        -------
+        SearchResult
+            Ids and cosines, best first.
+
+        Raises
+        ------
+        InputError
+            If a query is empty, k or false_alarms is out of range, a column is unknown, or vectors have another width
+            or hold NaN.
+        """
+        _check.whole_number("search", "k", k, 1)
+        snapshot = self._snapshot
+        texts, units = self._query_units(queries)
+        if hybrid and texts is None:
+            raise InputError("search: hybrid needs the texts of the queries; got vectors.")
+        allowed = None if where is None else matching_rows(snapshot.metadata, where)
+        n_fetched = max(k, FUSED) if hybrid else k
+        scores, positions = snapshot.nearest(units, min(n_fetched, max(1, len(self))), allowed)
+        if texts is not None and hybrid:
+            scores, positions = snapshot.fused(texts, units, positions, allowed, k)
+        missing = ~units.any(axis=1)  # a query of unknown words only is near to nothing
+        if not hybrid:
+            positions[missing], scores[missing] = -1, -np.inf
+        if false_alarms is not None:
+            scores, positions = snapshot.matches(units, scores, positions, false_alarms)
+        return SearchResult(snapshot, units, positions[:, :k], scores[:, :k], n_without_vector=int(missing.sum()))
+
+    def more_like(self, ids: Sequence[str] | Sequence[int], k: int = 10, *, where: str | None = None) -> SearchResult:
+        """Find the rows nearest to rows of the index, without themselves.
+
+        Parameters
+        ----------
+        ids : sequence of str or int
+            Ids of the rows.
+        k : int, default 10
+            Most hits of a row.
+        where : str, optional
+            As for `search`.
+
+        Returns
+        -------
+        SearchResult
+            Ids and cosines, best first, one row per id.
+
+        Raises
+        ------
+        InputError
+            If an id is unknown.
+        """
+        _check.whole_number("more_like", "k", k, 1)
+        snapshot = self._snapshot
+        rows = snapshot.positions_of(ids)
+        if (rows < 0).any():
+            unknown = list(ids)[int(np.flatnonzero(rows < 0)[0])]
+            raise InputError(f"more_like: the index has no row with the id {unknown!r}.")
+        units = snapshot.vectors(rows)
+        allowed = None if where is None else matching_rows(snapshot.metadata, where)
+        scores, positions = snapshot.nearest(units, min(k + 1, max(1, len(self))), allowed)
+        scores = np.where(positions == rows[:, None], np.float32(-np.inf), scores)
+        positions = np.where(positions == rows[:, None], -1, positions)
+        scores, positions = best(scores, positions, k)
+        return SearchResult(snapshot, units, positions, scores, n_without_vector=int((~units.any(axis=1)).sum()))
+
+    def _query_units(self, queries: Any) -> tuple[list[str] | None, NDArray[np.float32]]:
+        """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
+        if isinstance(queries, str) or not isinstance(queries, np.ndarray):
+            texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
+            if any(not text.strip() for text in texts):
+                raise InputError("search: a query must not be empty.")
+            return texts, unit_vectors(self.model.encode(texts, role="query", show_progress_bar=False))
+        vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
+        record = self._record
+        _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
+        _check.finite_rows("search", "queries", vectors)
+        return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
+
+    # -- changing ------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        texts: Sequence[str] | None = None,
+        *,
+        vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
+        ids: Sequence[str] | Sequence[int] | None = None,
+        metadata: Any = None,
+        progress: Progress | None = None,
+    ) -> NDArray[Any]:
+        """Add rows, and replace those with the same ids.
+
+        Parameters
+        ----------
+        texts, vectors, ids, metadata, progress
+            As for `create`. Rows must have ids if the others have. Columns that are left out are null.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The ids of the rows.
+
+        Raises
+        ------
+        InputError
+            As for `create`, if a column is unknown, or if a row of an hnsw index would be replaced.
+        OutputError
+            If another process is writing to the index, or it cannot be written; the last commit is intact.
+        """
+        if texts is None and vectors is None:
+            raise InputError("add: pass texts, vectors, or both; got neither.")
+        listed = None if texts is None else _check.text_list("add", texts)
+        source = vectors if isinstance(vectors, (VectorSource, np.ndarray, type(None))) else open_vectors(vectors)
+        model = self.model if source is None else None
+        blocks = list(encoded_units(model or self._record, listed, source, progress))
+        units = np.concatenate([np.empty((0, self.dim), np.float32), *blocks])
+        with self._writing() as snapshot:
+            state = snapshot.state
+            if (ids is None) != (state.ids == "numbers") or (ids is not None and id_kind_of(ids) != state.ids):
+                wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}
+                raise InputError(f"add: the ids must be {wanted[state.ids]}.")
+            table = rows_table(len(units), ids=ids, texts=listed, metadata=metadata, first_number=state.next_number)
+            table = like(table, snapshot.rows[0].schema)
+            if len(units):
+                self._append(snapshot, table, units)
+        state = self._snapshot.state
+        n_added = state.n_rows - state.segments[0].n_rows
+        if n_added > max(_LARGEST_TAIL, _LARGEST_TAIL_SHARE * state.segments[0].n_rows):
+            self.compact()
+        return np.asarray(table.column(ID).to_numpy())
+
+    def _append(self, snapshot: Snapshot, table: Any, units: NDArray[np.float32]) -> None:
+        """Commit rows as a new segment; small segments are merged when there are many."""
+        import pyarrow as pa
+
+        state, n_added = snapshot.state, len(units)
+        replaced = snapshot.positions_of(table.column(ID))
+        replaced = replaced[replaced >= 0]
+        if replaced.size and state.settings.kind == "hnsw":
+            raise InputError(_APPEND_ONLY.format("replace a row"))
+        deleted = snapshot.deleted.copy()
+        deleted[replaced] = True
+        state = replace(
+            state,
+            next_number=state.next_number + (n_added if state.ids == "numbers" else 0),
+            n_zero_rows=state.n_zero_rows + int((~nonzero_rows(units)).sum()),
+            n_changed=state.n_changed + n_added + len(replaced),
+        )
+        segments = state.segments
+        if len(segments) > _MOST_TAILS:
+            first = snapshot.starts[1]
+            live = first + np.flatnonzero(~deleted[first:])
+            table = pa.concat_tables([snapshot.take(live), table])
+            units = np.concatenate([snapshot.vectors(live), units])
+            segments, deleted = segments[:1], deleted[:first]
+        entry = build_tail(
+            *(self.folder, f"{state.generation + 1:06d}", units, table.combine_chunks(), state.settings),
+            quantization=self._quantization,
+            linear_map=self._record.postprocessing.linear_map,
+        )
+        self._commit(replace(state, segments=(*segments, entry)), deleted)
+
+    def remove(self, ids: Sequence[str] | Sequence[int]) -> int:
+        """Delete rows.
+
+        Parameters
+        ----------
+        ids : sequence of str or int
+            Ids of the rows; those that the index has not are left out of the count.
+
+        Returns
+        -------
+        int
+            Number of rows that were deleted.
+
+        Raises
+        ------
+        InputError
+            If the index is of kind hnsw, from which FAISS cannot delete.
+        OutputError
+            As for `add`.
+        """
+        with self._writing() as snapshot:
+            state = snapshot.state
+            if state.settings.kind == "hnsw":
+                raise InputError(_APPEND_ONLY.format("delete"))
+            positions = snapshot.positions_of(ids)
+            positions = np.unique(positions[positions >= 0])
+            if positions.size:
+                deleted = snapshot.deleted.copy()
+                deleted[positions] = True
+                self._commit(replace(state, n_changed=state.n_changed + len(positions)), deleted)
+        return len(positions)
+
+    def compact(self) -> None:
+        """Build the index again from its rows: without deleted ones, and with recall and chance measured again.
+
+        Raises
+        ------
+        OutputError
+            As for `add`.
+        """
+        with self._writing() as snapshot:
+            state, live = snapshot.state, snapshot.live
+            table = snapshot.take(live).combine_chunks()
+            settings = plan(len(live), self.dim, state.kind, state.settings.store)
+            generation = state.generation + 1
+            blocks = (snapshot.vectors(live[start : start + _BATCH_ROWS]) for start in range(0, len(live), _BATCH_ROWS))
+            with closing(Spill(self.folder, self.dim)) as spill:
+                spill.fill(blocks)
+                built = build(
+                    *(self.folder, f"{generation:06d}", spill, table, settings),
+                    quantization=self._quantization,
+                    linear_map=self._record.postprocessing.linear_map,
+                    min_recall=None if state.recall is None else state.recall.min_recall,
+                    seed=0,
+                )
+            self._commit(
+                replace(
+                    state,
+                    settings=built.settings,
+                    segments=(built.entry,),
+                    n_zero_rows=built.n_zero_rows,
+                    chance=built.chance,
+                    recall=built.recall,
+                    n_changed=0,
+                ),
+                np.zeros(len(live), bool),
+            )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Copy the index to a folder.
+
+        Parameters
+        ----------
+        folder : path-like
+            A new or empty folder, or one with an index, which is replaced in one step.
+
+        Raises
+        ------
+        OutputError
+            If the folder holds something else or cannot be written; what was there is intact.
+        """
+        with suppress(OSError):
+            if Path(folder).samefile(self.folder):
+                return
+        with replacing_folder(folder, INDEX) as temporary:
+            copy_folder(self.folder, temporary, self._snapshot.state)
+
+    def stats(self) -> IndexStats:
+        """Describe the index: rows, bytes, recall, and whether the recall is stale."""
+        return IndexStats.of(self.folder, self._snapshot.state)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Snapshot]:
+        """Lock the folder, and begin with its last commit, which may be of another process."""
+        try:
+            with writing(self.folder):
+                if read_state(self.folder).generation != self._snapshot.state.generation:
+                    self._snapshot = opened(self.folder, self._open)
+                yield self._snapshot
+        except Exception as error:
+            reason = disk_error(error)
+            if reason is None or isinstance(error, OutputError):
+                raise
+            raise OutputError(f"{self.folder} could not be written: {reason}; its last commit is intact.") from error
+
+    def _commit(self, state: State, deleted: NDArray[np.bool_]) -> None:
+        """Write which rows are deleted, then the manifest, and show the new state."""
+        generation, positions = state.generation + 1, np.flatnonzero(deleted)
+        entry = None
+        if positions.size:
+            entry = write_bytes(self.folder, f"deleted-{generation:06d}.npy", array_bytes(positions))
+        state = replace(state, generation=generation, deleted=entry, n_deleted=len(positions))
+        write_state(self.folder, state)
+        self._snapshot = opened(self.folder, self._open)
+        remove_unnamed(self.folder, state)
+
+
+_APPEND_ONLY: Final = (
+    "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with --kind ivf."
+)

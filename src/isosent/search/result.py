@@ -1,0 +1,137 @@
+"""What a search returns, and what an index says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import to_builtins
+from numpy.typing import NDArray
+
+from isosent.io.space import Space
+from isosent.search.engine import SearchSettings, bytes_per_vector
+from isosent.search.snapshot import Snapshot
+from isosent.search.storage import Recall, State
+
+_STALE_SHARE = 0.1
+
+
+class SearchResult:
+    """Hits of every query, best first; ids and texts are read when they are asked for.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        What was searched; later commits do not change it.
+    queries : ndarray of shape (n_queries, dim), float32
+        Unit vectors of the queries.
+    positions : ndarray of shape (n_queries, k), int64
+        Positions of the hits; -1 where there are fewer than k.
+    scores : ndarray of shape (n_queries, k), float32
+        Cosines; -inf where there are fewer than k.
+    n_without_vector : int
+        Queries without a token that the encoder knows; they have no hit by vectors.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        queries: NDArray[np.float32],
+        positions: NDArray[np.int64],
+        scores: NDArray[np.float32],
+        *,
+        n_without_vector: int = 0,
+    ) -> None:
+        self._snapshot, self._queries = snapshot, queries
+        self.positions, self.scores, self.n_without_vector = positions, scores, n_without_vector
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __repr__(self) -> str:
+        return f"<SearchResult of {len(self)} queries, {int(self.n_hits.sum())} hits>"
+
+    @property
+    def n_hits(self) -> NDArray[np.int64]:
+        """Hits of each query, (n_queries,)."""
+        n_hits: NDArray[np.int64] = (self.positions >= 0).sum(axis=1)
+        return n_hits
+
+    @cached_property
+    def ids(self) -> NDArray[Any]:
+        """Ids, (n_queries, k): int64 with -1, or strings with None, where there are fewer than k hits."""
+        return self._snapshot.ids_at(self.positions)
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """Share of random pairs of the index with a lower score, corrected for hubs, (n_queries, k); NaN for no hit."""
+        return self._snapshot.shares(self._queries, self.positions, self.scores)
+
+    def to_arrow(self) -> Any:
+        """Return one row per hit: query, rank, id, score, share, text, and the columns of the metadata."""
+        import pyarrow as pa
+
+        queries, ranks = np.nonzero(self.positions >= 0)
+        rows = self._snapshot.take(self.positions[queries, ranks])
+        own = {
+            "query": pa.array(queries),
+            "rank": pa.array(ranks + 1),
+            "id": rows.column("id"),
+            "score": pa.array(self.scores[queries, ranks]),
+            "share": pa.array(self.shares[queries, ranks]),
+        }
+        columns = {name if name not in own else f"{name}_": rows.column(name) for name in rows.column_names[1:]}
+        return pa.table(own | columns)
+
+    def to_pandas(self) -> Any:
+        """Return `to_arrow` as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStats:
+    """Facts about an index."""
+
+    n_rows: int
+    n_deleted: int  # rows that are hidden until the index is compacted
+    n_added: int  # rows beside the built ones, which are compared one by one
+    n_zero_rows: int  # rows without a vector
+    dim: int
+    space: Space
+    settings: SearchSettings
+    bytes_searched: int  # memory of the codes
+    bytes_on_disk: int
+    recall: Recall | None
+    n_changed: int  # rows added or deleted since the recall was measured
+    generation: int
+
+    @classmethod
+    def of(cls, folder: Path, state: State) -> IndexStats:
+        """Collect them from the last commit of a folder."""
+        settings = state.settings
+        return cls(
+            state.n_rows - state.n_deleted,
+            state.n_deleted,
+            state.n_rows - state.segments[0].n_rows,
+            state.n_zero_rows,
+            state.dim,
+            state.space,
+            settings,
+            round(state.n_rows * bytes_per_vector(state.dim, settings.kind, settings.store)),
+            sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+            state.recall,
+            state.n_changed,
+            state.generation,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts as JSON values."""
+        return {**to_builtins(self), "is_stale": self.is_stale}
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether more than a tenth of the rows have changed since the recall was measured."""
+        return self.recall is not None and self.n_changed > _STALE_SHARE * self.recall.n_rows

@@ -1,0 +1,239 @@
+"""The rows of an index but for their vectors: ids, texts and metadata, as a pyarrow table and in Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent._check import brief
+from isosent.errors import FileFormatError, InputError, InputTypeError
+from isosent.io.checksum import HashingFile
+from isosent.io.parquet import reading_parquet
+from isosent.io.tables import ending_of, open_table
+from isosent.io.texts import STANDARD_INPUT, is_table, read_texts
+
+ID, TEXT, VECTOR = "id", "text", "vector"
+HAS_VECTOR: Final = "isosent.has_vector"
+IdKind = Literal["numbers", "int", "str"]  # numbers: given by the index, in the order of the rows
+_GROUP_ROWS: Final = 16_384
+_GROUPS_IN_MEMORY: Final = 64
+_MOST_LISTED: Final = 3
+
+
+def rows_table(n_rows: int, *, ids: Any = None, texts: Any = None, metadata: Any = None, first_number: int = 0) -> Any:
+    """Make a table with the columns id, text if there are texts, and those of the metadata."""
+    import pyarrow as pa
+
+    columns = {ID: pa.array(np.arange(first_number, first_number + n_rows)) if ids is None else _id_column(ids)}
+    if texts is not None:
+        columns[TEXT] = pa.array([None if text is None else str(text) for text in texts], pa.string())
+    for name, column in _metadata_columns(metadata):
+        if name in (ID, TEXT, VECTOR) or name.startswith("isosent."):
+            raise InputError(f"index: a column of the metadata cannot be named {name}. Rename it.")
+        columns[name] = column
+    for name, column in columns.items():
+        if len(column) != n_rows:
+            raise InputError(f"index: {name} must have one value per row, {n_rows}; got {len(column)}.")
+    return pa.table(columns)
+
+
+def id_kind_of(ids: Any) -> IdKind:
+    """What the ids of a caller are; None stands for those that the index gives."""
+    import pyarrow as pa
+
+    return "numbers" if ids is None else "int" if pa.types.is_integer(_id_column(ids).type) else "str"
+
+
+def _id_column(ids: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(ids)
+    except (pa.ArrowException, TypeError) as error:
+        raise InputTypeError(f"index: ids must be strings, or whole numbers; got a mix: {brief(error)}.") from None
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = column.type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
+        column = column.cast(pa.string())
+    elif pa.types.is_integer(kind):
+        column = column.cast(pa.int64())
+    elif not pa.types.is_string(kind):
+        raise InputTypeError(f"index: ids must be strings or whole numbers; got {kind}.")
+    if column.null_count:
+        raise InputError(f"index: every row must have an id; {column.null_count} have none.")
+    if pa.types.is_integer(column.type) and len(column) and pc.min(column).as_py() < 0:
+        raise InputError(f"index: ids must not be negative; got {pc.min(column).as_py()}.")
+    counts = pc.value_counts(column)
+    if len(counts) < len(column):
+        twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+        listed = ", ".join(repr(value.as_py()) for value in twice[:_MOST_LISTED])
+        raise InputError(f"index: ids must differ; {len(twice)} occur twice or more, such as {brief(listed)}.")
+    return column
+
+
+def _metadata_columns(metadata: Any) -> list[tuple[str, Any]]:
+    import pyarrow as pa
+
+    if metadata is None:
+        return []
+    try:
+        if isinstance(metadata, pa.Table):
+            table = metadata
+        elif isinstance(metadata, Mapping):
+            table = pa.table({str(name): pa.array(values) for name, values in metadata.items()})
+        elif isinstance(metadata, Sequence):
+            table = pa.Table.from_pylist(list(metadata))
+        else:
+            table = pa.table(metadata)  # pandas, polars: through the interface that they share
+    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+        raise InputTypeError(f"index: the metadata must be a table, one row per text: {brief(error)}.") from None
+    return [(name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
+
+
+def typed(values: list[Any]) -> Any:
+    """A column of a text file: whole numbers, numbers, or texts, whichever fits all of its values."""
+    import pyarrow as pa
+
+    if not all(value is None or isinstance(value, str) for value in values):
+        return pa.array(values)
+    column = pa.array([None if value in ("", None) else value for value in values], pa.string())
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return column.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def like(rows: Any, schema: Any) -> Any:
+    """Rows with the columns of an index; what they lack is null."""
+    import pyarrow as pa
+
+    known = {field.name: field.type for field in schema if field.name != HAS_VECTOR}
+    unknown = [name for name in rows.column_names if name not in known]
+    if unknown:
+        raise InputError(
+            f"index: these rows have the column {unknown[0]}, which the index has not; it has {', '.join(known)}."
+        )
+    columns = []
+    for name, kind in known.items():
+        column = rows.column(name) if name in rows.column_names else pa.nulls(rows.num_rows, kind)
+        try:
+            columns.append(column.cast(kind))
+        except pa.ArrowException:
+            raise InputError(f"index: the column {name} must be of type {kind}; got {column.type}.") from None
+    return pa.table(columns, names=list(known))
+
+
+def write_rows(table: Any, has_vector: NDArray[np.bool_], path: Path) -> str:
+    """Write rows to a Parquet file, and return its checksum."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with path.open("wb") as file:
+        hashing = HashingFile(file)
+        table = table.append_column(HAS_VECTOR, pa.array(has_vector))
+        pq.write_table(table, hashing, row_group_size=_GROUP_ROWS, write_page_checksum=True)
+    return hashing.checksum
+
+
+class RowFile:
+    """Rows in a Parquet file, of which only what is asked for is read."""
+
+    def __init__(self, path: Path, n_rows: int) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self.path = path
+        with reading_parquet(str(path)):
+            # opened once: the file may be removed by a writer while this is in use
+            self._file = pq.ParquetFile(pa.memory_map(str(path)))
+            self.schema = self._file.schema_arrow
+            if self._file.metadata.num_rows != n_rows or HAS_VECTOR not in self.schema.names:
+                raise FileFormatError(
+                    f"{path} must hold {n_rows} rows with {HAS_VECTOR}; it holds {self._file.metadata.num_rows}."
+                )
+        self._group = lru_cache(maxsize=_GROUPS_IN_MEMORY)(self._read_group)
+        self._starts = np.cumsum(
+            [0] + [self._file.metadata.row_group(g).num_rows for g in range(self._file.num_row_groups)]
+        )
+
+    def columns(self, names: Sequence[str]) -> Any:
+        """Read whole columns."""
+        with reading_parquet(str(self.path)):
+            return self._file.read(list(names))
+
+    def take(self, positions: NDArray[np.intp]) -> Any:
+        """Read the rows at these positions, in this order."""
+        import pyarrow as pa
+
+        groups = np.searchsorted(self._starts, positions, side="right") - 1
+        parts, order = [], []
+        for group in np.unique(groups):
+            places = np.flatnonzero(groups == group)
+            parts.append(self._group(int(group)).take(pa.array(positions[places] - self._starts[group])))
+            order.append(places)
+        if not parts:
+            return self.schema.empty_table()
+        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
+
+    def _read_group(self, group: int) -> Any:
+        with reading_parquet(str(self.path)):
+            return self._file.read_row_group(group)
+
+
+# -- rows of a file --------------------------------------------------------------------------------------------------
+
+
+def read_rows(
+    path: str, *, column: str | None = None, id_column: str | None = None, vector_column: str | None = None
+) -> tuple[list[str] | None, Any, Any]:
+    """Texts, ids and metadata of a file: lines of text, or a table, whose other columns are the metadata.
+
+    The ids are None without a column for them, which is called id if it is not named. Beside vectors, texts are None
+    without a column of texts.
+    """
+    import pyarrow as pa
+
+    if path == STANDARD_INPUT or not is_table(path):
+        if id_column is not None:
+            raise InputError(f"{path} is read as plain lines and has no columns; got --id-column {id_column}.")
+        return read_texts(path, column=column), None, None
+    table = _read_table(path)
+    names = [name for name in table.column_names if name != vector_column]
+    if column is None:
+        candidates = [name for name in names if pa.types.is_string(table.schema.field(name).type)]
+        candidates = [TEXT] if TEXT in names else [name for name in candidates if name not in (ID, id_column)]
+        if len(candidates) != 1 and vector_column is None:
+            raise InputError(f"{path} has the columns {', '.join(names)}. Choose the texts: --column NAME.")
+        column = candidates[0] if len(candidates) == 1 else None
+    for name in (column, id_column):
+        if name is not None and name not in names:
+            raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(names), 600)}.")
+    id_column = id_column or (ID if ID in names else None)
+    texts = None if column is None else ["" if value is None else str(value) for value in table[column].to_pylist()]
+    metadata = table.select([name for name in names if name not in (column, id_column)])
+    return texts, None if id_column is None else table.column(id_column), metadata
+
+
+def _read_table(path: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if ending_of(path) == ".parquet":
+        file = _check.input_file(path)
+        with reading_parquet(str(file)):
+            return pq.read_table(file, memory_map=True)
+    with open_table(path, header=True) as table:
+        for name in table.columns:
+            table.require(name)
+        rows = [values for _, values in table.rows(optional=table.columns)]
+    columns = zip(*rows, strict=True) if rows else ([] for _ in table.columns)
+    return pa.table({name: typed(list(values)) for name, values in zip(table.columns, columns, strict=True)})

@@ -1,0 +1,216 @@
+"""What an index holds after one commit, with all its files open: later commits do not change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.errors import InputError
+from isosent.io.tensors import read_tensors
+from isosent.numeric.similarity import nonzero_rows
+from isosent.search.build import tail_settings
+from isosent.search.chance import Chance
+from isosent.search.engine import Segment, best, inner_codes, read_codes
+from isosent.search.keywords import Keywords, fuse
+from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile
+from isosent.search.storage import SegmentEntry, State, read_array
+
+FUSED: Final = 100  # hits of each ranking that are fused
+
+
+class Snapshot:
+    """The rows of an index by their positions, which count over all segments."""
+
+    def __init__(self, folder: Path, state: State) -> None:
+        self.folder, self.state = folder, state
+        self.deleted = np.zeros(state.n_rows, bool)
+        if state.deleted is not None:
+            self.deleted[read_array(folder / state.deleted.name)] = True
+        self.starts = np.cumsum([0, *(entry.n_rows for entry in state.segments)])
+        self.rows = [RowFile(folder / entry.rows.name, entry.n_rows) for entry in state.segments]
+        self.segments = [self._open(*parts) for parts in zip(state.segments, self.rows, self.starts, strict=False)]
+        readers = [entry.keywords and partial(Keywords.read, folder / entry.keywords.name) for entry in state.segments]
+        # read now: a writer may remove the file
+        self._keywords = [reader() if reader else None for reader in readers]
+        chance = None if state.chance is None else read_tensors(folder / state.chance.name, ())[0]
+        self.chance = None if chance is None else Chance.from_tensors(chance)
+
+    def _open(self, entry: SegmentEntry, rows: RowFile, start: int) -> Segment:
+        owner = read_codes(self.folder / entry.codes.name)
+        has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
+        vectors = None if entry.vectors is None else read_array(self.folder / entry.vectors.name)
+        return Segment(inner_codes(owner), vectors, self.deleted[start : start + entry.n_rows] | ~has_vector, owner)
+
+    def __len__(self) -> int:
+        return self.state.n_rows - self.state.n_deleted
+
+    @property
+    def live(self) -> NDArray[np.intp]:
+        """Positions of the rows that are not deleted."""
+        return np.flatnonzero(~self.deleted)
+
+    @cached_property
+    def _ids(self) -> Any:
+        """Ids of all rows, deleted ones included."""
+        import pyarrow as pa
+
+        return pa.concat_arrays([rows.columns([ID]).column(0).combine_chunks() for rows in self.rows])
+
+    @cached_property
+    def metadata(self) -> Any:
+        """All columns but the texts, of all rows."""
+        import pyarrow as pa
+
+        names = [name for name in self.rows[0].schema.names if name not in (TEXT, HAS_VECTOR)]
+        return pa.concat_tables([rows.columns(names) for rows in self.rows])
+
+    def ids_at(self, positions: NDArray[np.int64]) -> NDArray[Any]:
+        """Ids at positions of any shape; -1 or None where a position is -1."""
+        import pyarrow as pa
+
+        ids = self._ids.take(pa.array(positions.ravel(), mask=positions.ravel() < 0))
+        is_text = pa.types.is_string(ids.type)
+        values = ids.to_numpy(zero_copy_only=False) if is_text else ids.fill_null(-1).to_numpy()
+        return np.asarray(values).reshape(positions.shape)
+
+    def positions_of(self, ids: Any) -> NDArray[np.intp]:
+        """Position of the row with each id, -1 where there is none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(list(ids))
+        if len(column) and pa.types.is_string(column.type) != pa.types.is_string(self._ids.type):
+            kind = "strings" if pa.types.is_string(self._ids.type) else "whole numbers"
+            raise InputError(f"the ids of this index are {kind}; got {column[0].as_py()!r}.")
+        live = self.live
+        found = pc.index_in(column.cast(self._ids.type), value_set=self._ids.take(pa.array(live)))
+        places = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
+        return np.where(places < 0, -1, live[places] if len(live) else -1)
+
+    def take(self, positions: NDArray[np.intp]) -> Any:
+        """Rows of the table at these positions, in this order."""
+        import pyarrow as pa
+
+        owners = np.searchsorted(self.starts, positions, side="right") - 1
+        parts, order = [], []
+        for owner in np.unique(owners):
+            places = np.flatnonzero(owners == owner)
+            parts.append(self.rows[owner].take(positions[places] - self.starts[owner]))
+            order.append(places)
+        if not parts:
+            return self.rows[0].schema.empty_table().drop_columns([HAS_VECTOR])
+        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order)))).drop_columns([HAS_VECTOR])
+
+    def vectors(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Unit vectors at positions of any shape, (..., dim); the zero row where a position is -1."""
+        flat = positions.ravel()
+        vectors = np.zeros((len(flat), self.state.dim), np.float32)
+        owners = np.where(flat < 0, -1, np.searchsorted(self.starts, flat, side="right") - 1)
+        for owner in np.unique(owners[owners >= 0]):
+            places = np.flatnonzero(owners == owner)
+            vectors[places] = self.segments[owner].rows(flat[places] - self.starts[owner])
+        return vectors.reshape(*positions.shape, -1)
+
+    def batches(self, n_rows: int) -> Iterator[Any]:
+        """Yield rows and vectors as record batches."""
+        import pyarrow as pa
+
+        live = self.live
+        for start in range(0, len(live), n_rows):
+            positions = live[start : start + n_rows]
+            vectors = self.vectors(positions)
+            mask = pa.array(~nonzero_rows(vectors))
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self.state.dim, mask=mask)
+            yield self.take(positions).append_column(VECTOR, lists).combine_chunks().to_batches()[0]
+
+    # -- searching -----------------------------------------------------------------------------------------------
+
+    def nearest(
+        self, units: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Cosines and positions of the nearest rows, best first, (n_queries, k); -inf and -1 where there are fewer."""
+        results = []
+        settings = self.state.settings
+        for segment, start in zip(self.segments, self.starts, strict=False):
+            if segment.n_rows:
+                part = None if allowed is None else allowed[start : start + segment.n_rows]
+                scores, positions = segment.search(units, k, settings, part)
+                results.append((scores, np.where(positions < 0, -1, positions + start)))
+            settings = tail_settings(settings)
+        if not results:
+            return np.full((len(units), k), -np.inf, np.float32), np.full((len(units), k), -1)
+        if len(results) == 1:
+            return results[0]
+        return best(np.hstack([scores for scores, _ in results]), np.hstack([found for _, found in results]), k)
+
+    def fused(
+        self,
+        texts: list[str],
+        units: NDArray[np.float32],
+        by_vectors: NDArray[np.int64],
+        allowed: NDArray[np.bool_] | None,
+        k: int,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Fuse the rankings by vectors and by words; the scores are still cosines."""
+        if not any(self._keywords):
+            raise InputError("search: the index has no texts, so it cannot be searched by words.")
+        visible = ~self.deleted if allowed is None else allowed & ~self.deleted
+        positions = np.full((len(texts), k), -1)
+        for row, text in enumerate(texts):
+            rankings = [by_vectors[row][by_vectors[row] >= 0], self._by_words(text, visible)]
+            ranked, _ = fuse(rankings, k)
+            positions[row, : len(ranked)] = ranked
+        scores = np.einsum("qd,qkd->qk", units, self.vectors(positions))
+        return np.where(positions < 0, np.float32(-np.inf), scores).astype(np.float32), positions
+
+    def _by_words(self, text: str, visible: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Positions of the rows that share words with a text, best first."""
+        found: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+        for keywords, start in zip(self._keywords, self.starts, strict=False):
+            if keywords is not None and keywords.n_rows:
+                mask = visible[start : start + keywords.n_rows]
+                positions, scores = keywords.search(text, FUSED, mask=mask)
+                found.append((positions + start, scores))
+        if not found:
+            return np.empty(0, np.int64)
+        positions = np.concatenate([positions for positions, _ in found])
+        order = np.lexsort((positions, -np.concatenate([scores for _, scores in found])))
+        return positions[order][:FUSED]
+
+    def matches(
+        self,
+        units: NDArray[np.float32],
+        scores: NDArray[np.float32],
+        positions: NDArray[np.int64],
+        false_alarms: float,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Keep the hits that beat chance."""
+        if not 0 < false_alarms < 1:
+            raise InputError(f"search: false_alarms must lie between 0 and 1; got {false_alarms:g}.")
+        if self.chance is None:
+            raise InputError("search: the index has too few texts to say what chance gives. Leave false_alarms out.")
+        found = positions >= 0
+        is_match = self.chance.is_match(
+            units,
+            self.vectors(positions),
+            np.where(found, scores, np.float32(0)),
+            false_alarms=false_alarms,
+            n_rows=len(self),
+        )
+        kept = is_match & found
+        return best(np.where(kept, scores, np.float32(-np.inf)), np.where(kept, positions, -1), scores.shape[1])
+
+    def shares(
+        self, units: NDArray[np.float32], positions: NDArray[np.int64], scores: NDArray[np.float32]
+    ) -> NDArray[np.float64]:
+        """Share of random pairs with a lower score, (n_queries, k); NaN where there is no hit."""
+        found = positions >= 0
+        if self.chance is None or not found.any():
+            return np.full(positions.shape, np.nan)
+        shares = self.chance.share(units, self.vectors(positions), np.where(found, scores, np.float32(0)))
+        return np.where(found, shares, np.nan)

@@ -1,0 +1,213 @@
+"""The index folder: a manifest that names all other files, renamed into place last, and one writer at a time.
+
+A writer only adds files, under names that contain the number of the commit. A process that is killed at any moment
+leaves the last manifest and the files that it names. Readers keep their files open: a writer may remove them meanwhile.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import numpy as np
+from msgspec import Meta, Struct, to_builtins
+from numpy.typing import NDArray
+
+from isosent.errors import FileFormatError, InputFileError, OutputError
+from isosent.io.atomic import Replaceable, is_temporary, locked, recover, replacing, sweep
+from isosent.io.checksum import checksum_of, file_state, verify_file
+from isosent.io.json import check_schema, format_of, read_document, write_document
+from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
+from isosent.io.space import Space
+from isosent.search.engine import Kind, SearchSettings
+from isosent.search.rows import IdKind
+
+FORMAT, FORMAT_VERSION = "isosent-index", 1
+MANIFEST = "manifest.json"
+MODEL_FOLDER = "model"
+_FILES: Final = re.compile(
+    r"(rows|codes|vectors|keywords|deleted|chance)-\d{6,}(-\d+)?\.(parquet|faiss|npy|safetensors)"
+)
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of the folder."""
+
+    name: FileName
+    checksum: Checksum
+
+
+class SegmentEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """The files of rows that are searched together."""
+
+    n_rows: Count
+    rows: FileEntry
+    codes: FileEntry
+    vectors: FileEntry | None = None
+    keywords: FileEntry | None = None
+
+
+class Recall(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was measured when the first segment was built."""
+
+    recall: Share  # of the ten nearest others, on average
+    n_queries: Positive
+    n_rows: Positive
+    min_recall: Share  # what was asked for
+
+
+class State(Struct, frozen=True, forbid_unknown_fields=True):
+    """What an index holds after a commit."""
+
+    generation: Positive  # the number of commits
+    space: Space
+    dim: Positive
+    settings: SearchSettings
+    kind: Kind | None  # that was asked for; None: chosen again when the index is compacted
+    ids: IdKind
+    next_number: Count
+    segments: tuple[SegmentEntry, ...]
+    deleted: FileEntry | None = None  # positions, counted over all segments
+    n_deleted: Count = 0
+    n_zero_rows: Count = 0  # rows without a vector
+    chance: FileEntry | None = None
+    recall: Recall | None = None  # None for fewer rows than can be measured
+    n_changed: Count = 0  # rows that were added or deleted since
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all segments, deleted ones included."""
+        return sum(segment.n_rows for segment in self.segments)
+
+    @property
+    def files(self) -> list[FileEntry]:
+        """All files but the manifest and the model."""
+        named: list[FileEntry | None] = [self.deleted, self.chance]
+        for segment in self.segments:
+            named += [segment.rows, segment.codes, segment.vectors, segment.keywords]
+        return [entry for entry in named if entry is not None]
+
+
+class _Manifest(Document):
+    index: State
+
+
+def is_index(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds an index, damaged or not."""
+    return format_of(Path(path) / MANIFEST) == FORMAT
+
+
+INDEX = Replaceable("an isosent index", is_index)
+
+
+def read_state(folder: Path) -> State:
+    """Read the manifest of an index."""
+    recover(folder)
+    try:
+        document = read_document(folder / MANIFEST, FORMAT, FORMAT_VERSION, _Manifest)
+    except FileNotFoundError:
+        what = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
+        raise InputFileError(f"{folder} is not an index of isosent: {what}. Make one: isosent index.") from None
+    state: State = check_schema(document["index"], str(folder / MANIFEST), State)
+    return state
+
+
+def write_state(folder: Path, state: State) -> None:
+    """Write the manifest: with this, a commit takes place."""
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "isosent_version": version("isosent")}
+    write_document(folder / MANIFEST, head | {"index": to_builtins(state)})
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Let one process at a time commit to an index; a second one is refused."""
+    if not folder.is_dir():
+        raise InputFileError(f"{folder} is not an index of isosent: there is no such folder.")
+    if not os.access(folder, os.W_OK):
+        raise OutputError(f"{folder} cannot be written to.")
+    with locked(folder, wait=False):
+        sweep(folder)
+        yield
+
+
+def remove_unnamed(folder: Path, state: State) -> None:
+    """Remove files that no commit names any more."""
+    named = {entry.name for entry in state.files}
+    for path in list(folder.iterdir()):
+        if path.name not in named and _FILES.fullmatch(path.name) and not is_temporary(path.name):
+            with suppress(OSError):  # on Windows, while a reader has it open
+                path.unlink()
+
+
+def opened(folder: Path, open_all: Callable[[State], Any]) -> Any:
+    """Open all files of the last commit; again if a writer committed, and so removed files, meanwhile."""
+    while True:
+        state = read_state(folder)
+        try:
+            for entry in state.files:
+                verify(folder, entry)
+            return open_all(state)
+        except (FileNotFoundError, FileFormatError):
+            if read_state(folder).generation == state.generation:
+                raise
+
+
+def verify(folder: Path, entry: FileEntry) -> None:
+    """Refuse a file that is missing or has changed since it was written."""
+    path = folder / entry.name
+    try:
+        verify_file(path, entry.checksum, state=file_state(path))
+    except FileNotFoundError:
+        raise FileFormatError(f"{folder}: {entry.name} is missing. Copy the whole folder.") from None
+
+
+def write_file(folder: Path, name: str, write: Callable[[Path], str]) -> FileEntry:
+    """Write a file in one step; `write` returns its checksum."""
+    with replacing(folder / name) as temporary:
+        checksum = write(temporary)
+    return FileEntry(name, checksum)
+
+
+def write_bytes(folder: Path, name: str, content: bytes) -> FileEntry:
+    """Write a small file in one step."""
+
+    def write(path: Path) -> str:
+        path.write_bytes(content)
+        return checksum_of(content)
+
+    return write_file(folder, name, write)
+
+
+def array_bytes(array: NDArray[Any]) -> bytes:
+    """An array as a .npy file."""
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    return file.getvalue()
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    """Read an array of a .npy file by memory map."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+    except (ValueError, EOFError, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {error}.") from None
+
+
+def copy_folder(source: Path, target: Path, state: State) -> None:
+    """Copy what a commit names into a new folder."""
+    for entry in state.files:
+        shutil.copyfile(source / entry.name, target / entry.name)
+    if (source / MODEL_FOLDER).is_dir():
+        shutil.copytree(source / MODEL_FOLDER, target / MODEL_FOLDER)
+    write_state(target, state)

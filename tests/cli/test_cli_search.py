@@ -1,0 +1,150 @@
+"""``isosent index`` and ``isosent search``."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("faiss")
+
+
+@pytest.fixture
+def table(texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "rows.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "text", "lang", "year"])
+        writer.writerows(
+            [f"r{row}", text, "en" if row % 2 else "de", 2000 + row] for row, text in enumerate(texts[:60])
+        )
+    return "rows.csv"
+
+
+@pytest.fixture
+def made(isosent_, table):
+    assert isosent_("index", table, "-o", "index").code == 0
+    return "index"
+
+
+def hits(finished):
+    assert finished.code == 0, finished.err
+    return [[hit["id"] for hit in result["hits"]] for result in json.loads(finished.out)["results"]]
+
+
+def test_a_table_becomes_an_index_that_is_searched(isosent_, made, texts):
+    finished = isosent_("search", made, texts[7], texts[9], "-k", 3, "--json")
+    assert [found[0] for found in hits(finished)] == ["r7", "r9"]
+    first = json.loads(finished.out)["results"][0]["hits"][0]
+    assert first["text"] == texts[7]
+    assert (first["lang"], first["year"]) == ("en", 2007)
+    assert first["score"] == pytest.approx(1, abs=1e-5)
+    assert 0.9 < first["share"] <= 1
+
+
+def test_hits_are_printed_for_people(isosent_, made, texts):
+    out = isosent_("search", made, texts[7], "-k", 2).out
+    assert "1.0000" in out
+    assert "r7" in out
+    assert "%" in out
+    assert "year 2007" in out
+
+
+def test_filters_words_and_rows_narrow_a_search(isosent_, made, texts):
+    assert hits(isosent_("search", made, texts[7], "--where", "year < 2005", "-k", 50, "--json"))[0].count("r7") == 0
+    assert hits(isosent_("search", made, texts[8], "--hybrid", "--json"))[0][0] == "r8"
+    [like] = hits(isosent_("search", made, "--like", "r7", "--json", "-k", 4))
+    assert "r7" not in like
+    assert len(like) == 4
+
+
+def test_words_explain_a_hit(isosent_, made, texts):
+    assert "~" in isosent_("search", made, texts[7], "-k", 1, "--explain").out
+
+
+def test_nothing_matches_an_unrelated_query(isosent_, made):
+    finished = isosent_("search", made, "오늘 저녁에는 비가 올 것 같습니다", "--false-alarms", 0.001)
+    assert finished.out.strip() == "no match"
+    assert finished.code == 0
+
+
+def test_rows_are_added_replaced_and_removed(isosent_, made, tmp_path):
+    (tmp_path / "more.jsonl").write_text(
+        '{"id": "r1", "text": "a new text", "lang": "fr", "year": 1}\n'
+        '{"id": "n", "text": "another text", "lang": "fr", "year": 2}\n'
+    )
+    finished = isosent_("index", "add", made, "more.jsonl")
+    assert finished.code == 0
+    assert "1 replaced" in finished.out
+    assert "61 now" in finished.out
+    assert set(hits(isosent_("search", made, "text", "--where", 'lang = "fr"', "--json"))[0]) == {"r1", "n"}
+    assert "2 of 3" in isosent_("index", "remove", made, "r1", "n", "nobody").out
+    assert hits(isosent_("search", made, "text", "--where", 'lang = "fr"', "--json")) == [[]]
+    finished = isosent_("index", "compact", made)
+    assert finished.code == 0
+    assert json.loads(isosent_("index", "stats", made, "--json").out)["n_rows"] == 59
+
+
+def test_the_recall_is_stated_and_called_stale(isosent_, made):
+    assert "recall@10" in isosent_("index", "stats", made).out
+    assert isosent_("index", "remove", made, *(f"r{row}" for row in range(8))).code == 0
+    finished = isosent_("index", "stats", made)
+    assert "8 of 60" in finished.err
+    assert "compact" in finished.err
+
+
+def test_plain_lines_get_numbers(isosent_, table, tmp_path):
+    (tmp_path / "lines.txt").write_text("a cat\na dog\nthe stock market\n")
+    assert isosent_("index", "lines.txt", "-o", "lines").code == 0
+    assert hits(isosent_("search", "lines", "an animal", "-k", 2, "--json"))[0] in ([0, 1], [1, 0])
+    assert "1 of 1" in isosent_("index", "remove", "lines", 1).out
+
+
+def test_vectors_become_an_index_with_texts_and_ids_beside_them(isosent_, table, texts):
+    assert isosent_("encode", table, "--column", "text", "-o", "vectors.parquet").code == 0
+    assert isosent_("index", "vectors.parquet", "-m", "wordllama", "-o", "with_texts").code == 0
+    assert hits(isosent_("search", "with_texts", texts[5], "-k", 1, "--json")) == [["r5"]]
+    assert isosent_("encode", table, "--column", "text", "-o", "vectors.npy").code == 0
+    assert isosent_("index", "vectors.npy", "--texts", table, "-m", "wordllama", "-o", "beside").code == 0
+    assert hits(isosent_("search", "beside", texts[5], "-k", 1, "--json")) == [["r5"]]
+    assert isosent_("index", "vectors.npy", "-o", "bare").code == 0
+    finished = isosent_("search", "bare", "a text")
+    assert finished.code == 2
+    assert "encode" in finished.err
+
+
+def test_types_of_a_parquet_table_are_kept(isosent_, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = {"text": texts[:30], "price": np.linspace(0, 1, 30), "sold": [row % 2 == 0 for row in range(30)]}
+    pq.write_table(pa.table(rows), "rows.parquet")
+    assert isosent_("index", "rows.parquet", "-o", "index").code == 0
+    [found] = hits(isosent_("search", "index", "x", "-k", 30, "--where", "price > 0.5 and sold = true", "--json"))
+    assert sorted(found) == list(range(16, 30, 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["search", "index", ""], ["empty"]),
+        (["search", "index"], ["neither"]),
+        (["search", "index", "x", "--like", "r1"], ["both"]),
+        (["search", "index", "x", "-k", "0"], ["0"]),
+        (["search", "index", "x", "--where", "colour = 1"], ["colour", "lang"]),
+        (["search", "index", "x", "--where", "year ="], ["year ="]),
+        (["search", "index", "--like", "nobody"], ["nobody"]),
+        (["search", "none", "x"], ["none"]),
+        (["index", "rows.csv", "-o", "rows.csv"], ["rows.csv"]),
+        (["index", "none.csv", "-o", "new"], ["none.csv"]),
+        (["index", "rows.csv", "-o", "new", "--column", "title"], ["title"]),
+        (["index", "rows.csv", "-o", "new", "--id-column", "lang"], ["'de'"]),
+        (["index", "rows.csv", "-o", "new", "--kind", "hnsw", "--store", "binary"], ["hnsw", "binary"]),
+        (["index", "rows.csv", "-o", "new", "--budget-mb", "0.001"], ["0.001"]),
+        (["index", "rows.csv", "-o", "new", "--texts", "rows.csv"], ["--texts"]),
+        (["index", "add", "index", "none.csv"], ["none.csv"]),
+        (["index", "remove", "none", "1"], ["none"]),
+    ],
+)
+def test_bad_input_is_one_sentence(isosent_, refuses, made, arguments, words):
+    refuses(isosent_(*arguments), *words)

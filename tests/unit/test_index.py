@@ -1,0 +1,495 @@
+"""The index: what it finds, what it refuses, and what is left of it after a failure."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import isosent
+from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
+from isosent.io.atomic import locked
+from isosent.io.space import Space
+from isosent.io.vectors import writing_vectors
+from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
+from isosent.search.build import FLAT_LIMIT, plan
+from isosent.search.storage import MANIFEST
+
+faiss = pytest.importorskip("faiss")
+
+KINDS_AND_STORES = [
+    (kind, store)
+    for kind in ("flat", "ivf", "hnsw")
+    for store in ("float32", "float16", "int8", "binary")
+    if (kind, store) != ("hnsw", "binary")
+]
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(40, 32))
+    return (centres[rng.integers(40, size=1500)] + rng.normal(size=(1500, 32)) + 0.3).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def index(vectors):
+    return Index.create(vectors=vectors)
+
+
+@pytest.fixture(scope="module")
+def text_index(wordllama, texts):
+    metadata = {"lang": ["en" if row % 3 else "de" for row in range(len(texts))], "year": list(range(len(texts)))}
+    return Index.create(texts, wordllama, metadata=metadata)
+
+
+@pytest.fixture
+def small(wordllama, tmp_path):
+    texts = ["a cat sleeps", "a dog barks", "the stock market fell", "shares rose today", "rain is expected"]
+    return Index.create(texts, wordllama, ids=list("abcde"), folder=tmp_path / "index")
+
+
+def nearest(vectors, queries, k):
+    cosines = unit_rows(queries) @ unit_rows(vectors).T
+    return np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+
+
+# -- what it finds ---------------------------------------------------------------------------------------------------
+
+
+def test_a_flat_index_finds_what_numpy_finds(index, vectors):
+    result = index.search(vectors[:50] + 0.1, k=7)
+    assert_array_equal(result.ids, nearest(vectors, vectors[:50] + 0.1, 7))
+    cosines = (unit_rows(vectors[:50] + 0.1)[:, None] * unit_rows(vectors)[result.ids]).sum(axis=2)
+    assert_allclose(result.scores, cosines, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "store"), KINDS_AND_STORES)
+def test_every_kind_and_store_reaches_the_recall_that_it_states(vectors, kind, store):
+    index = Index.create(vectors=vectors, kind=kind, store=store)
+    stats = index.stats()
+    assert stats.recall.recall >= 0.95
+    rows = np.arange(0, 1500, 5)
+    found = index.search(vectors[rows], k=11).ids
+    hits = [
+        len(set(found[i]) & set(truth) - {row})
+        for i, (row, truth) in enumerate(zip(rows, nearest(vectors, vectors[rows], 11), strict=True))
+    ]
+    assert np.mean(hits) / 10 >= 0.93
+    # scores are cosines of the finest copy
+    assert_allclose(index.search(vectors[:1], k=1).scores, 1, atol=2e-3)
+
+
+def test_texts_and_vectors_give_the_same_hits(text_index, wordllama, texts):
+    by_text = text_index.search(texts[:5])
+    by_vector = text_index.search(wordllama.encoder.encode(texts[:5]))
+    assert_array_equal(by_text.ids, by_vector.ids)
+    assert_array_equal(by_text.ids[:, 0], range(5))
+
+
+def test_the_map_is_applied_to_rows_and_queries(wordllama, texts):
+    model = wordllama.fitted(texts, "whitening", settings={"n_components": 32})
+    index = Index.create(texts, model)
+    assert index.dim == 32
+    raw = wordllama.encode(texts)
+    assert_array_equal(index.search(raw[:9]).ids, Index.create(model=model, vectors=raw).search(raw[:9]).ids)
+    assert_array_equal(index.search(raw[:9], k=5).ids, nearest(model.encode(texts), model.encode(texts[:9]), 5))
+
+
+def test_faiss_alone_searches_the_folder_with_raw_vectors(wordllama, texts, tmp_path):
+    model = wordllama.fitted(texts, "whitening", settings={"n_components": 32})
+    index = Index.create(texts, model, folder=tmp_path / "index")
+    plain = faiss.read_index(str(next((tmp_path / "index").glob("codes-*.faiss"))))
+    raw = wordllama.encode(texts[:20])
+    scores, positions = plain.search(raw, 5)
+    assert_array_equal(positions, index.search(raw, k=5).ids)
+    assert_allclose(scores, index.search(raw, k=5).scores, atol=1e-5)
+
+
+def test_queries_use_the_query_side_of_a_model(wordllama, texts):
+    model = wordllama.fitted(texts[:200], "whitening", queries=texts[200:300], settings={"n_components": 16})
+    index = Index.create(texts[:200], model)
+    expected = nearest(model.encode_document(texts[:200]), model.encode_query(texts[300:310]), 4)
+    assert_array_equal(index.search(texts[300:310], k=4).ids, expected)
+
+
+def test_hits_come_as_tables(text_index):
+    result = text_index.search(["a man rides a horse", "snow"], k=3)
+    table = result.to_arrow()
+    assert table.column_names == ["query", "rank", "id", "score", "share", "text", "lang", "year"]
+    assert table.column("query").to_pylist() == [0, 0, 0, 1, 1, 1]
+    frame = result.to_pandas()
+    assert frame["score"].is_monotonic_decreasing is False
+    assert (frame["share"].between(0, 1)).all()
+    assert result.n_hits.tolist() == [3, 3]
+
+
+def test_filters_hold_for_every_hit(text_index):
+    hits = text_index.search("people", k=30, where='lang = "de" and year >= 100').to_arrow().to_pylist()
+    assert len(hits) == 30
+    assert all(hit["lang"] == "de" and hit["year"] >= 100 for hit in hits)
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_a_filtered_search_is_exact_among_few_rows(vectors, kind):
+    index = Index.create(vectors=vectors, kind=kind, metadata={"group": np.arange(1500) % 50})
+    result = index.search(vectors[:5], k=10, where="group = 7")
+    members = np.arange(7, 1500, 50)
+    assert_array_equal(result.ids, members[nearest(vectors[members], vectors[:5], 10)])
+
+
+def test_more_like_this_leaves_the_row_out(text_index, texts):
+    result = text_index.more_like([3, 8], k=4)
+    assert result.ids.shape == (2, 4)
+    assert 3 not in result.ids[0]
+    assert_array_equal(result.ids[0], [hit for hit in text_index.search(texts[3], k=5).ids[0] if hit != 3][:4])
+    with pytest.raises(InputError, match="99999"):
+        text_index.more_like([99999])
+
+
+def test_hybrid_search_finds_a_rare_word(wordllama, texts):
+    index = Index.create([*texts, "order no. qzx-9981 was sent"], wordllama)
+    assert index.search("qzx-9981", k=3, hybrid=True).ids[0, 0] == len(texts)
+    scores = index.search("where is order qzx-9981", k=5, hybrid=True).scores
+    assert (np.abs(scores) <= 1).all()
+    with pytest.raises(InputError, match="vectors"):
+        index.search(np.ones(256, np.float32), hybrid=True)
+
+
+def test_rows_without_a_vector_never_match(wordllama):
+    index = Index.create(["a cat", "", "a dog", ""], wordllama)
+    assert set(index.search("an animal", k=4).ids[0]) == {0, 2, -1}
+    assert index.stats().n_zero_rows == 2
+    assert index.search(np.zeros(256), k=2).n_hits.tolist() == [0]
+
+
+def test_k_above_the_number_of_rows_gives_all_rows(small):
+    assert small.search("animals", k=50).n_hits.tolist() == [5]
+    assert small.search("animals", k=50).ids.shape == (1, 5)
+
+
+def test_an_index_without_rows_finds_nothing_until_rows_are_added(wordllama):
+    index = Index.create([], wordllama)
+    assert len(index) == 0
+    assert index.search("anything").n_hits.tolist() == [0]
+    index.add(["a first text"])
+    assert index.search("text").ids[0, 0] == 0
+
+
+# -- what it states --------------------------------------------------------------------------------------------------
+
+
+def test_the_budget_chooses_the_number_type(vectors):
+    sizes = {"float32": 0.2, "float16": 0.1, "int8": 0.05, "binary": 0.02}
+    for store, budget in sizes.items():
+        stats = Index.create(vectors=vectors, budget_mb=budget).stats()
+        assert stats.settings.store == store
+        assert stats.bytes_searched <= budget * 1e6
+    with pytest.raises(InputError, match=r"0.01"):
+        Index.create(vectors=vectors, budget_mb=0.01)
+    with pytest.raises(InputError, match="float32"):
+        Index.create(vectors=vectors, budget_mb=0.1, store="float32")
+
+
+def test_the_kind_follows_the_number_of_rows():
+    assert plan(FLAT_LIMIT, 8, None, None).kind == "flat"
+    settings = plan(1_000_000, 8, None, None)
+    assert settings.kind == "ivf"
+    assert settings.n_lists == 4096
+
+
+def test_a_higher_recall_is_reached_by_searching_more(vectors):
+    low, high = (Index.create(vectors=vectors, kind="ivf", min_recall=recall).stats() for recall in (0.5, 0.999))
+    assert low.settings.n_probe < high.settings.n_probe
+    assert low.recall.recall >= 0.5
+    assert high.recall.recall >= 0.999
+
+
+def test_changes_make_the_recall_stale_and_compacting_measures_again(vectors):
+    index = Index.create(vectors=vectors[:300])
+    assert not index.stats().is_stale
+    index.add(vectors=vectors[300:340])
+    assert index.stats().is_stale
+    assert index.stats().n_added == 40
+    index.compact()
+    stats = index.stats()
+    assert not stats.is_stale
+    assert (stats.n_rows, stats.n_added, stats.recall.n_rows) == (340, 0, 340)
+
+
+def test_quantization_of_the_model_is_used_and_saved(wordllama, texts, tmp_path):
+    from isosent.transforms.quantization import Quantization
+
+    model = wordllama.with_quantization(Quantization.fit(wordllama.encode(texts[:100])))
+    index = Index.create(texts, model, store="int8", folder=tmp_path / "index")
+    saved = isosent.load(tmp_path / "index" / "model")
+    assert_array_equal(saved.quantization.low, model.quantization.low)
+    codes = faiss.vector_to_array(index._segments[0].codes.codes).reshape(len(texts), -1)
+    expected = model.quantization.encode(unit_rows(wordllama.encode(texts)), "int8").astype(np.int16) + 128
+    assert (codes != expected).mean() < 1e-4  # rounding of float32 at the border of a step
+
+
+# -- changing --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_with_known_ids_are_replaced(small):
+    small.add(["a horse neighs", "a bird sings"], ids=["b", "f"])
+    assert len(small) == 6
+    assert "b" in small.search("horse", k=1).ids
+    assert small.search("a dog barks", k=6).to_pandas()["text"].tolist().count("a dog barks") == 0
+    assert len(Index.open(small.folder)) == 6
+
+
+def test_removed_rows_are_gone_and_their_numbers_are_not_given_again(wordllama, texts):
+    index = Index.create(texts[:10], wordllama)
+    assert index.remove([3, 9, 77]) == 2
+    assert len(index) == 8
+    assert 3 not in index.search(texts[3], k=8).ids
+    assert index.add([texts[3]]).tolist() == [10]
+    index.compact()
+    assert index.add(["new"]).tolist() == [11]
+    assert sorted(index.search("x", k=20).ids[0]) == [0, 1, 2, 4, 5, 6, 7, 8, 10, 11]
+
+
+@pytest.mark.parametrize("store", ["float32", "int8", "binary"])
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_any_order_of_changes_leaves_the_rows_that_a_dictionary_would_have(vectors, kind, store):
+    rng = np.random.default_rng(1)
+    rows = {f"r{i}": i for i in range(1100)}
+    index = Index.create(vectors=vectors[:1100], ids=list(rows), kind=kind, store=store, min_recall=1)
+    for step in range(14):
+        chosen = rng.choice(1500, 30, replace=False)
+        names = [f"r{i % 1200}" for i in chosen]
+        chosen = [row for row, name in zip(chosen, names, strict=True) if names.count(name) == 1]
+        if step % 3 == 2:
+            gone = [f"r{i}" for i in chosen]
+            assert index.remove(gone) == sum(rows.pop(name, None) is not None for name in gone)
+        else:
+            index.add(vectors=vectors[chosen], ids=[f"r{i % 1200}" for i in chosen])
+            rows |= {f"r{i % 1200}": i for i in chosen}
+        if step == 9:
+            index.compact()
+    assert len(index) == len(rows)
+    found = {
+        name: row
+        for batch in index.batches(100)
+        for name, row in zip(batch["id"].to_pylist(), batch["vector"].to_pylist(), strict=True)
+    }
+    assert found.keys() == rows.keys()
+    for name, row in rows.items():
+        assert_allclose(found[name], unit_rows(vectors[row : row + 1])[0], atol=1e-3)
+    names = np.array(list(rows))
+    expected = names[nearest(vectors[list(rows.values())], vectors[:40], 1)]
+    assert (index.search(vectors[:40], k=1).ids == expected).mean() > 0.95
+
+
+def test_many_small_additions_are_merged(vectors):
+    index = Index.create(vectors=vectors[:100])
+    for row in range(100, 130):
+        index.add(vectors=vectors[row : row + 1])
+    assert len(list(index.folder.glob("codes-*"))) < 12
+    assert_array_equal(index.search(vectors[:130], k=1).ids[:, 0], range(130))
+
+
+def test_an_hnsw_index_only_grows(vectors):
+    index = Index.create(vectors=vectors[:200], ids=[str(i) for i in range(200)], kind="hnsw")
+    index.add(vectors=vectors[200:210], ids=[str(i) for i in range(200, 210)])
+    assert index.search(vectors[205], k=1).ids[0, 0] == "205"
+    for change in (lambda: index.remove(["3"]), lambda: index.add(vectors=vectors[:1], ids=["3"])):
+        with pytest.raises(InputError, match="hnsw"):
+            change()
+    assert len(index) == 210
+
+
+def test_a_reader_keeps_what_it_opened(small):
+    reader = Index.open(small.folder)
+    small.remove(["a", "b"])
+    small.add(["zebras run"], ids=["z"])
+    small.compact()
+    assert sorted(reader.search("animals", k=5).to_pandas()["id"]) == list("abcde")
+    assert sorted(Index.open(small.folder).search("animals", k=5).ids[0]) == list("cdez")
+
+
+def test_two_objects_take_turns(small):
+    other = Index.open(small.folder)
+    small.add(["one"], ids=["x"])
+    other.add(["two"], ids=["y"])
+    assert len(other) == 7
+    assert len(Index.open(small.folder)) == 7
+
+
+def test_a_second_writer_is_refused(small):
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold():
+        with locked(small.folder):
+            entered.set()
+            leave.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    entered.wait(20)
+    try:
+        with pytest.raises(OutputError, match="another process"):
+            small.add(["late"], ids=["l"])
+    finally:
+        leave.set()
+        thread.join()
+    assert len(Index.open(small.folder)) == 5
+
+
+def test_batches_make_the_same_index(text_index, wordllama):
+    copy = Index.from_batches(text_index.batches(100), space=text_index.space, dim=256, model=wordllama)
+    query = "a man is cooking"
+    assert_array_equal(copy.search(query).ids, text_index.search(query).ids)
+    assert copy.search(query).to_arrow().column_names == text_index.search(query).to_arrow().column_names
+    with pytest.raises(InputError, match="other"):
+        Index.from_batches(text_index.batches(), space=Space("0" * 64, "other"), dim=256, model=wordllama)
+
+
+# -- spaces ----------------------------------------------------------------------------------------------------------
+
+
+def test_vectors_of_another_space_are_refused(wordllama, texts, tmp_path):
+    model = wordllama.fitted(texts, "whitening")
+    index = Index.create(texts, wordllama, folder=tmp_path / "index")
+    with pytest.raises(InputError, match="whitening"):
+        Index.open(tmp_path / "index", model)
+    path = tmp_path / "other.npy"
+    with writing_vectors(path, (2, 256), space=Space("1" * 64, "another encoder")) as write:
+        write(np.ones((2, 256), np.float32))
+    for change in (lambda: Index.create(vectors=path, model=wordllama), lambda: index.add(vectors=path)):
+        with pytest.raises(InputError, match="another encoder"):
+            change()
+
+
+def test_vectors_that_the_model_made_are_not_mapped_twice(wordllama, texts, tmp_path):
+    model = wordllama.fitted(texts, "whitening", settings={"n_components": 16})
+    for name, space, rows in (
+        ("raw.npy", Space(model.encoder.fingerprint, "wordllama"), wordllama.encode(texts)),
+        ("mapped.npy", Space(model.fingerprint, "wordllama -> whitening"), model.encode(texts)),
+    ):
+        with writing_vectors(tmp_path / name, rows.shape, space=space) as write:
+            write(rows)
+    raw, mapped = (Index.create(model=model, vectors=tmp_path / name) for name in ("raw.npy", "mapped.npy"))
+    assert_array_equal(raw.search(texts[:5]).ids, mapped.search(texts[:5]).ids)
+
+
+def test_an_index_of_vectors_alone_cannot_encode(index, vectors):
+    assert index.search(vectors[0], k=1).ids.tolist() == [[0]]
+    with pytest.raises(InputError, match="encode"):
+        index.search("a text")
+
+
+# -- what it refuses -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"ids": ["a", "b"]}, "3"),
+        ({"ids": ["a", "b", "a"]}, "'a'"),
+        ({"ids": ["a", 2, "c"]}, "mix"),
+        ({"ids": [1.5, 2.5, 3.5]}, "double"),
+        ({"ids": [1, -2, 3]}, "-2"),
+        ({"metadata": {"lang": ["en"]}}, "lang"),
+        ({"metadata": {"text": ["x", "y", "z"]}}, "text"),
+        ({"vectors": np.ones((2, 256), np.float32)}, "2"),
+        ({"vectors": np.ones((3, 7), np.float32)}, "7"),
+        ({"vectors": np.full((3, 256), np.nan, np.float32)}, "NaN"),
+        ({"min_recall": 1.5}, "1.5"),
+    ],
+)
+def test_bad_rows_are_refused(wordllama, arguments, word, tmp_path):
+    with pytest.raises((InputError, InputTypeError), match=word):
+        Index.create(["a", "b", "c"], wordllama, folder=tmp_path / "index", **arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"queries": ""}, "empty"),
+        ({"queries": ["fine", "  "]}, "empty"),
+        ({"queries": []}, "zero"),
+        ({"queries": "x", "k": 0}, "0"),
+        ({"queries": "x", "k": -3}, "-3"),
+        ({"queries": "x", "where": "colour = 1"}, "colour"),
+        ({"queries": "x", "false_alarms": 2}, "2"),
+        ({"queries": np.ones((1, 5), np.float32)}, "5"),
+        ({"queries": np.full((1, 256), np.inf, np.float32)}, "infinity"),
+    ],
+)
+def test_bad_queries_are_refused(small, arguments, word):
+    with pytest.raises(InputError, match=word):
+        small.search(**arguments)
+
+
+def test_rows_of_other_columns_or_ids_are_refused(small):
+    for arguments, word in (
+        ({"ids": ["x"], "metadata": {"colour": ["red"]}}, "colour"),
+        ({}, "strings"),
+        ({"ids": [4]}, "strings"),
+    ):
+        with pytest.raises(InputError, match=word):
+            small.add(["a text"], **arguments)
+    with pytest.raises(InputError, match="strings"):
+        small.remove([3])
+    assert len(Index.open(small.folder)) == 5
+
+
+def test_a_flipped_bit_in_any_file_is_noticed(small, tmp_path):
+    small.remove(["a"])
+    small.add(["late"], ids=["l"])
+    files = [path for path in small.folder.rglob("*") if path.is_file()]
+    assert len(files) >= 9
+    for path in files:
+        content = path.read_bytes()
+        damaged = bytearray(content)
+        damaged[len(content) // 2] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(InputError):
+            Index.open(small.folder).search("a text")
+        path.write_bytes(content)
+    assert len(Index.open(small.folder)) == 5
+
+
+def test_missing_files_are_named(small):
+    path = next(small.folder.glob("codes-*"))
+    path.unlink()
+    with pytest.raises(FileFormatError, match=path.name):
+        Index.open(small.folder)
+    with pytest.raises(InputFileError, match="no such folder"):
+        Index.open(small.folder / "none")
+    (small.folder / MANIFEST).unlink()
+    with pytest.raises(InputFileError, match=MANIFEST):
+        Index.open(small.folder)
+
+
+def test_other_folders_are_never_replaced(wordllama, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match="mine"):
+        Index.create(["a", "b"], wordllama, folder=tmp_path / "mine")
+    index = Index.create(["a", "b"], wordllama)
+    with pytest.raises(OutputError, match="mine"):
+        index.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_a_failed_build_leaves_the_older_index(small, wordllama):
+    with pytest.raises(InputError):
+        Index.create(["a", "b"], wordllama, ids=["same", "same"], folder=small.folder)
+    assert len(Index.open(small.folder)) == 5
+
+
+def test_a_temporary_index_is_removed_with_its_object(wordllama, tmp_path):
+    index = Index.create(["a cat", "a dog"], wordllama)
+    folder = Path(index.folder)
+    index.save(tmp_path / "kept")
+    assert folder.exists()
+    del index
+    assert not folder.exists()
+    assert len(Index.open(tmp_path / "kept")) == 2
