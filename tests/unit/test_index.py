@@ -226,7 +226,7 @@ def test_quantization_of_the_model_is_used_and_saved(wordllama, texts, tmp_path)
     index = Index.create(texts, model, store="int8", folder=tmp_path / "index")
     saved = isosent.load(tmp_path / "index" / "model")
     assert_array_equal(saved.quantization.low, model.quantization.low)
-    codes = faiss.vector_to_array(index._segments[0].codes.codes).reshape(len(texts), -1)
+    codes = faiss.vector_to_array(index._snapshot.segments[0].codes.codes).reshape(len(texts), -1)
     expected = model.quantization.encode(unit_rows(wordllama.encode(texts)), "int8").astype(np.int16) + 128
     assert (codes != expected).mean() < 1e-4  # rounding of float32 at the border of a step
 

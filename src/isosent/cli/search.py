@@ -228,8 +228,8 @@ def _show_stats(folder: Path, stats: IndexStats) -> None:
         show("recall@10: not measured; there are too few rows")
     else:
         show(
-            f"recall@10: {stats.recall.recall:.4f} against exact search, {stats.recall.n_queries} rows as queries among "
-            f"{stats.recall.n_rows}"
+            f"recall@10: {stats.recall.recall:.4f} against exact search; {stats.recall.n_queries} of "
+            f"{stats.recall.n_rows} rows as queries"
         )
         if stats.recall.recall < stats.recall.min_recall:
             say(f"warning: no setting reached the recall of {stats.recall.min_recall:g}")
@@ -255,7 +255,7 @@ def _show_hits(opened: Index, asked: list[str], result: SearchResult, explain: b
     if explain:
         for query, rows in zip(asked, hits, strict=True):
             for row in rows:
-                row["words"] = opened.model.explain(query, row.get("text") or "", roles=("query", "document")).top()
+                row["words"] = opened.model.explain(query, row.get("text") or "", roles=("query", "document")).line()
     if json_output is not None:
         found = [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]
         _write_json(json_output, {"results": found})
@@ -276,8 +276,8 @@ def _show_hit(row: dict[str, Any]) -> None:
     known = ("rank", "id", "score", "share", "text", "words")
     others = ", ".join(f"{name} {value}" for name, value in row.items() if name not in known and value is not None)
     show(f"{row['score']:.4f}{share}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))
-    for words in row.get("words", ()):
-        show(f"        {words}")
+    if "words" in row:
+        show(f"        {row['words']}")
 
 
 def _write_json(path: Path, document: Any) -> None:

@@ -28,7 +28,16 @@ from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord, read_model
-from isosent.search.build import Spill, build, build_tail, encoded_units, plan, unit_vectors, units_of_lists, write_index
+from isosent.search.build import (
+    Spill,
+    build,
+    build_tail,
+    encoded_units,
+    plan,
+    unit_vectors,
+    units_of_lists,
+    write_index,
+)
 from isosent.search.engine import Kind, Store, best
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import ID, VECTOR, IdKind, id_kind_of, like, rows_table
