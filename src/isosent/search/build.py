@@ -41,11 +41,13 @@ from isosent.search.engine import (
     choose_settings,
     empty_codes,
     held_out,
+    tail_settings,
     train_codes,
     write_codes,
 )
 from isosent.search.keywords import Keywords
 from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows
+from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
     INDEX,
     MODEL_FOLDER,
@@ -238,11 +240,6 @@ def build_tail(
     )
 
 
-def tail_settings(settings: SearchSettings) -> SearchSettings:
-    """How rows that were added later are searched."""
-    return replace(settings, kind="flat", n_lists=0, n_probe=0, ef_search=0)
-
-
 def fill_codes(codes: Any, spill: Spill, n_rows: int) -> None:
     """Add all vectors to an index."""
     faiss = _extras.require("faiss")
@@ -351,8 +348,8 @@ def write_index(
     id_kind: IdKind | None,
     wanted: tuple[Kind | None, Store | None, float | None, float | None, int],
     progress: Progress | None,
-) -> None:
-    """Write the first commit of an index, in one step."""
+) -> Snapshot:
+    """Write the first commit of an index, in one step, and open it."""
     kind, store, budget_mb, min_recall, seed = wanted
     if min_recall is not None and not 0 < min_recall <= 1:
         raise InputError(f"index: min_recall must be above 0 and at most 1; got {min_recall:g}.")
@@ -380,6 +377,7 @@ def write_index(
             recall=built.recall,
         )
         write_state(temporary, state)
+        return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
 
 
 def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:

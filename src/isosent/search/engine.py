@@ -44,6 +44,11 @@ class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     oversampling: Annotated[int, Meta(ge=0, le=10_000)] = 0  # candidates per result that are scored again; 0: none
 
 
+def tail_settings(settings: SearchSettings) -> SearchSettings:
+    """How rows that were added later are searched."""
+    return replace(settings, kind="flat", n_lists=0, n_probe=0, ef_search=0)
+
+
 def bytes_per_vector(dim: int, kind: Kind, store: Store) -> float:
     """Bytes in memory for a vector while it is searched."""
     # RaBitQ keeps two factors of a vector beside its bits

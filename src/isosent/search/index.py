@@ -80,10 +80,15 @@ class Index:
     array([[2]])
     """
 
-    def __init__(self, folder: str | os.PathLike[str], model: SentenceEncoder | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        model: SentenceEncoder | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> None:
         self.folder = Path(folder)
         self._model = model
-        self._snapshot: Snapshot = opened(self.folder, self._open)
+        self._snapshot: Snapshot = opened(self.folder, self._open) if snapshot is None else snapshot
 
     # -- making --------------------------------------------------------------------------------------------------
 
@@ -243,18 +248,18 @@ class Index:
         progress: Progress | None = None,
     ) -> Index:
         """Build in the folder, or in a temporary one that is removed with the index."""
-        if folder is not None:
-            write_index(Path(folder), model, space, dim, units, table, id_kind, wanted, progress)
-            return cls(folder, model)
-        home = tempfile.mkdtemp(prefix="isosent-index-")
+        home = None if folder is not None else tempfile.mkdtemp(prefix="isosent-index-")
+        target = Path(folder) if folder is not None else Path(str(home), "index")
         try:
-            target = Path(home, "index")
-            write_index(target, model, space, dim, units, table, id_kind, wanted, progress)
-            index = cls(target, model)
+            index = cls(
+                *(target, model, write_index(target, model, space, dim, units, table, id_kind, wanted, progress))
+            )
         except BaseException:
-            shutil.rmtree(home, ignore_errors=True)
+            if home is not None:
+                shutil.rmtree(home, ignore_errors=True)
             raise
-        weakref.finalize(index, shutil.rmtree, home, ignore_errors=True)
+        if home is not None:
+            weakref.finalize(index, shutil.rmtree, home, ignore_errors=True)
         return index
 
     @classmethod

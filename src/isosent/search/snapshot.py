@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from isosent.errors import InputError
 from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
-from isosent.search.build import tail_settings
 from isosent.search.chance import Chance
-from isosent.search.engine import Segment, best, inner_codes, read_codes
+from isosent.search.engine import Segment, best, inner_codes, read_codes, tail_settings
 from isosent.search.keywords import Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile
 from isosent.search.storage import SegmentEntry, State, read_array
@@ -27,23 +26,24 @@ class Snapshot:
     """The rows of an index by their positions, which count over all segments."""
 
     def __init__(self, folder: Path, state: State) -> None:
-        self.folder, self.state = folder, state
+        self.state = state
         self.deleted = np.zeros(state.n_rows, bool)
         if state.deleted is not None:
             self.deleted[read_array(folder / state.deleted.name)] = True
         self.starts = np.cumsum([0, *(entry.n_rows for entry in state.segments)])
         self.rows = [RowFile(folder / entry.rows.name, entry.n_rows) for entry in state.segments]
-        self.segments = [self._open(*parts) for parts in zip(state.segments, self.rows, self.starts, strict=False)]
+        opened = zip(state.segments, self.rows, self.starts, strict=False)
+        self.segments = [self._open(folder, *parts) for parts in opened]
         readers = [entry.keywords and partial(Keywords.read, folder / entry.keywords.name) for entry in state.segments]
         # read now: a writer may remove the file
         self._keywords = [reader() if reader else None for reader in readers]
         chance = None if state.chance is None else read_tensors(folder / state.chance.name, ())[0]
         self.chance = None if chance is None else Chance.from_tensors(chance)
 
-    def _open(self, entry: SegmentEntry, rows: RowFile, start: int) -> Segment:
-        owner = read_codes(self.folder / entry.codes.name)
+    def _open(self, folder: Path, entry: SegmentEntry, rows: RowFile, start: int) -> Segment:
+        owner = read_codes(folder / entry.codes.name)
         has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
-        vectors = None if entry.vectors is None else read_array(self.folder / entry.vectors.name)
+        vectors = None if entry.vectors is None else read_array(folder / entry.vectors.name)
         return Segment(inner_codes(owner), vectors, self.deleted[start : start + entry.n_rows] | ~has_vector, owner)
 
     def __len__(self) -> int:

@@ -23,6 +23,8 @@ def write_inputs(folder: Path) -> None:
     texts = isosent.demo_texts()
     write_lines(folder / "texts.txt", texts[:70])
     write_lines(folder / "other.txt", texts[100:140])
+    for name, rows in (("rows.csv", range(60)), ("more.csv", range(50, 75))):
+        write_lines(folder / name, ["id,text,year", *(f'r{i},"{texts[i]}",{2000 + i % 7}' for i in rows)])
     words = list(dict.fromkeys(word for text in texts for word in re.findall(r"\w+", text.lower())))[:300]
     for seed, name in enumerate(("words.txt", "other_words.txt")):
         rows = np.random.default_rng(seed).standard_normal((len(words), DIM)).round(3)

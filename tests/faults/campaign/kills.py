@@ -104,8 +104,8 @@ def _after_kill(target: Target, states: States) -> tuple[str, list[str]]:
 def differences(target: Target, states: States, value: Any) -> list[str]:
     """How the folder differs from that of an undisturbed run."""
     found = contents(states.folder)
-    problems = [f"{name} is left" for name in found.keys() - states.new.keys()]
-    problems += [f"{name} is missing" for name in states.new.keys() - found.keys()]
+    unequal = [name for name in found.keys() ^ states.new.keys() if not re.fullmatch(target.varies, name)]
+    problems = [f"{name} is {'left' if name in found else 'missing'}" for name in unequal]
     problems += [
         f"{name} differs from that of an undisturbed run"
         for name in found

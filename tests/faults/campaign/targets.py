@@ -137,6 +137,16 @@ def index(path: str) -> Any:
     return faiss.serialize_index(read_index(path, isosent.load("model"))).tobytes()
 
 
+def rows_of_index(path: str) -> Any:
+    import isosent
+    from isosent.search import Index
+
+    opened = Index.open(path)
+    rows = [row for batch in opened.batches() for row in batch.to_pylist()]
+    hits = opened.search(isosent.demo_texts()[:3], k=4, hybrid=True)
+    return sorted(map(repr, rows)), hits.to_arrow().drop_columns(["share"]).to_pylist()
+
+
 def space(path: str) -> Any:
     from isosent.exports.check import read_space
 
@@ -187,6 +197,7 @@ _RESULTS = tuple(
     f"evaluate sts --data data --resamples 20 {reference} --json {name}.json"
     for reference, name in ((WORDS, "a"), (OTHER, "b"))
 )
+_INDEX = ("faiss", "bm25s", "pyarrow.parquet")
 _NOTE = r".*\.isosent\.json"  # on the way it describes the old file and the new one; reading tells whether it fits
 _TORCH = ("torch", "transformers", "sentence_transformers")
 
@@ -310,6 +321,34 @@ TARGETS = (
         "out.safetensors",
         "words convert other_words.txt -o out.safetensors",
         read=partial(words, "out.safetensors"),
+    ),
+    Target(
+        "index",
+        f"index rows.csv {WORDS} --store int8 -o out",
+        "out",
+        f"index other.txt {OTHER} -o out",
+        read=partial(rows_of_index, "out"),
+        modules=_INDEX,
+        is_quick=True,
+    ),
+    *(
+        Target(
+            f"index {name}",
+            f"index {arguments}",
+            "out",
+            f"index rows.csv {WORDS} --store int8 -o out",
+            read=partial(rows_of_index, "out"),
+            unfinished=r"out/.*",
+            varies=r"out/.*",  # names of files hold the number of the commit
+            may_refuse=True,
+            modules=_INDEX,
+            is_quick=name == "add",
+        )
+        for name, arguments in (
+            ("add", "add out more.csv"),
+            ("remove", "remove out r3 r9 r40"),
+            ("compact", "compact out"),
+        )
     ),
     Target(
         "results",
