@@ -28,6 +28,7 @@ STORES: Final[tuple[Store, ...]] = ("float32", "float16", "int8", "binary")
 K_MEASURED: Final = 10
 _LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
+_QUERY_BITS: Final = 8  # per dimension of a query that is compared with bits
 _FEW_HIDDEN: Final = 100
 _SMALL_SELECTION: Final = 5_000  # rows that are scored one by one rather than through the index
 _RESCORED_NUMBERS: Final = 1 << 24
@@ -256,7 +257,9 @@ def _parameters(settings: SearchSettings, selector: Any) -> Any:
     faiss = _extras.require("faiss")
     match settings.kind, settings.store:
         case "ivf", "binary":
-            return faiss.IVFRaBitQSearchParameters(nprobe=settings.n_probe, sel=selector)
+            return faiss.IVFRaBitQSearchParameters(nprobe=settings.n_probe, sel=selector, qb=_QUERY_BITS)
+        case "flat", "binary":
+            return faiss.RaBitQSearchParameters(sel=selector, qb=_QUERY_BITS)
         case "ivf", _:
             return faiss.SearchParametersIVF(nprobe=settings.n_probe, sel=selector)
         case "hnsw", _:
