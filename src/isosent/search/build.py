@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 from safetensors.numpy import save
 

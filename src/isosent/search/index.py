@@ -203,7 +203,11 @@ class Index:
             Width of the vectors.
         model : SentenceEncoder, optional
             What encodes queries. Without one, queries must be vectors of this space.
-        folder, kind, store
+        folder : path-like, optional
+            As for `create`.
+        kind : {"flat", "ivf", "hnsw"}, optional
+            As for `create`.
+        store : {"float32", "float16", "int8", "binary"}, optional
             As for `create`.
 
         Returns
@@ -487,8 +491,16 @@ class Index:
 
         Parameters
         ----------
-        texts, vectors, ids, metadata, progress
-            As for `create`. Rows must have ids if the others have. Columns that are left out are null.
+        texts : sequence of str, optional
+            As for `create`.
+        vectors : array of shape (n_rows, encoder.dim), or path, optional
+            As for `create`.
+        ids : sequence of str or int, optional
+            As for `create`; needed if the other rows have ids that they were given.
+        metadata : table, optional
+            As for `create`. Columns that are left out are null.
+        progress : callable, optional
+            As for `create`.
 
         Returns
         -------
