@@ -383,6 +383,16 @@ def test_an_index_of_vectors_alone_cannot_encode(index, vectors):
         index.search("a text")
 
 
+def test_a_wrapped_model_must_be_passed_again(tmp_path):
+    with pytest.warns(isosent.IsosentWarning, match="saved"):
+        model = isosent.wrap(lambda texts: np.array([[len(text), text.count("a"), 1.0] for text in texts]))
+    index = Index.create(["banana", "a", "tree"], model, folder=tmp_path / "index")
+    index.add(["llama"])
+    assert Index.open(tmp_path / "index", model).search("lama", k=1).ids.tolist() == [[3]]
+    with pytest.raises(InputError, match="model"):
+        Index.open(tmp_path / "index").search("lama")
+
+
 # -- what it refuses -------------------------------------------------------------------------------------------------
 
 

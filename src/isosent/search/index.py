@@ -315,7 +315,7 @@ class Index:
 
     @cached_property
     def _record(self) -> ModelRecord:
-        return self._model.record if self._model is not None else read_model(self.folder / MODEL_FOLDER)
+        return read_model(self.folder / MODEL_FOLDER)
 
     @property
     def _quantization(self) -> Quantization:
