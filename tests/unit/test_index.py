@@ -388,7 +388,7 @@ def test_a_wrapped_model_must_be_passed_again(tmp_path):
         model = isosent.wrap(lambda texts: np.array([[len(text), text.count("a"), 1.0] for text in texts]))
     index = Index.create(["banana", "a", "tree"], model, folder=tmp_path / "index")
     index.add(["llama"])
-    assert Index.open(tmp_path / "index", model).search("lama", k=1).ids.tolist() == [[3]]
+    assert Index.open(tmp_path / "index", model).search("llama", k=1).ids.tolist() == [[3]]
     with pytest.raises(InputError, match="model"):
         Index.open(tmp_path / "index").search("lama")
 
