@@ -151,7 +151,18 @@ def _load_folder(
     parsed: Reference, split: SplitFunction | None, progress: Callable[[int], Progress] | None
 ) -> SentenceEncoder:
     folder = _folder(parsed)
-    record = read_model(folder)
+    return load_saved(read_model(folder), folder, parsed, split, progress)
+
+
+def load_saved(
+    record: ModelRecord,
+    folder: Path,
+    parsed: Reference | None = None,
+    split: SplitFunction | None = None,
+    progress: Callable[[int], Progress] | None = None,
+) -> SentenceEncoder:
+    """Load the encoder of a saved model that has been read; `parsed` is how the caller named it, with options."""
+    parsed = parsed or _parsed(folder, None)
     _verify_trained(folder)
     moved_to = parsed.options.get("encoder")
     if record.reference == PRECOMPUTED and moved_to in (None, PRECOMPUTED):

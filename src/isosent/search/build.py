@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,9 +54,11 @@ from isosent.search.storage import (
     Recall,
     SegmentEntry,
     State,
+    is_index,
     write_bytes,
     write_file,
     write_state,
+    writing,
 )
 from isosent.transforms.quantization import Quantization
 
@@ -352,7 +354,11 @@ def write_index(
     kind, store, budget_mb, min_recall, seed = wanted
     if min_recall is not None and not 0 < min_recall <= 1:
         raise InputError(f"index: min_recall must be above 0 and at most 1; got {min_recall:g}.")
-    with replacing_folder(folder, INDEX) as temporary, closing(Spill(temporary, dim)) as spill:
+    with ExitStack() as stack:
+        if is_index(folder):  # nobody may add to what is being replaced
+            stack.enter_context(writing(folder))
+        temporary = stack.enter_context(replacing_folder(folder, INDEX))
+        spill = stack.enter_context(closing(Spill(temporary, dim)))
         spill.fill(units, progress)
         table = table() if callable(table) else table  # known when the vectors have been read
         if len(spill) != table.num_rows:

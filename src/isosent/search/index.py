@@ -8,7 +8,6 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,10 +23,10 @@ from isosent.io.atomic import disk_error, replacing_folder
 from isosent.io.space import Space, same_space
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.loading import load
+from isosent.loading import load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
-from isosent.persistence import ModelRecord, read_model
+from isosent.persistence import ModelRecord
 from isosent.search.build import (
     Spill,
     build,
@@ -299,7 +298,10 @@ class Index:
         if self._model is not None:
             here = Space(self._model.fingerprint, self._model.record.name)
             same_space("the model", here, f"the index {self.folder}", state.space)
-        return Snapshot(self.folder, state)
+        snapshot = Snapshot(self.folder, state)
+        here = Space(snapshot.record.fingerprint, snapshot.record.name)
+        same_space("its model", here, f"the index {self.folder}", state.space)
+        return snapshot
 
     # -- what it holds -------------------------------------------------------------------------------------------
 
@@ -307,15 +309,12 @@ class Index:
     def model(self) -> SentenceEncoder:
         """What encodes queries; loaded when it is first needed."""
         if self._model is None:
-            model = load(self.folder / MODEL_FOLDER)
-            here = Space(model.fingerprint, model.record.name)
-            same_space("its model", here, f"the index {self.folder}", self.space)
-            self._model = model
+            self._model = load_saved(self._record, self.folder / MODEL_FOLDER)
         return self._model
 
-    @cached_property
+    @property
     def _record(self) -> ModelRecord:
-        return read_model(self.folder / MODEL_FOLDER)
+        return self._snapshot.record
 
     @property
     def _quantization(self) -> Quantization:

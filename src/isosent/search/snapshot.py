@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from isosent.errors import InputError
 from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
+from isosent.persistence import read_model
 from isosent.search.chance import Chance
 from isosent.search.engine import Segment, best, inner_codes, read_codes, tail_settings
 from isosent.search.keywords import Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile
-from isosent.search.storage import SegmentEntry, State, read_array
+from isosent.search.storage import MODEL_FOLDER, SegmentEntry, State, read_array
 
 FUSED: Final = 100  # hits of each ranking that are fused
 
@@ -26,7 +27,7 @@ class Snapshot:
     """The rows of an index by their positions, which count over all segments."""
 
     def __init__(self, folder: Path, state: State) -> None:
-        self.state = state
+        self.state, self.record = state, read_model(folder / MODEL_FOLDER)
         self.deleted = np.zeros(state.n_rows, bool)
         if state.deleted is not None:
             self.deleted[read_array(folder / state.deleted.name)] = True

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
-from isosent.errors import FileFormatError, InputFileError, OutputError
+from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
 from isosent.io.atomic import Replaceable, is_temporary, locked, recover, replacing, sweep
-from isosent.io.checksum import checksum_of, file_state, verify_file
+from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
 from isosent.io.space import Space
@@ -36,6 +36,7 @@ _FILES: Final = re.compile(
     r"(rows|codes|vectors|keywords|deleted|chance)-\d{6,}(-\d+)?\.(parquet|faiss|npy|safetensors)"
 )
 
+Opened = TypeVar("Opened")
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -111,7 +112,6 @@ INDEX = Replaceable("an isosent index", is_index)
 
 def read_state(folder: Path) -> State:
     """Read the manifest of an index."""
-    recover(folder)
     try:
         document = read_document(folder / MANIFEST, FORMAT, FORMAT_VERSION, _Manifest)
     except FileNotFoundError:
@@ -129,12 +129,15 @@ def write_state(folder: Path, state: State) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Let one process at a time commit to an index; a second one is refused."""
+    """Let one process at a time commit to an index, or replace it; a second one is refused."""
     if not folder.is_dir():
         raise InputFileError(f"{folder} is not an index of isosent: there is no such folder.")
     if not os.access(folder, os.W_OK):
         raise OutputError(f"{folder} cannot be written to.")
+    inode = folder.stat().st_ino
     with locked(folder, wait=False):
+        if folder.stat().st_ino != inode:
+            raise OutputError(f"{folder}: another process has just replaced it. Open it again.")
         sweep(folder)
         yield
 
@@ -148,17 +151,29 @@ def remove_unnamed(folder: Path, state: State) -> None:
                 path.unlink()
 
 
-def opened(folder: Path, open_all: Callable[[State], Any]) -> Any:
-    """Open all files of the last commit; again if a writer committed, and so removed files, meanwhile."""
+def opened(folder: Path, open_all: Callable[[State], Opened]) -> Opened:
+    """Open all files of the last commit; again if a writer committed, or replaced the folder, meanwhile."""
+    recover(folder)
     while True:
-        state = read_state(folder)
+        before = _manifest_state(folder)
         try:
+            state = read_state(folder)
             for entry in state.files:
                 verify(folder, entry)
-            return open_all(state)
-        except (FileNotFoundError, FileFormatError):
-            if read_state(folder).generation == state.generation:
+            result = open_all(state)
+        except (OSError, InputError):
+            if _manifest_state(folder) == before:
                 raise
+        else:
+            if _manifest_state(folder) == before:  # else its files may be those of two commits
+                return result
+
+
+def _manifest_state(folder: Path) -> FileState | None:
+    try:
+        return file_state(folder / MANIFEST)
+    except OSError:
+        return None
 
 
 def verify(folder: Path, entry: FileEntry) -> None:

@@ -328,6 +328,7 @@ TARGETS = (
         "out",
         f"index other.txt {OTHER} -o out",
         read=partial(rows_of_index, "out"),
+        may_refuse=True,
         modules=_INDEX,
         is_quick=True,
     ),
