@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
 from isosent.errors import InputError
-from isosent.numeric.similarity import nonzero_rows, random_cosines
+from isosent.numeric.similarity import nonzero_rows, random_cosines, unit_rows
 from isosent.transforms.calibration import RANDOM_PAIRS, Calibration
 
 FEWEST_ROWS = 30
 MOST_ROWS = 20_000
+# These three constants are tuned in bench/no_match.py (docs/no_match.md).
+_ISOLATED = 0.05  # share of the texts whose nearest neighbour is counted as chance
+_MOST_EXPONENT = 11.0  # two unrelated texts may share words, so the tail is heavier than that of random directions
+_EXPONENT_A_DIMENSION = 0.4
 _N_PAIRS = 200_000
-# The line of the tail goes through the scores that these shares of random pairs exceed. Smaller shares are nearer to
-# where it ends, but one pair in a thousand of a real index is related, not random (docs/no_match.md).
-_TAIL = (0.2, 0.02)
+_N_NEIGHBOURS = 2_000
+_BLOCK_ROWS = 256
 _NO_HIT = -1.0
 _LEAST_SQUARE = 1e-9
 _ROUNDING = 1e-5
@@ -41,13 +43,19 @@ class Chance:
         Mean of the unit vectors of the index.
     calibration : Calibration
         Of the corrected scores of random pairs of the index.
+    isolated : float
+        Corrected score of the nearest neighbour of the most isolated texts: the 5% quantile.
+    exponent : float
+        How fast higher scores become rare, > 0.
     n_rows : int
         Rows of the index when it was fitted.
+    n_sample : int
+        Rows that the neighbours were searched in.
 
     Raises
     ------
     InputError
-        If the mean has another shape or is not finite, or the calibration is not one of random pairs.
+        If a value has another shape or is out of its range, or the calibration is not one of random pairs.
 
     Notes
     -----
@@ -59,10 +67,16 @@ class Chance:
     for unit vectors u and x with the cosine s. A hub, a text close to everything, lies near m and loses what it shares
     with every text (Suzuki et al. 2013).
 
-    The cosine c of random directions makes :math:`y = \operatorname{sign}(c) \sqrt{-\ln(1 - c^2)}` nearly normal,
-    because its density is proportional to :math:`(1 - c^2)^{(d - 3) / 2}` in d dimensions. The threshold of a search
-    continues the normal distribution whose y is exceeded by 20% and by 2% of the pairs where those of the index are,
-    up to the score that the best of `n_rows` comparisons exceeds with probability `false_alarms`.
+    A query that is unrelated to the index still has a best hit, about as close as the nearest neighbour of its most
+    isolated texts, which are related to no other. `isolated` is that score, q. The probability that the best of n
+    unrelated texts has a corrected score above t is modelled as that of a nearest neighbour in a space of 2k dimensions
+    (a Weibull distribution of the distance, because :math:`2 (1 - t)` is its square),
+
+    .. math:: P = 1 - \exp\left(\ln(0.05) \frac{n}{n_0} \left(\frac{1 - t}{1 - q}\right)^k\right)
+
+    where :math:`n_0` is the number of rows among which q was measured. The exponent k is 11, tuned on real texts, or
+    0.4 (d - 1) if the d effective dimensions of the vectors, the inverse of the mean squared cosine of random pairs,
+    are few. `threshold` solves this for t.
 
     References
     ----------
@@ -83,21 +97,28 @@ class Chance:
 
     mean: NDArray[np.float32]
     calibration: Calibration
+    isolated: float
+    exponent: float
     n_rows: int
+    n_sample: int
 
     def __post_init__(self) -> None:
         if self.mean.ndim != 1 or not self.mean.size or not np.isfinite(self.mean).all():
             raise InputError(f"Chance: mean must be finite, of shape (dim,); got shape {self.mean.shape}.")
         if self.calibration.kind != RANDOM_PAIRS:
             raise InputError(f"Chance: the calibration must be one of random pairs; got {self.calibration.kind!r}.")
+        if not -1 <= self.isolated <= 1:
+            raise InputError(f"Chance: isolated must lie in [-1, 1]; got {self.isolated}.")
+        _check.above_zero("Chance", "exponent", self.exponent)
         _check.whole_number("Chance", "n_rows", self.n_rows, 1)
+        _check.whole_number("Chance", "n_sample", self.n_sample, 1)
 
     def __repr__(self) -> str:
         return f"<Chance from {self.calibration.n_pairs} random pairs of an index of {self.n_rows} rows>"
 
     @classmethod
     def fit(cls, unit_vectors: ArrayLike, *, n_rows: int, seed: int = 0) -> Chance | None:
-        """Learn what scores random pairs of an index have. No labels are needed.
+        """Learn what scores chance gives in an index. No labels are needed.
 
         Parameters
         ----------
@@ -107,7 +128,7 @@ class Chance:
         n_rows : int
             Rows of the whole index.
         seed : int, default 0
-            Seed of the sample and of the random pairs.
+            Seed of the samples.
 
         Returns
         -------
@@ -122,20 +143,26 @@ class Chance:
         where = "Chance.fit"
         _check.whole_number(where, "seed", seed, 0)
         rows = _check.matrix(where, "unit_vectors", unit_vectors)
+        rng = np.random.default_rng(seed)
         if len(rows) > MOST_ROWS:
-            rows = rows[np.sort(np.random.default_rng(seed).choice(len(rows), MOST_ROWS, replace=False))]
+            rows = rows[np.sort(rng.choice(len(rows), MOST_ROWS, replace=False))]
         rows = rows.astype(np.float32, copy=False)
         _check.finite_rows(where, "unit_vectors", rows)
         rows = _distinct(rows[nonzero_rows(rows)])
         if len(rows) < FEWEST_ROWS:
             return None
         mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+        centred = unit_rows(rows - mean)
         # The mean contains both rows of a pair, but not a query: that lowers their cosines by 1 / (n - 1)
-        cosines = random_cosines(rows - mean, n_pairs=_N_PAIRS, seed=seed) + 1 / (len(rows) - 1)
-        if np.ptp(cosines) <= _ROUNDING:
+        raised = 1 / (len(rows) - 1)
+        pairs = np.clip(random_cosines(centred, n_pairs=_N_PAIRS, seed=seed) + raised, -1, 1)
+        if np.ptp(pairs) <= _ROUNDING:
             return None
-        calibration = Calibration.from_null(np.clip(cosines, -1, 1))
-        return cls(mean, calibration, n_rows)
+        asking = np.sort(rng.choice(len(rows), min(len(rows), _N_NEIGHBOURS), replace=False))
+        isolated = float(np.quantile(_nearest(centred, asking), _ISOLATED)) + raised
+        effective_dim = 1 / float(np.mean(pairs**2))
+        exponent = min(_MOST_EXPONENT, _EXPONENT_A_DIMENSION * max(effective_dim - 1, 1))
+        return cls(mean, Calibration.from_null(pairs), min(isolated, 1.0), exponent, n_rows, len(rows) - 1)
 
     @property
     def dim(self) -> int:
@@ -252,41 +279,37 @@ class Chance:
             raise InputError(f"{where}: false_alarms must lie between 0 and 1; got {false_alarms!r}.")
         n_pairs = self.n_rows if n_rows is None else n_rows
         _check.whole_number(where, "n_rows", n_pairs, 0)
-        # the best of n independent pairs stays below t with probability (1 - p)^n = 1 - false_alarms
-        p = -math.expm1(math.log1p(-false_alarms) / max(n_pairs, 1))
-        if p >= _TAIL[-1]:
-            return self._quantile(1 - p)
-        (z, y), (z_end, y_end) = ((_normal_quantile(share), _stretched(self._quantile(1 - share))) for share in _TAIL)
-        y += (y_end - y) * (_normal_quantile(p) - z) / (z_end - z)
-        return math.copysign(math.sqrt(-math.expm1(-y * y)), y)
+        # ln of the chance that a pair among n_sample rows is below, which the isolated texts are with 5%
+        ratio = math.log1p(-false_alarms) / math.log(_ISOLATED) * self.n_sample / max(n_pairs, 1)
+        return max(-1.0, 1 - (1 - self.isolated) * math.pow(ratio, 1 / self.exponent))
 
     def tensors(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays by name: mean, cosines, values, counts."""
+        """Return the arrays by name: mean, cosines, values, tail, counts."""
         calibration = self.calibration
         return {
             "mean": self.mean,
             "cosines": calibration.cosines,
             "values": calibration.values,
-            "counts": np.array([calibration.n_pairs, self.n_rows], dtype=np.int64),
+            "tail": np.array([self.isolated, self.exponent]),
+            "counts": np.array([calibration.n_pairs, self.n_rows, self.n_sample], dtype=np.int64),
         }
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> Chance:
         """Make it from the result of `tensors`; an `InputError` names what is missing or wrong."""
-        names = ("mean", "cosines", "values", "counts")
-        if missing := [name for name in names if name not in tensors]:
-            raise InputError(f"Chance: {missing[0]} is missing; there must be {', '.join(names)}.")
-        mean, cosines, values, counts = (np.asarray(tensors[name]) for name in names)
-        if counts.shape != (2,) or counts.dtype.kind not in "iu":
-            raise InputError(f"Chance: counts must be two whole numbers; got {counts.dtype} of shape {counts.shape}.")
-        calibration = Calibration(
-            RANDOM_PAIRS, cosines.astype(np.float64), values.astype(np.float64), int(counts[0]), None
-        )
-        return cls(mean.astype(np.float32), calibration, int(counts[1]))
-
-    def _quantile(self, share: float) -> float:
-        """Corrected score that this share of random pairs stays below."""
-        return float(np.interp(share, self.calibration.values, self.calibration.cosines))
+        lengths = {"mean": None, "cosines": None, "values": None, "tail": 2, "counts": 3}
+        arrays = {}
+        for name, length in lengths.items():
+            if name not in tensors:
+                raise InputError(f"Chance: {name} is missing; there must be {', '.join(lengths)}.")
+            arrays[name] = array = np.asarray(tensors[name])
+            if array.ndim != 1 or array.dtype.kind not in "fiu" or length not in (None, len(array)):
+                raise InputError(f"Chance: {name} must be {length or 'any number of'} numbers; got {array.shape}.")
+        n_pairs, n_rows, n_sample = map(int, arrays["counts"])
+        knots, values = (arrays[name].astype(np.float64) for name in ("cosines", "values"))
+        calibration = Calibration(RANDOM_PAIRS, knots, values, n_pairs)
+        isolated, exponent = map(float, arrays["tail"])
+        return cls(arrays["mean"].astype(np.float32), calibration, isolated, exponent, n_rows, n_sample)
 
     def _checked(
         self, queries: ArrayLike, hits: ArrayLike, scores: ArrayLike
@@ -309,11 +332,12 @@ def _distinct(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return rows[np.sort(np.fromiter(first.values(), np.intp, len(first)))]
 
 
-def _stretched(cosine: float) -> float:
-    """Nearly normal for random directions: sqrt(-ln(1 - c^2)) with the sign of c."""
-    return math.copysign(math.sqrt(-math.log(max(1 - cosine * cosine, _LEAST_SQUARE))), cosine)
-
-
-def _normal_quantile(share: float) -> float:
-    """Value that this share of a normal distribution exceeds."""
-    return -NormalDist().inv_cdf(share)
+def _nearest(units: NDArray[np.floating], asking: NDArray[np.intp]) -> NDArray[np.floating]:
+    """Cosine of the nearest other row of each row in `asking`, (n_asking,)."""
+    nearest = np.empty(len(asking), units.dtype)
+    for start in range(0, len(asking), _BLOCK_ROWS):
+        block = asking[start : start + _BLOCK_ROWS]
+        cosines = units[block] @ units.T
+        cosines[np.arange(len(block)), block] = -np.inf
+        nearest[start : start + _BLOCK_ROWS] = cosines.max(axis=1)
+    return nearest
