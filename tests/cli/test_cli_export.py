@@ -2,7 +2,10 @@ import json
 import resource
 import sys
 
+import faiss
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import isosent
@@ -32,6 +35,20 @@ def test_an_index_has_the_fingerprint_beside_it(isosent_, here):
     assert isosent_("export", "model", "--to", "faiss", "--index", "HNSW4", "-o", "map.faiss").code == 0
     note = json.loads((here / "map.faiss.isosent.json").read_text())
     assert (note["fingerprint"], note["index"]) == (isosent.load("./model").fingerprint, "HNSW4")
+
+
+def test_a_file_of_vectors_fills_an_index(isosent_, here, wordllama, texts):
+    table = {"n": np.arange(480) * 3, "v": list(wordllama.encode(texts)), "w": list(wordllama.encode(texts)[::-1])}
+    pq.write_table(pa.table(table), here / "v.parquet")
+    export = ("export", "model", "--to", "faiss", "-o", "a.faiss", "--vectors", "v.parquet")
+    assert "--column" in isosent_(*export).err
+    finished = isosent_(*export, "--column", "v", "--ids", "n", "--no-map")
+    assert (finished.code, finished.err) == (0, "")
+    assert "480 vectors" in finished.out
+    assert "64 of 64" in finished.out
+    index = faiss.read_index("a.faiss")
+    assert index.search(isosent.load("./model").encode(texts[7:8]), 1)[1] == 21
+    assert isosent_(*export[:-2], "--column", "v").code == 2
 
 
 def test_scores_go_into_the_card(isosent_, here, write_stsb):
@@ -89,6 +106,7 @@ def small_models(tmp_path_factory, tiny_model, texts):
     (folder / "glove.txt").write_text("man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n")
     words = isosent.load(f"words:{folder / 'glove.txt'}")
     words.fitted(["man dog", "cat", "yak", "dog cat"], transform=isosent.Whitening(2)).save(folder / "words")
+    np.save(folder / "vectors.npy", words.encode(["man dog", "cat", "yak", "dog cat"] * 50))
     tiny = isosent.load(f"hf:{tiny_model('bert')}")
     tiny.fitted(texts[:40], transform=isosent.Whitening(4)).save(folder / "tiny")
     return folder
@@ -99,6 +117,7 @@ def small_models(tmp_path_factory, tiny_model, texts):
     [
         ("words", "numpy", (50, 200), ()),
         ("words", "faiss", (10, 50, 100), ()),
+        ("words", "faiss", (50, 1000), ("--vectors", "vectors.npy")),
         ("words", "onnx", (100, 800), ()),
         ("words", "sentence-transformers", (50, 200, 600), ()),
         ("tiny", "numpy", (200,), ()),
@@ -110,11 +129,13 @@ def small_models(tmp_path_factory, tiny_model, texts):
 def test_a_full_disk_ends_in_a_sentence(isosent_, refuses, small_models, tmp_path, model, target, limits, more):
     # a write limit stands for a full disk: of each size in bytes, some more of an export is written
     (tmp_path / "out").mkdir()
+    more = [small_models / word if word.endswith(".npy") else word for word in more]
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     for limit in limits:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
         try:
-            finished = isosent_("export", small_models / model, "--to", target, *more, "-o", tmp_path / "out" / "made")
+            made = tmp_path / "out" / "made"
+            finished = isosent_("export", small_models / model, "--to", target, *more, "-o", made)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
         error = "\n".join(line for line in finished.err.splitlines() if "Writing model shards" not in line)

@@ -8,12 +8,15 @@ import unicodedata
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
+from vector_makers import write_vectors
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
@@ -34,6 +37,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.transforms.chain import L2Normalize, chain
+from isosent.transforms.quantization import Quantization
 
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
 
@@ -214,6 +218,151 @@ def test_an_index_has_one_map(wordllama, texts, tmp_path):
         export(model, "faiss", tmp_path / "a.faiss")
 
 
+@pytest.fixture(scope="module")
+def quantized(fitted, texts):
+    return fitted.with_quantization(Quantization.fit(fitted.encode(texts, normalize_embeddings=True)))
+
+
+@pytest.mark.parametrize("factory", ["SQ8", "HNSW8_SQ8"])
+def test_the_ranges_of_the_model_train_an_index(quantized, texts, tmp_path, factory):
+    export(quantized, "faiss", tmp_path / "a.faiss", index=factory)
+    index = faiss_export.read_index(tmp_path / "a.faiss", quantized)
+    assert index.is_trained
+    index.add(quantized.encoder.encode(texts))
+    assert index.search(quantized.encoder.encode(texts[:9]), 1)[1].ravel().tolist() == list(range(9))
+    if factory == "SQ8":
+        faiss = sys.modules["faiss"]
+        codes = faiss.downcast_index(index.index).codes
+        ours = quantized.encode(texts, precision="int8").view(np.uint8) ^ 128
+        np.testing.assert_array_equal(faiss.vector_to_array(codes).reshape(ours.shape), ours)
+
+
+@pytest.fixture(scope="module")
+def encoded(fitted, texts):
+    """Vectors of the encoder; one text has none."""
+    return np.concatenate([fitted.encoder.encode(texts[:400]), np.zeros((1, 256), np.float32)])
+
+
+def spaces(model):
+    return Space(model.encoder.fingerprint, "wordllama"), space_of(model)
+
+
+@pytest.mark.parametrize("with_map", [True, False])
+@pytest.mark.parametrize("are_mapped", [True, False])
+@pytest.mark.parametrize("factory", ["Flat", "IVF4,SQ8", "HNSW8"])
+def test_a_filled_index_finds_the_rows_of_a_file(quantized, encoded, tmp_path, with_map, are_mapped, factory):
+    vectors = quantized.transform(encoded) if are_mapped else encoded
+    write_vectors(tmp_path / "v.npy", vectors, [], spaces(quantized)[are_mapped])
+    n_added = []
+    written = export(
+        quantized,
+        "faiss",
+        tmp_path / "a.faiss",
+        index=factory,
+        vectors=tmp_path / "v.npy",
+        with_map=with_map,
+        progress=n_added.append,
+    )
+    assert "400 vectors" in written.contents
+    assert "zero rows left out: 1" in written.contents
+    assert sum(n_added) == 401
+    index = faiss_export.read_index(tmp_path / "a.faiss", quantized)
+    queries = encoded[:50] if with_map else quantized.transform(encoded[:50])
+    scores, ids = index.search(queries, 3)
+    assert (ids[:, 0] == np.arange(50)).mean() > 0.95  # some texts are alike
+    np.testing.assert_allclose(scores[:, 0], 1, atol=0.01)
+
+
+def test_ids_come_from_a_column(quantized, encoded, tmp_path):
+    ids = np.random.default_rng(0).permutation(10_000)[: len(encoded)]
+
+    def write(**columns):
+        rows = pa.FixedSizeListArray.from_arrays(pa.array(encoded.ravel()), 256)
+        pq.write_table(pa.table({"v": rows, **columns}), tmp_path / "v.parquet", row_group_size=150)
+
+    write(key=ids, small=pa.array(ids.astype(np.uint16)))
+    for column in ("key", "small"):
+        export(quantized, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.parquet", ids=column)
+        index = faiss_export.read_index(tmp_path / "a.faiss", quantized)
+        assert index.search(encoded[250:251], 1)[1][0, 0] == ids[250]
+    before = (tmp_path / "a.faiss").read_bytes()
+    twice = np.where(np.arange(len(ids)) == 7, ids[3], ids)
+    write(
+        twice=twice,
+        below=-ids,
+        text=ids.astype(str),
+        gap=pa.array([None, *ids[1:].tolist()]),
+        wide=ids.astype(np.uint64) + 2**63,
+    )
+    for column, key_word in [
+        ("twice", str(ids[3])),
+        ("below", "0 or more"),
+        ("text", "integers"),
+        ("gap", "null"),
+        ("wide", "63"),
+        ("none", "twice"),
+    ]:
+        with pytest.raises(InputError, match=key_word):
+            export(quantized, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.parquet", ids=column)
+    assert (tmp_path / "a.faiss").read_bytes() == before
+
+
+def test_vectors_that_cannot_fill_an_index_are_refused(quantized, wordllama, encoded, tmp_path):
+    def refuses(key_word, vectors, space=None, **options):
+        write_vectors(tmp_path / "v.npy", vectors, [], space)
+        with pytest.raises(InputError, match=key_word):
+            export(quantized, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.npy", **options)
+        assert not (tmp_path / "a.faiss").exists()
+
+    refuses("an encoder", encoded, Space("ab" * 32, "an encoder"))
+    refuses("256", encoded[:, :16].copy())
+    refuses("16 dimensions", encoded, space_of(quantized))
+    refuses("column of ids", encoded, ids="id")
+    refuses("NaN in row 3", np.where(np.arange(401)[:, None] == 3, np.nan, encoded))
+    refuses("trained", encoded[:9], index="IVF64,Flat")
+    refuses("at least one", encoded[:0])
+    with pytest.raises(InputError, match="--vectors"):
+        export(quantized, "faiss", tmp_path / "a.faiss", with_map=False)
+
+
+def test_a_model_without_a_map_fills_an_index(wordllama, encoded, tmp_path):
+    np.save(tmp_path / "v.npy", encoded)
+    export(wordllama, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.npy")
+    assert faiss_export.read_index(tmp_path / "a.faiss", wordllama).search(encoded[5:6], 1)[1] == 5
+
+
+def test_two_means_and_the_encoder_go_without_the_map(wordllama, texts, tmp_path):
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8), queries=texts[:100])
+    np.save(tmp_path / "v.npy", model.encoder.encode(texts))
+    with pytest.raises(InputError, match="--no-map"):
+        export(model, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.npy")
+    export(model, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.npy", with_map=False)
+    index = faiss_export.read_index(tmp_path / "a.faiss", model)
+    assert index.search(model.encode_document(texts[5:6]), 1)[1] == 5
+
+
+def test_an_index_that_loses_rows_is_not_written(quantized, encoded, tmp_path, monkeypatch):
+    np.save(tmp_path / "v.npy", encoded)
+    distinct = faiss_export._Source.pick
+
+    def shifted(self, first_row, block, numbers=None):
+        rows = distinct(self, first_row, block, numbers)
+        return rows if numbers is not None else rows._replace(ids=np.roll(rows.ids, 1))
+
+    monkeypatch.setattr(faiss_export._Source, "pick", shifted)
+    with pytest.raises(OutputError, match="neighbors"):
+        export(quantized, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.npy")
+    assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]
+
+
+def test_arrays_include_the_quantization(quantized, tmp_path):
+    export(quantized, "numpy", tmp_path / "map.safetensors")
+    with safe_open(tmp_path / "map.safetensors", "numpy") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    assert set(tensors) == {"weight", "bias", "low", "step", "center", "rotation"}
+    np.testing.assert_array_equal(Quantization.from_tensors(tensors).span, quantized.quantization.span)
+
+
 def test_five_lines_read_the_arrays(wordllama, texts, tmp_path):
     model = wordllama.fitted(texts, transform=chain(isosent.Whitening(8), L2Normalize()))
     export(model, "numpy", tmp_path / "map.safetensors")
@@ -243,7 +392,7 @@ def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_p
     [
         ("tensorflow", {}, "must be one of sentence-transformers, onnx, faiss, numpy; got 'tensorflow'"),
         ("onnx", {"tei": True}, "--tei and --results belong to sentence-transformers; got onnx"),
-        ("numpy", {"index": "Flat"}, "--index belongs to faiss; got numpy"),
+        ("numpy", {"index": "Flat"}, "--index.* belong to faiss; got numpy"),
     ],
 )
 def test_options_of_other_targets_are_refused(fitted, target, options, message, tmp_path):
@@ -252,7 +401,7 @@ def test_options_of_other_targets_are_refused(fitted, target, options, message, 
 
 
 @pytest.mark.parametrize(
-    ("target", "package", "extra"), [("faiss", "faiss", "export"), ("onnx", "onnxruntime", "onnx")]
+    ("target", "package", "extra"), [("faiss", "faiss", "search"), ("onnx", "onnxruntime", "onnx")]
 )
 def test_a_missing_package_is_named(fitted, target, package, extra, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 
+from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
 from isosent.exports import faiss, numpy, onnx, sentence_transformers
 from isosent.exports.check import Export
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import open_vectors
 from isosent.model import SentenceEncoder
 
 TARGETS = (sentence_transformers.TARGET, onnx.TARGET, faiss.TARGET, numpy.TARGET)
@@ -21,6 +24,10 @@ def export(
     tei: bool = False,
     results: EvaluationResult | None = None,
     index: str | None = None,
+    vectors: str | os.PathLike[str] | VectorSource | None = None,
+    ids: str | None = None,
+    with_map: bool = True,
+    progress: Progress | None = None,
 ) -> Export:
     """Write a model in another format.
 
@@ -37,10 +44,11 @@ def export(
         - ``"onnx"``: a folder with ``model.onnx`` and ``tokenizer.json``. If queries have their own prompt or map, it
           also holds ``query_tokenizer.json`` or ``query_model.onnx``, and likewise for documents; ``isosent.json``
           says which belong together;
-        - ``"faiss"``: an empty index that applies the fitted map to what is added and searched, so it takes vectors of
-          the encoder and returns cosines after the map;
+        - ``"faiss"``: an index that applies the fitted map to what is added and searched, so it takes vectors of the
+          encoder and returns cosines after the map. It is empty unless there are `vectors`;
         - ``"numpy"``: a safetensors file with ``weight`` of shape (encoder.dim, dim) and ``bias`` of shape (dim,),
-          float32, and ``query_bias`` if queries have their own map.
+          float32, ``query_bias`` if queries have their own map, and the arrays of the quantization if the model has
+          one.
     output : path-like
         The folder (sentence-transformers, onnx) or file (faiss, numpy) to write. Only an older export is replaced.
         The note on a file is written beside it, as ``OUTPUT.isosent.json`` (faiss).
@@ -50,7 +58,18 @@ def export(
     results : EvaluationResult, optional
         sentence-transformers: scores of this model for the model card.
     index : str, optional
-        faiss: the index after the map, as for ``faiss.index_factory``; "Flat" by default.
+        faiss: the index after the map, as for ``faiss.index_factory``; "Flat" by default. ``"SQ8"`` uses the ranges of
+        the model's quantization.
+    vectors : path-like or VectorSource, optional
+        faiss: file of vectors to fill the index with: those of the encoder, or of the model if the file says so.
+        Zero rows are left out.
+    ids : str, optional
+        faiss: column of that file, if it is a parquet file, with a different integer >= 0 for each row; by default
+        rows are numbered from 0.
+    with_map : bool, default True
+        faiss: whether a filled index applies the map. Without it, it takes vectors of the model.
+    progress : callable, optional
+        Called with the number of vectors added since the last call.
 
     Returns
     -------
@@ -84,14 +103,20 @@ def export(
         raise InputError(f"export: the target must be one of {', '.join(TARGETS)}; got {target!r}.")
     if target != sentence_transformers.TARGET and (tei or results is not None):
         raise InputError(f"export: --tei and --results belong to {sentence_transformers.TARGET}; got {target}.")
-    if target != faiss.TARGET and index is not None:
-        raise InputError(f"export: --index belongs to {faiss.TARGET}; got {target}.")
+    if target != faiss.TARGET and not (index is None and vectors is None and ids is None and with_map):
+        raise InputError(f"export: --index, --vectors, --ids and --no-map belong to {faiss.TARGET}; got {target}.")
+    if vectors is None and not (ids is None and with_map):
+        raise InputError("export: --ids and --no-map are for a filled index. Name its vectors: --vectors FILE.")
     match target:
         case sentence_transformers.TARGET:
             return sentence_transformers.export_sentence_transformers(model, output, tei=tei, results=results)
         case onnx.TARGET:
             return onnx.export_onnx(model, output)
         case faiss.TARGET:
-            return faiss.export_faiss(model, output, index=index or faiss.DEFAULT_INDEX)
+            source = vectors if vectors is None or isinstance(vectors, VectorSource) else open_vectors(vectors)
+            factory = index or faiss.DEFAULT_INDEX
+            return faiss.export_faiss(
+                model, output, index=factory, vectors=source, ids=ids, with_map=with_map, progress=progress
+            )
         case _:
             return numpy.export_numpy(model, output)

@@ -77,12 +77,15 @@ class Export:
         The vector space, with its fingerprint.
     agreement : Agreement
         How close its vectors are to those of the model.
+    contents : str
+        What a filled index holds, in words; empty for other exports.
     """
 
     target: str
     path: Path
     space: Space
     agreement: Agreement
+    contents: str = ""
 
 
 def read_space(path: str | os.PathLike[str]) -> Space:

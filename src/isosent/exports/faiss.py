@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isosent import _extras
+from isosent import _check, _extras
+from isosent.encoders.base import Progress
 from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
 from isosent.exports.check import (
+    Agreement,
     Export,
     compare,
     note_bytes,
@@ -22,14 +27,22 @@ from isosent.exports.check import (
     space_of,
 )
 from isosent.io.atomic import check_destination, locked, replacing
-from isosent.io.checksum import file_checksum
+from isosent.io.checksum import HashingFile, file_checksum
+from isosent.io.parquet import read_integers
 from isosent.io.space import is_noted, note_entry, note_path, same_space
+from isosent.io.vector_source import VectorSource
+from isosent.jobs.vectors import encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
-from isosent.numeric.similarity import unit_rows
+from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.transforms.quantization import Quantization
 
 TARGET = "faiss"
 DEFAULT_INDEX = "Flat"
+_TRAINING_ROWS = 100_000
+_SEARCHED_ROWS, _NEIGHBOURS = 64, 10
+_ROUNDING = 1e-3  # of int8 codes
+_WRITE_BYTES = 1 << 20
 
 
 def to_vector_transform(linear_map: LinearMap) -> Any:
@@ -58,7 +71,7 @@ def to_vector_transform(linear_map: LinearMap) -> Any:
     return transform
 
 
-def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX) -> Any:
+def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX, *, quantization: Quantization | None = None) -> Any:
     """Make an empty FAISS index that maps the vectors that are added or searched, and scales them to length 1.
 
     Parameters
@@ -67,6 +80,9 @@ def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX) -> Any:
         The map, such as ``model.linear_map``.
     index : str, default "Flat"
         The index after the map, as for ``faiss.index_factory``.
+    quantization : Quantization, optional
+        Ranges for an index of int8 codes, ``"SQ8"`` or ``"HNSW32_SQ8"``, such as ``model.quantization``. It then needs
+        no training.
 
     Returns
     -------
@@ -80,16 +96,32 @@ def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX) -> Any:
     MissingExtraError
         If faiss is not installed.
     """
+    return _behind(linear_map, _made(linear_map.n_components, index, quantization))
+
+
+def _behind(linear_map: LinearMap | None, inner: Any) -> Any:
     faiss = _extras.require("faiss")
-    dim = linear_map.n_components
-    try:
-        inner = faiss.index_factory(dim, index, faiss.METRIC_INNER_PRODUCT)
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise InputError(f"export: --index must be a factory string of FAISS; got {index!r}: {reason}") from None
-    with_map = faiss.IndexPreTransform(faiss.NormalizationTransform(dim), inner)
-    with_map.prepend_transform(to_vector_transform(linear_map))
+    with_map = faiss.IndexPreTransform(faiss.NormalizationTransform(inner.d), inner)
+    if linear_map is not None:
+        with_map.prepend_transform(to_vector_transform(linear_map))
     return with_map
+
+
+def _made(dim: int, index: str, quantization: Quantization | None) -> Any:
+    """Make an empty index of unit vectors."""
+    faiss = _extras.require("faiss")
+    try:
+        made = faiss.index_factory(dim, index, faiss.METRIC_INNER_PRODUCT)
+    except RuntimeError as error:
+        raise InputError(
+            f"export: --index must be a factory string of FAISS; got {index!r}: {_reason(error)}"
+        ) from None
+    codes = faiss.downcast_index(made.storage) if isinstance(made, faiss.IndexHNSW) else made
+    is_int8 = isinstance(codes, faiss.IndexScalarQuantizer) and codes.sq.qtype == faiss.ScalarQuantizer.QT_8bit
+    if is_int8 and quantization is not None:
+        faiss.copy_array_to_vector(np.concatenate([quantization.low, quantization.span]), codes.sq.trained)
+        codes.is_trained = made.is_trained = True
+    return made
 
 
 def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
@@ -121,9 +153,46 @@ def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
         raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {str(error).splitlines()[-1]}") from None
 
 
-def export_faiss(model: SentenceEncoder, output: str | os.PathLike[str], *, index: str = DEFAULT_INDEX) -> Export:
-    """Write an empty index with the map in front, and its note beside it."""
+def export_faiss(
+    model: SentenceEncoder,
+    output: str | os.PathLike[str],
+    *,
+    index: str = DEFAULT_INDEX,
+    vectors: VectorSource | None = None,
+    ids: str | None = None,
+    with_map: bool = True,
+    progress: Progress | None = None,
+) -> Export:
+    """Write an index with the map in front and its note beside it: empty, or filled with the vectors of a file."""
     output = Path(output)
+    _check_output(output)
+    linear_map = _map_in_front(model, is_filled=vectors is not None) if with_map else None
+    space, made = space_of(model), _made(model.dim, index, model.quantization)
+    source = None if vectors is None else _Source.of(model, vectors, ids)
+    if source is not None:
+        made, sample = _fill(made, index, source, progress)
+    faiss, has_map, contents = _extras.require("faiss"), linear_map is not None, ""
+    with ExitStack() as commit, replacing(output) as temporary:
+        checksum = _write(_behind(linear_map, made), temporary)
+        saved = faiss.read_index(str(temporary), faiss.IO_FLAG_MMAP_IFC)
+        agreement = _agreement(model, saved, with_map=has_map)
+        require_agreement(TARGET, agreement)
+        if source is not None:
+            contents = _search(saved, source, sample, with_map=has_map)
+        # One writer at a time puts both files in place. The note comes first and describes the older index, too, so
+        # that a kill between the two leaves an index with a note that fits.
+        commit.enter_context(locked(output.absolute().parent))
+        entries = [note_entry(temporary, checksum, {}, space)]
+        if output.is_file():
+            with suppress(InputFileError):  # a damaged index is replaced with its note
+                entries.append(note_entry(output, file_checksum(output), {}, read_space(output)))
+        facts = {"index": index, "inputs": f"{'encoder' if has_map else 'model'} vectors", "files": entries}
+        with replacing(note_path(output)) as temporary_note:
+            temporary_note.write_bytes(note_bytes(TARGET, model, agreement, facts))
+    return Export(TARGET, output, space, agreement, contents)
+
+
+def _check_output(output: Path) -> None:
     note = note_path(output)
     check_destination(output)
     check_destination(note)
@@ -132,29 +201,151 @@ def export_faiss(model: SentenceEncoder, output: str | os.PathLike[str], *, inde
             f"{output} must be a new file, or an older faiss export with its note {note.name} beside it; it is another "
             "file."
         )
-    linear_map = required_map(TARGET, model)
+
+
+def _map_in_front(model: SentenceEncoder, *, is_filled: bool) -> LinearMap | None:
+    advice = "Use --vectors FILE --no-map, and search with vectors of the model."
+    if model.flow is not None:
+        raise InputError(f"export: a FAISS index cannot hold a flow, with which this model ends. {advice}")
     if model.query_map is not None:
-        raise InputError(
-            "export: a FAISS index has one map for documents and queries; this model has two. Transform the vectors "
-            "with isosent or the numpy export, and add them to an ordinary index."
+        raise InputError(f"export: a FAISS index has one map for documents and queries; this model has two. {advice}")
+    return model.linear_map if is_filled else required_map(TARGET, model)
+
+
+def _write(index: Any, path: Path) -> str:
+    """Write an index, and return the checksum of the file."""
+    # through a Python file: FAISS's own writer does not report a full disk
+    faiss = _extras.require("faiss")
+    with path.open("wb") as file:
+        hashing = HashingFile(file)
+        faiss.write_index(index, faiss.PyCallbackIOWriter(hashing.write, _WRITE_BYTES))
+        file.flush()
+    return hashing.checksum
+
+
+def _agreement(model: SentenceEncoder, saved: Any, *, with_map: bool) -> Agreement:
+    """Compare what an index does to vectors ahead of its codes with what the model does."""
+    faiss, vectors = _extras.require("faiss"), sample_vectors(model)
+    expected = model.transform(vectors)
+    mapped = vectors if with_map else expected
+    for step in range(saved.chain.size()):
+        mapped = faiss.downcast_VectorTransform(saved.chain.at(step)).apply(mapped)
+    return compare(unit_rows(expected), mapped)
+
+
+# -- filling ---------------------------------------------------------------------------------------------------------
+
+
+class _Rows(NamedTuple):
+    """Rows of a file that have a vector."""
+
+    as_read: NDArray[np.float32]
+    units: NDArray[np.float32]  # in the space of the model, of length 1
+    ids: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Vectors of a file that belong to a model, and their ids."""
+
+    model: SentenceEncoder
+    vectors: VectorSource
+    ids: NDArray[np.int64]
+    are_mapped: bool  # whether they are vectors of the model rather than of its encoder
+
+    @classmethod
+    def of(cls, model: SentenceEncoder, vectors: VectorSource, ids: str | None) -> _Source:
+        """Check that vectors belong to a model."""
+        record, name = model.record, str(vectors.path)
+        if not vectors.n_rows:
+            raise InputError(f"{name} must hold at least one vector; got zero rows.")
+        are_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
+        if not are_mapped:
+            same_space("the model", encoder_space(record), name, vectors.space)
+        _check.same_dim(name, "vectors", vectors.dim, record.dim if are_mapped else record.encoder_dim)
+        numbers = np.arange(vectors.n_rows) if ids is None else _distinct_ids(vectors, ids)
+        return cls(model, vectors, numbers, are_mapped)
+
+    def pick(self, first_row: int, block: NDArray[Any], numbers: NDArray[np.intp] | None = None) -> _Rows:
+        """Rows of a block; all, or those of some numbers in the file."""
+        rows, ids = block, self.ids[first_row : first_row + len(block)]
+        if numbers is not None:
+            here = numbers[(numbers >= first_row) & (numbers < first_row + len(block))] - first_row
+            rows, ids = rows[here], ids[here]
+        self.vectors.check_finite(rows, first_row)
+        rows = rows.astype(np.float32, copy=False)
+        units = unit_rows(rows if self.are_mapped else self.model.transform(rows)).astype(np.float32, copy=False)
+        kept = nonzero_rows(units)
+        return _Rows(rows[kept], units[kept], ids[kept])
+
+    def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Blocks of the file, each with the number of its first row."""
+        first_row = 0
+        for block in self.vectors.blocks():
+            yield first_row, block
+            first_row += len(block)
+
+    def spread(self, n_rows: int) -> NDArray[np.intp]:
+        """Numbers of rows that are spread over the file."""
+        return np.unique(np.linspace(0, self.vectors.n_rows - 1, n_rows).astype(np.intp))
+
+
+def _fill(made: Any, index: str, source: _Source, progress: Progress | None) -> tuple[Any, _Rows]:
+    """Train an index if it needs that, and add the rows of a file with their ids; also returns some of the rows."""
+    faiss = _extras.require("faiss")
+    filled = made if isinstance(made, faiss.IndexIDMap) else faiss.IndexIDMap2(made)
+    if not filled.is_trained:
+        numbers = source.spread(_TRAINING_ROWS)
+        sample = np.concatenate([source.pick(row, block, numbers).units for row, block in source.blocks()])
+        try:
+            filled.train(sample)
+        except RuntimeError as error:
+            raise InputError(
+                f"export: --index {index} must be trained, for which {len(sample):,} vectors do not do: "
+                f"{_reason(error)}"
+            ) from None
+    numbers, searched = source.spread(_SEARCHED_ROWS), []
+    for first_row, block in source.blocks():
+        rows = source.pick(first_row, block)
+        filled.add_with_ids(np.ascontiguousarray(rows.units), rows.ids)
+        searched.append(source.pick(first_row, block, numbers))
+        if progress:
+            progress(len(block))
+    return filled, _Rows(*map(np.concatenate, zip(*searched, strict=True)))
+
+
+def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> str:
+    """Refuse an index whose rows do not find themselves, and say what it holds."""
+    faiss = _extras.require("faiss")
+    inner, n_rows = faiss.downcast_index(saved.index), source.vectors.n_rows
+    contents = f"{inner.ntotal:,} vectors with ids; zero rows left out: {n_rows - inner.ntotal:,}"
+    if not len(sample.ids):
+        return contents
+    # vectors that are mapped already skip the map of the index
+    searched = inner if with_map and source.are_mapped else saved
+    scores, ids = searched.search(sample.as_read if with_map and not source.are_mapped else sample.units, _NEIGHBOURS)
+    # other rows of the same vector may be found instead
+    finds_itself = (ids == sample.ids[:, None]).any(axis=1) | (scores.min(axis=1) > 1 - _ROUNDING)
+    if 2 * finds_itself.sum() < len(sample.ids):
+        raise OutputError(
+            f"export: only {finds_itself.sum()} of {len(sample.ids)} vectors in the faiss export are among their own "
+            f"{_NEIGHBOURS} neighbors. Nothing was written. Choose another --index."
         )
-    faiss, space, vectors = _extras.require("faiss"), space_of(model), sample_vectors(model)
-    with_map = to_index(linear_map, index)
-    with ExitStack() as commit, replacing(output) as temporary:
-        # FAISS's own writer does not report a full disk
-        temporary.write_bytes(faiss.serialize_index(with_map).tobytes())
-        saved_index, mapped = faiss.read_index(str(temporary)), vectors
-        for step in range(saved_index.chain.size()):
-            mapped = faiss.downcast_VectorTransform(saved_index.chain.at(step)).apply(mapped)
-        agreement = compare(unit_rows(model.transform(vectors)), mapped)
-        require_agreement(TARGET, agreement)
-        # One writer at a time puts both files in place. The note comes first and describes the older index, too, so
-        # that a kill between the two leaves an index with a note that fits.
-        commit.enter_context(locked(output.absolute().parent))
-        entries = [note_entry(temporary, file_checksum(temporary), {}, space)]
-        if output.is_file():
-            with suppress(InputFileError):  # a damaged index is replaced with its note
-                entries.append(note_entry(output, file_checksum(output), {}, read_space(output)))
-        with replacing(note) as temporary_note:
-            temporary_note.write_bytes(note_bytes(TARGET, model, agreement, {"index": index, "files": entries}))
-    return Export(TARGET, output, space, agreement)
+    return f"{contents}; {finds_itself.sum()} of {len(sample.ids)} searched vectors find themselves"
+
+
+def _distinct_ids(vectors: VectorSource, column: str) -> NDArray[np.int64]:
+    path = vectors.path
+    if path.suffix.lower() != ".parquet":
+        raise InputError(f"{path} has no column of ids; got --ids {column}. Leave it out: rows are numbered from 0.")
+    ids = read_integers(path, column, vectors.state)
+    distinct, counts = np.unique(ids, return_counts=True)
+    if len(distinct) < len(ids):
+        raise InputError(f"{path}: {column} must hold every id once; got {distinct[counts > 1][0]} again.")
+    if len(ids) and distinct[0] < 0:  # FAISS returns -1 where it finds nothing
+        raise InputError(f"{path}: {column} must hold ids of 0 or more; got {distinct[0]}.")
+    return ids
+
+
+def _reason(error: RuntimeError) -> str:
+    return str(error).strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""The map of a model as two arrays in one safetensors file."""
+"""The map of a model, and its quantization, as arrays in one safetensors file."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _NORMALIZE = "isosent.normalize"
 
 
 def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export:
-    """Write ``weight``, ``bias`` and, if queries have their own map, ``query_bias``, float32."""
+    """Write ``weight``, ``bias``, if queries have their own map ``query_bias``, and the quantization; float32."""
     check_destination(output)
     if Path(output).exists() and not _is_export(Path(output)):
         raise OutputError(f"{output} must be a new file or an older numpy export; it is another file.")
     linear_map = required_map(TARGET, model)
-    arrays = {"weight": linear_map.weight, "bias": linear_map.bias}
+    arrays: dict[str, NDArray[np.floating]] = {"weight": linear_map.weight, "bias": linear_map.bias}
     biases = {"bias": False}
     if model.query_map is not None:
         arrays["query_bias"] = model.query_map.bias
         biases["query_bias"] = True
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    tensors = arrays if model.quantization is None else arrays | model.quantization.tensors()
     metadata = {**space_of(model).metadata, _NORMALIZE: str(model.normalize).lower()}
     vectors = sample_vectors(model)
     with replacing(output) as temporary:
-        temporary.write_bytes(tensors_bytes(arrays, metadata))
+        temporary.write_bytes(tensors_bytes(tensors, metadata))
         agreements = {
             bias: compare(model.transform(vectors, queries=queries), _apply(temporary, bias, vectors))
             for bias, queries in biases.items()

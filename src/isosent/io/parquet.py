@@ -32,6 +32,7 @@ SEAL_MARK = b"isosent.checksum="
 
 _ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
 _READ_BUFFER_BYTES = 1 << 20
+_INTEGER_ROWS = 1 << 16
 _BATCH_BYTES = 4 << 20  # pyarrow needs five times as much to decode a batch of lists
 
 Array = NDArray[Any]
@@ -169,6 +170,25 @@ def table_batches(
                     row += len(batch)
                     if row > start_row:
                         yield batch.slice(max(0, len(batch) - (row - start_row)))
+
+
+def read_integers(path: Path, name: str, state: FileState | None = None) -> NDArray[np.int64]:
+    """Read a column of integers, which fit into int64."""
+    import pyarrow as pa
+
+    schema, _ = table_schema(path)
+    if name not in schema.names:
+        raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(schema.names), 600)}.")
+    if not pa.types.is_integer(schema.field(name).type):
+        raise InputError(f"{path}: column {name} must hold integers; it is of type {schema.field(name).type}.")
+    columns = [batch.column(name) for batch in table_batches(path, [name], 0, _INTEGER_ROWS, state)]
+    if any(column.null_count for column in columns):
+        raise InputError(f"{path}: column {name} must hold an integer in every row; some are null.")
+    try:
+        arrays = [column.cast(pa.int64()).to_numpy() for column in columns]
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: column {name} must hold integers below 2**63: {brief(error)}.") from None
+    return np.concatenate([np.empty(0, np.int64), *arrays])
 
 
 def _matrices(path: Path, state: FileState, name: str, dim: int, start_row: int, n_rows: int) -> Iterator[Array]:
