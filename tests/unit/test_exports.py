@@ -36,6 +36,7 @@ from isosent.io.space import Space, same_space, verify_export
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
+from isosent.search import engine
 from isosent.transforms.chain import L2Normalize, chain
 from isosent.transforms.quantization import Quantization
 
@@ -433,7 +434,7 @@ def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, 
 
 def test_a_wrong_index_is_not_written(fitted, tmp_path, monkeypatch):
     right = faiss_export.to_vector_transform
-    monkeypatch.setattr(faiss_export, "to_vector_transform", lambda linear_map: right(wrong(linear_map)))
+    monkeypatch.setattr(engine, "to_vector_transform", lambda linear_map: right(wrong(linear_map)))
     with pytest.raises(OutputError, match="the faiss export does not give the vectors"):
         export(fitted, "faiss", tmp_path / "a.faiss")
     assert list(tmp_path.iterdir()) == []

@@ -27,7 +27,7 @@ from isosent.exports.check import (
     space_of,
 )
 from isosent.io.atomic import check_destination, locked, replacing
-from isosent.io.checksum import HashingFile, file_checksum
+from isosent.io.checksum import file_checksum
 from isosent.io.parquet import read_integers
 from isosent.io.space import is_noted, note_entry, note_path, same_space
 from isosent.io.vector_source import VectorSource
@@ -35,6 +35,8 @@ from isosent.jobs.vectors import encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.search.engine import behind_map, read_codes, write_codes
+from isosent.search.engine import to_vector_transform as to_vector_transform
 from isosent.transforms.quantization import Quantization
 
 TARGET = "faiss"
@@ -42,33 +44,6 @@ DEFAULT_INDEX = "Flat"
 _TRAINING_ROWS = 100_000
 _SEARCHED_ROWS, _NEIGHBOURS = 64, 10
 _ROUNDING = 1e-3  # of int8 codes
-_WRITE_BYTES = 1 << 20
-
-
-def to_vector_transform(linear_map: LinearMap) -> Any:
-    """Convert a linear map to FAISS.
-
-    Parameters
-    ----------
-    linear_map : LinearMap
-        The map, such as ``model.linear_map``.
-
-    Returns
-    -------
-    faiss.LinearTransform
-        The same map; ``apply`` takes float32 vectors of shape (n, linear_map.dim).
-
-    Raises
-    ------
-    MissingExtraError
-        If faiss is not installed.
-    """
-    faiss = _extras.require("faiss")
-    transform = faiss.LinearTransform(linear_map.dim, linear_map.n_components, True)
-    faiss.copy_array_to_vector(linear_map.weight.T.astype(np.float32).ravel(), transform.A)
-    faiss.copy_array_to_vector(linear_map.bias.astype(np.float32), transform.b)
-    transform.is_trained = True
-    return transform
 
 
 def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX, *, quantization: Quantization | None = None) -> Any:
@@ -96,15 +71,7 @@ def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX, *, quantization:
     MissingExtraError
         If faiss is not installed.
     """
-    return _behind(linear_map, _made(linear_map.n_components, index, quantization))
-
-
-def _behind(linear_map: LinearMap | None, inner: Any) -> Any:
-    faiss = _extras.require("faiss")
-    with_map = faiss.IndexPreTransform(faiss.NormalizationTransform(inner.d), inner)
-    if linear_map is not None:
-        with_map.prepend_transform(to_vector_transform(linear_map))
-    return with_map
+    return behind_map(_made(linear_map.n_components, index, quantization), linear_map)
 
 
 def _made(dim: int, index: str, quantization: Quantization | None) -> Any:
@@ -171,10 +138,10 @@ def export_faiss(
     source = None if vectors is None else _Source.of(model, vectors, ids)
     if source is not None:
         made, sample = _fill(made, index, source, progress)
-    faiss, has_map, contents = _extras.require("faiss"), linear_map is not None, ""
+    has_map, contents = linear_map is not None, ""
     with ExitStack() as commit, replacing(output) as temporary:
-        checksum = _write(_behind(linear_map, made), temporary)
-        saved = faiss.read_index(str(temporary), faiss.IO_FLAG_MMAP_IFC)
+        checksum = write_codes(behind_map(made, linear_map), temporary)
+        saved = read_codes(temporary)
         agreement = _agreement(model, saved, with_map=has_map)
         require_agreement(TARGET, agreement)
         if source is not None:
@@ -210,17 +177,6 @@ def _map_in_front(model: SentenceEncoder, *, is_filled: bool) -> LinearMap | Non
     if model.query_map is not None:
         raise InputError(f"export: a FAISS index has one map for documents and queries; this model has two. {advice}")
     return model.linear_map if is_filled else required_map(TARGET, model)
-
-
-def _write(index: Any, path: Path) -> str:
-    """Write an index, and return the checksum of the file."""
-    # through a Python file: FAISS's own writer does not report a full disk
-    faiss = _extras.require("faiss")
-    with path.open("wb") as file:
-        hashing = HashingFile(file)
-        faiss.write_index(index, faiss.PyCallbackIOWriter(hashing.write, _WRITE_BYTES))
-        file.flush()
-    return hashing.checksum
 
 
 def _agreement(model: SentenceEncoder, saved: Any, *, with_map: bool) -> Agreement:
