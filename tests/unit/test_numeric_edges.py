@@ -26,6 +26,7 @@ from isosent import (
 )
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, InputTypeError, RankWarning
+from isosent.transforms.quantization import Quantization
 
 DIM = 6
 METHODS = ("pca", "zca", "pca_cor", "zca_cor", "cholesky")
@@ -124,6 +125,8 @@ def takers():
     yield "from_random_pairs", Calibration.from_random_pairs
     yield "from_null", Calibration.from_null
     yield "from_labels", lambda cosines: Calibration.from_labels(cosines, np.arange(40))
+    yield "Quantization.fit", Quantization.fit
+    yield "Quantization.encode", lambda vectors: Quantization.fit(GOOD).encode(vectors, "int8")
     yield "calibration", Calibration.from_random_pairs(GOOD)
 
 

@@ -64,6 +64,14 @@ def test_fit_is_deterministic_and_survives_its_tensors(vectors, quantization):
         np.testing.assert_array_equal(copy.tensors()[name], array)
 
 
+def test_more_rows_than_are_needed_leave_the_rotation_as_it_is(vectors, quantization):
+    many = Quantization.fit(np.tile(vectors, (4, 1)))
+    np.testing.assert_array_equal(many.rotation, quantization.rotation)
+    np.testing.assert_allclose(many.span, quantization.span, rtol=0.1)
+    other = Quantization.fit(vectors, seed=1)
+    assert not np.array_equal(other.rotation, quantization.rotation)
+
+
 @pytest.mark.parametrize("rows", [np.ones((1, 3)), np.ones((5, 3)), np.array([[1.0, 0, 0], [1, 0, 1]])])
 def test_one_row_and_constant_dimensions(rows):
     quantization = Quantization.fit(rows)
@@ -83,7 +91,13 @@ def test_no_rows_keep_their_width(quantization, dtype):
 
 @pytest.mark.parametrize(
     ("vectors", "key_word"),
-    [([[np.nan, 1.0]], "NaN"), ([[np.inf, 1.0]], "infinity"), ([[0.0, 0.0]], "zero"), ([1.0, 2.0], "2-D")],
+    [
+        ([[np.nan, 1.0]], "NaN"),
+        ([[np.inf, 1.0]], "infinity"),
+        ([[1e60, 1.0]], "infinity"),
+        ([[0.0, 0.0]], "zero"),
+        ([1.0, 2.0], "2-D"),
+    ],
 )
 def test_vectors_that_cannot_be_used_are_refused(vectors, key_word):
     with pytest.raises(InputError, match=key_word):

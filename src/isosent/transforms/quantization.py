@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.similarity import nonzero_rows
+from isosent.numeric.threads import one_thread_products
 
 DTYPES = INT8, UBINARY = "int8", "ubinary"
 MOST_ROWS = 10_000  # a hundred already give the recall of all
@@ -121,19 +122,17 @@ class Quantization:
         """
         where = "Quantization.fit"
         _check.whole_number(where, "seed", seed, 0)
-        rows = _check.matrix(where, "vectors", vectors)
-        _check.finite_rows(where, "vectors", rows)
+        rows = _float32_rows(where, vectors)
         rows = rows[nonzero_rows(rows)]
         if not len(rows):
             raise InputError(f"{where}: vectors must hold at least one row that is not zero; got none.")
-        rng = np.random.default_rng(seed)
         if len(rows) > MOST_ROWS:
-            rows = rows[np.sort(rng.permutation(len(rows))[:MOST_ROWS])]
+            rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS])]
         mean, is_constant = rows.mean(axis=0, dtype=np.float64), np.ptp(rows, axis=0) == 0
         margin = np.where(is_constant, 0, _DEVIATIONS * rows.std(axis=0, dtype=np.float64))
         low = np.where(is_constant, rows[0], mean - margin).astype(np.float32)
         step = (2 * margin / _LEVELS).astype(np.float32)
-        return cls(low, step, mean.astype(np.float32), _random_rotation(rows.shape[1], rng))
+        return cls(low, step, mean.astype(np.float32), _random_rotation(rows.shape[1], seed))
 
     def encode(self, vectors: ArrayLike, dtype: Dtype) -> NDArray[np.int8] | NDArray[np.uint8]:
         """Turn vectors into codes.
@@ -157,12 +156,11 @@ class Quantization:
         """
         where = "Quantization.encode"
         _check.one_of(where, "dtype", dtype, DTYPES)
-        rows = _check.matrix(where, "vectors", vectors)
+        rows = _float32_rows(where, vectors)
         _check.same_dim(where, "vectors", rows.shape[1], self.dim)
-        _check.finite_rows(where, "vectors", rows)
-        rows = rows.astype(np.float32, copy=False)
         if dtype == UBINARY:
-            return np.packbits((rows - self.center) @ self.rotation > 0, axis=1)
+            with one_thread_products():
+                return np.packbits((rows - self.center) @ self.rotation > 0, axis=1)
         # the operations of FAISS in its order, so that rounding is the same, too
         span = self.span
         shares = np.clip((rows - self.low) / np.where(span > 0, span, 1), 0, 1)
@@ -227,8 +225,16 @@ class Quantization:
         return cls(**{name: np.asarray(tensors[name]) for name in names})
 
 
-def _random_rotation(dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def _float32_rows(where: str, vectors: ArrayLike) -> NDArray[np.float32]:
+    rows = _check.matrix(where, "vectors", vectors)
+    with np.errstate(over="ignore"):
+        rows = rows.astype(np.float32, copy=False)
+    _check.finite_rows(where, "vectors", rows)
+    return rows
+
+
+def _random_rotation(dim: int, seed: int) -> NDArray[np.float32]:
     """A random orthogonal matrix, uniformly distributed (Mezzadri 2007)."""
-    q, r = np.linalg.qr(rng.standard_normal((dim, dim)))
+    q, r = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))
     rotation: NDArray[np.float32] = (q * np.sign(np.diagonal(r))).astype(np.float32)
     return rotation
