@@ -86,8 +86,8 @@ def test_a_new_table_is_empty(table):
 @pytest.mark.parametrize("is_indexed", [False, True])
 def test_search_gives_the_order_of_numpy(filled, is_indexed):
     if is_indexed:
-        filled.build_index()
-        filled.build_index()
+        filled.finish()
+        filled.finish()
     queries = units(4, seed=1)
     cosines = queries @ units().T
     cosines[:, 5] = -np.inf
@@ -137,9 +137,10 @@ def test_rows_with_the_same_ids_are_replaced(filled):
 @pytest.mark.parametrize("is_indexed", [False, True])
 def test_a_filter_hides_rows(filled, is_indexed):
     if is_indexed:
-        filled.build_index()
+        filled.finish()
     [result] = filled.search(units(1), 100, where='number >= 50 and (text = "word1 common" or id in ("r059", "x"))')
     assert sorted(result.column("number").to_pylist()) == [50, 57, 59]
+    assert list(filled.ids('number >= 58 or text = "%s"')) == [["r058", "r059"]]
     for wrong in ("nothing = 1", 'number = "x"', "number ="):
         with pytest.raises(InputError, match="where"):
             filled.search(units(1), 1, where=wrong)
@@ -179,7 +180,7 @@ def test_wide_vectors_are_halves_and_bits_are_ranked_again(table_url, options):
     with closing(open_postgres(table_url + options)) as table:
         table.create(batch.schema, SPACE, dim)
         table.add(batch)
-        table.build_index()
+        table.finish()
         queries = units(2, dim, seed=3) + 2 * vectors[:2]
         queries /= np.linalg.norm(queries, axis=1, keepdims=True)
         for result, query in zip(table.search(queries, 5), queries, strict=True):
@@ -263,7 +264,7 @@ def test_a_reader_can_search_and_not_write(filled, with_password, sql):
         assert reader.count == N
         assert len(reader.search(units(1), 3, texts=["word2"])[0]) == 3
         assert sum(batch.num_rows for batch in reader.batches(20)) == N
-        for write in (lambda: reader.delete(["r001"]), lambda: reader.add(rows(units(1), ["x"])), reader.build_index):
+        for write in (lambda: reader.delete(["r001"]), lambda: reader.add(rows(units(1), ["x"])), reader.finish):
             with pytest.raises(OutputError, match=r"permission|owner"):
                 write()
     another = open_postgres(f"{with_password('pass%3Aword')}&table=another")

@@ -244,7 +244,7 @@ class PostgresTable:
                 words = f"to_tsvector('simple', {self._quoted(TEXT)})"
                 self._run(f"CREATE INDEX {self._quoted(self.table + '_words')} ON {self._at} USING gin ({words})")
 
-    def build_index(self) -> None:
+    def finish(self) -> None:
         """Build the HNSW index unless it is there: after many rows were added, as ten times as fast as before."""
         comment, vector = self._ours, self._quoted(VECTOR)
         with self._errors("write"):
@@ -331,9 +331,9 @@ class PostgresTable:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def ids(self) -> Iterator[list[Any]]:
-        """Yield all ids, in lists."""
-        for rows in self._streamed([ID], _FETCHED):
+    def ids(self, where: str | None = None) -> Iterator[list[Any]]:
+        """Yield the ids of the rows that match a filter, in lists."""
+        for rows in self._streamed([ID], _FETCHED, where):
             yield [row[0] for row in rows]
 
     def batches(self, n_rows: int = 8192) -> Iterator[Any]:
@@ -344,15 +344,16 @@ class PostgresTable:
         for rows in self._streamed(schema.names, n_rows):
             yield pa.RecordBatch.from_arrays(self._arrays(rows, schema), schema=schema)
 
-    def _streamed(self, names: Sequence[str], n_rows: int) -> Iterator[list[Any]]:
+    def _streamed(self, names: Sequence[str], n_rows: int, where: str | None = None) -> Iterator[list[Any]]:
         """Rows in the order of ids, over a connection of their own: a cursor ends with its transaction."""
-        self._ours  # noqa: B018
+        condition, values = self._condition(where)
         connection = self._connect()
         with connection, self._errors("read"):
             self._register(connection)
             with connection.transaction(), connection.cursor("isosent", binary=True) as cursor:
                 listed = ", ".join(map(self._quoted, names))
-                cursor.execute(f"SELECT {listed} FROM {self._at} ORDER BY {self._quoted(ID)}", ())
+                query = f"SELECT {listed} FROM {self._at} WHERE {condition} ORDER BY {self._quoted(ID)}"
+                cursor.execute(query, values)
                 while rows := cursor.fetchmany(n_rows):
                     yield rows
 
@@ -414,6 +415,7 @@ class PostgresTable:
 
     def _condition(self, where: str | None) -> tuple[str, list[Any]]:
         """A filter as SQL, with its values."""
+        self._ours  # noqa: B018
         if where is None:
             return "true", []
         empty = self._schema().empty_table().drop_columns([VECTOR])
