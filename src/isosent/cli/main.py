@@ -30,7 +30,9 @@ COMMANDS = {
     },
     "Search": {
         "index": ("search", "Make an index of texts or vectors, change it, describe it."),
-        "search": ("search", "Find the nearest rows of an index."),
+        "search": ("search", "Find the nearest rows of an index or a database."),
+        "push": ("search", "Copy an index to PostgreSQL or LanceDB."),
+        "pull": ("search", "Make an index of a table of a database."),
     },
     "Evaluation": {
         "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),

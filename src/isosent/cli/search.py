@@ -1,4 +1,4 @@
-"""The commands ``index`` and ``search``."""
+"""The commands ``index``, ``search``, ``push`` and ``pull``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ from isosent.io.atomic import check_folder
 from isosent.io.bounds import shown_bytes
 from isosent.io.json import without_nan
 from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.loading import load
 from isosent.search.build import MIN_RECALL
+from isosent.search.database import is_database, search_database
+from isosent.search.database import pull as pull_index
+from isosent.search.database import push as push_index
 from isosent.search.engine import KINDS, STORES
 from isosent.search.index import Index
-from isosent.search.result import IndexStats, SearchResult
+from isosent.search.result import IndexStats
 from isosent.search.rows import read_rows
 from isosent.search.storage import INDEX
 
@@ -151,8 +155,9 @@ def stats(folder: Path, json_output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("folder", metavar="INDEX", type=PATH)
+@click.argument("folder", metavar="INDEX|URL")
 @click.argument("queries", nargs=-1, metavar="[QUERY]...")
+@click.option("--model", "-m", metavar="REFERENCE", help="Model of the table, if the first argument is a URL.")
 @click.option("-k", "k", type=click.IntRange(1), default=10, metavar="N", help="Most hits of a query.")
 @click.option("--like", "likes", multiple=True, metavar="ID", help="Search rows like this one; may be repeated.")
 @click.option("--where", metavar="FILTER", help="Condition on the columns, such as 'lang = \"en\" and year >= 2020'.")
@@ -166,8 +171,9 @@ def stats(folder: Path, json_output: Path | None) -> None:
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
 @json_option
 def search(
-    folder: Path,
+    folder: str,
     queries: tuple[str, ...],
+    model: str | None,
     k: int,
     likes: tuple[str, ...],
     where: str | None,
@@ -176,13 +182,29 @@ def search(
     explain: bool,
     json_output: Path | None,
 ) -> None:
-    """Find the rows of INDEX that are nearest to each QUERY.
+    """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
 
     A score is a cosine. The share beside it says how many random pairs of the index have a lower score.
-    """
+
+    \b
+    isosent search INDEX "a query" --where 'lang = "en"'
+    isosent search 'postgresql://user@host/db?table=rows' "a query" -m MODEL
+    isosent search lance:DIR "a query" -m MODEL
+    """  # noqa: D301
     check_output(json_output)
     if bool(queries) == bool(likes):
         raise InputError("search: name queries, or rows with --like; got " + ("both." if queries else "neither."))
+    if is_database(folder):
+        if likes or false_alarms is not None or explain:
+            raise InputError("search: --like, --false-alarms and --explain need an index; got a database.")
+        if model is None:
+            raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
+        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid)
+        found = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
+        _show_hits(list(queries), found, json_output)
+        return
+    if model is not None:
+        raise InputError("search: -m belongs to a database; an index holds its model.")
     opened = Index.open(folder)
     if likes:
         if hybrid or false_alarms is not None or explain:
@@ -191,7 +213,38 @@ def search(
     else:
         result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
         asked = list(queries)
-    _show_hits(opened, asked, result, explain, json_output)
+    hits: list[list[dict[str, Any]]] = [[] for _ in asked]
+    for row in result.to_arrow().to_pylist():
+        hits[row.pop("query")].append(row)
+    if explain:
+        for query, rows in zip(asked, hits, strict=True):
+            for row in rows:
+                row["words"] = opened.model.explain(query, row.get("text") or "", roles=("query", "document")).line()
+    _show_hits(asked, hits, json_output)
+
+
+@click.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+@click.option("--to", "url", metavar="URL", required=True, help="postgresql://user@host/db?table=NAME, or lance:DIR.")
+def push(folder: Path, url: str) -> None:
+    """Make the table of a database hold exactly the rows of INDEX. Run it again to resume."""
+    opened = Index.open(folder)
+    with progress_bar("pushing", "rows") as bar:
+        n_written, n_deleted = push_index(opened, url, progress=bar(len(opened)))
+    show(f"{n_written} rows written, {n_deleted} deleted; {len(opened)} now")
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option("--output", "-o", type=PATH, metavar="INDEX", required=True, help="Folder of the index.")
+@click.option("--model", "-m", metavar="REFERENCE", help="Model that made the vectors; it is saved in the index.")
+def pull(url: str, output: Path, model: str | None) -> None:
+    """Make an index of the table of a database."""
+    check_folder(output, INDEX)
+    loaded = None if model is None else load(model)
+    with progress_bar("pulling", "rows") as bar:
+        made = pull_index(url, output, model=loaded, progress=bar(0))
+    _show_stats(output, made.stats())
 
 
 def _read_inputs(rows: str, column: str | None, id_column: str | None, texts: str | None) -> dict[str, Any]:
@@ -248,14 +301,7 @@ def _say_if_stale(folder: Path, stats: IndexStats) -> None:
         )
 
 
-def _show_hits(opened: Index, asked: list[str], result: SearchResult, explain: bool, json_output: Path | None) -> None:
-    hits: list[list[dict[str, Any]]] = [[] for _ in asked]
-    for row in result.to_arrow().to_pylist():
-        hits[row.pop("query")].append(row)
-    if explain:
-        for query, rows in zip(asked, hits, strict=True):
-            for row in rows:
-                row["words"] = opened.model.explain(query, row.get("text") or "", roles=("query", "document")).line()
+def _show_hits(asked: list[str], hits: list[list[dict[str, Any]]], json_output: Path | None) -> None:
     if json_output is not None:
         found = [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]
         _write_json(json_output, {"results": found})
@@ -272,7 +318,7 @@ def _show_hits(opened: Index, asked: list[str], result: SearchResult, explain: b
 def _show_hit(row: dict[str, Any]) -> None:
     text = " ".join((row.get("text") or "").split())
     text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
-    share = "" if row["share"] is None or row["share"] != row["share"] else f"  {100 * row['share']:6.2f}%"
+    share = "" if row.get("share") is None or row["share"] != row["share"] else f"  {100 * row['share']:6.2f}%"
     known = ("rank", "id", "score", "share", "text", "words")
     others = ", ".join(f"{name} {value}" for name, value in row.items() if name not in known and value is not None)
     show(f"{row['score']:.4f}{share}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))

@@ -333,6 +333,11 @@ class Index:
         """Width of the vectors after the map."""
         return self._snapshot.state.dim
 
+    @property
+    def commit(self) -> str:
+        """What names the last commit: 16 digits, other ones for other rows."""
+        return self._snapshot.state.digest
+
     def __len__(self) -> int:
         return len(self._snapshot)
 

@@ -1,0 +1,210 @@
+"""Databases that hold the rows of an index: one protocol, and what is copied to and from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.encoders.base import Progress
+from isosent.errors import InputError
+from isosent.io.space import Space, same_space
+from isosent.model import SentenceEncoder
+from isosent.search.build import unit_vectors
+from isosent.search.index import Index
+from isosent.search.lance import open_lance
+from isosent.search.postgres import open_postgres
+
+# of each row: the commit of the index that it was pushed from, by which a push is resumed and old rows are found
+COMMIT: Final = "isosent_commit"
+_PART_ROWS: Final = 8192
+_POSTGRES: Final = ("postgresql://", "postgres://")
+_LANCE: Final = "lance:"
+
+
+class Database(Protocol):
+    """A table of rows with vectors of one space. Vectors are unit vectors; scores are cosines."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the table is there."""
+
+    @property
+    def space(self) -> Space:
+        """The space of its vectors."""
+
+    @property
+    def dim(self) -> int:
+        """Width of its vectors."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+
+    def create(self, schema: Any, space: Space, dim: int) -> None:
+        """Make a table with the columns of a pyarrow schema."""
+
+    def add(self, batch: Any) -> None:
+        """Add the rows of a record batch, or replace those with the same ids, in one transaction."""
+
+    def delete(self, ids: Sequence[Any]) -> int:
+        """Delete rows; return how many there were."""
+
+    def ids(self, where: str | None = None) -> Iterator[list[Any]]:
+        """Yield the ids of the rows that match a filter, in lists."""
+
+    def search(
+        self, units: NDArray[np.float32], k: int, *, where: str | None = None, texts: list[str] | None = None
+    ) -> list[Any]:
+        """Find the nearest rows, or with texts fuse them with those that share words: a pyarrow table per query."""
+
+    def batches(self, n_rows: int) -> Iterator[Any]:
+        """Yield all rows as record batches."""
+
+    def finish(self) -> None:
+        """Do what is left after the last part, such as an index of words."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+def is_database(target: str) -> bool:
+    """Whether a name on the command line is the URL of a database."""
+    return target.startswith((*_POSTGRES, _LANCE))
+
+
+def open_database(url: str) -> Database:
+    """Open a table by its URL: ``postgresql://user@host/db?table=NAME`` or ``lance:DIR?table=NAME``."""
+    if url.startswith(_POSTGRES):
+        return open_postgres(url)
+    if url.startswith(_LANCE):
+        return open_lance(url.removeprefix(_LANCE))
+    raise InputError(f"a database must be postgresql://... or lance:DIR; got {_without_password(url)}.")
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", url)
+
+
+def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[int, int]:
+    """Make a table hold exactly the rows of an index.
+
+    Parameters
+    ----------
+    index : Index
+        The rows.
+    url : str
+        ``postgresql://user:password@host/db?table=NAME``, or ``lance:DIR?table=NAME``. The table is made if it is not
+        there.
+    progress : callable, optional
+        Called with the number of rows finished since the last call.
+
+    Returns
+    -------
+    tuple of (int, int)
+        Number of rows that were written and that were deleted.
+
+    Raises
+    ------
+    InputError
+        If the table belongs to another space or has another width (the message names both), or the database cannot be
+        reached.
+
+    Notes
+    -----
+    Every part of 8,192 rows is one transaction, and each row holds the commit of the index that it came from. A push
+    that was interrupted is resumed by running it again: rows of this commit are left out. Rows of other commits are
+    deleted in the end.
+    """
+    database = open_database(url)
+    try:
+        if not database.exists:
+            database.create(_with_commit(next(index.batches(1), None), index).schema, index.space, index.dim)
+        same_space(f"the index {index.folder}", index.space, f"the table {_without_password(url)}", database.space)
+        _check.same_dim("push", "the table", database.dim, index.dim)
+        condition = f'{COMMIT} = "{index.commit}"'
+        pushed = {name for ids in database.ids(condition) for name in ids}
+        n_written = 0
+        for batch in index.batches(_PART_ROWS):
+            rows = _with_commit(batch, index)
+            if pushed:
+                rows = rows.filter([name not in pushed for name in rows.column("id").to_pylist()])
+            if rows.num_rows:
+                database.add(rows)
+            n_written += rows.num_rows
+            if progress:
+                progress(batch.num_rows)
+        n_deleted = sum(database.delete(ids) for ids in list(database.ids(f"not {condition}")))
+        database.finish()
+        return n_written, n_deleted
+    finally:
+        database.close()
+
+
+def _with_commit(batch: Any, index: Index) -> Any:
+    import pyarrow as pa
+
+    if batch is None:
+        raise InputError(f"push: the index {index.folder} has no rows.")
+    return batch.append_column(COMMIT, pa.array([index.commit] * batch.num_rows))
+
+
+def pull(url: str, folder: Any, *, model: SentenceEncoder | None = None, progress: Progress | None = None) -> Index:
+    """Make an index of the rows of a table.
+
+    Parameters
+    ----------
+    url : str
+        As for `push`.
+    folder : path-like
+        Where to write the index; as for `Index.create`.
+    model : SentenceEncoder, optional
+        What encodes queries; it must have the space of the table.
+    progress : callable, optional
+        Called with the number of rows finished since the last call.
+
+    Returns
+    -------
+    Index
+        The index, open.
+
+    Raises
+    ------
+    InputError
+        If there is no such table, or the model belongs to another space; the message names both.
+    """
+    database = open_database(url)
+    try:
+
+        def batches() -> Iterator[Any]:
+            for batch in database.batches(_PART_ROWS):
+                kept = [name for name in batch.schema.names if name != COMMIT]
+                yield batch.select(kept)
+                if progress:
+                    progress(batch.num_rows)
+
+        return Index.from_batches(batches(), space=database.space, dim=database.dim, model=model, folder=folder)
+    finally:
+        database.close()
+
+
+def search_database(
+    url: str, queries: list[str], model: SentenceEncoder, k: int = 10, *, where: str | None = None, hybrid: bool = False
+) -> list[Any]:
+    """Find the rows of a table nearest to each query: a pyarrow table with the columns id, score, text and others."""
+    _check.whole_number("search", "k", k, 1)
+    if any(not text.strip() for text in queries):
+        raise InputError("search: a query must not be empty.")
+    database = open_database(url)
+    try:
+        here = Space(model.fingerprint, model.record.name)
+        same_space("the model", here, f"the table {_without_password(url)}", database.space)
+        units = unit_vectors(model.encode(queries, role="query", show_progress_bar=False))
+        tables = database.search(units, k, where=where, texts=queries if hybrid else None)
+        return [table.drop_columns([COMMIT]) if COMMIT in table.column_names else table for table in tables]
+    finally:
+        database.close()

@@ -1,0 +1,197 @@
+"""LanceDB: a table in a folder, with its own full-text index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent._check import brief
+from isosent.errors import InputError, OutputError
+from isosent.io.atomic import disk_error
+from isosent.io.space import Space, space_in
+from isosent.search.keywords import fuse
+from isosent.search.rows import ID, TEXT, VECTOR
+from isosent.search.where import parse_where, sql_literal, to_sql
+
+DEFAULT_TABLE: Final = "isosent_rows"
+_FUSED: Final = 100
+_INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
+
+
+class LanceTable:
+    """A table of rows with vectors of one space."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self.folder, self.name = folder, name
+        lancedb = _extras.require("lancedb")
+        with _errors(self.folder):
+            self._database = lancedb.connect(folder)
+            names = self._database.list_tables().tables if Path(folder).is_dir() else []
+            self._table = self._database.open_table(name) if name in names else None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the table is there."""
+        return self._table is not None
+
+    @property
+    def table(self) -> Any:
+        """The table."""
+        if self._table is None:
+            raise InputError(
+                f"lance:{self.folder} has no table {self.name}. Make it: isosent push INDEX --to lance:DIR."
+            )
+        return self._table
+
+    @property
+    def space(self) -> Space:
+        """The space of its vectors."""
+        space = space_in(self.table.schema.metadata or {})
+        if space is None:
+            raise InputError(
+                f"the table {self.name} of lance:{self.folder} was not made by isosent: it names no space."
+            )
+        return space
+
+    @property
+    def dim(self) -> int:
+        """Width of its vectors."""
+        return int(self.table.schema.field(VECTOR).type.list_size)
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return int(self.table.count_rows())
+
+    def create(self, schema: Any, space: Space, dim: int) -> None:
+        """Make an empty table."""
+        with _errors(self.folder):
+            self._table = self._database.create_table(self.name, schema=schema.with_metadata(space.metadata))
+
+    def add(self, batch: Any) -> None:
+        """Add rows, or replace those with the same ids, in one version of the table."""
+        import pyarrow as pa
+
+        with _errors(self.folder):
+            merge = self.table.merge_insert(ID).when_matched_update_all().when_not_matched_insert_all()
+            merge.execute(pa.table(batch), on_bad_vectors="null")
+
+    def delete(self, ids: Sequence[Any]) -> int:
+        """Delete rows; return how many there were."""
+        before = self.count
+        with _errors(self.folder):
+            if ids:
+                self.table.delete(f"{ID} in ({', '.join(map(sql_literal, ids))})")
+        return before - self.count
+
+    def ids(self, where: str | None = None) -> Iterator[list[Any]]:
+        """Yield the ids of the rows that match a filter, in lists."""
+        query = self.table.search().select([ID])
+        if where is not None:
+            query = query.where(_sql(where))
+        with _errors(self.folder):
+            for batch in query.to_batches():
+                yield batch.column(0).to_pylist()
+
+    def search(
+        self, units: NDArray[np.float32], k: int, *, where: str | None = None, texts: list[str] | None = None
+    ) -> list[Any]:
+        """Find the nearest rows, or with texts fuse them with those that share words: a pyarrow table per query."""
+        n_hits = k if texts is None else max(k, _FUSED)
+        tables = []
+        with _errors(self.folder):
+            for number, unit in enumerate(units):
+                query = self.table.search(unit, vector_column_name=VECTOR).distance_type("dot").limit(n_hits)
+                query = query if where is None else query.where(_sql(where), prefilter=True)
+                hits = _scored(query.to_arrow(), unit)
+                if texts is not None:
+                    hits = self._fused(hits, texts[number], unit, k, where)
+                tables.append(hits.slice(0, k))
+        return tables
+
+    def _fused(self, by_vector: Any, text: str, unit: NDArray[np.float32], k: int, where: str | None) -> Any:
+        import pyarrow as pa
+
+        if TEXT not in self.table.schema.names:
+            raise InputError("search: the table has no texts, so it cannot be searched by words.")
+        # a match of all words as they are: the query language of LanceDB would read quotes and signs
+        query = self.table.search(_match(text), query_type="fts").limit(_FUSED)
+        query = query if where is None else query.where(_sql(where), prefilter=True)
+        by_words = _scored(query.to_arrow(), unit).select(by_vector.column_names)
+        both = pa.concat_tables([by_vector, by_words])
+        names = both.column(ID).to_pylist()
+        first = {name: place for place, name in reversed(list(enumerate(names)))}
+        n_vectors = by_vector.num_rows
+        rankings = [
+            np.array([first[name] for name in part], np.int64) for part in (names[:n_vectors], names[n_vectors:])
+        ]
+        places, _ = fuse(rankings, k)
+        return both.take(pa.array(places))
+
+    def batches(self, n_rows: int) -> Iterator[Any]:
+        """Yield all rows as record batches."""
+        with _errors(self.folder):
+            yield from self.table.search().to_batches(n_rows)
+
+    def finish(self) -> None:
+        """Index the texts, and the vectors if there are many."""
+        from lancedb.index import FTS  # type: ignore[import-untyped, unused-ignore]
+
+        with _errors(self.folder):
+            if TEXT in self.table.schema.names:
+                settings = FTS(language="English", stem=False, remove_stop_words=False)
+                self.table.create_index(TEXT, config=settings)
+            if self.count > _INDEXED_ROWS:
+                self.table.create_index("dot", vector_column_name=VECTOR, index_type="IVF_HNSW_SQ")
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+def open_lance(location: str) -> LanceTable:
+    """Open a table by ``DIR?table=NAME``; it need not be there."""
+    folder, _, query = location.partition("?")
+    name = query.removeprefix("table=") if query else DEFAULT_TABLE
+    if not folder or (query and not query.startswith("table=")) or not name.replace("_", "").isalnum():
+        raise InputError(f"a table of LanceDB must be written lance:DIR or lance:DIR?table=NAME; got lance:{location}.")
+    return LanceTable(folder, name)
+
+
+def _match(text: str) -> Any:
+    from lancedb.query import MatchQuery  # type: ignore[import-untyped, unused-ignore]
+
+    return MatchQuery(text, TEXT)
+
+
+def _sql(where: str) -> str:
+    return to_sql(parse_where(where), lambda name: "`" + name.replace("`", "") + "`", sql_literal)
+
+
+def _scored(table: Any, unit: NDArray[np.float32]) -> Any:
+    """Rows with their cosines, without those that have no vector."""
+    import pyarrow as pa
+
+    rows = table.filter(table.column(VECTOR).is_valid())
+    lists = rows.column(VECTOR).combine_chunks()
+    vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), unit.size)
+    scores = pa.array(vectors @ unit if len(lists) else np.empty(0, np.float32), pa.float32())
+    others = [name for name in rows.column_names if name not in (ID, VECTOR) and not name.startswith("_")]
+    return pa.table({ID: rows.column(ID), "score": scores} | {name: rows.column(name) for name in others})
+
+
+@contextmanager
+def _errors(folder: str) -> Iterator[None]:
+    """Turn what LanceDB raises into one sentence."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        reason = brief(str(error).splitlines()[0])
+        if disk := disk_error(error):
+            raise OutputError(f"lance:{folder} could not be written: {disk}; its last version is intact.") from None
+        raise InputError(f"lance:{folder}: {reason}") from None

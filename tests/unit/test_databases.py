@@ -1,0 +1,173 @@
+"""Indexes in databases: every backend keeps the promises of the protocol."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose
+
+from isosent.errors import InputError
+from isosent.io.space import Space
+from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
+from isosent.search.database import open_database, pull, push, search_database
+
+SPACE = Space("a" * 64, "made-up")
+DIM = 8
+
+
+@pytest.fixture(params=["lance", "postgres"])
+def url(request, tmp_path):
+    if request.param == "lance":
+        pytest.importorskip("lancedb")
+        return f"lance:{tmp_path / 'db'}"
+    table = f"rows_{abs(hash(request.node.name)) % 10**9}"
+    return request.getfixturevalue("postgres_url") + f"table={table}"
+
+
+@pytest.fixture
+def database(url):
+    database = open_database(url)
+    yield database
+    database.close()
+
+
+def rows(numbers, *, seed=0, ids=str):
+    vectors = unit_rows(np.random.default_rng(seed).normal(size=(200, DIM)).astype(np.float32))[numbers]
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), DIM)
+    batch = {
+        "id": [ids(number) for number in numbers],
+        "text": [f"row {number} of {'cats' if number % 3 else 'dogs'}" for number in numbers],
+        "year": [2000 + number for number in numbers],
+        "vector": lists,
+    }
+    return pa.table(batch).to_batches()[0]
+
+
+def vectors_of(batch):
+    return np.stack(batch.column("vector").to_pylist()).astype(np.float32)
+
+
+@pytest.mark.parametrize("ids", [str, int])
+def test_rows_are_found_in_the_order_of_their_cosines(database, ids):
+    batch = rows(range(50), ids=ids)
+    assert not database.exists
+    database.create(batch.schema, SPACE, DIM)
+    assert database.exists
+    assert (database.space.fingerprint, database.dim, database.count) == (SPACE.fingerprint, DIM, 0)
+    database.add(batch)
+    database.finish()
+    queries = vectors_of(rows(range(100, 104)))
+    cosines = queries @ vectors_of(batch).T
+    for table, scores in zip(database.search(queries, 5), cosines, strict=True):
+        order = np.argsort(-scores)[:5]
+        assert table.column("id").to_pylist() == [ids(number) for number in order]
+        assert_allclose(table.column("score").to_numpy(), scores[order], atol=1e-5)
+        assert table.column("year").to_pylist() == [2000 + number for number in order]
+    assert database.search(queries[:1], 500)[0].num_rows == 50
+
+
+def test_rows_are_replaced_and_deleted(database):
+    database.create(rows(range(9)).schema, SPACE, DIM)
+    database.add(rows(range(9)))
+    database.add(rows(range(6, 12), seed=1))
+    assert database.count == 12
+    assert sorted(name for part in database.ids() for name in part) == sorted(map(str, range(12)))
+    assert database.search(vectors_of(rows([7], seed=1)), 1)[0].column("id").to_pylist() == ["7"]
+    assert database.delete(["3", "4", "nobody"]) == 2
+    assert database.delete([]) == 0
+    assert database.count == 10
+    found = pa.Table.from_batches(database.batches(4)).sort_by("id")
+    assert found.column("id").to_pylist() == sorted(set(map(str, range(12))) - {"3", "4"})
+    assert set(found.column_names) == {"id", "text", "year", "vector"}
+
+
+def test_filters_and_words(database):
+    database.create(rows(range(60)).schema, SPACE, DIM)
+    database.add(rows(range(60)))
+    database.finish()
+    query = vectors_of(rows([7]))
+    [table] = database.search(query, 60, where="year >= 2050 and not id in ('55')")
+    assert sorted(table.column("id").to_pylist()) == sorted(set(map(str, range(50, 60))) - {"55"})
+    assert [name for part in database.ids("year = 2003") for name in part] == ["3"]
+    [table] = database.search(query, 3, texts=["dogs 33"])
+    assert "33" in table.column("id").to_pylist()
+    [table] = database.search(query, 3, texts=['a "quoted" (odd) query: with & signs | \' here'])
+    assert table.num_rows == 3
+    with pytest.raises(InputError, match="colour"):
+        database.search(query, 3, where="colour = 1")
+
+
+def test_rows_without_a_vector_are_kept_and_never_found(database):
+    batch = rows(range(4))
+    lists = pa.FixedSizeListArray.from_arrays(
+        pa.array(vectors_of(batch).ravel()), DIM, mask=pa.array([False, True, False, False])
+    )
+    batch = batch.set_column(batch.schema.get_field_index("vector"), "vector", lists)
+    database.create(batch.schema, SPACE, DIM)
+    database.add(batch)
+    assert database.count == 4
+    assert sorted(database.search(vectors_of(rows([1])), 10)[0].column("id").to_pylist()) == ["0", "2", "3"]
+    found = pa.Table.from_batches(database.batches(2)).sort_by("id")
+    assert found.column("vector").is_valid().to_pylist() == [True, False, True, True]
+
+
+@pytest.fixture
+def index(wordllama, texts):
+    metadata = {"year": list(range(2000, 2060)), "two words": [f"it's {row}" for row in range(60)]}
+    return Index.create(texts[:60], wordllama, ids=[f"r{row}" for row in range(60)], metadata=metadata)
+
+
+def test_an_index_is_pushed_searched_and_pulled(index, url, wordllama, texts, tmp_path):
+    assert push(index, url) == (60, 0)
+    assert push(index, url) == (0, 0)
+    query = "somebody rides a horse"
+    expected = index.search(query, k=5)
+    [table] = search_database(url, [query], wordllama, 5)
+    assert table.column("id").to_pylist() == expected.ids[0].tolist()
+    assert_allclose(table.column("score").to_numpy(), expected.scores[0], atol=1e-5)
+    assert table.column_names == ["id", "score", "text", "year", "two words"]
+    copy = pull(url, tmp_path / "copy", model=wordllama)
+    assert copy.search(query, k=5).ids.tolist() == expected.ids.tolist()
+    assert len(copy) == 60
+    assert set(copy.search(query, k=1).to_arrow().column_names) == set(expected.to_arrow().column_names)
+
+
+def test_a_push_leaves_exactly_the_rows_of_the_index(index, url, wordllama):
+    push(index, url)
+    index.remove(["r1", "r2"])
+    index.add(["changed"], ids=["r3"], metadata={"year": [1]})
+    push(index, url)
+    database = open_database(url)
+    assert database.count == 58
+    assert [name for part in database.ids("year = 1") for name in part] == ["r3"]
+    database.close()
+
+
+def test_other_spaces_and_widths_are_refused(index, url, wordllama, texts):
+    push(index, url)
+    other = wordllama.fitted(texts, "whitening", settings={"n_components": 16})
+    with pytest.raises(InputError, match=r"whitening.*wordllama|wordllama.*whitening"):
+        push(Index.create(texts[:5], other), url)
+    with pytest.raises(InputError, match="whitening"):
+        search_database(url, ["a query"], other)
+    with pytest.raises(InputError, match="empty"):
+        search_database(url, [" "], wordllama)
+
+
+def test_an_index_without_rows_is_not_pushed(url, wordllama):
+    with pytest.raises(InputError, match="no rows"):
+        push(Index.create([], wordllama), url)
+
+
+@pytest.mark.parametrize("url", ["mysql://root:secret@host/db", "lance:", "lance:dir?rows=1"])
+def test_other_urls_are_refused_without_their_password(url):
+    with pytest.raises(InputError) as caught:
+        open_database(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_table_that_is_not_there_is_named(url):
+    database = open_database(url)
+    with pytest.raises(InputError, match=r"isosent_rows|rows_\d+"):
+        _ = database.space
+    database.close()
