@@ -108,6 +108,8 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         "isosent.numeric.gem_kernels",
         "isosent.training.batching",
         "isosent.training.objectives",
+        "isosent.search.lance",  # a database each
+        "isosent.search.postgres",
         "isosent.transforms.flow_training",  # needs torch
         "isosent.words.fasttext",  # a format of its own
     }

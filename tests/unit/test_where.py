@@ -119,7 +119,7 @@ CONDITIONS = st.recursive(
 @given(CONDITIONS)
 @settings(max_examples=200, deadline=None)
 def test_pyarrow_and_sql_agree(where):
-    condition = parse_where(where)
+    condition = parse_where(where, TABLE.column_names)
     connection = sqlite3.connect(":memory:")
     connection.execute("create table t (n integer, lang text, year integer, price real)")
     rows = [(number, row["lang"], row["year"], row["price"]) for number, row in enumerate(ROWS)]

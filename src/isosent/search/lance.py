@@ -94,7 +94,7 @@ class LanceTable:
         """Yield the ids of the rows that match a filter, in lists."""
         query = self.table.search().select([ID])
         if where is not None:
-            query = query.where(_sql(where))
+            query = query.where(_sql(where, self.table.schema.names))
         with _errors(self.folder):
             for batch in query.to_batches():
                 yield batch.column(0).to_pylist()
@@ -108,7 +108,7 @@ class LanceTable:
         with _errors(self.folder):
             for number, unit in enumerate(units):
                 query = self.table.search(unit, vector_column_name=VECTOR).distance_type("dot").limit(n_hits)
-                query = query if where is None else query.where(_sql(where), prefilter=True)
+                query = query if where is None else query.where(_sql(where, self.table.schema.names), prefilter=True)
                 hits = _scored(query.to_arrow(), unit)
                 if texts is not None:
                     hits = self._fused(hits, texts[number], unit, k, where)
@@ -122,7 +122,7 @@ class LanceTable:
             raise InputError("search: the table has no texts, so it cannot be searched by words.")
         # a match of all words as they are: the query language of LanceDB would read quotes and signs
         query = self.table.search(_match(text), query_type="fts").limit(_FUSED)
-        query = query if where is None else query.where(_sql(where), prefilter=True)
+        query = query if where is None else query.where(_sql(where, self.table.schema.names), prefilter=True)
         by_words = _scored(query.to_arrow(), unit).select(by_vector.column_names)
         both = pa.concat_tables([by_vector, by_words])
         names = both.column(ID).to_pylist()
@@ -169,8 +169,8 @@ def _match(text: str) -> Any:
     return MatchQuery(text, TEXT)
 
 
-def _sql(where: str) -> str:
-    return to_sql(parse_where(where), lambda name: "`" + name.replace("`", "") + "`", sql_literal)
+def _sql(where: str, columns: list[str]) -> str:
+    return to_sql(parse_where(where, columns), lambda name: "`" + name.replace("`", "") + "`", sql_literal)
 
 
 def _scored(table: Any, unit: NDArray[np.float32]) -> Any:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
@@ -59,11 +59,14 @@ class Condition:
         return {self.column} if self.column is not None else set().union(*(part.columns for part in self.conditions))
 
 
-def parse_where(text: str) -> Condition:
-    """Parse a filter; an `InputError` says where it is wrong."""
+def parse_where(text: str, columns: Collection[str]) -> Condition:
+    """Parse a filter on some of these columns; an `InputError` says where it is wrong."""
     if len(text) > _LONGEST:
         raise InputError(f"where: a filter may have {_LONGEST:,} characters; got {len(text):,}.")
-    return _Parser(text).parse()
+    condition = _Parser(text).parse()
+    if unknown := sorted(condition.columns - set(columns)):
+        raise InputError(f"where: there is no column {unknown[0]}; there are: {brief(', '.join(columns), 600)}.")
+    return condition
 
 
 class _Parser:
@@ -182,11 +185,7 @@ def matching_rows(table: Any, where: str) -> NDArray[np.bool_]:
     """Which rows of a table match a filter, (n_rows,); null matches nothing but ``is null``."""
     import pyarrow as pa
 
-    condition = parse_where(where)
-    for name in condition.columns:
-        if name not in table.column_names:
-            listed = brief(", ".join(table.column_names), 600)
-            raise InputError(f"where: there is no column {name}; there are: {listed}.")
+    condition = parse_where(where, table.column_names)
     mask = _mask(table, condition)
     mask = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
     matches: NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
