@@ -12,7 +12,6 @@ from isosent.cli.options import PATH, Model, json_option, model_options
 from isosent.cli.printing import check_output, progress_bar, say, show, write_output
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
-from isosent.io.bounds import shown_bytes
 from isosent.io.json import without_nan
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.loading import load
@@ -276,8 +275,8 @@ def _show_stats(folder: Path, stats: IndexStats) -> None:
     }
     listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
     show(
-        f"{settings.kind}, {settings.store}{listed}: {shown_bytes(stats.bytes_searched)} in memory, "
-        f"{shown_bytes(stats.bytes_on_disk)} on disk"
+        f"{settings.kind}, {settings.store}{listed}: {_megabytes(stats.bytes_searched)} in memory, "
+        f"{_megabytes(stats.bytes_on_disk)} on disk"
     )
     if stats.recall is None:
         show("recall@10: not measured; there are too few rows")
@@ -295,10 +294,18 @@ def _show_stats(folder: Path, stats: IndexStats) -> None:
     _say_if_stale(folder, stats)
 
 
+def _megabytes(n_bytes: float) -> str:
+    return f"{n_bytes / 1e6:,.3g} MB" if n_bytes < 1e9 else f"{n_bytes / 1e6:,.0f} MB"
+
+
 def _show_budget(stats: IndexStats, budget_mb: float) -> None:
     """What each number type would take, and why it is better than fewer dimensions."""
     kind = stats.settings.kind
-    sizes = [f"{store} {stats.n_rows * bytes_per_vector(stats.dim, kind, store) / 1e6:.3g} MB" for store in STORES]
+    sizes = [
+        f"{store} {_megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}"
+        for store in STORES
+        if (kind, store) != ("hnsw", "binary")
+    ]
     show(f"budget: {budget_mb:g} MB; {', '.join(sizes)}")
     show("advice: choose a smaller number type before fewer dimensions. Fewer, whitened dimensions may be better only")
     show("for vectors of a raw layer or means of word vectors: isosent inspect tells")

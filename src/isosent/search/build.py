@@ -18,7 +18,6 @@ from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.io.atomic import replacing_folder
-from isosent.io.bounds import shown_bytes
 from isosent.io.checksum import HashingFile
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
@@ -110,7 +109,7 @@ def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) ->
 
 
 def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Store) -> InputError:
-    size = shown_bytes(int(n_rows * bytes_per_vector(dim, kind, store)))
+    size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
         "Raise it, choose a smaller --store, or fit a model with fewer dimensions: isosent fit --dims."
