@@ -49,6 +49,7 @@ from isosent.research.layers import (
 )
 from isosent.research.reproduce import reproduce as reproduce_paper
 from isosent.research.reproduction import LEGEND
+from isosent.research.retrieval import study_retrieval
 from isosent.research.study import (
     ROWS,
     AutoCell,
@@ -56,6 +57,7 @@ from isosent.research.study import (
     FlowCell,
     GemCell,
     LayerCell,
+    RetrievalCell,
     bytes_of_a_million,
     layers_label,
     study_to_json,
@@ -66,7 +68,7 @@ from isosent.transforms.base import Auto, is_flow, resolve_transform, settings_o
 if TYPE_CHECKING:
     from rich.table import Table
 
-KINDS = ("layers", "pooling", "dims", "auto", "flow", "gem")
+KINDS = ("layers", "pooling", "dims", "auto", "flow", "gem", "retrieval")
 _FIGURES: Mapping[str, Callable[..., Any]] = {"layers": layer_figure, "pooling": pooling_figure, "dims": dims_figure}
 # options that only some kinds have
 _OWN_OPTIONS = {
@@ -125,6 +127,7 @@ def study(
     auto     what auto chooses against fixed rules and the best choice in hindsight
     flow     BERT-flow against whitening and standardization; needs torch
     gem      what each part and each setting of GEM is worth (GEM, table 4 and figure 2)
+    retrieval  bytes, speed and recall of every kind of index and number type; needs the extra search
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     for name, kinds in _OWN_OPTIONS.items():
         if own[name] not in (None, ()) and kind not in kinds:
@@ -373,6 +376,28 @@ def _auto_tables(cells: Sequence[AutoCell], how: str) -> "Iterator[Table | str]"
     yield f"largest loss against the vectors as they are: {100 * max(0.0, verdict.worst_loss):.2f}"
 
 
+def _retrieval_tables(cells: Sequence[RetrievalCell], how: str) -> "Iterator[Table]":
+    """A row per index. The last columns are percentages."""
+    columns = ("kind", "store", "bytes", "on disk", "build s", "queries/s", "of FAISS", "recall@10", "labelled")
+    caption = (
+        "bytes per vector; queries/s in batches of 100, and as a multiple of plain FAISS with the same codes;\n"
+        "recall@10 against exact search, and of labelled paraphrases"
+    )
+    for vectors in dict.fromkeys(cell.vectors for cell in cells):
+        of_vectors = [cell for cell in cells if cell.vectors == vectors]
+        title = f"{cells[0].model}: {cells[0].n_rows} sentences, {of_vectors[0].dim} dimensions, {vectors}"
+        table = make_table(*columns, title=title, caption=caption)
+        for cell in of_vectors:
+            speed = f"{cell.queries_per_s:,.0f}", f"{cell.queries_per_s / cell.plain_queries_per_s:.2f}"
+            sizes = f"{cell.bytes_searched:.0f}", f"{cell.bytes_on_disk:.0f}", f"{cell.build_s:.1f}"
+            table.add_row(cell.kind, cell.store, *sizes, *speed, x100(cell.recall), x100(cell.labelled_recall))
+        yield table
+
+
+def _run_retrieval(model: SentenceEncoder, data: Path, _: Mapping[str, Any], **common: Any) -> list[RetrievalCell]:
+    return study_retrieval(model, data, **common)
+
+
 def _flow_tables(cells: Sequence[FlowCell], how: str) -> "Iterator[Table]":
     """What was fitted, x100, with bits per dimension and time."""
     n_seeds = max(len(cell.scores) for cell in cells)
@@ -423,6 +448,7 @@ _KINDS: Mapping[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
     "auto": (_run_auto, _auto_tables),
     "flow": (_run_flow, _flow_tables),
     "gem": (_run_gem, _gem_tables),
+    "retrieval": (_run_retrieval, _retrieval_tables),
 }
 
 

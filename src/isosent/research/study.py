@@ -1,6 +1,7 @@
 """Studies: lists of records that hold the scores of one setting on one task, their file format, CSV, and averages.
 
-Each study (`layers`, `dims`, `gem`, `auto`, `flow`) is a function from a model and a folder of STS tasks to records.
+Each study (`layers`, `dims`, `gem`, `auto`, `flow`, `retrieval`) is a function from a model and a folder of STS tasks to
+records.
 Tables and figures are averages of them, see `pivot`.
 """
 
@@ -120,6 +121,24 @@ class FlowCell(Record, frozen=True):
     held_out_bits: list[tuple[Finite | None, Finite | None]] = []  # bits per dimension before and after, per seed
     fit_s: Seconds = 0.0  # mean time of a fit
     n_rows: Whole = 0  # vectors it was fitted on
+
+
+class RetrievalCell(Record, frozen=True):
+    """An index of one kind and number type, of the vectors of a model."""
+
+    model: str
+    vectors: str  # "as they are", or the transform and its width
+    kind: str
+    store: str
+    dim: Size
+    n_rows: Size
+    bytes_searched: Seconds  # per vector, in memory
+    bytes_on_disk: Seconds  # per vector
+    build_s: Seconds
+    queries_per_s: Seconds  # in batches of 100
+    plain_queries_per_s: Seconds  # the same by FAISS alone
+    recall: Finite  # recall@10 against exact search
+    labelled_recall: Finite  # share of queries whose paraphrase is among the first ten
 
 
 class GemCell(Record, frozen=True):
@@ -315,6 +334,7 @@ _RECORDS: Mapping[str, Any] = {
     "gem": GemCell,
     "layers": LayerCell,
     "pooling": LayerCell,
+    "retrieval": RetrievalCell,
 }
 _FORMAT = "isosent study {} 1"
 STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _RECORDS}
@@ -323,7 +343,7 @@ STUDY_FORMATS: Mapping[str, str] = {_FORMAT.format(name): name for name in _RECO
 class Study(NamedTuple):
     """The content of a study's file."""
 
-    name: str  # auto, dims, flow, gem, layers or pooling
+    name: str  # auto, dims, flow, gem, layers, pooling or retrieval
     results: tuple[Any, ...]  # records of that study
 
 

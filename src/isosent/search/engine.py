@@ -224,13 +224,13 @@ class Segment:
         n_fetched = min(k * max(1, settings.oversampling), self.n_rows)
         if n_hidden <= _FEW_HIDDEN:  # they are dropped afterwards: FAISS is slower with a selector
             scores, positions = self.codes.search(
-                queries, min(n_fetched + n_hidden, self.n_rows), params=_parameters(settings, None)
+                queries, min(n_fetched + n_hidden, self.n_rows), params=search_parameters(settings, None)
             )
             if n_hidden:
                 positions[(positions >= 0) & hidden[positions]] = -1
         else:
             selector = _extras.require("faiss").IDSelectorBitmap(np.packbits(~hidden, bitorder="little"))
-            scores, positions = self.codes.search(queries, n_fetched, params=_parameters(settings, selector))
+            scores, positions = self.codes.search(queries, n_fetched, params=search_parameters(settings, selector))
         if settings.oversampling and self.vectors is not None:
             scores = self._score_again(queries, positions)
         scores[positions < 0] = -np.inf
@@ -253,7 +253,8 @@ class Segment:
         return scores
 
 
-def _parameters(settings: SearchSettings, selector: Any) -> Any:
+def search_parameters(settings: SearchSettings, selector: Any) -> Any:
+    """What FAISS calls the settings of a search."""
     faiss = _extras.require("faiss")
     match settings.kind, settings.store:
         case "ivf", "binary":

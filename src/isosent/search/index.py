@@ -37,7 +37,7 @@ from isosent.search.build import (
     units_of_lists,
     write_index,
 )
-from isosent.search.engine import Kind, Store, best
+from isosent.search.engine import Kind, Segment, Store, best
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import ID, VECTOR, IdKind, id_kind_of, like, rows_table
 from isosent.search.snapshot import FUSED, Snapshot
@@ -332,6 +332,11 @@ class Index:
     def dim(self) -> int:
         """Width of the vectors after the map."""
         return self._snapshot.state.dim
+
+    @property
+    def first_segment(self) -> Segment:
+        """What was built, without rows that were added later."""
+        return self._snapshot.segments[0]
 
     @property
     def commit(self) -> str:

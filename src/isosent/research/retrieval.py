@@ -1,0 +1,155 @@
+"""Search by kind of index, number type and width: bytes, build time, speed, recall, and the same with plain FAISS."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _extras
+from isosent.encoders.base import Progress
+from isosent.evaluation.sts import read_sts
+from isosent.model import SentenceEncoder
+from isosent.research.study import RetrievalCell
+from isosent.search.build import unit_vectors
+from isosent.search.engine import KINDS, STORES, Segment, behind_map, search_parameters
+from isosent.search.index import Index
+
+LEAST_GRADE: Final = 4.5  # of pairs that mean the same, of 5
+K: Final = 10
+_BATCH: Final = 100
+_REPEATS: Final = 5
+_MOST_QUERIES: Final = 2000
+_WIDTH: Final = 128
+
+
+def study_retrieval(
+    model: SentenceEncoder,
+    folder: str | os.PathLike[str],
+    *,
+    name: str,
+    tasks: Sequence[str] | None = None,
+    progress: Callable[[int], Progress] | None = None,
+) -> list[RetrievalCell]:
+    """Index the distinct sentences of the STS sets in every way, and search for those that mean the same as others.
+
+    The sentences are encoded once. Transforms are fitted on them, without labels.
+    """
+    listed = read_sts(folder, tasks=tasks)
+    texts = list(dict.fromkeys(text for each in listed for text in each.texts))
+    row_of = {text: row for row, text in enumerate(texts)}
+    raw = model.encoder.encode(texts, progress=progress(len(texts)) if progress else None)
+    pairs = np.array(
+        sorted(
+            {
+                (row_of[a], row_of[b])
+                for each in listed
+                for part in each.subsets
+                for a, b, grade in zip(part.first, part.second, part.scores, strict=True)
+                if grade >= LEAST_GRADE and a != b
+            }
+        )
+    ).reshape(-1, 2)
+    pairs = np.random.default_rng(0).permutation(pairs)[:_MOST_QUERIES]
+    cells = []
+    for fitted, label in _variants(model, raw):
+        units = unit_vectors(fitted.transform(raw))
+        faiss = _extras.require("faiss")
+        nearest = faiss.knn(units[pairs[:, 0]], units, K + 1, faiss.METRIC_INNER_PRODUCT)[1]
+        exact = _others(nearest, pairs[:, 0])
+        for kind in KINDS:
+            for store in STORES:
+                if (kind, store) != ("hnsw", "binary"):
+                    start = perf_counter()
+                    index = Index.create(vectors=raw, model=fitted, kind=kind, store=store)
+                    build_s = perf_counter() - start
+                    cells.append(_measure(index, raw, pairs, exact, name, label, build_s))
+    return cells
+
+
+def _variants(model: SentenceEncoder, raw: NDArray[np.float32]) -> Iterator[tuple[SentenceEncoder, str]]:
+    """The model as it is, and with transforms that are fitted on the vectors."""
+    yield model, "as they are"
+    if model.dim > _WIDTH and not model.normalize and model.flow is None:
+        for transform in ("principal_components", "whitening"):
+            settings = {"n_components": _WIDTH}
+            yield model.fitted_on_vectors(raw, transform, settings=settings), f"{transform} {_WIDTH}"
+
+
+def _measure(
+    index: Index,
+    raw: NDArray[np.float32],
+    pairs: NDArray[np.intp],
+    exact: NDArray[np.intp],
+    name: str,
+    vectors: str,
+    build_s: float,
+) -> RetrievalCell:
+    queries, wanted = pairs[:, 0], pairs[:, 1]
+    found = _others(index.search(raw[queries], k=K + 1).positions, queries)
+    settings, stats = index.stats().settings, index.stats()
+    batch = np.ascontiguousarray(raw[queries[:_BATCH]], np.float32)
+    plain = plain_search(index)
+    ours_s, plain_s = alternating_medians(lambda: index.search(batch, k=K).ids, lambda: plain(batch, K))
+    return RetrievalCell(
+        name,
+        vectors,
+        settings.kind,
+        settings.store,
+        index.dim,
+        len(index),
+        stats.bytes_searched / len(index),
+        stats.bytes_on_disk / len(index),
+        build_s,
+        len(batch) / ours_s,
+        len(batch) / plain_s,
+        float(np.mean([len(np.intersect1d(*rows)) / K for rows in zip(found, exact, strict=True)])),
+        float((found == wanted[:, None]).any(axis=1).mean()),
+    )
+
+
+def _others(found: NDArray[np.intp], own: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The first ten of each row without the query itself."""
+    return np.stack([ids[ids != row][:K] for ids, row in zip(found, own, strict=True)])
+
+
+def plain_search(index: Index) -> Callable[[NDArray[np.float32], int], Any]:
+    """The same search by FAISS alone: the same codes, settings and candidates, which are scored again by FAISS."""
+    faiss = _extras.require("faiss")
+    segment: Segment = index.first_segment
+    settings, linear_map = index.stats().settings, index.model.linear_map
+    codes, parameters, finer = segment.codes, search_parameters(settings, None), None
+    if settings.oversampling and segment.vectors is not None:
+        finer = faiss.IndexScalarQuantizer(index.dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+        finer.train(np.zeros((1, index.dim), np.float32))
+        finer.add(np.ascontiguousarray(segment.vectors, np.float32))
+        codes = faiss.IndexRefine(segment.codes, finer)
+        parameters = faiss.IndexRefineSearchParameters(k_factor=settings.oversampling, base_index_params=parameters)
+    with_map = behind_map(codes, linear_map)
+    kept = faiss.SearchParametersPreTransform(index_params=parameters) if parameters is not None else None
+
+    alive = finer, codes, parameters  # FAISS keeps no references to them
+
+    def search(queries: NDArray[np.float32], k: int) -> Any:
+        assert alive
+        return with_map.search(queries, k) if kept is None else with_map.search(queries, k, params=kept)
+
+    return search
+
+
+def alternating_medians(*calls: Callable[[], Any], repeats: int = _REPEATS) -> list[float]:
+    """Median time of each call, in seconds, taken in turns."""
+    for call in calls:
+        call()
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(repeats):
+        for call, taken in zip(calls, times, strict=True):
+            start = perf_counter()
+            call()
+            taken.append(perf_counter() - start)
+    return [median(taken) for taken in times]
