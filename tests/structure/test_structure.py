@@ -132,7 +132,7 @@ def load_bench(name):
 
 def test_the_code_can_be_read_in_an_afternoon():
     total = sum((load_bench("shape").measure(path) for path, _ in modules()), Counter())
-    limits = {"modules": 180, "lines": 39_500, "docstring_lines": 8_000, "dataclasses": 110}
+    limits = {"modules": 180, "lines": 42_000, "docstring_lines": 8_000, "dataclasses": 110}
     assert {name: total[name] for name in limits if total[name] > limits[name]} == {}
 
 

@@ -21,7 +21,8 @@ def url(request, tmp_path):
         pytest.importorskip("lancedb")
         return f"lance:{tmp_path / 'db'}"
     table = f"rows_{abs(hash(request.node.name)) % 10**9}"
-    return request.getfixturevalue("postgres_url") + f"table={table}"
+    address = request.getfixturevalue("postgres_url")
+    return f"{address}{'&' if '?' in address else '?'}table={table}"
 
 
 @pytest.fixture

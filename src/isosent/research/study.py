@@ -1,7 +1,7 @@
 """Studies: lists of records that hold the scores of one setting on one task, their file format, CSV, and averages.
 
-Each study (`layers`, `dims`, `gem`, `auto`, `flow`, `retrieval`) is a function from a model and a folder of STS tasks to
-records.
+Each study (`layers`, `dims`, `gem`, `auto`, `flow`, `retrieval`) is a function from a model and a folder of STS tasks
+to records.
 Tables and figures are averages of them, see `pivot`.
 """
 

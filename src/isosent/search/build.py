@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -21,7 +22,7 @@ from isosent.io.atomic import replacing_folder
 from isosent.io.checksum import HashingFile
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import npy_writer
+from isosent.io.vectors import npy_writer, open_vectors
 from isosent.jobs.vectors import check_encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
@@ -287,6 +288,15 @@ def write_keywords(folder: Path, name: str, table: Any) -> FileEntry | None:
 
 
 # -- a new index -----------------------------------------------------------------------------------------------------
+
+
+def opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
+    """Vectors as an array, or a file of vectors that is open."""
+    if vectors is None or isinstance(vectors, VectorSource):
+        return vectors
+    if isinstance(vectors, (str, os.PathLike)):
+        return open_vectors(vectors)
+    return _check.matrix("index", "vectors", vectors)
 
 
 def encoded_units(

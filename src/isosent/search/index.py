@@ -22,7 +22,6 @@ from isosent.errors import FileFormatError, InputError, OutputError
 from isosent.io.atomic import disk_error, replacing_folder
 from isosent.io.space import Space, same_space
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import open_vectors
 from isosent.loading import load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
@@ -32,6 +31,7 @@ from isosent.search.build import (
     build,
     build_tail,
     encoded_units,
+    opened_vectors,
     plan,
     unit_vectors,
     units_of_lists,
@@ -159,7 +159,7 @@ class Index:
         if texts is None and vectors is None:
             raise InputError("index: pass texts, vectors, or both; got neither.")
         listed = None if texts is None else _check.text_list("index", texts)
-        source = _opened_vectors(vectors)
+        source = opened_vectors(vectors)
         if model is None:
             if source is None:
                 raise InputError("index: a model is needed to encode texts; got none. Pass model=isosent.load(...).")
@@ -526,7 +526,7 @@ class Index:
         if texts is None and vectors is None:
             raise InputError("add: pass texts, vectors, or both; got neither.")
         listed = None if texts is None else _check.text_list("add", texts)
-        source = _opened_vectors(vectors)
+        source = opened_vectors(vectors)
         model = self.model if source is None else None
         blocks = list(encoded_units(model or self._record, listed, source, progress))
         units = np.concatenate([np.empty((0, self.dim), np.float32), *blocks])
@@ -691,14 +691,6 @@ class Index:
         write_state(self.folder, state)
         self._snapshot = opened(self.folder, self._open)
         remove_unnamed(self.folder, state)
-
-
-def _opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
-    if vectors is None or isinstance(vectors, VectorSource):
-        return vectors
-    if isinstance(vectors, (str, os.PathLike)):
-        return open_vectors(vectors)
-    return _check.matrix("index", "vectors", vectors)
 
 
 _APPEND_ONLY: Final = (

@@ -426,7 +426,7 @@ class PostgresTable:
             values.append(given)
             return "%s"
 
-        return to_sql(parse_where(where), self._quoted, value), values
+        return to_sql(parse_where(where, empty.column_names), self._quoted, value), values
 
     def _nearest(
         self, names: Sequence[str], vector: _VectorBytes, k: int, condition: str, values: list[Any]
