@@ -21,7 +21,13 @@ def here(tmp_path, monkeypatch, wordllama, texts):
 
 @pytest.mark.parametrize(
     ("target", "output"),
-    [("sentence-transformers", "st"), ("onnx", "onnx"), ("faiss", "map.faiss"), ("numpy", "map.safetensors")],
+    [
+        ("sentence-transformers", "st"),
+        ("onnx", "onnx"),
+        ("faiss", "map.faiss"),
+        ("numpy", "map.safetensors"),
+        ("sql", "map.sql"),
+    ],
 )
 def test_every_target_is_written_and_the_check_reported(isosent_, here, target, output):
     finished = isosent_("export", "model", "--to", target, "-o", output)

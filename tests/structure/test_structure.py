@@ -103,6 +103,7 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         "isosent.evaluation.transfer",
         "isosent.exports.numpy",  # a format each
         "isosent.exports.onnx",
+        "isosent.exports.sql",
         "isosent.networks.onnx_int8",  # needs onnx, when asked for
         "isosent.networks.unpadded",  # 300 lines each, of one idea
         "isosent.numeric.gem_kernels",

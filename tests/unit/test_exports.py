@@ -26,6 +26,7 @@ from isosent.exports import faiss as faiss_export
 from isosent.exports import numpy as numpy_export
 from isosent.exports import onnx as onnx_folder
 from isosent.exports import onnx as onnx_static
+from isosent.exports import sql as sql_export
 from isosent.exports import tokenizer as tokenizer_files
 from isosent.exports.check import EXPORT, compare, read_space, sample_texts, shortened, space_of
 from isosent.exports.tokenizer import static_tokenizer, without_literal
@@ -382,7 +383,7 @@ def test_the_arrays_carry_the_fingerprint_and_the_bias_of_queries(wordllama, tex
         np.testing.assert_array_equal(file.get_tensor("query_bias"), model.query_map.bias.astype(np.float32))
 
 
-@pytest.mark.parametrize("target", ["faiss", "numpy"])
+@pytest.mark.parametrize("target", ["faiss", "numpy", "sql"])
 def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_path):
     with pytest.raises(InputError, match=f"{target} holds the fitted map without the encoder, and this model has none"):
         export(wordllama, target, tmp_path / "out")
@@ -391,7 +392,7 @@ def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_p
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        ("tensorflow", {}, "must be one of sentence-transformers, onnx, faiss, numpy; got 'tensorflow'"),
+        ("tensorflow", {}, "must be one of sentence-transformers, onnx, faiss, numpy, sql; got 'tensorflow'"),
         ("onnx", {"tei": True}, "--tei and --results belong to sentence-transformers; got onnx"),
         ("numpy", {"index": "Flat"}, "--index.* belong to faiss; got numpy"),
     ],
@@ -440,10 +441,11 @@ def test_a_wrong_index_is_not_written(fitted, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wrong_arrays_are_not_written(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr(numpy_export, "required_map", lambda target, model: wrong(model.linear_map))
-    with pytest.raises(OutputError, match="the numpy export does not give the vectors"):
-        export(fitted, "numpy", tmp_path / "map.safetensors")
+@pytest.mark.parametrize("module", [numpy_export, sql_export])
+def test_wrong_numbers_are_not_written(fitted, module, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "required_map", lambda target, model: wrong(model.linear_map))
+    with pytest.raises(OutputError, match=f"the {module.TARGET} export does not give the vectors"):
+        export(fitted, module.TARGET, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -566,14 +568,14 @@ def test_folders_of_a_machine_are_left_out(reference, expected):
     assert shortened(reference) == expected
 
 
-@pytest.mark.parametrize("target", ["onnx", "faiss", "numpy"])
+@pytest.mark.parametrize("target", ["onnx", "faiss", "numpy", "sql"])
 def test_no_export_names_the_folders_of_a_machine(words, target, tmp_path):
     export(words(), target, tmp_path / "out")
     written = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "glove.txt"]
     assert not any(str(tmp_path).encode() in path.read_bytes() for path in written)
 
 
-@pytest.mark.parametrize("target", ["faiss", "numpy"])
+@pytest.mark.parametrize("target", ["faiss", "numpy", "sql"])
 def test_only_an_older_export_is_replaced(fitted, target, tmp_path):
     export(fitted, target, tmp_path / "out")
     export(fitted, target, tmp_path / "out")

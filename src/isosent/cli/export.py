@@ -23,7 +23,7 @@ from isosent.loading import load
     type=PATH,
     metavar="OUT",
     required=True,
-    help="Folder (sentence-transformers, onnx) or file (faiss, numpy).",
+    help="Folder (sentence-transformers, onnx) or file (faiss, numpy, sql).",
 )
 @click.option("--tei", is_flag=True, help="sentence-transformers: for Text Embeddings Inference.")
 @click.option(
@@ -52,7 +52,7 @@ def export(
     """Write MODEL in the format of another library.
 
     The result is loaded in that library first, and its vectors are compared with those of the model on sample texts. If
-    they differ, nothing is written.
+    they differ, nothing is written. (sql is read back and computed in float32.)
     """
     scores = None if results is None else read_result(results)
     if column is not None and vectors is None:

@@ -1,4 +1,4 @@
-"""Export a model to other libraries: sentence-transformers, onnxruntime, FAISS, NumPy."""
+"""Export a model to other libraries: sentence-transformers, onnxruntime, FAISS, NumPy, PostgreSQL."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
-from isosent.exports import faiss, numpy, onnx, sentence_transformers
+from isosent.exports import faiss, numpy, onnx, sentence_transformers, sql
 from isosent.exports.check import Export
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.model import SentenceEncoder
 
-TARGETS = (sentence_transformers.TARGET, onnx.TARGET, faiss.TARGET, numpy.TARGET)
+TARGETS = (sentence_transformers.TARGET, onnx.TARGET, faiss.TARGET, numpy.TARGET, sql.TARGET)
 
 
 def export(
@@ -37,7 +37,7 @@ def export(
     ----------
     model : SentenceEncoder
         The model to export.
-    target : {"sentence-transformers", "onnx", "faiss", "numpy"}
+    target : {"sentence-transformers", "onnx", "faiss", "numpy", "sql"}
         The format:
 
         - ``"sentence-transformers"``: a folder for ``SentenceTransformer(FOLDER)``;
@@ -48,9 +48,11 @@ def export(
           encoder and returns cosines after the map. It is empty unless there are `vectors`;
         - ``"numpy"``: a safetensors file with ``weight`` of shape (encoder.dim, dim) and ``bias`` of shape (dim,),
           float32, ``query_bias`` if queries have their own map, and the arrays of the quantization if the model has
-          one.
+          one;
+        - ``"sql"``: a script that makes functions for PostgreSQL with pgvector. They map vectors of the encoder in a
+          column to unit vectors of the model, so that wide columns can be indexed by expression.
     output : path-like
-        The folder (sentence-transformers, onnx) or file (faiss, numpy) to write. Only an older export is replaced.
+        The folder (sentence-transformers, onnx) or file (faiss, numpy, sql) to write. Only an older export is replaced.
         The note on a file is written beside it, as ``OUTPUT.isosent.json`` (faiss).
     tei : bool, default False
         sentence-transformers: also make the folder work with Text Embeddings Inference, which reads the module names
@@ -118,5 +120,7 @@ def export(
             return faiss.export_faiss(
                 model, output, index=factory, vectors=source, ids=ids, with_map=with_map, progress=progress
             )
+        case sql.TARGET:
+            return sql.export_sql(model, output)
         case _:
             return numpy.export_numpy(model, output)
