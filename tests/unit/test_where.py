@@ -3,6 +3,8 @@
 import contextlib
 import datetime
 import sqlite3
+from decimal import Decimal
+from operator import eq, ge, gt, le, lt, ne
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isosent.errors import InputError
-from isosent.search.where import matching_rows, parse_where, sql_literal, to_sql
+from isosent.search.where import Condition, matching_rows, parse_where, sql_literal, to_sql
 
 ROWS = [
     {"lang": "en", "year": 2020, "price": 1.5, "sold": True, "two words": "a"},
@@ -57,6 +59,68 @@ def test_dates_are_written_as_texts():
         matching_rows(table, "day > 'yesterday'")
 
 
+BERLIN = datetime.timezone(datetime.timedelta(hours=1))
+NIGHT = datetime.datetime(2021, 6, 1, 0, 30, tzinfo=BERLIN)  # May 31 in UTC
+MANY_TYPES = pa.table(
+    {
+        "id": [1234567890123456789, 1234567890123456788, None],
+        "u64": pa.array([2**64 - 1, 1, None], pa.uint64()),
+        "i8": pa.array([100, -3, None], pa.int8()),
+        "f32": pa.array([0.5, 1e30, None], pa.float32()),
+        "f16": pa.array(np.array([0.5, 2, 3], np.float16), mask=np.array([False, False, True])),
+        "euro": pa.array([Decimal("19.99"), Decimal("-0.10"), None], pa.decimal128(10, 2)),
+        "tag": pa.array(["a", "b", None]).dictionary_encode(),
+        "view": pa.array(["a", "b", None], pa.string_view()),
+        "large": pa.array(["a", "b", None], pa.large_string()),
+        "nothing": pa.nulls(3),
+        "at": pa.array([datetime.datetime(2020, 1, 5, 3), datetime.datetime(2021, 6, 1), None], pa.timestamp("s")),
+        "night": pa.array([NIGHT, NIGHT + datetime.timedelta(days=1), None], pa.timestamp("us", "Europe/Berlin")),
+        "list": [[1], [2], None],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("id = 1234567890123456789", [0]),
+        ("id < 1.5", []),
+        ("id > 1.5 and id < 1e300", [0, 1]),
+        ("id in (1.5, 1234567890123456788, 99999999999999999999999)", [1]),
+        ("u64 = 18446744073709551615 or u64 = -1", [0]),
+        ("u64 > -1", [0, 1]),
+        ("i8 < 1000 and i8 > -2.5", [0]),
+        ("i8 != 2.5", [0, 1]),
+        ("i8 not in (2.5)", [0, 1]),
+        ("f32 = 0.5 or f32 > 9007199254740993", [0, 1]),
+        ("f16 in (0.5, 9007199254740993)", [0]),
+        ("euro = 19.99 or euro < -0.099", [0, 1]),
+        ("euro = 19.990000001", []),
+        ("euro < 1e300", [0, 1]),
+        ("tag = 'a' and view != 'b' and large in ('a')", [0]),
+        ("tag not in ('a')", [1]),
+        ("nothing = 3 or not nothing in ('a', 2)", []),
+        ("nothing is null", [0, 1, 2]),
+        ("at >= '2020-01-05T03:00:00'", [0, 1]),
+        ("at in ('2021-06-01', '1999-01-01')", [1]),
+        ("night < '2021-06-01'", [0]),
+        ("night = '2021-06-01T00:30:00+01:00'", [0]),
+        ("list is not null", [0, 1]),
+        ("list = 1", None),
+        ("at = '2021-06-01T00:00:00.5'", None),
+        ("tag = 1", None),
+    ],
+)
+def test_types_of_columns(where, expected):
+    for table in (MANY_TYPES, MANY_TYPES.slice(0, 0), pa.concat_tables([MANY_TYPES.slice(0, 1), MANY_TYPES.slice(1)])):
+        if expected is None:
+            with pytest.raises(InputError, match=where.split()[0]):
+                matching_rows(table, where)
+        else:
+            found = np.flatnonzero(matching_rows(table, where)).tolist()
+            assert found == [row for row in expected if row < len(table)]
+
+
 @pytest.mark.parametrize(
     ("where", "words"),
     [
@@ -75,6 +139,9 @@ def test_dates_are_written_as_texts():
         ("not " * 60 + "sold = true", ["50"]),
         ("(" * 60 + "sold = true" + ")" * 60, ["50"]),
         ("lang = '" + "x" * 10_000 + "'", ["10,000"]),
+        ("price < 1e999", ["1e999"]),
+        ("lang = '\ud800'", ["Unicode"]),
+        ("lang = '\0'", ["zero bytes"]),
     ],
 )
 def test_a_wrong_filter_is_one_sentence(where, words):
@@ -85,45 +152,97 @@ def test_a_wrong_filter_is_one_sentence(where, words):
     assert len(str(caught.value)) < 400
 
 
-@given(st.text(max_size=60) | st.text("lang=<>!()'\"`\\ andortis10,.-", max_size=60))
+@given(st.text(max_size=60) | st.text("lang=<>!()'\"`\\ andortis10,.-\ud800", max_size=60))
 @settings(max_examples=300, deadline=None)
 def test_no_text_breaks_the_parser(text):
     with contextlib.suppress(InputError):
         matching_rows(TABLE, text)
 
 
-TESTS = (
-    st.tuples(st.just("lang"), st.sampled_from(["=", "!=", "<", ">="]), st.sampled_from(["en", "de", "x'y"]))
-    | st.tuples(st.just("year"), st.sampled_from(["=", "!=", "<", "<=", ">", ">="]), st.integers(1998, 2022))
-    | st.tuples(
-        st.just("price"), st.sampled_from(["<", ">"]), st.floats(-100, 100, allow_nan=False).map(lambda x: round(x, 3))
+COLUMNS = {
+    "lang": st.sampled_from(["en", "de", "x'y", "", "\\", "Köln"]),
+    "year": st.integers(1998, 2022) | st.floats(1998, 2022),
+    "price": st.floats(-100, 100).map(lambda price: round(price, 3)) | st.sampled_from([1.5, 80]),
+    "sold": st.booleans(),
+    "two words": st.sampled_from(["a", "b'c", 'say "hi"']),
+}
+COMPARISONS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+def conditions_on(column):
+    values = COLUMNS[column]
+    comparison = st.builds(
+        lambda operator, value: Condition(operator, column, (value,)), st.sampled_from(list(COMPARISONS)), values
     )
-)
-
-
-def quoted(value):
-    return repr(value) if not isinstance(value, str) else "'" + value.replace("'", "\\'") + "'"
+    one_of = st.lists(values, min_size=1, max_size=3).map(lambda listed: Condition("in", column, tuple(listed)))
+    return comparison | one_of | st.just(Condition("is null", column))
 
 
 CONDITIONS = st.recursive(
-    TESTS.map(lambda test: f"{test[0]} {test[1]} {quoted(test[2])}")
-    | st.sampled_from(["lang is null", "price is not null", "year in (2020, 1999)", "lang not in ('en', 'de')"]),
+    st.sampled_from(sorted(COLUMNS)).flatmap(conditions_on),
     lambda inner: (
-        st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(lambda p: f"({p[0]} {p[1]} {p[2]})")
-        | inner.map(lambda part: f"not ({part})")
+        st.builds(
+            lambda operator, parts: Condition(operator, conditions=tuple(parts)),
+            st.sampled_from(["and", "or"]),
+            st.lists(inner, min_size=2, max_size=3),
+        )
+        | inner.map(lambda part: Condition("not", conditions=(part,)))
     ),
     max_leaves=8,
 )
 
 
+def written(condition):
+    match condition.operator:
+        case "and" | "or":
+            return f" {condition.operator} ".join(f"({written(part)})" for part in condition.conditions)
+        case "not":
+            return f"not ({written(condition.conditions[0])})"
+        case "is null":
+            return f"`{condition.column}` is null"
+    values = [value_written(value) for value in condition.values]
+    listed = f"({', '.join(values)})" if condition.operator == "in" else values[0]
+    return f"`{condition.column}` {condition.operator} {listed}"
+
+
+def value_written(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'" if isinstance(value, str) else repr(value)
+
+
+def truth(condition, row):
+    """True, False or None, which is unknown: what SQL says."""
+    parts = [truth(part, row) for part in condition.conditions]
+    match condition.operator:
+        case "and":
+            return False if False in parts else None if None in parts else True
+        case "or":
+            return True if True in parts else None if None in parts else False
+        case "not":
+            return None if parts[0] is None else not parts[0]
+        case "is null":
+            return row[condition.column] is None
+    if (cell := row[condition.column]) is None:
+        return None
+    if condition.operator == "in":
+        return cell in condition.values
+    # texts are ordered by their bytes
+    cell, value = (v.encode() if isinstance(v, str) else v for v in (cell, condition.values[0]))
+    return COMPARISONS[condition.operator](cell, value)
+
+
 @given(CONDITIONS)
-@settings(max_examples=200, deadline=None)
-def test_pyarrow_and_sql_agree(where):
-    condition = parse_where(where, TABLE.column_names)
-    connection = sqlite3.connect(":memory:")
-    connection.execute("create table t (n integer, lang text, year integer, price real)")
-    rows = [(number, row["lang"], row["year"], row["price"]) for number, row in enumerate(ROWS)]
-    connection.executemany("insert into t values (?, ?, ?, ?)", rows)
+@settings(max_examples=100, deadline=None)
+def test_a_condition_is_parsed_as_it_is_written(condition):
+    assert parse_where(written(condition), TABLE.column_names) == condition
+
+
+@given(CONDITIONS)
+@settings(max_examples=100, deadline=None)
+def test_python_pyarrow_and_sql_agree(condition):
+    expected = [number for number, row in enumerate(ROWS) if truth(condition, row)]
+    assert np.flatnonzero(matching_rows(TABLE, written(condition))).tolist() == expected
     parameters = []
 
     def parameter(value):
@@ -132,8 +251,10 @@ def test_pyarrow_and_sql_agree(where):
 
     with_parameters = to_sql(condition, lambda name: f'"{name}"', parameter)
     with_literals = to_sql(condition, lambda name: f'"{name}"', sql_literal)
-    expected = np.flatnonzero(matching_rows(TABLE, where)).tolist()
-    for sql, values in ((with_parameters, parameters), (with_literals, [])):
-        found = connection.execute(f"select n from t where {sql} order by n", values).fetchall()
-        assert [number for (number,) in found] == expected
-    connection.close()
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute('create table t (n integer, lang text, year integer, price real, sold, "two words" text)')
+        rows = [(number, *row.values()) for number, row in enumerate(ROWS)]
+        connection.executemany("insert into t values (?, ?, ?, ?, ?, ?)", rows)
+        for sql, values in ((with_parameters, parameters), (with_literals, [])):
+            found = connection.execute(f"select n from t where {sql} order by n", values).fetchall()
+            assert [number for (number,) in found] == expected

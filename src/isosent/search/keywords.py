@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +19,7 @@ from isosent.transforms.auto import words_of
 
 FUSION_CONSTANT: Final = 60  # Cormack, Clarke and Buettcher 2009
 _TENSORS: Final = {"data": "F32", "indices": "I32", "indptr": "I64", "words": "U8"}
+_KOREAN: Final = re.compile("[\uac00-\ud7a3]+|[^\uac00-\ud7a3]+")
 
 
 class Keywords:
@@ -31,7 +34,7 @@ class Keywords:
         """Count the words of texts; None has none."""
         bm25s = _extras.require("bm25s")
         numbers: dict[str, int] = {}
-        rows = [[numbers.setdefault(word, len(numbers)) for word in words_of(text or "")] for text in texts]
+        rows = [[numbers.setdefault(word, len(numbers)) for word in keywords_of(text or "")] for text in texts]
         if not numbers:
             return cls(len(rows), (), _arrays(np.empty(0), np.empty(0), np.zeros(1), len(rows)))
         model = bm25s.BM25(method="lucene", csc_backend="scipy")
@@ -43,7 +46,7 @@ class Keywords:
         self, query: str, k: int, *, mask: NDArray[np.bool_] | None = None
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Positions and scores of the rows that share words with a query, best first; equal scores by position."""
-        numbers = [self._words[word] for word in words_of(query) if word in self._words]
+        numbers = [self._words[word] for word in keywords_of(query) if word in self._words]
         if not numbers:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         model = _extras.require("bm25s").BM25(method="lucene")
@@ -67,16 +70,20 @@ class Keywords:
         return checksum_of(content)
 
     @classmethod
-    def read(cls, path: Path) -> Keywords:
-        """Open a file by memory map."""
+    def read(cls, path: Path, n_rows: int) -> Keywords:
+        """Open a file of so many rows by memory map."""
         tensors, metadata = map_tensors(path)
         try:
             if {name: tensor.dtype for name, tensor in tensors.items()} != _TENSORS:
                 raise ValueError(f"it holds {', '.join(tensors)}")
             data, indices, indptr, coded = (tensors[name].array for name in _TENSORS)
             words = coded.tobytes().decode().split("\n") if coded.size else []
-            n_rows = int(metadata["n_rows"])
-            is_sound = len(indptr) == len(words) + 1 and indptr[0] == 0 and indptr[-1] == len(data) == len(indices)
+            if (found := int(metadata["n_rows"])) != n_rows:
+                raise ValueError(f"it has {found} rows, not {n_rows}")
+            is_flat = all(tensor.array.ndim == 1 for tensor in tensors.values())
+            is_sound = (
+                is_flat and len(indptr) == len(words) + 1 and indptr[0] == 0 and indptr[-1] == len(data) == len(indices)
+            )
             if not is_sound or (np.diff(indptr) < 0).any():
                 raise ValueError("its arrays do not fit together")
             if len(indices) and (indices.min() < 0 or indices.max() >= n_rows):
@@ -84,6 +91,21 @@ class Keywords:
         except (KeyError, ValueError) as error:
             raise FileFormatError(f"{path} must hold the words of an index; it is damaged: {error}.") from None
         return cls(n_rows, words, _arrays(data, indices, indptr, n_rows))
+
+
+def keywords_of(text: str) -> list[str]:
+    """Words in one spelling; Korean ones as pairs of characters, because particles are attached to them."""
+    if text.isascii():
+        return words_of(text)
+    words = words_of(unicodedata.normalize("NFKC", text).casefold())
+    parts = [part for word in words for part in _KOREAN.findall(word)]
+    return [pair for part in parts for pair in _pairs(part)]
+
+
+def _pairs(word: str) -> list[str]:
+    if len(word) < 3 or not "\uac00" <= word[0] <= "\ud7a3":
+        return [word]
+    return [word[place : place + 2] for place in range(len(word) - 1)]
 
 
 def _arrays(data: Any, indices: Any, indptr: Any, n_rows: int) -> dict[str, Any]:

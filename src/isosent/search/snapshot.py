@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,9 +35,11 @@ class Snapshot:
         self.rows = [RowFile(folder / entry.rows.name, entry.n_rows) for entry in state.segments]
         opened = zip(state.segments, self.rows, self.starts, strict=False)
         self.segments = [self._open(folder, *parts) for parts in opened]
-        readers = [entry.keywords and partial(Keywords.read, folder / entry.keywords.name) for entry in state.segments]
         # read now: a writer may remove the file
-        self._keywords = [reader() if reader else None for reader in readers]
+        self._keywords = [
+            None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
+            for entry in state.segments
+        ]
         chance = None if state.chance is None else read_tensors(folder / state.chance.name, ())[0]
         self.chance = None if chance is None else Chance.from_tensors(chance)
 

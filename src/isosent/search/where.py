@@ -5,22 +5,25 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent._check import brief
+from isosent._check import brief, is_unicode
 from isosent.errors import InputError
 
 Value = str | int | float | bool
 
 _LONGEST: Final = 10_000  # characters
 _DEEPEST: Final = 50  # parentheses and nots inside each other
+_LEAST, _MOST = -(2**63), 2**64 - 1  # whole numbers of columns; beyond, numbers are rounded
 _TOKEN: Final = re.compile(
     r"""\s*(?:
         (?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])
@@ -34,7 +37,6 @@ _TOKEN: Final = re.compile(
 _OPERATORS: Final = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _COMPUTE: Final = {
     "=": "equal",
-    "in": "equal",
     "!=": "not_equal",
     "<": "less",
     "<=": "less_equal",
@@ -71,6 +73,8 @@ def parse_where(text: str, columns: Collection[str]) -> Condition:
 
 class _Parser:
     def __init__(self, text: str) -> None:
+        if not is_unicode(text) or "\0" in text:
+            raise InputError("where: a filter must be valid Unicode without zero bytes.")
         self.text = text
         self.tokens = list(self._tokens())
         self.place = 0
@@ -171,8 +175,11 @@ class _Parser:
         if kind == "text":
             return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
         if kind == "number":
-            is_whole = re.fullmatch(r"[+-]?\d{1,18}", value) is not None
-            return int(value) if is_whole else float(value)
+            if re.fullmatch(r"[+-]?\d{1,20}", value) and _LEAST <= int(value) <= _MOST:
+                return int(value)
+            if math.isinf(float(value)):
+                raise self._error(position, "a number below 1.8e308")
+            return float(value)
         if kind == "word" and value.lower() in ("true", "false"):
             return value.lower() == "true"
         raise self._error(position, "a value: a number, true, false, or a text in quotes")
@@ -194,6 +201,7 @@ def matching_rows(table: Any, where: str) -> NDArray[np.bool_]:
 
 def _mask(table: Any, condition: Condition) -> Any:
     """Kleene logic, as in SQL: not null is null."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     match condition.operator:
@@ -205,33 +213,68 @@ def _mask(table: Any, condition: Condition) -> Any:
             return pc.invert(_mask(table, condition.conditions[0]))
         case "is null":
             return pc.is_null(table.column(condition.column))
-    column = table.column(condition.column)
-    compare = getattr(pc, _COMPUTE[condition.operator])
-    return reduce(pc.or_kleene, (compare(column, _scalar(condition, column.type, v)) for v in condition.values))
+    column = _plain(table.column(condition.column))
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), pa.bool_())
+    scalars = [_scalar(condition, column.type, value) for value in condition.values]
+    if condition.operator == "in":
+        values = pa.array([scalar for scalar in scalars if scalar is not None], column.type)
+        return pc.if_else(pc.is_valid(column), pc.is_in(column, values), pa.scalar(None, pa.bool_()))
+    compare, scalar = getattr(pc, _COMPUTE[condition.operator]), scalars[0]
+    if scalar is None:  # between two values of the type, or beyond all, so rounding changes nothing
+        return compare(column.cast(pa.float64(), safe=False), pa.scalar(float(condition.values[0])))
+    return compare(column, scalar)
+
+
+def _plain(column: Any) -> Any:
+    """A column in a type that pyarrow compares: categories as their values, and numbers in double precision."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _plain(column.cast(kind.value_type))
+    if pa.types.is_floating(kind):
+        return column.cast(pa.float64())
+    return column.cast(pa.string()) if pa.types.is_string_view(kind) else column
 
 
 def _scalar(condition: Condition, kind: Any, value: Value) -> Any:
-    """A value as the type of its column."""
+    """A value as the type of its column; None if it is a number that this type cannot hold."""
     import pyarrow as pa
 
     types = pa.types
-    is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    fits = (
-        (isinstance(value, bool) and types.is_boolean(kind))
-        or (isinstance(value, (int, float)) and not isinstance(value, bool) and is_number)
-        or (
-            isinstance(value, str) and (types.is_string(kind) or types.is_large_string(kind) or types.is_temporal(kind))
-        )
-        or types.is_null(kind)
-    )
-    if fits and isinstance(value, str) and types.is_temporal(kind):
-        try:
-            return pa.scalar(value).cast(kind)
-        except pa.ArrowException:
-            fits = False
-    if not fits:
-        raise InputError(f"where: {condition.column} is of type {kind}; it cannot be compared with {value!r:.80}.")
-    return pa.scalar(value)
+    try:
+        if isinstance(value, bool):
+            if types.is_boolean(kind):
+                return pa.scalar(value)
+        elif isinstance(value, str):
+            if types.is_string(kind) or types.is_large_string(kind):
+                return pa.scalar(value, kind)
+            if types.is_temporal(kind):
+                return _time(kind, value)
+        elif types.is_floating(kind):
+            return pa.scalar(float(value))
+        elif types.is_integer(kind) or types.is_decimal(kind):
+            exact = Decimal(repr(value))
+            if types.is_integer(kind) and exact != int(exact):
+                return None
+            return pa.scalar(int(exact) if types.is_integer(kind) else exact, kind)
+    except (pa.ArrowException, OverflowError):
+        if not isinstance(value, str):
+            return None
+    raise InputError(f"where: {condition.column} is of type {kind}; it cannot be compared with {value!r:.80}.")
+
+
+def _time(kind: Any, value: str) -> Any:
+    """A date or a time; without a zone it is in UTC."""
+    import pyarrow as pa
+
+    try:
+        return pa.scalar(value).cast(kind)
+    except pa.ArrowInvalid:
+        if getattr(kind, "tz", None) is None:
+            raise
+        return pa.scalar(value).cast(pa.timestamp(kind.unit)).cast(kind)
 
 
 # -- SQL -------------------------------------------------------------------------------------------------------------
