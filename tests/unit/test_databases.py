@@ -1,5 +1,9 @@
 """Indexes in databases: every backend keeps the promises of the protocol."""
 
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -144,6 +148,35 @@ def test_a_push_leaves_exactly_the_rows_of_the_index(index, url, wordllama):
     database.close()
 
 
+KILLED = """
+import os, signal, sys
+from isosent.search import Index, database
+database._PART_ROWS = 16
+parts = []
+def killed(n_rows):
+    parts.append(n_rows)
+    if len(parts) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+database.push(Index.open(sys.argv[1]), sys.argv[2], progress=killed)
+"""
+
+
+def test_a_killed_push_is_resumed(index, url, tmp_path):
+    index.save(tmp_path / "index")
+    stopped = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "index"), url], timeout=120)
+    assert stopped.returncode == -signal.SIGKILL
+    database = open_database(url)
+    assert database.count == 32
+    database.close()
+    assert push(index, url) == (28, 0)
+    database = open_database(url)
+    rows = {row["id"]: row for batch in database.batches(50) for row in batch.to_pylist()}
+    assert len(rows) == database.count == 60
+    database.close()
+    for expected in (row for batch in index.batches() for row in batch.to_pylist()):
+        assert {name: rows[expected["id"]][name] for name in expected} == expected
+
+
 def test_other_spaces_and_widths_are_refused(index, url, wordllama, texts):
     push(index, url)
     other = wordllama.fitted(texts, "whitening", settings={"n_components": 16})
@@ -160,10 +193,21 @@ def test_an_index_without_rows_is_not_pushed(url, wordllama):
         push(Index.create([], wordllama), url)
 
 
-@pytest.mark.parametrize("url", ["mysql://root:secret@host/db", "lance:", "lance:dir?rows=1"])
+@pytest.mark.parametrize(
+    "url", ["mysql://root:secret@host/db", "mysql://root:s@secret@host/db", "lance:", "lance:dir?rows=1"]
+)
 def test_other_urls_are_refused_without_their_password(url):
     with pytest.raises(InputError) as caught:
         open_database(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", ["password", "sslpassword"])
+def test_a_password_among_the_options_is_never_shown(index, postgres_url, option, wordllama, texts):
+    url = f"{postgres_url}&{option}=secret&table=with_{option}"
+    push(index, url)
+    with pytest.raises(InputError, match=f"table=with_{option}") as caught:
+        search_database(url, ["a query"], wordllama.fitted(texts, "whitening", settings={"n_components": 16}))
     assert "secret" not in str(caught.value)
 
 

@@ -74,7 +74,7 @@ class Database(Protocol):
 
 def is_database(target: str) -> bool:
     """Whether a name on the command line is the URL of a database."""
-    return target.startswith((*_POSTGRES, _LANCE))
+    return target.startswith(_LANCE) or "://" in target
 
 
 def open_database(url: str) -> Database:
@@ -87,7 +87,7 @@ def open_database(url: str) -> Database:
 
 
 def _without_password(url: str) -> str:
-    return re.sub(r"(//[^:/@]*):[^@]*@", r"\1:***@", url)
+    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(//[^:/@]*):.*@", r"\1:***@", url))
 
 
 def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[int, int]:

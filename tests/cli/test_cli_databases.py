@@ -1,0 +1,49 @@
+"""``isosent push``, ``pull``, and ``search`` in a database."""
+
+import json
+
+import pytest
+
+from isosent.search import Index
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, wordllama, texts):
+    monkeypatch.chdir(tmp_path)
+    Index.create(texts[:40], wordllama, metadata={"year": list(range(40))}, folder="index")
+    return tmp_path
+
+
+def test_an_index_goes_to_a_database_and_back(isosent_, here):
+    pytest.importorskip("lancedb")
+    finished = isosent_("push", "index", "--to", "lance:db")
+    assert (finished.code, finished.out) == (0, "40 rows written, 0 deleted; 40 now\n")
+    assert isosent_("push", "index", "--to", "lance:db").out.startswith("0 rows written, 0 deleted")
+    query = ("salt for the soup", "--where", "year < 20", "-k", "3", "--json")
+    hits = ids(isosent_("search", "lance:db", *query, "-m", "wordllama"))
+    assert len(hits) == 3
+    assert isosent_("pull", "lance:db", "-o", "copy", "-m", "wordllama").code == 0
+    assert hits == ids(isosent_("search", "index", *query)) == ids(isosent_("search", "copy", *query))
+
+
+def ids(finished):
+    [result] = json.loads(finished.out)["results"]
+    return [hit["id"] for hit in result["hits"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("push", "index", "--to", "postgresql://me:secret@127.0.0.1:1/db"), ["127.0.0.1", "connect"]),
+        (("search", "postgresql://me:secret@127.0.0.1:1/db", "a query", "-m", "wordllama"), ["127.0.0.1", "connect"]),
+        (("search", "mysql://me:secret@host/db", "a query", "-m", "wordllama"), ["mysql"]),
+        (("search", "postgresql://me:secret@127.0.0.1/db", "a query"), ["-m MODEL"]),
+        (("pull", "postgresql://me:sec@secret@127.0.0.1/db", "-o", "copy"), ["%40"]),
+        (("pull", "lance:nowhere", "-o", "copy"), ["lance:nowhere", "isosent_rows"]),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_named_without_its_password(isosent_, here, refuses, arguments, words):
+    finished = isosent_(*arguments)
+    refuses(finished, *words)
+    assert "secret" not in finished.err
+    assert not (here / "copy").exists()
