@@ -33,6 +33,8 @@ COMMANDS = {
         "search": ("search", "Find the nearest rows of an index or a database."),
         "push": ("search", "Copy an index to PostgreSQL or LanceDB."),
         "pull": ("search", "Make an index of a table of a database."),
+        "duplicates": ("groups", "Find groups of texts that say the same."),
+        "cluster": ("groups", "Group texts by topic, and describe each group by words."),
     },
     "Evaluation": {
         "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),

@@ -4,12 +4,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isosent.search.clusters import Cluster, Clusters, cluster
+    from isosent.search.duplicates import Duplicates, find_duplicates
     from isosent.search.index import Index
     from isosent.search.result import IndexStats, SearchResult
 
-_MODULE_OF = {"Index": "index", "IndexStats": "result", "SearchResult": "result"}
+_MODULE_OF = {
+    "Cluster": "clusters",
+    "Clusters": "clusters",
+    "Duplicates": "duplicates",
+    "Index": "index",
+    "IndexStats": "result",
+    "SearchResult": "result",
+    "cluster": "clusters",
+    "find_duplicates": "duplicates",
+}
 
-__all__ = ["Index", "IndexStats", "SearchResult"]
+__all__ = [
+    "Cluster",
+    "Clusters",
+    "Duplicates",
+    "Index",
+    "IndexStats",
+    "SearchResult",
+    "cluster",
+    "find_duplicates",
+]
 
 
 def __getattr__(name: str) -> Any:

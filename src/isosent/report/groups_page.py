@@ -1,0 +1,101 @@
+"""Duplicates and clusters as HTML pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from html import escape
+from importlib.metadata import version
+from importlib.resources import files
+
+from isosent.pages.html import html_document, lead, scroll_box, section, table
+from isosent.search.clusters import NO_VECTOR, Clusters
+from isosent.search.duplicates import Duplicates
+
+_MOST_GROUPS, _MOST_TEXTS = 300, 30  # on a page
+_LONGEST_TEXT = 600  # characters
+_CSS = "mark { background: var(--tint); color: var(--accent); font-weight: 600; } td.text { width: 100%; }"
+
+
+def duplicates_page(found: Duplicates, *, source: str, model: str) -> str:
+    """The page of near-duplicates: a table per group; words that the first text of a group lacks are marked."""
+    n_groups, rate = len(found.groups), found.false_alarms
+    meaning = (
+        "There are too few texts to tell what chance gives: only equal texts are grouped."
+        if rate is None
+        else f"About {rate:.3g} of the texts without a duplicate may be in a group by chance."
+    )
+    shown = "" if n_groups <= _MOST_GROUPS else f"The largest {_MOST_GROUPS:,} groups are shown."
+    parts = []
+    for number, group in enumerate(found.groups[:_MOST_GROUPS], 1):
+        first = _shortened(found.texts[group[0]]).split()
+        rows = (
+            (f"{row}", _marked(first, _shortened(found.texts[row]).split()), f"{found.scores[row]:.3f}")
+            for row in group[:_MOST_TEXTS]
+        )
+        rest = lead(f"{len(group) - _MOST_TEXTS:,} more texts.") if len(group) > _MOST_TEXTS else ""
+        title = f"Group {number}: {len(group):,} texts"
+        parts.append(section(f"group-{number}", title, _text_table(title, rows), rest))
+    title = f"{n_groups:,} group{'s' * (n_groups != 1)} of duplicates"
+    head = lead(f"{found.n_duplicates:,} of {len(found.texts):,} texts are in a group.", meaning, shown)
+    return _page(title, source, model, head, parts)
+
+
+def clusters_page(found: Clusters, *, source: str, model: str) -> str:
+    """The page of clusters: an overview, then the most central texts of each cluster."""
+    names = [f"{each.number}" if each.number != NO_VECTOR else "no vector" for each in found.clusters]
+    overview = table(
+        "Clusters",
+        ("cluster", "texts", "words"),
+        [(name, f"{each.size:,}", ", ".join(each.words)) for name, each in zip(names, found.clusters, strict=True)],
+        numbers=[1],
+    )
+    parts = [section("overview", "Overview", overview)]
+    for name, each in zip(names, found.clusters, strict=True):
+        rows = ((f"{row}", escape(_shortened(found.texts[row])), _score(found.scores[row])) for row in each.examples)
+        title = f"Cluster {name}" if each.number != NO_VECTOR else "Texts without a vector"
+        words = lead(", ".join(each.words)) if each.words else ""
+        parts.append(
+            section(f"cluster-{each.number}", f"{title}: {each.size:,} texts", words, _text_table(title, rows))
+        )
+    head = lead(f"{len(found.texts):,} texts.", "The most central texts of each cluster are shown.")
+    return _page(f"{len(found.clusters):,} clusters", source, model, head, parts)
+
+
+def _page(title: str, source: str, model: str, head: str, parts: Iterable[str]) -> str:
+    css = (files("isosent.report") / "results_page.css").read_text("utf-8") + _CSS
+    header = (
+        f'<header><p class="made">{escape(source)}: vectors of {escape(model)}</p><h1>{escape(title)}</h1></header>'
+    )
+    footer = f"<footer>isosent {escape(version('isosent'))}. Rows are counted from 0; scores are cosines.</footer>"
+    return html_document(f"isosent: {title}", "".join([header, head, *parts, footer]), css=css)
+
+
+def _text_table(name: str, rows: Iterable[tuple[str, str, str]]) -> str:
+    """A table of rows, texts that are HTML already, and scores."""
+    body = "".join(
+        f'<tr><td class="number">{row}</td><td class="text">{text}</td><td class="number">{score}</td></tr>'
+        for row, text, score in rows
+    )
+    head = '<th scope="col" class="number">row</th><th scope="col">text</th><th scope="col" class="number">score</th>'
+    return scroll_box(
+        name, f"<table><caption>{escape(name)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _marked(first: Sequence[str], words: Sequence[str]) -> str:
+    """A text in HTML; words that are not in the first text, or elsewhere in it, are marked."""
+    parts = []
+    for kind, _, _, start, stop in SequenceMatcher(None, first, words, autojunk=False).get_opcodes():
+        piece = escape(" ".join(words[start:stop]))
+        if piece:
+            parts.append(piece if kind == "equal" else f"<mark>{piece}</mark>")
+    return " ".join(parts)
+
+
+def _score(score: float) -> str:
+    return "" if score != score else f"{score:.3f}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} [...]"

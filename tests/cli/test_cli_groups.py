@@ -1,0 +1,79 @@
+"""The commands ``duplicates`` and ``cluster``."""
+
+import csv
+import json
+
+import pytest
+
+import isosent
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A corpus in which two texts occur twice, as lines and as a table."""
+    monkeypatch.chdir(tmp_path)
+    texts = isosent.demo_texts()[::3]
+    texts = [*texts, texts[5], "  " + texts[9], "=1+1, <b>"]
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in texts), "utf-8")
+    with (tmp_path / "texts.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["id", "text"], *enumerate(texts)])
+    return tmp_path
+
+
+def read_csv(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_duplicates_are_printed_and_written(isosent_, here):
+    finished = isosent_("duplicates", "texts.txt", "-o", "d.csv", "--html", "d.html", "--json", "d.json")
+    assert finished.code == 0, finished.err
+    assert "groups" in finished.out
+    rows = read_csv(here / "d.csv")
+    assert list(rows[0]) == ["group", "row", "text", "score", "share"]
+    groups = {frozenset(int(row["row"]) for row in rows if row["group"] == group["group"]) for group in rows}
+    n_texts = len((here / "texts.txt").read_text("utf-8").splitlines())
+    assert any({5, n_texts - 3} <= group for group in groups)
+    assert any({9, n_texts - 2} <= group for group in groups)
+    document = json.loads((here / "d.json").read_text("utf-8"))
+    assert (document["n_texts"], document["n_duplicates"]) == (n_texts, len(rows))
+    assert (here / "d.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_a_table_gives_the_same_groups(isosent_):
+    lines = isosent_("duplicates", "texts.txt", "--json")
+    table = isosent_("duplicates", "texts.csv", "--column", "text", "--json")
+    assert json.loads(table.out) == json.loads(lines.out)
+
+
+def test_few_texts_are_said_to_be_few(isosent_):
+    finished = isosent_("duplicates", "-", "--csv", "-", stdin=b"one\ntwo\none\n")
+    assert finished.code == 0, finished.err
+    assert finished.out.splitlines() == ["group,row,text,score,share", "1,0,one,1.0000,", "1,2,one,1.0000,"]
+    assert "100" in finished.err
+    assert "0 groups" in isosent_("duplicates", "-", stdin=b"one\n").out
+
+
+def test_clusters_are_printed_and_written(isosent_, here):
+    finished = isosent_("cluster", "texts.txt", "--clusters", "3", "--csv", "c.csv", "--html", "c.html")
+    assert finished.code == 0, finished.err
+    assert "words" in finished.out
+    rows = read_csv(here / "c.csv")
+    assert {row["cluster"] for row in rows} == {"1", "2", "3"}
+    assert "<b>" not in (here / "c.html").read_text("utf-8")
+    again = isosent_("cluster", "texts.txt", "--clusters", "3", "--json")
+    labels = json.loads(again.out)["labels"]
+    assert all(labels[int(row["row"])] == int(row["cluster"]) for row in rows)
+
+
+def test_bad_input_is_refused(isosent_, refuses, here):
+    (here / "empty.txt").write_text("")
+    for command in ("duplicates", "cluster"):
+        refuses(isosent_(command, "empty.txt"), "empty.txt")
+        refuses(isosent_(command, "texts.csv"), "--column")
+        refuses(isosent_(command, "texts.txt", "--html", "no/d.html"), "no/d.html")
+        refuses(isosent_(command, "texts.txt", "--csv", "texts.txt"), "texts.txt")
+    refuses(isosent_("duplicates", "texts.txt", "--false-alarms", "0"), "--false-alarms")
+    refuses(isosent_("cluster", "texts.txt", "--clusters", "many"), "'many'")
+    refuses(isosent_("cluster", "texts.txt", "--clusters", "0"), "0")
+    refuses(isosent_("cluster", "texts.txt", "--clusters", "999"), "999")

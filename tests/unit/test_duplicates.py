@@ -1,0 +1,163 @@
+"""Duplicates: groups of texts that say the same."""
+
+import numpy as np
+import pytest
+
+from isosent.errors import InputError
+from isosent.report.groups_page import duplicates_page
+from isosent.search import find_duplicates
+from isosent.search.duplicates import neighbours
+
+
+class Vectors:
+    """A model that knows the vector of each text."""
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+    def encode(self, texts, progress=None):
+        return np.stack([self.vectors[text] for text in texts])
+
+
+def planted(n_texts=600, dim=32, sizes=(2, 3, 60), seed=0):
+    """A model, texts of random vectors, and groups of texts near the first ones."""
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(n_texts, dim))
+    groups = [[number] for number in range(len(sizes))]
+    for group, size in zip(groups, sizes, strict=True):
+        for _ in range(size - 1):
+            group.append(len(vectors))
+            vectors = np.vstack([vectors, vectors[group[0]] + rng.normal(size=dim) * 0.1])
+    texts = [f"text {row}" for row in range(len(vectors))]
+    rows = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return Vectors(dict(zip(texts, rows, strict=True))), texts, groups
+
+
+def test_planted_groups_are_found_and_nothing_else():
+    model, texts, groups = planted()
+    found = find_duplicates(texts, model)
+    assert sorted(found.groups) == sorted(map(tuple, groups))
+    assert [len(group) for group in found.groups] == [60, 3, 2]
+    assert found.n_duplicates == 65
+    assert len(found.kept) == len(texts) - 62
+    assert (found.scores[list(found.groups[0])] > 0.9).all()
+    assert np.isnan(found.scores[500])
+    assert (found.shares[list(found.groups[2])] > 0.99).all()
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.05, 0.2])
+def test_texts_without_a_duplicate_are_rarely_in_a_group(rate):
+    rng = np.random.default_rng(1)
+    centers = rng.normal(size=(40, 24))
+    vectors = centers[rng.integers(40, size=2000)] + 1.5 * rng.normal(size=(2000, 24))
+    model = Vectors({f"{row}": vector.astype(np.float32) for row, vector in enumerate(vectors)})
+    found = find_duplicates(list(model.vectors), model, false_alarms=rate)
+    assert found.n_duplicates / 2000 <= 1.5 * rate
+
+
+def test_more_false_alarms_give_more_duplicates(wordllama, texts):
+    strict, lax = (find_duplicates(texts, wordllama, false_alarms=rate) for rate in (0.001, 0.2))
+    assert strict.n_duplicates <= lax.n_duplicates
+    assert (strict.false_alarms, lax.false_alarms) == (0.001, 0.2)
+
+
+def test_edited_sentences_are_found(wordllama, texts):
+    first = [text for row, text in enumerate(texts) if row % 3 == 0]
+    edited = [text.rstrip(".") + " !" for text in first[:20]]
+    found = find_duplicates([*first, *edited], wordllama)
+    pairs = {group for group in found.groups if len(group) == 2}
+    assert sum((row, len(first) + row) in pairs for row in range(20)) >= 18
+
+
+def test_equal_texts_are_in_one_group_though_the_encoder_knows_no_word(wordllama, texts):
+    odd = "\u16a0\u16a2\u16a6"
+    model = Vectors(dict(zip(texts, wordllama.encode(texts), strict=True)))
+    model.vectors[odd] = np.zeros(wordllama.dim, np.float32)
+    found = find_duplicates([odd, *texts, odd, texts[0], odd], model)
+    group = next(group for group in found.groups if 0 in group)
+    assert group == (0, len(texts) + 1, len(texts) + 3)
+    assert found.n_without_vector == 3
+    assert (found.scores[list(group)] == 1).all()
+    assert np.isnan(found.shares[list(group)]).all()
+    assert any({1, len(texts) + 2} <= set(each) for each in found.groups)
+
+
+def test_few_texts_are_compared_by_their_characters_only(wordllama):
+    found = find_duplicates(["one", "One", "two", "one"], wordllama)
+    assert found.groups == ((0, 3),)
+    assert found.false_alarms is None
+    assert find_duplicates(["one"], wordllama).groups == ()
+    assert find_duplicates(["one"] * 300, wordllama).groups == (tuple(range(300)),)
+
+
+def test_different_texts_of_one_vector_are_duplicates():
+    model, _, _ = planted(sizes=())
+    model.vectors |= {f"copy {row}": model.vectors["text 7"] for row in range(40)}
+    found = find_duplicates(list(model.vectors), model)
+    assert found.groups == ((7, *range(600, 640)),)
+
+
+def test_a_third_of_the_texts_may_be_in_large_groups():
+    model, texts, groups = planted(n_texts=250, sizes=(50, 40, 30))
+    assert sorted(find_duplicates(texts, model).groups) == sorted(map(tuple, groups))
+
+
+def test_nearly_all_texts_are_duplicates():
+    model, texts, _ = planted(n_texts=3, sizes=(100, 2, 2))
+    assert len(find_duplicates(texts, model).groups) <= 3
+
+
+def test_vectors_that_are_all_equal_say_nothing():
+    model = Vectors({f"text {row}": np.ones(8, np.float32) for row in range(150)})
+    assert find_duplicates(list(model.vectors), model).groups == ()
+
+
+def test_the_seed_decides():
+    model, texts, _ = planted()
+    first, second = (find_duplicates(texts, model, seed=3) for _ in range(2))
+    assert first.groups == second.groups
+    assert (first.scores == second.scores)[~np.isnan(first.scores)].all()
+
+
+def test_a_data_frame_has_a_row_per_text_in_a_group():
+    model, texts, _ = planted()
+    found = find_duplicates(texts, model)
+    frame = found.to_pandas()
+    assert list(frame.columns) == ["group", "row", "text", "score", "share"]
+    assert len(frame) == found.n_duplicates
+    assert frame.group.max() == len(found.groups)
+    assert found.to_json()["groups"][-1][0]["text"] == texts[found.groups[-1][0]]
+
+
+def test_neighbours_are_the_nearest_other_rows(monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    expected = rows @ rows.T
+    np.fill_diagonal(expected, -2)
+    monkeypatch.setattr("isosent.search.duplicates._BLOCK_NUMBERS", 350)
+    cosines, places = neighbours(rows, 3)
+    assert (places == np.argsort(-expected, axis=1)[:, :3]).all()
+    np.testing.assert_allclose(cosines, np.take_along_axis(expected, places, 1), atol=1e-6)
+
+
+def test_bad_arguments_are_refused(wordllama):
+    with pytest.raises(InputError, match="zero texts"):
+        find_duplicates([], wordllama)
+    for rate in (0, 0.5, -1, float("nan")):
+        with pytest.raises(InputError, match="false_alarms"):
+            find_duplicates(["one"], wordllama, false_alarms=rate)
+    with pytest.raises(InputError, match="seed"):
+        find_duplicates(["one"], wordllama, seed=-1)
+
+
+def test_a_page_escapes_texts_and_marks_what_differs(wordllama):
+    hostile = "<script>alert(1)</script> & more"
+    found = find_duplicates([hostile, hostile, "two"], wordllama)
+    page = duplicates_page(found, source="<b>.txt", model="m&m")
+    assert hostile not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    assert "<b>.txt" not in page
+    assert "m&amp;m" in page
+    model, texts, _ = planted(sizes=(2,))
+    marked = duplicates_page(find_duplicates(texts, model), source="", model="")
+    assert "text <mark>600</mark>" in marked
