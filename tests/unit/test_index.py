@@ -401,7 +401,7 @@ def test_a_wrapped_model_must_be_passed_again(tmp_path):
     [
         ({"ids": ["a", "b"]}, "3"),
         ({"ids": ["a", "b", "a"]}, "'a'"),
-        ({"ids": ["a", 2, "c"]}, "mix"),
+        ({"ids": ["a", 2, "c"]}, "strings"),
         ({"ids": [1.5, 2.5, 3.5]}, "double"),
         ({"ids": [1, -2, 3]}, "-2"),
         ({"metadata": {"lang": ["en"]}}, "lang"),
@@ -503,3 +503,64 @@ def test_a_temporary_index_is_removed_with_its_object(wordllama, tmp_path):
     del index
     assert not folder.exists()
     assert len(Index.open(tmp_path / "kept")) == 2
+
+
+# -- edges -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_emptied_index_can_be_compacted_and_filled_again(small):
+    assert small.remove(list("abcde")) == 5
+    small.compact()
+    assert (len(small), small.search("a cat").n_hits.tolist()) == (0, [0])
+    small.add(["a horse"], ids=["h"])
+    assert small.search("a cat", hybrid=True, k=10**9).ids.tolist() == [["h"]]
+
+
+def test_columns_of_data_frames_are_taken_as_they_are(wordllama):
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {"kind": pd.Categorical(["x", "y", "x"]), "day": pd.to_datetime(["2020-01-01", "2021-01-01", None])},
+        index=["r", "s", "t"],
+    )
+    index = Index.create(["a cat", "a dog", "a cow"], wordllama, ids=frame.index, metadata=frame)
+    assert sorted(index.search("animal", where="kind = 'x'").ids[0, :2]) == ["r", "t"]
+    assert index.search("animal", where="day > '2020-06-01'").ids[0, 0] == "s"
+    index.add(["a hen"], ids=["u"], metadata=pd.DataFrame({"kind": ["z"]}))
+    assert index.search("animal", where="kind = 'z' and day is null").ids[0, 0] == "u"
+
+
+def test_rows_and_queries_without_a_vector_are_near_to_nothing(wordllama):
+    index = Index.create(["a cat", "", "a dog"], wordllama)
+    assert index.more_like([1], k=2).n_hits.tolist() == [0]
+    assert index.more_like([0], k=2).ids.tolist() == [[2, -1]]
+
+
+def test_arrays_of_strings_are_queries(small):
+    assert small.search(np.array(["dog", "shares"]), k=1).ids[:, 0].tolist() == ["b", "d"]
+
+
+@pytest.mark.parametrize("ids", [["a", 1], [1.5], [None, object()]])
+def test_ids_of_no_kind_are_refused(small, ids):
+    for call in (small.remove, small.more_like):
+        with pytest.raises((InputError, InputTypeError), match=r"ids|id "):
+            call(ids)
+
+
+def test_a_manifest_that_promises_other_rows_is_refused(small):
+    import json
+
+    from isosent.io.json import document_bytes
+
+    document = json.loads((small.folder / MANIFEST).read_text())
+    document["index"]["segments"][0]["n_rows"] = 10**15
+    (small.folder / MANIFEST).write_bytes(document_bytes(document))
+    with pytest.raises(FileFormatError, match="rows-"):
+        Index.open(small.folder)
+    document["index"]["segments"][0] |= {
+        "n_rows": 5,
+        "rows": {"name": "../rows.parquet", "checksum": "xxh3:" + "0" * 32},
+    }
+    (small.folder / MANIFEST).write_bytes(document_bytes(document))
+    with pytest.raises(FileFormatError):
+        Index.open(small.folder)

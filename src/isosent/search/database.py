@@ -138,7 +138,7 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
             n_written += rows.num_rows
             if progress:
                 progress(batch.num_rows)
-        n_deleted = sum(database.delete(ids) for ids in list(database.ids(f"not {condition}")))
+        n_deleted = sum(database.delete(ids) for ids in list(database.ids(f"{COMMIT} is null or not {condition}")))
         database.finish()
         return n_written, n_deleted
     finally:

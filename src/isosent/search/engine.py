@@ -241,7 +241,13 @@ class Segment:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         if not len(positions):
             return _padded(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), k)
-        return best(queries @ self.rows(positions).T, np.tile(positions, (len(queries), 1)), k)
+        rows, parts = self.rows(positions), []
+        step = max(1, _RESCORED_NUMBERS // len(positions))
+        for start in range(0, len(queries), step):
+            scores = queries[start : start + step] @ rows.T
+            parts.append(best(scores, np.broadcast_to(positions, scores.shape), k))
+        scores, found = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return scores, found
 
     def _score_again(self, queries: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
         scores = np.empty(positions.shape, np.float32)

@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -293,12 +294,12 @@ class Index:
         """
         return cls(folder, model)
 
-    def _open(self, state: State) -> Snapshot:
+    def _open(self, state: State, before: Snapshot | None = None) -> Snapshot:
         """Open all files of a commit."""
         if self._model is not None:
             here = Space(self._model.fingerprint, self._model.record.name)
             same_space("the model", here, f"the index {self.folder}", state.space)
-        snapshot = Snapshot(self.folder, state)
+        snapshot = Snapshot(self.folder, state, before)
         here = Space(snapshot.record.fingerprint, snapshot.record.name)
         same_space("its model", here, f"the index {self.folder}", state.space)
         return snapshot
@@ -426,12 +427,12 @@ class Index:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else matching_rows(snapshot.metadata, where)
         n_fetched = max(k, FUSED) if hybrid else k
-        scores, positions = snapshot.nearest(units, min(n_fetched, max(1, len(self))), allowed)
+        k = min(k, max(1, len(snapshot)))
+        scores, positions = snapshot.nearest(units, min(n_fetched, max(1, len(snapshot))), allowed)
+        missing = ~units.any(axis=1)  # a query of unknown words only is near to nothing
+        positions[missing], scores[missing] = -1, -np.inf
         if texts is not None and hybrid:
             scores, positions = snapshot.fused(texts, units, positions, allowed, k)
-        missing = ~units.any(axis=1)  # a query of unknown words only is near to nothing
-        if not hybrid:
-            positions[missing], scores[missing] = -1, -np.inf
         if false_alarms is not None:
             scores, positions = snapshot.matches(units, scores, positions, false_alarms)
         return SearchResult(snapshot, units, positions[:, :k], scores[:, :k], n_without_vector=int(missing.sum()))
@@ -469,12 +470,15 @@ class Index:
         scores, positions = snapshot.nearest(units, min(k + 1, max(1, len(self))), allowed)
         scores = np.where(positions == rows[:, None], np.float32(-np.inf), scores)
         positions = np.where(positions == rows[:, None], -1, positions)
-        scores, positions = best(scores, positions, k)
+        positions[~units.any(axis=1)] = -1  # a row without a vector is near to nothing
+        scores, positions = best(scores, positions, min(k, max(1, len(snapshot))))
         return SearchResult(snapshot, units, positions, scores, n_without_vector=int((~units.any(axis=1)).sum()))
 
     def _query_units(self, queries: Any) -> tuple[list[str] | None, NDArray[np.float32]]:
         """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
-        if isinstance(queries, str) or not isinstance(queries, np.ndarray):
+        if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
+            queries = queries.tolist()
+        if not isinstance(queries, np.ndarray):
             texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
             if any(not text.strip() for text in texts):
                 raise InputError("search: a query must not be empty.")
@@ -673,7 +677,7 @@ class Index:
         try:
             with writing(self.folder):
                 if read_state(self.folder).generation != self._snapshot.state.generation:
-                    self._snapshot = opened(self.folder, self._open)
+                    self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
                 yield self._snapshot
         except Exception as error:
             reason = disk_error(error)
@@ -689,7 +693,7 @@ class Index:
             entry = write_bytes(self.folder, f"deleted-{generation:06d}.npy", array_bytes(positions))
         state = replace(state, generation=generation, deleted=entry, n_deleted=len(positions))
         write_state(self.folder, state)
-        self._snapshot = opened(self.folder, self._open)
+        self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
         remove_unnamed(self.folder, state)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,9 +26,13 @@ _KOREAN: Final = re.compile("[\uac00-\ud7a3]+|[^\uac00-\ud7a3]+")
 class Keywords:
     """Scores of each word in each row: BM25 with the formula of Lucene, k1 1.5 and b 0.75."""
 
-    def __init__(self, n_rows: int, words: Sequence[str], scores: dict[str, Any]) -> None:
-        self.n_rows = n_rows
-        self._scores, self._words = scores, {word: number for number, word in enumerate(words)}
+    def __init__(self, n_rows: int, words: bytes, scores: dict[str, Any]) -> None:
+        self.n_rows, self._coded, self._scores = n_rows, words, scores
+
+    @cached_property
+    def _words(self) -> dict[str, int]:
+        words = self._coded.decode().split("\n") if self._coded else []
+        return {word: number for number, word in enumerate(words)}
 
     @classmethod
     def build(cls, texts: Iterable[str | None]) -> Keywords:
@@ -36,11 +41,12 @@ class Keywords:
         numbers: dict[str, int] = {}
         rows = [[numbers.setdefault(word, len(numbers)) for word in keywords_of(text or "")] for text in texts]
         if not numbers:
-            return cls(len(rows), (), _arrays(np.empty(0), np.empty(0), np.zeros(1), len(rows)))
+            return cls(len(rows), b"", _arrays(np.empty(0), np.empty(0), np.zeros(1), len(rows)))
         model = bm25s.BM25(method="lucene", csc_backend="scipy")
         model.index((rows, numbers), show_progress=False, create_empty_token=False)
         found = model.scores
-        return cls(len(rows), list(numbers), _arrays(found["data"], found["indices"], found["indptr"], len(rows)))
+        arrays = _arrays(found["data"], found["indices"], found["indptr"], len(rows))
+        return cls(len(rows), "\n".join(numbers).encode(), arrays)
 
     def search(
         self, query: str, k: int, *, mask: NDArray[np.bool_] | None = None
@@ -63,7 +69,7 @@ class Keywords:
 
     def write(self, path: Path) -> str:
         """Write one file, and return its checksum."""
-        words = np.frombuffer("\n".join(self._words).encode(), np.uint8)
+        words = np.frombuffer(self._coded, np.uint8)
         arrays = {name: self._scores[name] for name in ("data", "indices", "indptr")}
         content = tensors_bytes({**arrays, "words": words}, {"n_rows": str(self.n_rows)})
         path.write_bytes(content)
@@ -77,12 +83,14 @@ class Keywords:
             if {name: tensor.dtype for name, tensor in tensors.items()} != _TENSORS:
                 raise ValueError(f"it holds {', '.join(tensors)}")
             data, indices, indptr, coded = (tensors[name].array for name in _TENSORS)
-            words = coded.tobytes().decode().split("\n") if coded.size else []
+            words = coded.tobytes()
+            words.decode()
+            n_words = words.count(b"\n") + bool(words)
             if (found := int(metadata["n_rows"])) != n_rows:
                 raise ValueError(f"it has {found} rows, not {n_rows}")
             is_flat = all(tensor.array.ndim == 1 for tensor in tensors.values())
             is_sound = (
-                is_flat and len(indptr) == len(words) + 1 and indptr[0] == 0 and indptr[-1] == len(data) == len(indices)
+                is_flat and len(indptr) == n_words + 1 and indptr[0] == 0 and indptr[-1] == len(data) == len(indices)
             )
             if not is_sound or (np.diff(indptr) < 0).any():
                 raise ValueError("its arrays do not fit together")

@@ -34,9 +34,11 @@ def rows_table(n_rows: int, *, ids: Any = None, texts: Any = None, metadata: Any
     if texts is not None:
         columns[TEXT] = pa.array([None if text is None else str(text) for text in texts], pa.string())
     for name, column in _metadata_columns(metadata):
-        if name in (ID, TEXT, VECTOR) or name.startswith("isosent."):
+        if name in (ID, TEXT, VECTOR) or name.startswith("isosent"):
             raise InputError(f"index: a column of the metadata cannot be named {name}. Rename it.")
-        columns[name] = column
+        if name in columns:
+            raise InputError(f"index: two columns of the metadata are named {name}. Rename one.")
+        columns[name] = _plain(column)
     for name, column in columns.items():
         if len(column) != n_rows:
             raise InputError(f"index: {name} must have one value per row, {n_rows}; got {len(column)}.")
@@ -51,31 +53,48 @@ def id_kind_of(ids: Any) -> IdKind:
 
 
 def _id_column(ids: Any) -> Any:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    try:
-        column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(ids)
-    except (pa.ArrowException, TypeError) as error:
-        raise InputTypeError(f"index: ids must be strings, or whole numbers; got a mix: {brief(error)}.") from None
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    kind = column.type
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) or pa.types.is_null(kind):
-        column = column.cast(pa.string())
-    elif pa.types.is_integer(kind):
-        column = column.cast(pa.int64())
-    elif not pa.types.is_string(kind):
-        raise InputTypeError(f"index: ids must be strings or whole numbers; got {kind}.")
+    column = id_array(ids)
     if column.null_count:
         raise InputError(f"index: every row must have an id; {column.null_count} have none.")
-    if pa.types.is_integer(column.type) and len(column) and pc.min(column).as_py() < 0:
-        raise InputError(f"index: ids must not be negative; got {pc.min(column).as_py()}.")
     counts = pc.value_counts(column)
     if len(counts) < len(column):
         twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
         listed = ", ".join(repr(value.as_py()) for value in twice[:_MOST_LISTED])
         raise InputError(f"index: ids must differ; {len(twice)} occur twice or more, such as {brief(listed)}.")
     return column
+
+
+def id_array(ids: Any) -> Any:
+    """Ids as strings or as int64."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(ids)
+        column = _plain(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+        if pa.types.is_null(column.type):
+            column = column.cast(pa.string())
+        elif pa.types.is_integer(column.type):
+            column = column.cast(pa.int64())
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise InputTypeError(f"ids must be all strings, or all whole numbers below 2^63: {brief(error)}.") from None
+    if not pa.types.is_string(column.type) and not pa.types.is_integer(column.type):
+        raise InputTypeError(f"ids must be strings or whole numbers; got {column.type}.")
+    if pa.types.is_integer(column.type) and (least := pc.min(column).as_py() or 0) < 0:
+        raise InputError(f"ids must not be negative; got {least}.")
+    return column
+
+
+def _plain(column: Any) -> Any:
+    """Texts as strings, and categories as their values, so that filters and other rows fit."""
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        kind = pa.string()
+    return column if kind == column.type else column.cast(kind)
 
 
 def _metadata_columns(metadata: Any) -> list[tuple[str, Any]]:
@@ -94,7 +113,9 @@ def _metadata_columns(metadata: Any) -> list[tuple[str, Any]]:
             table = pa.table(metadata)  # pandas, polars: through the interface that they share
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise InputTypeError(f"index: the metadata must be a table, one row per text: {brief(error)}.") from None
-    return [(name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
+    # pandas adds its index as a column of this name
+    named = zip(table.column_names, table.columns, strict=True)
+    return [(name, column) for name, column in named if not name.startswith("__index_level_")]
 
 
 def typed(values: list[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -10,44 +11,81 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import InputError
+from isosent import _check
+from isosent.errors import FileFormatError, InputError
 from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
 from isosent.search.chance import Chance
 from isosent.search.engine import Segment, best, inner_codes, read_codes, tail_settings
 from isosent.search.keywords import Keywords, fuse
-from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile
+from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import MODEL_FOLDER, SegmentEntry, State, read_array
 
 FUSED: Final = 100  # hits of each ranking that are fused
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The files of a segment; they are kept open, because a writer may remove them."""
+
+    rows: RowFile
+    has_vector: NDArray[np.bool_]
+    codes: Any
+    vectors: NDArray[np.floating] | None
+    keywords: Keywords | None
+    owner: Any  # the index that the codes are a part of
+
+    @classmethod
+    def open(cls, folder: Path, entry: SegmentEntry, dim: int) -> _Part:
+        rows = RowFile(folder / entry.rows.name, entry.n_rows)
+        has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
+        owner = read_codes(folder / entry.codes.name)
+        codes = inner_codes(owner)
+        if (codes.ntotal, codes.d) != (entry.n_rows, dim):
+            raise _unlike(folder / entry.codes.name, entry.n_rows, dim)
+        vectors = None if entry.vectors is None else read_array(folder / entry.vectors.name)
+        if vectors is not None and (vectors.shape != (entry.n_rows, dim) or vectors.dtype.kind != "f"):
+            raise _unlike(folder / entry.vectors.name, entry.n_rows, dim)  # type: ignore[union-attr]
+        keywords = None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
+        return cls(rows, has_vector, codes, vectors, keywords, owner)
+
+
+def _unlike(path: Path, n_rows: int, dim: int) -> FileFormatError:
+    return FileFormatError(f"{path} must hold {n_rows} x {dim}, as the manifest says; it holds something else.")
+
+
+def _positions(path: Path, n_rows: int) -> NDArray[np.int64]:
+    """Positions of deleted rows."""
+    positions = read_array(path)
+    if positions.dtype != np.int64 or positions.ndim != 1 or ((positions < 0) | (positions >= n_rows)).any():
+        raise FileFormatError(f"{path} must hold positions of {n_rows} rows; it holds something else.")
+    return positions
+
+
 class Snapshot:
     """The rows of an index by their positions, which count over all segments."""
 
-    def __init__(self, folder: Path, state: State) -> None:
+    def __init__(self, folder: Path, state: State, before: Snapshot | None = None) -> None:
         self.state, self.record = state, read_model(folder / MODEL_FOLDER)
+        # segments of an older snapshot are not opened again
+        parts = {} if before is None else dict(zip(before.state.segments, before._parts, strict=True))
+        self._parts: list[_Part] = [
+            parts.get(entry) or _Part.open(folder, entry, state.dim) for entry in state.segments
+        ]
+        self.rows = [part.rows for part in self._parts]
+        self.starts = np.cumsum([0, *(entry.n_rows for entry in state.segments)])
         self.deleted = np.zeros(state.n_rows, bool)
         if state.deleted is not None:
-            self.deleted[read_array(folder / state.deleted.name)] = True
-        self.starts = np.cumsum([0, *(entry.n_rows for entry in state.segments)])
-        self.rows = [RowFile(folder / entry.rows.name, entry.n_rows) for entry in state.segments]
-        opened = zip(state.segments, self.rows, self.starts, strict=False)
-        self.segments = [self._open(folder, *parts) for parts in opened]
-        # read now: a writer may remove the file
-        self._keywords = [
-            None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
-            for entry in state.segments
+            self.deleted[_positions(folder / state.deleted.name, state.n_rows)] = True
+        self.segments = [
+            Segment(part.codes, part.vectors, self.deleted[start : start + len(part.has_vector)] | ~part.has_vector)
+            for part, start in zip(self._parts, self.starts, strict=False)
         ]
         chance = None if state.chance is None else read_tensors(folder / state.chance.name, ())[0]
         self.chance = None if chance is None else Chance.from_tensors(chance)
-
-    def _open(self, folder: Path, entry: SegmentEntry, rows: RowFile, start: int) -> Segment:
-        owner = read_codes(folder / entry.codes.name)
-        has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
-        vectors = None if entry.vectors is None else read_array(folder / entry.vectors.name)
-        return Segment(inner_codes(owner), vectors, self.deleted[start : start + entry.n_rows] | ~has_vector, owner)
+        if self.chance is not None:
+            _check.same_dim(str(folder), "chance", self.chance.dim, state.dim)
 
     def __len__(self) -> int:
         return self.state.n_rows - self.state.n_deleted
@@ -86,7 +124,7 @@ class Snapshot:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(list(ids))
+        column = id_array(ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else list(ids))
         if len(column) and pa.types.is_string(column.type) != pa.types.is_string(self._ids.type):
             kind = "strings" if pa.types.is_string(self._ids.type) else "whole numbers"
             raise InputError(f"the ids of this index are {kind}; got {column[0].as_py()!r}.")
@@ -160,7 +198,7 @@ class Snapshot:
         k: int,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Fuse the rankings by vectors and by words; the scores are still cosines."""
-        if not any(self._keywords):
+        if not any(part.keywords for part in self._parts):
             raise InputError("search: the index has no texts, so it cannot be searched by words.")
         visible = ~self.deleted if allowed is None else allowed & ~self.deleted
         positions = np.full((len(texts), k), -1)
@@ -174,7 +212,8 @@ class Snapshot:
     def _by_words(self, text: str, visible: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Positions of the rows that share words with a text, best first."""
         found: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
-        for keywords, start in zip(self._keywords, self.starts, strict=False):
+        for part, start in zip(self._parts, self.starts, strict=False):
+            keywords = part.keywords
             if keywords is not None and keywords.n_rows:
                 mask = visible[start : start + keywords.n_rows]
                 positions, scores = keywords.search(text, FUSED, mask=mask)
