@@ -347,11 +347,6 @@ class Index:
     def __len__(self) -> int:
         return len(self._snapshot)
 
-    @property
-    def count(self) -> int:
-        """Number of rows."""
-        return len(self)
-
     def __repr__(self) -> str:
         settings = self._snapshot.state.settings
         return f"<Index of {len(self)} x {self.dim}, {settings.kind}, {settings.store}, {self.space}>"
