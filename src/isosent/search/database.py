@@ -8,19 +8,21 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
 
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
-from isosent.search.build import unit_vectors
+from isosent.search.build import unit_vectors, units_of_lists
 from isosent.search.index import Index
 from isosent.search.lance import open_lance
 from isosent.search.postgres import open_postgres
+from isosent.search.rows import ID, VECTOR
 
-# of each row: the commit of the index that it was pushed from, by which a push is resumed and old rows are found
-COMMIT: Final = "isosent_commit"
+# of each row: a hash of what was pushed, so that a push writes only what differs
+DIGEST: Final = "isosent_digest"
 _PART_ROWS: Final = 8192
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _LANCE: Final = "lance:"
@@ -54,16 +56,13 @@ class Database(Protocol):
     def delete(self, ids: Sequence[Any]) -> int:
         """Delete rows; return how many there were."""
 
-    def ids(self, where: str | None = None) -> Iterator[list[Any]]:
-        """Yield the ids of the rows that match a filter, in lists."""
-
     def search(
         self, units: NDArray[np.float32], k: int, *, where: str | None = None, texts: list[str] | None = None
     ) -> list[Any]:
         """Find the nearest rows, or with texts fuse them with those that share words: a pyarrow table per query."""
 
-    def batches(self, n_rows: int) -> Iterator[Any]:
-        """Yield all rows as record batches."""
+    def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield all rows, or some of their columns, as record batches."""
 
     def finish(self) -> None:
         """Do what is left after the last part, such as an index of words."""
@@ -116,41 +115,46 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
 
     Notes
     -----
-    Every part of 8,192 rows is one transaction, and each row holds the commit of the index that it came from. A push
-    that was interrupted is resumed by running it again: rows of this commit are left out. Rows of other commits are
-    deleted in the end.
+    Every part of 8,192 rows is one transaction, and each row holds a hash of its content. A push writes the rows with
+    another hash, and deletes those that the index has not. So one that was interrupted is resumed by running it again,
+    and after a small change little is written.
     """
     database = open_database(url)
     try:
         if not database.exists:
-            database.create(_with_commit(next(index.batches(1), None), index).schema, index.space, index.dim)
+            first = next(index.batches(1), None)
+            if first is None:
+                raise InputError(f"push: the index {index.folder} has no rows.")
+            database.create(_with_digests(first, index.dim).schema, index.space, index.dim)
         same_space(f"the index {index.folder}", index.space, f"the table {_without_password(url)}", database.space)
         _check.same_dim("push", "the table", database.dim, index.dim)
-        condition = f'{COMMIT} = "{index.commit}"'
-        pushed = {name for ids in database.ids(condition) for name in ids}
+        pushed: dict[Any, int | None] = {}
+        for batch in database.batches(_PART_ROWS, (ID, DIGEST)):
+            pushed.update(zip(batch.column(ID).to_pylist(), batch.column(DIGEST).to_pylist(), strict=True))
         n_written = 0
         for batch in index.batches(_PART_ROWS):
-            rows = _with_commit(batch, index)
-            if pushed:
-                rows = rows.filter([name not in pushed for name in rows.column("id").to_pylist()])
+            rows = _with_digests(batch, index.dim)
+            digests = zip(rows.column(ID).to_pylist(), rows.column(DIGEST).to_pylist(), strict=True)
+            rows = rows.filter([pushed.pop(name, None) != digest for name, digest in digests])
             if rows.num_rows:
                 database.add(rows)
             n_written += rows.num_rows
             if progress:
                 progress(batch.num_rows)
-        n_deleted = sum(database.delete(ids) for ids in list(database.ids(f"{COMMIT} is null or not {condition}")))
+        gone = list(pushed)
+        n_deleted = sum(database.delete(gone[n : n + _PART_ROWS]) for n in range(0, len(gone), _PART_ROWS))
         database.finish()
         return n_written, n_deleted
     finally:
         database.close()
 
 
-def _with_commit(batch: Any, index: Index) -> Any:
+def _with_digests(batch: Any, dim: int) -> Any:
     import pyarrow as pa
 
-    if batch is None:
-        raise InputError(f"push: the index {index.folder} has no rows.")
-    return batch.append_column(COMMIT, pa.array([index.commit] * batch.num_rows))
+    rows = zip(batch.drop_columns([VECTOR]).to_pylist(), units_of_lists(batch.column(VECTOR), dim), strict=True)
+    digests = [xxh3_64_intdigest(repr(row).encode() + unit.tobytes()) for row, unit in rows]
+    return batch.append_column(DIGEST, pa.array(np.array(digests, np.uint64).view(np.int64)))
 
 
 def pull(url: str, folder: Any, *, model: SentenceEncoder | None = None, progress: Progress | None = None) -> Index:
@@ -182,7 +186,7 @@ def pull(url: str, folder: Any, *, model: SentenceEncoder | None = None, progres
 
         def batches() -> Iterator[Any]:
             for batch in database.batches(_PART_ROWS):
-                kept = [name for name in batch.schema.names if name != COMMIT]
+                kept = [name for name in batch.schema.names if name != DIGEST]
                 yield batch.select(kept)
                 if progress:
                     progress(batch.num_rows)
@@ -205,6 +209,6 @@ def search_database(
         same_space("the model", here, f"the table {_without_password(url)}", database.space)
         units = unit_vectors(model.encode(queries, role="query", show_progress_bar=False))
         tables = database.search(units, k, where=where, texts=queries if hybrid else None)
-        return [table.drop_columns([COMMIT]) if COMMIT in table.column_names else table for table in tables]
+        return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]
     finally:
         database.close()

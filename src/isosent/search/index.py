@@ -339,11 +339,6 @@ class Index:
         """What was built, without rows that were added later."""
         return self._snapshot.segments[0]
 
-    @property
-    def commit(self) -> str:
-        """What names the last commit: 16 digits, other ones for other rows."""
-        return self._snapshot.state.digest
-
     def __len__(self) -> int:
         return len(self._snapshot)
 

@@ -90,15 +90,6 @@ class LanceTable:
                 self.table.delete(f"{ID} in ({', '.join(map(sql_literal, ids))})")
         return before - self.count
 
-    def ids(self, where: str | None = None) -> Iterator[list[Any]]:
-        """Yield the ids of the rows that match a filter, in lists."""
-        query = self.table.search().select([ID])
-        if where is not None:
-            query = query.where(_sql(where, self.table.schema.names))
-        with _errors(self.folder):
-            for batch in query.to_batches():
-                yield batch.column(0).to_pylist()
-
     def search(
         self, units: NDArray[np.float32], k: int, *, where: str | None = None, texts: list[str] | None = None
     ) -> list[Any]:
@@ -134,10 +125,11 @@ class LanceTable:
         places, _ = fuse(rankings, k)
         return both.take(pa.array(places))
 
-    def batches(self, n_rows: int) -> Iterator[Any]:
-        """Yield all rows as record batches."""
+    def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield all rows, or some of their columns, as record batches."""
+        query = self.table.search()
         with _errors(self.folder):
-            yield from self.table.search().to_batches(n_rows)
+            yield from (query if columns is None else query.select(list(columns))).to_batches(n_rows)
 
     def finish(self) -> None:
         """Index the texts, and the vectors if there are many."""

@@ -31,7 +31,6 @@ _LARGEST_VECTOR, _LARGEST_HALFVEC = 2000, 4000  # dimensions that HNSW of pgvect
 _LONGEST_TABLE, _LONGEST_COLUMN = 50, 63  # bytes; names of the indexes are longer than that of the table
 _LARGEST_EF: Final = 1000
 _CANDIDATES: Final = 10  # times k, of the search by bits
-_FETCHED: Final = 2000  # rows from the server at once
 
 _TRIGGER: Final = """
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -331,31 +330,21 @@ class PostgresTable:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def ids(self, where: str | None = None) -> Iterator[list[Any]]:
-        """Yield the ids of the rows that match a filter, in lists."""
-        for rows in self._streamed([ID], _FETCHED, where):
-            yield [row[0] for row in rows]
-
-    def batches(self, n_rows: int = 8192) -> Iterator[Any]:
-        """Yield all rows as record batches, ordered by id."""
+    def batches(self, n_rows: int = 8192, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield all rows, or some of their columns, as record batches, ordered by id."""
         import pyarrow as pa
 
+        self._ours  # noqa: B018
         schema = self._schema()
-        for rows in self._streamed(schema.names, n_rows):
-            yield pa.RecordBatch.from_arrays(self._arrays(rows, schema), schema=schema)
-
-    def _streamed(self, names: Sequence[str], n_rows: int, where: str | None = None) -> Iterator[list[Any]]:
-        """Rows in the order of ids, over a connection of their own: a cursor ends with its transaction."""
-        condition, values = self._condition(where)
-        connection = self._connect()
+        schema = schema if columns is None else pa.schema([schema.field(name) for name in columns])
+        connection = self._connect()  # of its own: a cursor ends with its transaction
         with connection, self._errors("read"):
             self._register(connection)
             with connection.transaction(), connection.cursor("isosent", binary=True) as cursor:
-                listed = ", ".join(map(self._quoted, names))
-                query = f"SELECT {listed} FROM {self._at} WHERE {condition} ORDER BY {self._quoted(ID)}"
-                cursor.execute(query, values)
+                listed = ", ".join(map(self._quoted, schema.names))
+                cursor.execute(f"SELECT {listed} FROM {self._at} ORDER BY {self._quoted(ID)}", ())
                 while rows := cursor.fetchmany(n_rows):
-                    yield rows
+                    yield pa.RecordBatch.from_arrays(self._arrays(rows, schema), schema=schema)
 
     def _arrays(self, rows: list[Any], schema: Any) -> list[Any]:
         """Columns of rows from the server."""

@@ -6,7 +6,6 @@ leaves the last manifest and the files that it names. Readers keep their files o
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import re
@@ -19,7 +18,6 @@ from typing import Annotated, Any, Final, TypeVar
 
 import numpy as np
 from msgspec import Meta, Struct, to_builtins
-from msgspec.json import encode
 from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
@@ -90,11 +88,6 @@ class State(Struct, frozen=True, forbid_unknown_fields=True):
     def n_rows(self) -> int:
         """Rows of all segments, deleted ones included."""
         return sum(segment.n_rows for segment in self.segments)
-
-    @property
-    def digest(self) -> str:
-        """Hash of the names and checksums of all files."""
-        return hashlib.sha256(encode(self)).hexdigest()[:16]
 
     @property
     def files(self) -> list[FileEntry]:
