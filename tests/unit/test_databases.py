@@ -1,5 +1,6 @@
 """Indexes in databases: every backend keeps the promises of the protocol."""
 
+import datetime
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from isosent.io.space import Space
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 from isosent.search.database import open_database, pull, push, search_database
+from isosent.search.where import matching_rows
 
 SPACE = Space("a" * 64, "made-up")
 DIM = 8
@@ -103,6 +105,57 @@ def test_filters_and_words(database):
     assert table.num_rows == 3
     with pytest.raises(InputError, match="colour"):
         database.search(query, 3, where="colour = 1")
+
+
+def test_filters_give_the_same_rows_everywhere(database):
+    def days(n_hours, tz=None):
+        first = datetime.datetime(2021, 5, 31, 23, 30, tzinfo=datetime.UTC if tz else None)
+        return pa.array(
+            [first + datetime.timedelta(hours=n_hours * n) for n in range(4)] + [None], pa.timestamp("us", tz)
+        )
+
+    batch = rows(range(5))
+    columns = {
+        "big": pa.array([1234567890123456789, 1234567890123456788, -5, 0, None]),
+        "small": pa.array([100, -3, 0, 1, None], pa.int8()),
+        "price": [0.1, -3, 1e300, 19.99, None],
+        "name": ["a", "B", "ä", "x'y", None],
+        "tag": pa.array(["a", "b", "a", "c", None]).dictionary_encode(),
+        "sold": [True, False, True, False, None],
+        "day": pa.array([datetime.date(2020, 1, 1 + n) for n in range(4)] + [None]),
+        "at": days(12),
+        "night": days(1, "Europe/Berlin"),
+        'per%cent "quote"': [1, 2, 3, 4, None],
+    }
+    table = pa.table({"id": batch["id"], **columns, "vector": batch["vector"]})
+    database.create(table.schema, SPACE, DIM)
+    database.add(table.to_batches()[0])
+    database.finish()
+    query = vectors_of(rows([7]))
+    for where in (
+        "big = 1234567890123456789",
+        "big < 1.5 and big <= 99999999999999999999999",
+        "big in (1.5, 1234567890123456788, 18446744073709551615)",
+        "big != 1.5 and not big > 1e300",
+        "small < 1000 and small > -2.5 and small not in (2.5, 1e300)",
+        "price = 0.1 or price >= 1e300 or price in (19.99, 3)",
+        "name < 'Z' or name = 'x\\'y'",
+        "name >= 'b' or not tag in ('a', 'b')",
+        "sold != true",
+        "day > '2020-01-02' or day in ('2020-01-01')",
+        "at >= '2021-06-01T11:30' and at < '2021-06-02'",
+        "at in ('2021-05-31 23:30:00')",
+        "night < '2021-06-01' or night = '2021-06-01T03:30:00+01:00'",
+        '`per%cent "quote"` > 2',
+        "not (name is null or big > 0)",
+    ):
+        expected = table["id"].to_numpy()[matching_rows(table, where)].tolist()
+        assert 0 < len(expected) < 5
+        [found] = database.search(query, 5, where=where)
+        assert sorted(found.column("id").to_pylist()) == expected
+    for where in ("name = 3", "big = 'x'", "sold = 1", "day = 'yesterday'", "price = true", "vector = 1", "tag = '\0'"):
+        with pytest.raises(InputError, match="where"):
+            database.search(query, 5, where=where)
 
 
 def test_rows_without_a_vector_are_kept_and_never_found(database):

@@ -59,6 +59,12 @@ def nearest(vectors, queries, k):
 # -- what it finds ---------------------------------------------------------------------------------------------------
 
 
+def test_a_number_that_is_not_one_is_missing(vectors):
+    index = Index.create(vectors=vectors[:3], metadata={"price": np.array([1, np.nan, 3], np.float32)})
+    assert sorted(index.search(vectors[0], 3, where="price > 0").ids[0].tolist()) == [-1, 0, 2]
+    assert index.search(vectors[0], 1, where="price is null").ids.tolist() == [[1]]
+
+
 def test_a_flat_index_finds_what_numpy_finds(index, vectors):
     result = index.search(vectors[:50] + 0.1, k=7)
     assert_array_equal(result.ids, nearest(vectors, vectors[:50] + 0.1, 7))

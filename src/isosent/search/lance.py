@@ -99,7 +99,7 @@ class LanceTable:
         with _errors(self.folder):
             for number, unit in enumerate(units):
                 query = self.table.search(unit, vector_column_name=VECTOR).distance_type("dot").limit(n_hits)
-                query = query if where is None else query.where(_sql(where, self.table.schema.names), prefilter=True)
+                query = query if where is None else query.where(_sql(where, self.table.schema), prefilter=True)
                 hits = _scored(query.to_arrow(), unit)
                 if texts is not None:
                     hits = self._fused(hits, texts[number], unit, k, where)
@@ -113,7 +113,7 @@ class LanceTable:
             raise InputError("search: the table has no texts, so it cannot be searched by words.")
         # a match of all words as they are: the query language of LanceDB would read quotes and signs
         query = self.table.search(_match(text), query_type="fts").limit(_FUSED)
-        query = query if where is None else query.where(_sql(where, self.table.schema.names), prefilter=True)
+        query = query if where is None else query.where(_sql(where, self.table.schema), prefilter=True)
         by_words = _scored(query.to_arrow(), unit).select(by_vector.column_names)
         both = pa.concat_tables([by_vector, by_words])
         names = both.column(ID).to_pylist()
@@ -161,8 +161,8 @@ def _match(text: str) -> Any:
     return MatchQuery(text, TEXT)
 
 
-def _sql(where: str, columns: list[str]) -> str:
-    return to_sql(parse_where(where, columns), lambda name: "`" + name.replace("`", "") + "`", sql_literal)
+def _sql(where: str, schema: Any) -> str:
+    return to_sql(parse_where(where, schema), lambda name: "`" + name.replace("`", "") + "`", sql_literal)
 
 
 def _scored(table: Any, unit: NDArray[np.float32]) -> Any:
@@ -182,7 +182,9 @@ def _errors(folder: str) -> Iterator[None]:
     """Turn what LanceDB raises into one sentence."""
     try:
         yield
-    except (RuntimeError, OSError) as error:
+    except InputError:
+        raise
+    except (RuntimeError, OSError, ValueError) as error:
         reason = brief(str(error).splitlines()[0])
         if disk := disk_error(error):
             raise OutputError(f"lance:{folder} could not be written: {disk}; its last version is intact.") from None

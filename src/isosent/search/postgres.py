@@ -21,7 +21,7 @@ from isosent.io.space import Space
 from isosent.search.keywords import fuse
 from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.snapshot import FUSED
-from isosent.search.where import matching_rows, parse_where, to_sql
+from isosent.search.where import parse_where, to_sql
 
 TABLE: Final = "isosent_rows"
 _FORMAT, _FORMAT_VERSION = "isosent-index", 1
@@ -407,15 +407,15 @@ class PostgresTable:
         self._ours  # noqa: B018
         if where is None:
             return "true", []
-        empty = self._schema().empty_table().drop_columns([VECTOR])
-        matching_rows(empty, where)  # refuses unknown columns, and values of another type
+        schema = self._schema()
+        schema = schema.remove(schema.get_field_index(VECTOR))
         values: list[Any] = []
 
         def value(given: Any) -> str:
             values.append(given)
             return "%s"
 
-        return to_sql(parse_where(where, empty.column_names), self._quoted, value), values
+        return to_sql(parse_where(where, schema), self._quoted, value), values
 
     def _nearest(
         self, names: Sequence[str], vector: _VectorBytes, k: int, condition: str, values: list[Any]

@@ -88,13 +88,17 @@ def id_array(ids: Any) -> Any:
 
 
 def _plain(column: Any) -> Any:
-    """Texts as strings, and categories as their values, so that filters and other rows fit."""
+    """Texts as strings, categories as their values, NaN as null, so that filters and other rows fit."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         kind = pa.string()
-    return column if kind == column.type else column.cast(kind)
+    column = column if kind == column.type else column.cast(kind)
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):  # databases take NaN for the largest number
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
+    return column
 
 
 def _metadata_columns(metadata: Any) -> list[tuple[str, Any]]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from typing import Any, Final
 
@@ -19,11 +21,11 @@ from numpy.typing import NDArray
 from isosent._check import brief, is_unicode
 from isosent.errors import InputError
 
-Value = str | int | float | bool
+Value = str | int | float | bool | Decimal | date  # a datetime is a date
 
 _LONGEST: Final = 10_000  # characters
 _DEEPEST: Final = 50  # parentheses and nots inside each other
-_LEAST, _MOST = -(2**63), 2**64 - 1  # whole numbers of columns; beyond, numbers are rounded
+_LONGEST_WHOLE: Final = 40  # digits; longer numbers are rounded
 _TOKEN: Final = re.compile(
     r"""\s*(?:
         (?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])
@@ -61,14 +63,17 @@ class Condition:
         return {self.column} if self.column is not None else set().union(*(part.columns for part in self.conditions))
 
 
-def parse_where(text: str, columns: Collection[str]) -> Condition:
-    """Parse a filter on some of these columns; an `InputError` says where it is wrong."""
+def parse_where(text: str, schema: Any) -> Condition:
+    """Parse a filter for the columns of a pyarrow schema; an `InputError` says where it is wrong.
+
+    Values get the types of their columns, so that all engines give the same rows.
+    """
     if len(text) > _LONGEST:
         raise InputError(f"where: a filter may have {_LONGEST:,} characters; got {len(text):,}.")
     condition = _Parser(text).parse()
-    if unknown := sorted(condition.columns - set(columns)):
-        raise InputError(f"where: there is no column {unknown[0]}; there are: {brief(', '.join(columns), 600)}.")
-    return condition
+    if unknown := sorted(condition.columns - set(schema.names)):
+        raise InputError(f"where: there is no column {unknown[0]}; there are: {brief(', '.join(schema.names), 600)}.")
+    return _typed(condition, schema)
 
 
 class _Parser:
@@ -175,7 +180,7 @@ class _Parser:
         if kind == "text":
             return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
         if kind == "number":
-            if re.fullmatch(r"[+-]?\d{1,20}", value) and _LEAST <= int(value) <= _MOST:
+            if value.lstrip("+-").isdecimal() and len(value) <= _LONGEST_WHOLE:
                 return int(value)
             if math.isinf(float(value)):
                 raise self._error(position, "a number below 1.8e308")
@@ -185,6 +190,99 @@ class _Parser:
         raise self._error(position, "a value: a number, true, false, or a text in quotes")
 
 
+# -- types -----------------------------------------------------------------------------------------------------------
+
+
+def _typed(condition: Condition, schema: Any) -> Condition:
+    """A condition whose values have the types of their columns."""
+    import pyarrow as pa
+
+    if condition.column is None:
+        return replace(condition, conditions=tuple(_typed(part, schema) for part in condition.conditions))
+    kind = _plain_type(schema.field(condition.column).type)
+    if not condition.values or pa.types.is_null(kind):
+        return condition
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        for value in condition.values:
+            if isinstance(value, (bool, str)):
+                raise _mismatch(condition.column, kind, value)
+        return _exact(condition, kind)
+    return replace(condition, values=tuple(_value_of(condition.column, kind, value) for value in condition.values))
+
+
+def _plain_type(kind: Any) -> Any:
+    """Of categories, the type of their values."""
+    import pyarrow as pa
+
+    return _plain_type(kind.value_type) if pa.types.is_dictionary(kind) else kind
+
+
+def _mismatch(column: str, kind: Any, value: Value) -> InputError:
+    return InputError(f"where: {column} is of type {kind}; it cannot be compared with {value!r:.80}.")
+
+
+def _value_of(column: str, kind: Any, value: Any) -> Value:
+    from pyarrow import types
+
+    is_text = isinstance(value, str)
+    if is_text and (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        return str(value)
+    if isinstance(value, bool) and types.is_boolean(kind):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and types.is_floating(kind):
+        return float(value)
+    if is_text and (types.is_date(kind) or types.is_timestamp(kind)):
+        try:
+            return date.fromisoformat(value) if types.is_date(kind) else _time(value, is_zoned=kind.tz is not None)
+        except (ValueError, OverflowError):
+            pass
+    raise _mismatch(column, kind, value)
+
+
+def _time(text: str, *, is_zoned: bool) -> datetime:
+    """A time in UTC, which is also the zone where the text names none; or a time without a zone."""
+    time = datetime.fromisoformat(text)
+    if not is_zoned:
+        if time.tzinfo is not None:
+            raise ValueError
+        return time
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _exact(condition: Condition, kind: Any) -> Condition:
+    """A test of whole numbers or decimals, by numbers that the type can hold.
+
+    ``n < 2.5`` becomes ``n <= 2``. Engines differ in what they do with other numbers.
+    """
+    import pyarrow as pa
+
+    operator = condition.operator
+    if is_decimal := pa.types.is_decimal(kind):
+        high, scale = 10**kind.precision - 1, kind.scale
+        low = -high
+    else:
+        is_signed, scale = pa.types.is_signed_integer(kind), 0
+        high = 2 ** (kind.bit_width - is_signed) - 1
+        low = -high - 1 if is_signed else 0
+
+    def test(operator: str, *units: int) -> Condition:
+        values = (Decimal(f"{unit}e{-scale}") if is_decimal else unit for unit in units)
+        return Condition(operator, condition.column, tuple(values))
+
+    units = [Fraction(repr(value)) * Fraction(10) ** scale for value in condition.values]
+    fitting = [int(unit) for unit in units if unit.denominator == 1 and low <= unit <= high]
+    if fitting:
+        return test(operator, *fitting)
+    never, always = test(">", high), test("<=", high)
+    if operator in ("=", "in", "!="):
+        return always if operator == "!=" else never
+    if operator in ("<", "<="):
+        return test("<=", min(math.floor(units[0]), high)) if units[0] > low else never
+    if units[0] > high:
+        return never
+    return test(">=", math.ceil(units[0])) if units[0] > low else always
+
+
 # -- pyarrow ---------------------------------------------------------------------------------------------------------
 
 
@@ -192,8 +290,11 @@ def matching_rows(table: Any, where: str) -> NDArray[np.bool_]:
     """Which rows of a table match a filter, (n_rows,); null matches nothing but ``is null``."""
     import pyarrow as pa
 
-    condition = parse_where(where, table.column_names)
-    mask = _mask(table, condition)
+    condition = parse_where(where, table.schema)
+    try:
+        mask = _mask(table, condition)
+    except pa.ArrowException as error:  # such as times that do not fit into 64 bits
+        raise InputError(f"where: {brief(error)}") from None
     mask = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
     matches: NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
     return matches
@@ -213,68 +314,28 @@ def _mask(table: Any, condition: Condition) -> Any:
             return pc.invert(_mask(table, condition.conditions[0]))
         case "is null":
             return pc.is_null(table.column(condition.column))
-    column = _plain(table.column(condition.column))
-    if pa.types.is_null(column.type):
+    column = table.column(condition.column)
+    if pa.types.is_null(_plain_type(column.type)):
         return pa.nulls(len(column), pa.bool_())
-    scalars = [_scalar(condition, column.type, value) for value in condition.values]
+    column, values = _comparable(column, condition.values)
     if condition.operator == "in":
-        values = pa.array([scalar for scalar in scalars if scalar is not None], column.type)
         return pc.if_else(pc.is_valid(column), pc.is_in(column, values), pa.scalar(None, pa.bool_()))
-    compare, scalar = getattr(pc, _COMPUTE[condition.operator]), scalars[0]
-    if scalar is None:  # between two values of the type, or beyond all, so rounding changes nothing
-        return compare(column.cast(pa.float64(), safe=False), pa.scalar(float(condition.values[0])))
-    return compare(column, scalar)
+    return getattr(pc, _COMPUTE[condition.operator])(column, values[0])
 
 
-def _plain(column: Any) -> Any:
-    """A column in a type that pyarrow compares: categories as their values, and numbers in double precision."""
+def _comparable(column: Any, values: tuple[Value, ...]) -> tuple[Any, Any]:
+    """A column and values in one type that pyarrow compares."""
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _plain(column.cast(kind.value_type))
-    if pa.types.is_floating(kind):
-        return column.cast(pa.float64())
-    return column.cast(pa.string()) if pa.types.is_string_view(kind) else column
-
-
-def _scalar(condition: Condition, kind: Any, value: Value) -> Any:
-    """A value as the type of its column; None if it is a number that this type cannot hold."""
-    import pyarrow as pa
-
-    types = pa.types
-    try:
-        if isinstance(value, bool):
-            if types.is_boolean(kind):
-                return pa.scalar(value)
-        elif isinstance(value, str):
-            if types.is_string(kind) or types.is_large_string(kind):
-                return pa.scalar(value, kind)
-            if types.is_temporal(kind):
-                return _time(kind, value)
-        elif types.is_floating(kind):
-            return pa.scalar(float(value))
-        elif types.is_integer(kind) or types.is_decimal(kind):
-            exact = Decimal(repr(value))
-            if types.is_integer(kind) and exact != int(exact):
-                return None
-            return pa.scalar(int(exact) if types.is_integer(kind) else exact, kind)
-    except (pa.ArrowException, OverflowError):
-        if not isinstance(value, str):
-            return None
-    raise InputError(f"where: {condition.column} is of type {kind}; it cannot be compared with {value!r:.80}.")
-
-
-def _time(kind: Any, value: str) -> Any:
-    """A date or a time; without a zone it is in UTC."""
-    import pyarrow as pa
-
-    try:
-        return pa.scalar(value).cast(kind)
-    except pa.ArrowInvalid:
-        if getattr(kind, "tz", None) is None:
-            raise
-        return pa.scalar(value).cast(pa.timestamp(kind.unit)).cast(kind)
+    kind = _plain_type(column.type)
+    if pa.types.is_floating(kind):  # 0.1 finds the float32 that is called 0.1
+        target = pa.float32() if pa.types.is_float16(kind) else kind
+        return column.cast(target), pa.array(values, pa.float64()).cast(kind).cast(target)
+    if pa.types.is_timestamp(kind):
+        target = pa.timestamp("us", kind.tz)
+        return column.cast(target, safe=kind.unit != "ns"), pa.array(values, target)
+    target = pa.string() if pa.types.is_string_view(kind) else kind
+    return column.cast(target), pa.array(values, target)
 
 
 # -- SQL -------------------------------------------------------------------------------------------------------------
@@ -299,7 +360,19 @@ def to_sql(condition: Condition, identifier: Callable[[str], str], value: Callab
 
 
 def sql_literal(value: Value) -> str:
-    """A value as a literal of standard SQL."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+    """A value as a literal of the SQL of DataFusion; but for times with a zone, of standard SQL."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case datetime() if value.tzinfo is not None:  # DataFusion takes other literals for times of the column's zone
+            return f"""arrow_cast('{value.isoformat()}', 'Timestamp(Microsecond, Some("UTC"))')"""
+        case datetime():
+            return f"timestamp '{value.isoformat(sep=' ')}'"
+        case date():
+            return f"date '{value.isoformat()}'"
+        case Decimal():
+            return f"{value:f}"
+        case _:
+            return repr(value)
