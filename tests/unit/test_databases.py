@@ -4,6 +4,7 @@ import datetime
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -236,6 +237,19 @@ def test_a_killed_push_is_resumed(index, url, tmp_path):
     database.close()
     for expected in (row for batch in index.batches() for row in batch.to_pylist()):
         assert {name: rows[expected["id"]][name] for name in expected} == expected
+
+
+def test_two_pushes_at_once_write_every_row_once(index, url, monkeypatch):
+    monkeypatch.setattr("isosent.search.database._PART_ROWS", 8)
+    for n_new in (60, 80):
+        with ThreadPoolExecutor(2) as pool:
+            written = [future.result()[0] for future in [pool.submit(push, index, url) for _ in range(2)]]
+        assert n_new - 60 <= sum(written) <= 120
+        database = open_database(url)
+        assert database.count == n_new
+        assert len(set(ids_in(database))) == n_new
+        database.close()
+        index.add([f"new {row}" for row in range(20)], ids=[f"new{row}" for row in range(20)])
 
 
 def test_other_spaces_and_widths_are_refused(index, url, wordllama, texts):

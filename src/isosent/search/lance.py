@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, OutputError
-from isosent.io.atomic import disk_error
+from isosent.io.atomic import disk_error, locked
 from isosent.io.space import Space, space_in
 from isosent.search.keywords import fuse
 from isosent.search.rows import ID, TEXT, VECTOR
@@ -32,8 +32,19 @@ class LanceTable:
         lancedb = _extras.require("lancedb")
         with _errors(self.folder):
             self._database = lancedb.connect(folder)
-            names = self._database.list_tables().tables if Path(folder).is_dir() else []
-            self._table = self._database.open_table(name) if name in names else None
+            self._table = self._opened()
+
+    def _opened(self) -> Any:
+        names = self._database.list_tables().tables if Path(self.folder).is_dir() else []
+        return self._database.open_table(self.name) if self.name in names else None
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Let one writer at a time go on from the last version: of two at once, both would insert the same rows."""
+        with _errors(self.folder), locked(Path(self.folder)):
+            if self._table is not None:
+                self._table.checkout_latest()
+            yield
 
     @property
     def exists(self) -> bool:
@@ -70,25 +81,29 @@ class LanceTable:
         return int(self.table.count_rows())
 
     def create(self, schema: Any, space: Space, dim: int) -> None:
-        """Make an empty table."""
+        """Make an empty table, unless another writer has just made it."""
         with _errors(self.folder):
-            self._table = self._database.create_table(self.name, schema=schema.with_metadata(space.metadata))
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+        with self._writing():
+            self._table = self._opened()
+            if self._table is None:
+                self._table = self._database.create_table(self.name, schema=schema.with_metadata(space.metadata))
 
     def add(self, batch: Any) -> None:
         """Add rows, or replace those with the same ids, in one version of the table."""
         import pyarrow as pa
 
-        with _errors(self.folder):
+        with self._writing():
             merge = self.table.merge_insert(ID).when_matched_update_all().when_not_matched_insert_all()
             merge.execute(pa.table(batch), on_bad_vectors="null")
 
     def delete(self, ids: Sequence[Any]) -> int:
         """Delete rows; return how many there were."""
-        before = self.count
-        with _errors(self.folder):
+        with self._writing():
+            before = self.count
             if ids:
                 self.table.delete(f"{ID} in ({', '.join(map(sql_literal, ids))})")
-        return before - self.count
+            return before - self.count
 
     def search(
         self, units: NDArray[np.float32], k: int, *, where: str | None = None, texts: list[str] | None = None
@@ -135,7 +150,7 @@ class LanceTable:
         """Index the texts, and the vectors if there are many."""
         from lancedb.index import FTS  # type: ignore[import-untyped, unused-ignore]
 
-        with _errors(self.folder):
+        with self._writing():
             if TEXT in self.table.schema.names:
                 settings = FTS(language="English", stem=False, remove_stop_words=False)
                 self.table.create_index(TEXT, config=settings)
