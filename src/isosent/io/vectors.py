@@ -153,7 +153,7 @@ def writing_vectors(
                 with temporary.open("wb") as opened:
                     hashing = HashingFile(opened)
                     is_npy = path.suffix.lower() == ".npy"
-                    yield npy_writer(hashing, shape, dtype) if is_npy else _writing_fvecs(hashing, shape[1])
+                    yield _writing_npy(hashing, shape, dtype) if is_npy else _writing_fvecs(hashing, shape[1])
                 fsync(temporary)
                 entry = note_entry(temporary, hashing.checksum, {"shape": shape, "dtype": dtype}, space)
                 # of two processes that write the same file, one puts array and note in place, then the other
@@ -168,7 +168,7 @@ def writing_vectors(
         raise
 
 
-def npy_writer(opened: HashingFile, shape: tuple[int, int], dtype: str) -> Write:
+def _writing_npy(opened: HashingFile, shape: tuple[int, int], dtype: str) -> Write:
     """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
     stored = np.dtype(dtype).newbyteorder("<")
     header = {"descr": stored.str, "fortran_order": False, "shape": shape}

@@ -17,7 +17,7 @@ from isosent.evaluation.sts import read_sts
 from isosent.model import SentenceEncoder
 from isosent.research.study import RetrievalCell
 from isosent.search.build import unit_vectors
-from isosent.search.engine import KINDS, STORES, Segment, behind_map, search_parameters
+from isosent.search.engine import KINDS, STORES, behind_map
 from isosent.search.index import Index
 
 LEAST_GRADE: Final = 4.5  # of pairs that mean the same, of 5
@@ -121,23 +121,14 @@ def _others(found: NDArray[np.intp], own: NDArray[np.intp]) -> NDArray[np.intp]:
 def plain_search(index: Index) -> Callable[[NDArray[np.float32], int], Any]:
     """The same search by FAISS alone: the same codes, settings and candidates, which are scored again by FAISS."""
     faiss = _extras.require("faiss")
-    segment: Segment = index.first_segment
-    settings, linear_map = index.stats().settings, index.model.linear_map
-    codes, parameters, finer = segment.codes, search_parameters(settings, None), None
-    if settings.oversampling and segment.vectors is not None:
-        finer = faiss.IndexScalarQuantizer(index.dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
-        finer.train(np.zeros((1, index.dim), np.float32))
-        finer.add(np.ascontiguousarray(segment.vectors, np.float32))
-        codes = faiss.IndexRefine(segment.codes, finer)
-        parameters = faiss.IndexRefineSearchParameters(k_factor=settings.oversampling, base_index_params=parameters)
-    with_map = behind_map(codes, linear_map)
-    kept = faiss.SearchParametersPreTransform(index_params=parameters) if parameters is not None else None
-
-    alive = finer, codes, parameters  # FAISS keeps no references to them
+    segment = index.first_segment
+    codes, parameters = segment.searched(index.stats().settings)
+    with_map = behind_map(codes, index.model.linear_map)
+    nested = None if parameters is None else faiss.SearchParametersPreTransform(index_params=parameters)
 
     def search(queries: NDArray[np.float32], k: int) -> Any:
-        assert alive
-        return with_map.search(queries, k) if kept is None else with_map.search(queries, k, params=kept)
+        assert segment, parameters  # FAISS keeps no references to them
+        return with_map.search(queries, k) if nested is None else with_map.search(queries, k, params=nested)
 
     return search
 

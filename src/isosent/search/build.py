@@ -19,10 +19,9 @@ from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.io.atomic import replacing_folder
-from isosent.io.checksum import HashingFile
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import npy_writer, open_vectors
+from isosent.io.vectors import open_vectors
 from isosent.jobs.vectors import check_encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
@@ -165,9 +164,12 @@ class Spill:
         return self[candidates]
 
 
-def needs_copy(settings: SearchSettings) -> bool:
-    """Whether the vectors are kept beside their codes: codes of ivf cannot be read one by one, others are coarse."""
-    return settings.kind == "ivf" or settings.store in ("int8", "binary")
+def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
+    """An empty index for the vectors beside their codes: codes of ivf cannot be read one by one, others are coarse."""
+    if settings.kind != "ivf" and settings.store in ("float32", "float16"):
+        return None
+    store: Store = "float32" if settings.store == "float32" else "float16"
+    return empty_codes(dim, SearchSettings(store=store), quantization)
 
 
 def build(
@@ -191,11 +193,10 @@ def build(
         rows = None if questions is None else questions.rows
         train_codes(codes, spill.sample(_TRAINING_ROWS_A_LIST * settings.n_lists, seed, rows), settings, quantization)
     fill_codes(codes, spill, n_rows)
-    vectors = None
-    if needs_copy(settings):
-        vectors = write_vectors(folder, name, spill.blocks(), spill.shape, settings)
-    copy = None if vectors is None or not n_rows else np.load(folder / vectors.name, mmap_mode="r")
-    segment = Segment(codes, copy, ~has_vector)
+    finer = finer_codes(spill.shape[1], settings, quantization)
+    if finer is not None:
+        fill_codes(finer, spill, n_rows)
+    segment = Segment(codes, finer, ~has_vector)
     recall = None
     target = MIN_RECALL if min_recall is None else min_recall
     if questions is not None:
@@ -209,7 +210,7 @@ def build(
         n_rows,
         write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, has_vector)),
         write_file(folder, f"codes-{name}.faiss", partial(write_codes, behind_map(codes, linear_map))),
-        vectors,
+        _write_finer(folder, name, finer),
         write_keywords(folder, name, table),
     )
     chance_entry = None
@@ -232,11 +233,14 @@ def build_tail(
     flat = tail_settings(settings)
     codes = empty_codes(units.shape[1], flat, quantization)
     codes.add(units)
+    finer = finer_codes(units.shape[1], flat, quantization)
+    if finer is not None:
+        finer.add(units)
     return SegmentEntry(
         len(units),
         write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, nonzero_rows(units))),
         write_file(folder, f"codes-{name}.faiss", partial(write_codes, behind_map(codes, linear_map))),
-        write_vectors(folder, name, [units], units.shape, flat) if needs_copy(flat) else None,
+        _write_finer(folder, name, finer),
         write_keywords(folder, name, table),
     )
 
@@ -262,21 +266,8 @@ def fill_codes(codes: Any, spill: Spill, n_rows: int) -> None:
     flat.ntotal = codes.ntotal = n_rows
 
 
-def write_vectors(
-    folder: Path, name: str, blocks: Iterable[NDArray[np.float32]], shape: tuple[int, int], settings: SearchSettings
-) -> FileEntry:
-    """Write the copy from which candidates are scored again."""
-    dtype = "float32" if settings.store == "float32" else "float16"
-
-    def write(path: Path) -> str:
-        with path.open("wb") as file:
-            hashing = HashingFile(file)
-            write_block = npy_writer(hashing, shape, dtype)
-            for block in blocks:
-                write_block(block)
-        return hashing.checksum
-
-    return write_file(folder, f"vectors-{name}.npy", write)
+def _write_finer(folder: Path, name: str, finer: Any) -> FileEntry | None:
+    return None if finer is None else write_file(folder, f"vectors-{name}.faiss", partial(write_codes, finer))
 
 
 def write_keywords(folder: Path, name: str, table: Any) -> FileEntry | None:

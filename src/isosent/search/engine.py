@@ -186,18 +186,14 @@ def inner_codes(index: Any) -> Any:
 # -- searching -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class Segment:
-    """Rows that are searched together: codes, and the finer vectors from which candidates are scored again."""
+    """Rows that are searched together: codes, and the finer vectors by which candidates are scored again."""
 
-    codes: Any  # a FAISS index of unit vectors
-    vectors: NDArray[np.floating] | None  # (n_rows, dim); None if the codes are as fine
-    hidden: NDArray[np.bool_]  # (n_rows,) rows that are deleted or have no vector
-    owner: Any = None  # what the codes are a part of
-    n_hidden: int = 0
-
-    def __post_init__(self) -> None:
-        self.n_hidden = int(self.hidden.sum())
+    def __init__(self, codes: Any, finer: Any, hidden: NDArray[np.bool_]) -> None:
+        self.codes = codes  # a FAISS index of unit vectors
+        self.finer = finer  # a flat one; None if the codes are as fine
+        self.hidden, self.n_hidden = hidden, int(hidden.sum())  # (n_rows,) rows that are deleted or have no vector
+        self._refined = None if finer is None else _extras.require("faiss").IndexRefine(codes, finer)
 
     @property
     def n_rows(self) -> int:
@@ -206,9 +202,8 @@ class Segment:
 
     def rows(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
         """Unit vectors at these positions, (n, dim)."""
-        if self.vectors is not None:
-            return self.vectors[positions].astype(np.float32)
-        rows: NDArray[np.float32] = self.codes.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
+        index = self.codes if self.finer is None else self.finer
+        rows: NDArray[np.float32] = index.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
         return rows
 
     def search(
@@ -221,20 +216,25 @@ class Segment:
             n_hidden = int(hidden.sum())
             if self.n_rows - n_hidden <= max(_SMALL_SELECTION, self.n_rows // 20):
                 return self._score_all(queries, k, np.flatnonzero(~hidden))
-        n_fetched = min(k * max(1, settings.oversampling), self.n_rows)
-        if n_hidden <= _FEW_HIDDEN:  # they are dropped afterwards: FAISS is slower with a selector
-            scores, positions = self.codes.search(
-                queries, min(n_fetched + n_hidden, self.n_rows), params=search_parameters(settings, None)
-            )
-            if n_hidden:
-                positions[(positions >= 0) & hidden[positions]] = -1
-        else:
-            selector = _extras.require("faiss").IDSelectorBitmap(np.packbits(~hidden, bitorder="little"))
-            scores, positions = self.codes.search(queries, n_fetched, params=search_parameters(settings, selector))
-        if settings.oversampling and self.vectors is not None:
-            scores = self._score_again(queries, positions)
+        selector, n_dropped = None, n_hidden
+        if n_hidden > (_FEW_HIDDEN if not settings.oversampling else _FEW_HIDDEN // 10):
+            selector, n_dropped = _extras.require("faiss").IDSelectorBitmap(np.packbits(~hidden, bitorder="little")), 0
+        # few hidden rows are dropped afterwards: FAISS is slower with a selector
+        index, parameters = self.searched(settings, selector)
+        scores, positions = index.search(queries, min(k + n_dropped, self.n_rows), params=parameters)
+        if n_dropped:
+            positions[(positions >= 0) & hidden[positions]] = -1
         scores[positions < 0] = -np.inf
         return best(scores, positions, k)
+
+    def searched(self, settings: SearchSettings, selector: Any = None) -> tuple[Any, Any]:
+        """The FAISS index to search, and its parameters."""
+        parameters = _parameters(settings, selector)
+        if self._refined is None or not settings.oversampling:
+            return self.codes, parameters
+        return self._refined, _extras.require("faiss").IndexRefineSearchParameters(
+            k_factor=settings.oversampling, base_index_params=parameters
+        )
 
     def _score_all(
         self, queries: NDArray[np.float32], k: int, positions: NDArray[np.intp]
@@ -249,18 +249,8 @@ class Segment:
         scores, found = (np.concatenate(each) for each in zip(*parts, strict=True))
         return scores, found
 
-    def _score_again(self, queries: NDArray[np.float32], positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        scores = np.empty(positions.shape, np.float32)
-        step = max(1, _RESCORED_NUMBERS // max(1, positions.shape[1] * queries.shape[1]))
-        for start in range(0, len(queries), step):
-            part = slice(start, start + step)
-            rows = self.rows(np.maximum(positions[part], 0).ravel()).reshape(*positions[part].shape, -1)
-            scores[part] = np.einsum("qd,qfd->qf", queries[part], rows, optimize=True)
-        return scores
 
-
-def search_parameters(settings: SearchSettings, selector: Any) -> Any:
-    """What FAISS calls the settings of a search."""
+def _parameters(settings: SearchSettings, selector: Any) -> Any:
     faiss = _extras.require("faiss")
     match settings.kind, settings.store:
         case "ivf", "binary":

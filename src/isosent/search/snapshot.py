@@ -32,7 +32,7 @@ class _Part:
     rows: RowFile
     has_vector: NDArray[np.bool_]
     codes: Any
-    vectors: NDArray[np.floating] | None
+    finer: Any
     keywords: Keywords | None
     owner: Any  # the index that the codes are a part of
 
@@ -44,11 +44,11 @@ class _Part:
         codes = inner_codes(owner)
         if (codes.ntotal, codes.d) != (entry.n_rows, dim):
             raise _unlike(folder / entry.codes.name, entry.n_rows, dim)
-        vectors = None if entry.vectors is None else read_array(folder / entry.vectors.name)
-        if vectors is not None and (vectors.shape != (entry.n_rows, dim) or vectors.dtype.kind != "f"):
+        finer = None if entry.vectors is None else read_codes(folder / entry.vectors.name)
+        if finer is not None and (finer.ntotal, finer.d) != (entry.n_rows, dim):
             raise _unlike(folder / entry.vectors.name, entry.n_rows, dim)  # type: ignore[union-attr]
         keywords = None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
-        return cls(rows, has_vector, codes, vectors, keywords, owner)
+        return cls(rows, has_vector, codes, finer, keywords, owner)
 
 
 def _unlike(path: Path, n_rows: int, dim: int) -> FileFormatError:
@@ -79,7 +79,7 @@ class Snapshot:
         if state.deleted is not None:
             self.deleted[_positions(folder / state.deleted.name, state.n_rows)] = True
         self.segments = [
-            Segment(part.codes, part.vectors, self.deleted[start : start + len(part.has_vector)] | ~part.has_vector)
+            Segment(part.codes, part.finer, self.deleted[start : start + len(part.has_vector)] | ~part.has_vector)
             for part, start in zip(self._parts, self.starts, strict=False)
         ]
         chance = None if state.chance is None else read_tensors(folder / state.chance.name, ())[0]
