@@ -115,6 +115,13 @@ def test_vectors_become_an_index_with_texts_and_ids_beside_them(isosent_, table,
     assert "encode" in finished.err
 
 
+def test_ids_that_begin_with_zeros_stay_texts(isosent_, table, tmp_path):
+    (tmp_path / "codes.csv").write_text("id,text,price\n007,a cat,1\n7,a dog,2.5\n")
+    assert isosent_("index", "codes.csv", "-o", "codes").code == 0
+    assert hits(isosent_("search", "codes", "a cat", "-k", 1, "--where", "price = 1", "--json")) == [["007"]]
+    assert "1 of 1" in isosent_("index", "remove", "codes", "007").out
+
+
 def test_types_of_a_parquet_table_are_kept(isosent_, texts, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = {"text": texts[:30], "price": np.linspace(0, 1, 30), "sold": [row % 2 == 0 for row in range(30)]}
@@ -144,6 +151,8 @@ def test_types_of_a_parquet_table_are_kept(isosent_, texts, tmp_path, monkeypatc
         (["index", "rows.csv", "-o", "new", "--texts", "rows.csv"], ["--texts"]),
         (["index", "add", "index", "none.csv"], ["none.csv"]),
         (["index", "remove", "none", "1"], ["none"]),
+        (["index", "stat", "index"], ["stat", "stats"]),
+        (["search", "index", "--json", "a query"], ["--json after"]),
     ],
 )
 def test_bad_input_is_one_sentence(isosent_, refuses, made, arguments, words):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
 from isosent.cli.options import PATH, Model, json_option, model_options
-from isosent.cli.printing import check_output, progress_bar, say, show, write_output
+from isosent.cli.printing import STANDARD_OUTPUT, check_output, progress_bar, say, show, write_output
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
@@ -28,7 +29,9 @@ from isosent.search.storage import INDEX
 _LONGEST_TEXT = 100
 _DEFAULT = "create"
 
-text_column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
+text_column_option = click.option(
+    "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
+)
 id_column_option = click.option("--id-column", metavar="NAME", help="Column with the ids.  [default: id, else numbers]")
 texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
 
@@ -38,6 +41,9 @@ class _IndexCommands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
+            nearest = get_close_matches(args[0], self.commands, n=1)
+            if nearest and not Path(args[0]).exists():
+                raise click.UsageError(f"No such file or command {args[0]!r}. Did you mean {nearest[0]!r}?", ctx)
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
 
@@ -47,7 +53,7 @@ def index() -> None:
     """Make an index of texts or vectors, change it, and describe it.
 
     \b
-    isosent index TEXTS -m MODEL -o INDEX    the same as: isosent index create
+    isosent index TEXTS -m MODEL -o INDEX    its options: isosent index create --help
     isosent search INDEX "a query"
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
 
@@ -82,7 +88,7 @@ def create(
     id_column: str | None,
     texts: str | None,
 ) -> None:
-    """Make an index of ROWS: a file of texts, a table, or vectors of the model's encoder.
+    """Make an index of ROWS: texts, a table, or vectors of the encoder.
 
     The other columns of a table can be filtered by. The model is saved in the index. Without -m, vectors are used as
     they are.
@@ -115,7 +121,7 @@ def create(
 @id_column_option
 @texts_option
 def add(folder: Path, rows: str, column: str | None, id_column: str | None, texts: str | None) -> None:
-    """Add ROWS to INDEX; rows with an id that is there are replaced."""
+    """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index)."""
     opened = Index.open(folder)
     n_before = len(opened)
     n_added = len(opened.add(**_read_inputs(rows, column, id_column, texts)))
@@ -127,7 +133,7 @@ def add(folder: Path, rows: str, column: str | None, id_column: str | None, text
 @click.argument("folder", metavar="INDEX", type=PATH)
 @click.argument("ids", nargs=-1, required=True)
 def remove(folder: Path, ids: tuple[str, ...]) -> None:
-    """Delete the rows with these IDS from INDEX."""
+    """Delete the rows with these IDS from INDEX (not from an hnsw index)."""
     opened = Index.open(folder)
     n_removed = opened.remove(opened.parsed_ids(ids))
     show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
@@ -194,7 +200,8 @@ def search(
     """  # noqa: D301
     check_output(json_output)
     if bool(queries) == bool(likes):
-        raise InputError("search: name queries, or rows with --like; got " + ("both." if queries else "neither."))
+        hint = " Write --json after the query." if json_output not in (None, STANDARD_OUTPUT) else ""
+        raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.{hint}")
     if is_database(folder):
         if likes or false_alarms is not None or explain:
             raise InputError("search: --like, --false-alarms and --explain need an index; got a database.")
@@ -217,6 +224,8 @@ def search(
     hits: list[list[dict[str, Any]]] = [[] for _ in asked]
     for row in result.to_arrow().to_pylist():
         hits[row.pop("query")].append(row)
+    if explain and "text" not in result.to_arrow().column_names:
+        raise InputError("search: --explain needs the texts of the rows; this index has none.")
     if explain:
         for query, rows in zip(asked, hits, strict=True):
             for row in rows:

@@ -131,9 +131,11 @@ def typed(values: list[Any]) -> Any:
     column = pa.array([None if value in ("", None) else value for value in values], pa.string())
     for kind in (pa.int64(), pa.float64()):
         try:
-            return column.cast(kind)
+            numbers = column.cast(kind)
         except pa.ArrowInvalid:
             continue
+        # 007 is a name, not the number 7
+        return numbers if kind != pa.int64() or numbers.cast(pa.string()).equals(column) else column
     return column
 
 
