@@ -342,23 +342,25 @@ def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:
 def write_index(
     folder: Path,
     model: SentenceEncoder,
-    space: Space,
-    dim: int,
     units: Iterable[NDArray[np.float32]],
     table: Any,
-    id_kind: IdKind | None,
-    wanted: tuple[Kind | None, Store | None, float | None, float | None, int],
-    progress: Progress | None,
+    *,
+    id_kind: IdKind | None = None,
+    kind: Kind | None = None,
+    store: Store | None = None,
+    budget_mb: float | None = None,
+    min_recall: float | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Snapshot:
-    """Write the first commit of an index, in one step, and open it."""
-    kind, store, budget_mb, min_recall, seed = wanted
+    """Write the first commit of an index of unit vectors, in one step, and open it."""
     if min_recall is not None and not 0 < min_recall <= 1:
         raise InputError(f"index: min_recall must be above 0 and at most 1; got {min_recall:g}.")
     with ExitStack() as stack:
         if is_index(folder):  # nobody may add to what is being replaced
             stack.enter_context(writing(folder))
         temporary = stack.enter_context(replacing_folder(folder, INDEX))
-        spill = stack.enter_context(closing(Spill(temporary, dim)))
+        spill = stack.enter_context(closing(Spill(temporary, model.dim)))
         spill.fill(units, progress)
         table = table() if callable(table) else table  # known when the vectors have been read
         if len(spill) != table.num_rows:
@@ -367,22 +369,34 @@ def write_index(
         model = _with_quantization(model, spill)
         assert model.quantization is not None
         built = build(
-            *(temporary, "000001", spill, table, plan(len(spill), dim, kind, store, budget_mb)),
+            *(temporary, "000001", spill, table, plan(len(spill), model.dim, kind, store, budget_mb)),
             quantization=model.quantization,
-            linear_map=None if model.flow is not None else model.linear_map,
+            linear_map=faiss_map(model.record),
             min_recall=min_recall,
             seed=seed,
         )
         write_model(temporary / MODEL_FOLDER, model.record)
         state = State(
-            *(1, space, dim, built.settings, kind, id_kind, table.num_rows if id_kind == "numbers" else 0),
-            *((built.entry,),),
+            generation=1,
+            space=Space(model.fingerprint, model.record.name),
+            dim=model.dim,
+            settings=built.settings,
+            kind=kind,
+            ids=id_kind,
+            next_number=table.num_rows if id_kind == "numbers" else 0,
+            segments=(built.entry,),
             n_zero_rows=built.n_zero_rows,
             chance=built.chance,
             recall=built.recall,
         )
         write_state(temporary, state)
         return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
+
+
+def faiss_map(record: ModelRecord) -> LinearMap | None:
+    """The map that FAISS can apply to vectors of the encoder; a flow after it is applied before they reach FAISS."""
+    steps = record.postprocessing
+    return None if steps.flow is not None else steps.linear_map
 
 
 def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:

@@ -32,6 +32,7 @@ from isosent.search.build import (
     build,
     build_tail,
     encoded_units,
+    faiss_map,
     opened_vectors,
     plan,
     unit_vectors,
@@ -40,7 +41,7 @@ from isosent.search.build import (
 )
 from isosent.search.engine import Kind, Segment, Store, best
 from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import ID, VECTOR, IdKind, id_kind_of, like, rows_table
+from isosent.search.rows import ID, VECTOR, id_kind_of, like, rows_table
 from isosent.search.snapshot import FUSED, Snapshot
 from isosent.search.storage import (
     INDEX,
@@ -172,9 +173,13 @@ class Index:
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         return cls._build(
-            *(folder, model, Space(model.fingerprint, model.record.name), model.dim, units, table),
+            *(folder, model, units, table),
             id_kind=id_kind_of(ids),
-            wanted=(kind, store, budget_mb, min_recall, seed),
+            kind=kind,
+            store=store,
+            budget_mb=budget_mb,
+            min_recall=min_recall,
+            seed=seed,
             progress=progress,
         )
 
@@ -235,29 +240,22 @@ class Index:
         def table() -> Any:
             return pa.concat_tables(tables).combine_chunks() if tables else rows_table(0)
 
-        return cls._build(folder, model, space, dim, units(), table, id_kind=None, wanted=(kind, store, None, None, 0))
+        return cls._build(folder, model, units(), table, kind=kind, store=store)
 
     @classmethod
     def _build(
         cls,
         folder: str | os.PathLike[str] | None,
         model: SentenceEncoder,
-        space: Space,
-        dim: int,
         units: Iterable[NDArray[np.float32]],
         table: Any,
-        *,
-        id_kind: IdKind | None,
-        wanted: tuple[Kind | None, Store | None, float | None, float | None, int],
-        progress: Progress | None = None,
+        **settings: Any,
     ) -> Index:
         """Build in the folder, or in a temporary one that is removed with the index."""
         home = None if folder is not None else tempfile.mkdtemp(prefix="isosent-index-")
         target = Path(folder) if folder is not None else Path(str(home), "index")
         try:
-            index = cls(
-                *(target, model, write_index(target, model, space, dim, units, table, id_kind, wanted, progress))
-            )
+            index = cls(target, model, write_index(target, model, units, table, **settings))
         except BaseException:
             if home is not None:
                 shutil.rmtree(home, ignore_errors=True)
@@ -566,7 +564,7 @@ class Index:
         entry = build_tail(
             *(self.folder, f"{state.generation + 1:06d}", units, table.combine_chunks(), state.settings),
             quantization=self._quantization,
-            linear_map=self._record.postprocessing.linear_map,
+            linear_map=faiss_map(self._record),
         )
         self._commit(replace(state, segments=(*segments, entry)), deleted)
 
@@ -621,7 +619,7 @@ class Index:
                 built = build(
                     *(self.folder, f"{generation:06d}", spill, table, settings),
                     quantization=self._quantization,
-                    linear_map=self._record.postprocessing.linear_map,
+                    linear_map=faiss_map(self._record),
                     min_recall=None if state.recall is None else state.recall.min_recall,
                     seed=0,
                 )
