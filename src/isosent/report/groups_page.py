@@ -23,7 +23,7 @@ def duplicates_page(found: Duplicates, *, source: str, model: str) -> str:
     meaning = (
         "There are too few texts to tell what chance gives: only equal texts are grouped."
         if rate is None
-        else f"About {rate:.3g} of the texts without a duplicate may be in a group by chance."
+        else f"About {100 * rate:g}% of the texts without a duplicate may be in a group by chance."
     )
     shown = "" if n_groups <= _MOST_GROUPS else f"The largest {_MOST_GROUPS:,} groups are shown."
     parts = []
