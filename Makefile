@@ -21,7 +21,7 @@ types:
 	$(BIN)/mypy
 
 docs:
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir site
 
 bench:
 	$(BIN)/python bench/whitening_fit.py --markdown
