@@ -74,6 +74,7 @@ def test_a_flat_index_finds_what_numpy_finds(index, vectors):
 
 @pytest.mark.parametrize(("kind", "store"), KINDS_AND_STORES)
 def test_every_kind_and_store_reaches_the_recall_that_it_states(vectors, kind, store):
+    vectors = vectors[:, :27]  # float16 and int8 codes are padded with zeros
     index = Index.create(vectors=vectors, kind=kind, store=store)
     stats = index.stats()
     assert stats.recall.recall >= 0.95
@@ -86,6 +87,11 @@ def test_every_kind_and_store_reaches_the_recall_that_it_states(vectors, kind, s
     assert np.mean(hits) / 10 >= 0.93
     # scores are cosines of the finest copy
     assert_allclose(index.search(vectors[:1], k=1).scores, 1, atol=2e-3)
+    if kind != "hnsw":
+        index.remove([0])
+        index.compact()
+    index.add(vectors=vectors[1:3] + 0.01)
+    assert 1500 in index.search(vectors[1], k=2).ids
 
 
 def test_texts_and_vectors_give_the_same_hits(text_index, wordllama, texts):

@@ -41,6 +41,7 @@ from isosent.search.engine import (
     held_out,
     tail_settings,
     train_codes,
+    without_front,
     write_codes,
 )
 from isosent.search.keywords import Keywords
@@ -248,7 +249,7 @@ def build_tail(
 def fill_codes(codes: Any, spill: Spill, n_rows: int) -> None:
     """Add all vectors to an index."""
     faiss = _extras.require("faiss")
-    flat = faiss.downcast_index(codes.index) if isinstance(codes, faiss.IndexPreTransform) else codes
+    flat = without_front(codes)
     if not isinstance(flat, (faiss.IndexFlatCodes, faiss.IndexRaBitQ)):
         for block in spill.blocks():
             codes.add(block)

@@ -29,6 +29,7 @@ K_MEASURED: Final = 10
 _LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
 _QUERY_BITS: Final = 8  # per dimension of a query that is compared with bits
+_SIMD: Final = 16  # FAISS is about ten times slower on float16 and int8 codes of other widths than multiples of this
 _FEW_HIDDEN: Final = 100
 _SMALL_SELECTION: Final = 5_000  # rows that are scored one by one rather than through the index
 _RESCORED_NUMBERS: Final = 1 << 24
@@ -53,8 +54,13 @@ def tail_settings(settings: SearchSettings) -> SearchSettings:
 def bytes_per_vector(dim: int, kind: Kind, store: Store) -> float:
     """Bytes in memory for a vector while it is searched."""
     # RaBitQ keeps two factors of a vector beside its bits
-    codes = {"float32": 4 * dim, "float16": 2 * dim, "int8": dim, "binary": -(-dim // 8) + 8}[store]
+    codes = {"float32": 4 * dim, "float16": 2 * _width(dim), "int8": _width(dim), "binary": -(-dim // 8) + 8}[store]
     return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * _LINKS * 1.1 + 8}[kind]
+
+
+def _width(dim: int) -> int:
+    """Width of codes that FAISS compares fast: zeros are appended."""
+    return -(-dim // _SIMD) * _SIMD
 
 
 # -- making and reading ----------------------------------------------------------------------------------------------
@@ -105,6 +111,12 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
     faiss = _extras.require("faiss")
     inner_product = faiss.METRIC_INNER_PRODUCT
     number_type = {"float16": faiss.ScalarQuantizer.QT_fp16, "int8": faiss.ScalarQuantizer.QT_8bit}.get(settings.store)
+    front: Any = None
+    if settings.store == "binary":
+        front = _linear_transform(quantization.rotation)
+    elif number_type is not None and _width(dim) > dim:
+        front = faiss.RemapDimensionsTransform(dim, _width(dim), False)
+        dim = _width(dim)
     quantizer: Any = faiss.IndexFlatIP(dim) if settings.kind == "ivf" else None
     match settings.kind, settings.store:
         case "hnsw", "binary":
@@ -133,18 +145,23 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
         index.hnsw.efConstruction = _EF_CONSTRUCTION
     if settings.kind != "ivf":
         _set_ranges(index, quantization, settings)
-    if settings.store == "binary":
-        return faiss.IndexPreTransform(_linear_transform(quantization.rotation), index)
-    return index
+    return index if front is None else faiss.IndexPreTransform(front, index)
+
+
+def without_front(index: Any) -> Any:
+    """The codes after the rotation of bits, or after zeros are appended."""
+    faiss = _extras.require("faiss")
+    return faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
 
 
 def _set_ranges(index: Any, quantization: Quantization, settings: SearchSettings) -> None:
     """Give an index the number type of the model, instead of one fitted on the vectors that it is trained on."""
     faiss = _extras.require("faiss")
     if settings.store == "int8":
-        ranges = np.concatenate([quantization.low, 255 * quantization.step]).astype(np.float32)
+        missing = (0, index.d - len(quantization.low))
+        low, span = np.pad(quantization.low, missing), np.pad(quantization.span, missing, constant_values=1)
         coded = faiss.downcast_index(index.storage) if settings.kind == "hnsw" else index
-        faiss.copy_array_to_vector(ranges, coded.sq.trained)
+        faiss.copy_array_to_vector(np.concatenate([low, span]).astype(np.float32), coded.sq.trained)
         coded.is_trained = True
     if settings.store == "binary" and settings.kind == "flat":
         faiss.copy_array_to_vector((quantization.center @ quantization.rotation).astype(np.float32), index.center)
@@ -155,7 +172,7 @@ def train_codes(index: Any, sample: NDArray[np.float32], settings: SearchSetting
     """Cluster a sample of unit vectors for an index of kind ivf."""
     index.train(np.ascontiguousarray(sample))
     if settings.store == "int8":
-        _set_ranges(index, quantization, settings)
+        _set_ranges(without_front(index), quantization, settings)
 
 
 def write_codes(index: Any, path: Path) -> str:
@@ -269,6 +286,8 @@ def best(
     scores: NDArray[np.float32], positions: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The k best of each row, best first; equal scores in the order of their positions."""
+    if scores.shape[1] == k and (scores[:, :-1] > scores[:, 1:]).all():
+        return scores, positions
     if scores.shape[1] > 4 * k:
         part = np.argpartition(-scores, k - 1, axis=1)[:, :k]
         scores, positions = np.take_along_axis(scores, part, 1), np.take_along_axis(positions, part, 1)

@@ -103,6 +103,11 @@ class Snapshot:
         return pa.concat_arrays([rows.columns([ID]).column(0).combine_chunks() for rows in self.rows])
 
     @cached_property
+    def _numbers(self) -> NDArray[np.int64]:
+        """Ids that are whole numbers, with -1 after the last."""
+        return np.append(self._ids.to_numpy(), -1)
+
+    @cached_property
     def metadata(self) -> Any:
         """All columns but the texts, of all rows."""
         import pyarrow as pa
@@ -114,10 +119,10 @@ class Snapshot:
         """Ids at positions of any shape; -1 or None where a position is -1."""
         import pyarrow as pa
 
+        if pa.types.is_integer(self._ids.type):
+            return self._numbers[positions]
         ids = self._ids.take(pa.array(positions.ravel(), mask=positions.ravel() < 0))
-        is_text = pa.types.is_string(ids.type)
-        values = ids.to_numpy(zero_copy_only=False) if is_text else ids.fill_null(-1).to_numpy()
-        return np.asarray(values).reshape(positions.shape)
+        return np.asarray(ids.to_numpy(zero_copy_only=False)).reshape(positions.shape)
 
     def positions_of(self, ids: Any) -> NDArray[np.intp]:
         """Position of the row with each id, -1 where there is none."""
