@@ -190,6 +190,42 @@ def test_an_index_without_rows_finds_nothing_until_rows_are_added(wordllama):
     assert index.search("text").ids[0, 0] == 0
 
 
+def test_copies_of_texts_do_not_make_a_search_look_better(vectors):
+    rows = np.concatenate([vectors, *[vectors[:50]] * 40])
+    ivf, flat = (Index.create(vectors=rows, kind=kind) for kind in ("ivf", "flat"))
+    queries = vectors[::30] + np.random.default_rng(1).normal(size=(50, 32)).astype(np.float32)
+    assert ivf.stats().settings.n_probe > 1
+    found, exact = ivf.search(queries, 10).scores, flat.search(queries, 10).scores
+    assert (found >= exact[:, -1:] - 1e-5).mean() >= 0.93
+
+
+@pytest.mark.parametrize("n_with_vector", [0, 1, 45])
+def test_few_different_rows_are_searched_one_by_one(vectors, n_with_vector):
+    rows = np.zeros((1500, 32), np.float32)
+    rows[:n_with_vector] = vectors[:n_with_vector]
+    index = Index.create(vectors=rows, kind="ivf")
+    assert index.stats().settings.kind == "flat"
+    assert index.search(vectors[0], 50).n_hits.tolist() == [n_with_vector]
+    assert index.stats().n_zero_rows == 1500 - n_with_vector
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+def test_more_hits_than_the_recall_was_measured_for_are_found(vectors, kind):
+    index = Index.create(vectors=vectors, kind=kind, min_recall=0.5)
+    found = index.search(vectors[:20], 400).ids
+    hits = [set(row) & set(truth) for row, truth in zip(found, nearest(vectors, vectors[:20], 400), strict=True)]
+    assert (found >= 0).all()
+    assert np.mean([len(each) for each in hits]) >= 0.5 * 400
+
+
+def test_hits_that_beat_chance_keep_the_order_of_a_hybrid_search(text_index):
+    query = "a dog and a man playing music"
+    fused = text_index.search(query, 6, hybrid=True).ids[0]
+    kept = text_index.search(query, 6, hybrid=True, false_alarms=0.999999).ids[0]
+    assert [number for number in kept if number in fused] == [number for number in fused if number in kept]
+    assert len(set(fused) & set(kept)) >= 4
+
+
 # -- what it states --------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +365,50 @@ def test_two_objects_take_turns(small):
     other.add(["two"], ids=["y"])
     assert len(other) == 7
     assert len(Index.open(small.folder)) == 7
+
+
+@pytest.mark.parametrize("change", ["add", "remove", "compact"])
+def test_an_index_that_was_replaced_is_changed_not_reverted(small, wordllama, change):
+    Index.create(["a horse", "a goat"], wordllama, ids=["h", "g"], folder=small.folder)
+    if change == "add":
+        small.add(["a pig"], ids=["p"])
+    elif change == "remove":
+        small.remove(["g", "a"])
+    else:
+        small.compact()
+    expected = {"add": ["g", "h", "p"], "remove": ["h"], "compact": ["g", "h"]}[change]
+    assert sorted(Index.open(small.folder).search("horse", 9).ids[0].tolist()) == expected
+
+
+def test_vectors_of_a_model_that_was_replaced_are_refused(small, wordllama, texts):
+    Index.create(["a horse"], wordllama.fitted(texts, "whitening"), ids=["h"], folder=small.folder)
+    with pytest.raises(InputError, match="whitening"):
+        small.add(vectors=np.ones((1, 256), np.float32), ids=["v"])
+
+
+def test_an_index_that_somebody_writes_to_is_not_replaced(small, wordllama):
+    other = Index.create(["a horse"], wordllama)
+    with locked(small.folder), pytest.raises(OutputError, match="writing"):
+        other.save(small.folder)
+    assert len(Index.open(small.folder)) == 5
+
+
+def test_the_last_commit_is_saved(small, tmp_path):
+    reader = Index.open(small.folder)
+    small.remove(["a"])
+    small.compact()
+    reader.save(tmp_path / "copy")
+    assert len(Index.open(tmp_path / "copy")) == 4
+
+
+def test_rows_are_added_even_if_the_index_cannot_be_compacted(small, monkeypatch):
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Index, "_compact", fails)
+    n_added = 1001
+    small.add(vectors=np.eye(n_added, 256, dtype=np.float32), texts=["x"] * n_added, ids=list(map(str, range(n_added))))
+    assert len(Index.open(small.folder)) == 5 + n_added
 
 
 def test_a_second_writer_is_refused(small):
@@ -549,6 +629,19 @@ def test_rows_and_queries_without_a_vector_are_near_to_nothing(wordllama):
 
 def test_arrays_of_strings_are_queries(small):
     assert small.search(np.array(["dog", "shares"]), k=1).ids[:, 0].tolist() == ["b", "d"]
+
+
+def test_nothing_is_asked(small):
+    assert small.more_like([]).ids.shape[0] == 0
+    assert small.search(np.empty((0, 256), np.float32)).ids.shape[0] == 0
+
+
+@pytest.mark.parametrize("ids", ["ab", 3, iter("a")])
+def test_ids_must_be_listed(small, ids):
+    for change in (small.remove, small.more_like):
+        with pytest.raises(InputTypeError, match="list of ids"):
+            change(ids)
+    assert len(small) == 5
 
 
 @pytest.mark.parametrize("ids", [["a", 1], [1.5], [None, object()]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from safetensors.numpy import save
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
-from isosent.io.atomic import replacing_folder
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
@@ -27,8 +26,9 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.persistence import ModelRecord, write_model
-from isosent.search.chance import Chance
+from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.engine import (
+    KINDS,
     STORES,
     Kind,
     SearchSettings,
@@ -48,17 +48,15 @@ from isosent.search.keywords import Keywords
 from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows
 from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
-    INDEX,
     MODEL_FOLDER,
     FileEntry,
     Recall,
     SegmentEntry,
     State,
-    is_index,
+    replacing_index,
     write_bytes,
     write_file,
     write_state,
-    writing,
 )
 from isosent.transforms.quantization import Quantization
 
@@ -80,23 +78,29 @@ class Built:
     settings: SearchSettings
     recall: Recall | None
     chance: FileEntry | None
-    n_zero_rows: int
 
 
 def plan(
-    n_rows: int, dim: int, kind: Kind | None, store: Store | None, budget_mb: float | None = None
+    n_rows: int,
+    dim: int,
+    kind: Kind | None,
+    store: Store | None,
+    budget_mb: float | None = None,
+    *,
+    n_distinct: int | None = None,
 ) -> SearchSettings:
     """Choose the kind by the number of rows, and the finest number type that fits into the budget."""
+    n_distinct = n_rows if n_distinct is None else n_distinct
     kind = kind or ("flat" if n_rows <= FLAT_LIMIT else "ivf")
-    if kind == "ivf" and n_rows < _FEWEST_FOR_IVF:
+    if kind == "ivf" and n_distinct < _FEWEST_FOR_IVF:
         kind = "flat"
     store = store or _store_within(budget_mb, n_rows, dim, kind)
     if kind == "hnsw" and store == "binary":
         raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
     if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store) > budget_mb * 1e6:
         raise _too_large(budget_mb, n_rows, dim, kind, store)
-    n_lists = 2 ** round(np.log2(4 * np.sqrt(n_rows))) if kind == "ivf" else 0
-    return SearchSettings(kind, store, min(n_lists, n_rows // 39))
+    n_lists = 2 ** round(np.log2(4 * np.sqrt(n_distinct))) if kind == "ivf" else 0
+    return SearchSettings(kind, store, min(n_lists, n_distinct // 39))
 
 
 def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) -> Store:
@@ -123,6 +127,7 @@ class Spill:
     def __init__(self, folder: Path, dim: int) -> None:
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - `closing` closes it
         self.shape, self.has_vector = (0, dim), np.empty(0, bool)
+        self.is_distinct = self.has_vector  # but for copies of other rows
 
     def close(self) -> None:
         """Remove the file."""
@@ -130,14 +135,20 @@ class Spill:
 
     def fill(self, units: Iterable[NDArray[np.float32]], progress: Progress | None = None) -> None:
         """Write blocks of vectors."""
-        masks = [self.has_vector]
+        masks, hashes = [self.has_vector], [np.empty(0, np.uint64)]
+        factors = np.random.default_rng(0).integers(1 << 64, size=self.shape[1], dtype=np.uint64)
         for block in units:
-            self._file.write(np.ascontiguousarray(block, np.float32).data)
-            masks.append(nonzero_rows(block))
+            rows = np.ascontiguousarray(block, np.float32)
+            self._file.write(rows.data)
+            masks.append(nonzero_rows(rows))
+            hashes.append(rows.view(np.uint32).astype(np.uint64) @ factors)
             if progress:
-                progress(len(block))
+                progress(len(rows))
         self._file.flush()
         self.has_vector = np.concatenate(masks)
+        is_first = np.zeros(len(self.has_vector), bool)
+        is_first[np.unique(np.concatenate(hashes), return_index=True)[1]] = True
+        self.is_distinct = is_first & self.has_vector
         self.shape = (len(self.has_vector), self.shape[1])
 
     def blocks(self, n_rows: int = _BLOCK_ROWS) -> Iterator[NDArray[np.float32]]:
@@ -156,8 +167,8 @@ class Spill:
         return np.memmap(self._file, np.float32, "r", shape=self.shape)[positions]
 
     def sample(self, n_rows: int, seed: int = 0, without: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
-        """Read at most this many rows that have a vector, drawn at random."""
-        candidates = np.flatnonzero(self.has_vector)
+        """Read at most this many distinct rows, drawn at random."""
+        candidates = np.flatnonzero(self.is_distinct)
         if without is not None and len(candidates) > 2 * len(without):
             candidates = np.setdiff1d(candidates, without, assume_unique=True)
         if len(candidates) > n_rows:
@@ -187,7 +198,7 @@ def build(
 ) -> Built:
     """Write the first segment of an index: the settings of its search are chosen by measuring."""
     n_rows, has_vector = len(spill), spill.has_vector
-    questions = held_out(spill, has_vector, n_queries=_N_QUERIES, seed=seed)
+    questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed)
     codes = empty_codes(spill.shape[1], settings, quantization)
     if settings.kind == "ivf":
         # queries are held out of the clusters, too
@@ -217,7 +228,7 @@ def build(
     chance_entry = None
     if chance is not None:
         chance_entry = write_bytes(folder, f"chance-{name}.safetensors", save(chance.tensors()))
-    return Built(entry, settings, recall, chance_entry, int((~has_vector).sum()))
+    return Built(entry, settings, recall, chance_entry)
 
 
 def build_tail(
@@ -355,22 +366,28 @@ def write_index(
     progress: Progress | None = None,
 ) -> Snapshot:
     """Write the first commit of an index of unit vectors, in one step, and open it."""
+    for name, value, allowed in (("kind", kind, KINDS), ("store", store, STORES)):
+        if value is not None:
+            _check.one_of("index", name, value, allowed)
     if min_recall is not None and not 0 < min_recall <= 1:
         raise InputError(f"index: min_recall must be above 0 and at most 1; got {min_recall:g}.")
-    with ExitStack() as stack:
-        if is_index(folder):  # nobody may add to what is being replaced
-            stack.enter_context(writing(folder))
-        temporary = stack.enter_context(replacing_folder(folder, INDEX))
-        spill = stack.enter_context(closing(Spill(temporary, model.dim)))
+    with replacing_index(folder) as temporary, closing(Spill(temporary, model.dim)) as spill:
         spill.fill(units, progress)
         table = table() if callable(table) else table  # known when the vectors have been read
         if len(spill) != table.num_rows:
             raise InputError(f"index: there must be one vector per row, {table.num_rows}; got {len(spill)}.")
         id_kind = id_kind or id_kind_of(table.column(ID))
+        n_distinct = int(spill.is_distinct.sum())
+        settings = plan(len(spill), model.dim, kind, store, budget_mb, n_distinct=n_distinct)
+        if settings.store in ("int8", "binary") and model.quantization is None and n_distinct < FEWEST_ROWS:
+            raise InputError(
+                f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "
+                "Use float32 or float16, or fit it first: isosent calibrate."
+            )
         model = _with_quantization(model, spill)
         assert model.quantization is not None
         built = build(
-            *(temporary, "000001", spill, table, plan(len(spill), model.dim, kind, store, budget_mb)),
+            *(temporary, "000001", spill, table, settings),
             quantization=model.quantization,
             linear_map=faiss_map(model.record),
             min_recall=min_recall,
@@ -386,7 +403,6 @@ def write_index(
             ids=id_kind,
             next_number=table.num_rows if id_kind == "numbers" else 0,
             segments=(built.entry,),
-            n_zero_rows=built.n_zero_rows,
             chance=built.chance,
             recall=built.recall,
         )

@@ -231,8 +231,31 @@ class Segment:
         if allowed is not None:
             hidden = self.hidden | ~allowed
             n_hidden = int(hidden.sum())
-            if self.n_rows - n_hidden <= max(_SMALL_SELECTION, self.n_rows // 20):
-                return self._score_all(queries, k, np.flatnonzero(~hidden))
+        n_visible = self.n_rows - n_hidden
+        if (
+            not len(queries)
+            or not n_visible
+            or (allowed is not None and n_visible <= max(_SMALL_SELECTION, self.n_rows // 20))
+        ):
+            return self._score_all(queries, k, np.flatnonzero(~hidden))
+        scores, positions = self.search_once(queries, k, settings, hidden, n_hidden)
+        short = np.flatnonzero(positions[:, min(k, n_visible) - 1] < 0) if settings.kind != "flat" else ()
+        if len(short):  # where a query was compared, there are fewer rows: compare it with all
+            everywhere = replace(settings, n_probe=settings.n_lists, ef_search=self.n_rows)
+            scores[short], positions[short] = self.search_once(queries[short], k, everywhere, hidden, n_hidden)
+        return scores, positions
+
+    def search_once(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        settings: SearchSettings,
+        hidden: NDArray[np.bool_],
+        n_hidden: int,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """As `search`, but a query may find fewer rows than there are."""
+        if settings.kind == "hnsw" and k >= 2 * K_MEASURED:  # chosen for ten hits
+            settings = replace(settings, ef_search=settings.ef_search * (k // K_MEASURED))
         selector, n_dropped = None, n_hidden
         if n_hidden > (_FEW_HIDDEN if not settings.oversampling else _FEW_HIDDEN // 10):
             selector, n_dropped = _extras.require("faiss").IDSelectorBitmap(np.packbits(~hidden, bitorder="little")), 0
@@ -256,7 +279,7 @@ class Segment:
     def _score_all(
         self, queries: NDArray[np.float32], k: int, positions: NDArray[np.intp]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        if not len(positions):
+        if not len(positions) or not len(queries):
             return _padded(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), k)
         rows, parts = self.rows(positions), []
         step = max(1, _RESCORED_NUMBERS // len(positions))
@@ -318,26 +341,31 @@ class Vectors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Rows of an index as queries, and the score that a row must have to be among their ten nearest others."""
+    """Rows of an index as queries, and the score that a row must have to be among their ten nearest others.
+
+    Copies of a row are left out: a search that finds nothing but copies of a query says nothing about other queries.
+    """
 
     rows: NDArray[np.intp]  # (n_queries,) positions
     queries: NDArray[np.float32]  # (n_queries, dim)
     least_scores: NDArray[np.float32]  # (n_queries,) exact score of the tenth
+    hidden: NDArray[np.bool_]  # (n_rows,) copies of other rows, and rows without a vector
 
     def recall(self, segment: Segment, settings: SearchSettings, exact: Vectors) -> float:
         """Share of the ten nearest others that a search returns; `exact` holds the unit vectors of all rows."""
-        _, positions = segment.search(self.queries, K_MEASURED + 1, settings)
+        n_hidden = int(self.hidden.sum())
+        _, positions = segment.search_once(self.queries, K_MEASURED + 1, settings, self.hidden, n_hidden)
         n_hits = 0
         for row, query, least, found in zip(self.rows, self.queries, self.least_scores, positions, strict=True):
             others = found[(found >= 0) & (found != row)][:K_MEASURED]
-            # by score, so that of equal texts any will do; float32 sums differ in the last digits
+            # by score: float32 sums differ in the last digits
             n_hits += int((exact[others] @ query >= least - 1e-5).sum())
         return n_hits / (K_MEASURED * len(self.rows))
 
 
-def held_out(vectors: Vectors, has_vector: NDArray[np.bool_], *, n_queries: int, seed: int) -> HeldOut | None:
-    """Draw rows as queries, and find their nearest others exactly; None if there are too few rows."""
-    candidates = np.flatnonzero(has_vector)
+def held_out(vectors: Vectors, is_distinct: NDArray[np.bool_], *, n_queries: int, seed: int) -> HeldOut | None:
+    """Draw distinct rows as queries, and find their nearest others exactly; None if there are too few."""
+    candidates = np.flatnonzero(is_distinct)
     n_queries = min(n_queries, len(candidates) // 4)
     if n_queries < K_MEASURED or len(candidates) <= 2 * K_MEASURED:
         return None
@@ -347,14 +375,13 @@ def held_out(vectors: Vectors, has_vector: NDArray[np.bool_], *, n_queries: int,
     faiss = _extras.require("faiss")
     start = 0
     for block in vectors.blocks():
-        rows_with_vector = np.ascontiguousarray(block[has_vector[start : start + len(block)]])
+        distinct = np.ascontiguousarray(block[is_distinct[start : start + len(block)]])
         start += len(block)
-        k = min(K_MEASURED + 1, len(rows_with_vector))
+        k = min(K_MEASURED + 1, len(distinct))
         if k:
-            scores, _ = faiss.knn(queries, rows_with_vector, k, faiss.METRIC_INNER_PRODUCT)
+            scores, _ = faiss.knn(queries, distinct, k, faiss.METRIC_INNER_PRODUCT)
             nearest = -np.sort(-np.hstack([nearest, scores]), axis=1)[:, : K_MEASURED + 1]
-    # the best is the row itself, or an equal one
-    return HeldOut(rows, queries, nearest[:, K_MEASURED])
+    return HeldOut(rows, queries, nearest[:, K_MEASURED], ~is_distinct)  # the best is the row itself
 
 
 def choose_settings(

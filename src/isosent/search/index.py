@@ -20,12 +20,11 @@ from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, OutputError
-from isosent.io.atomic import disk_error, replacing_folder
+from isosent.io.atomic import disk_error
 from isosent.io.space import Space, same_space
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load_saved
 from isosent.model import SentenceEncoder
-from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord
 from isosent.search.build import (
     Spill,
@@ -44,14 +43,14 @@ from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import ID, VECTOR, id_kind_of, like, rows_table
 from isosent.search.snapshot import FUSED, Snapshot
 from isosent.search.storage import (
-    INDEX,
     MODEL_FOLDER,
     State,
     array_bytes,
-    copy_folder,
+    copy_last_commit,
     opened,
     read_state,
     remove_unnamed,
+    replacing_index,
     write_bytes,
     write_state,
     writing,
@@ -414,13 +413,13 @@ class Index:
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else matching_rows(snapshot.metadata, where)
-        n_fetched = max(k, FUSED) if hybrid else k
-        k = min(k, max(1, len(snapshot)))
-        scores, positions = snapshot.nearest(units, min(n_fetched, max(1, len(snapshot))), allowed)
+        n_rows = max(1, len(snapshot))
+        n_fetched, k = min(max(k, FUSED) if hybrid else k, n_rows), min(k, n_rows)
+        scores, positions = snapshot.nearest(units, n_fetched, allowed)
         missing = ~units.any(axis=1)  # a query of unknown words only is near to nothing
         positions[missing], scores[missing] = -1, -np.inf
         if texts is not None and hybrid:
-            scores, positions = snapshot.fused(texts, units, positions, allowed, k)
+            scores, positions = snapshot.fused(texts, units, positions, allowed, n_fetched)
         if false_alarms is not None:
             scores, positions = snapshot.matches(units, scores, positions, false_alarms)
         return SearchResult(snapshot, units, positions[:, :k], scores[:, :k], n_without_vector=int(missing.sum()))
@@ -518,12 +517,13 @@ class Index:
         if texts is None and vectors is None:
             raise InputError("add: pass texts, vectors, or both; got neither.")
         listed = None if texts is None else _check.text_list("add", texts)
-        source = opened_vectors(vectors)
+        source, space = opened_vectors(vectors), self.space
         model = self.model if source is None else None
         blocks = list(encoded_units(model or self._record, listed, source, progress))
         units = np.concatenate([np.empty((0, self.dim), np.float32), *blocks])
         with self._writing() as snapshot:
             state = snapshot.state
+            same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
             if (ids is None) != (state.ids == "numbers") or (ids is not None and id_kind_of(ids) != state.ids):
                 wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}
                 raise InputError(f"add: the ids must be {wanted[state.ids]}.")
@@ -531,10 +531,11 @@ class Index:
             table = like(table, snapshot.rows[0].schema)
             if len(units):
                 self._append(snapshot, table, units)
-        state = self._snapshot.state
-        n_added = state.n_rows - state.segments[0].n_rows
-        if n_added > max(_LARGEST_TAIL, _LARGEST_TAIL_SHARE * state.segments[0].n_rows):
-            self.compact()
+            state = self._snapshot.state
+            n_built = state.segments[0].n_rows
+            if state.n_rows - n_built > max(_LARGEST_TAIL, _LARGEST_TAIL_SHARE * n_built):
+                with suppress(OSError, OutputError):  # the rows are committed; the next call tries again
+                    self._compact(self._snapshot)
         return np.asarray(table.column(ID).to_numpy())
 
     def _append(self, snapshot: Snapshot, table: Any, units: NDArray[np.float32]) -> None:
@@ -551,7 +552,6 @@ class Index:
         state = replace(
             state,
             next_number=state.next_number + (n_added if state.ids == "numbers" else 0),
-            n_zero_rows=state.n_zero_rows + int((~nonzero_rows(units)).sum()),
             n_changed=state.n_changed + n_added + len(replaced),
         )
         segments = state.segments
@@ -609,35 +609,36 @@ class Index:
             As for `add`.
         """
         with self._writing() as snapshot:
-            state, live = snapshot.state, snapshot.live
-            table = snapshot.take(live).combine_chunks()
-            settings = plan(len(live), self.dim, state.kind, state.settings.store)
-            generation = state.generation + 1
-            blocks = (snapshot.vectors(live[start : start + _BATCH_ROWS]) for start in range(0, len(live), _BATCH_ROWS))
-            with closing(Spill(self.folder, self.dim)) as spill:
-                spill.fill(blocks)
-                built = build(
-                    *(self.folder, f"{generation:06d}", spill, table, settings),
-                    quantization=self._quantization,
-                    linear_map=faiss_map(self._record),
-                    min_recall=None if state.recall is None else state.recall.min_recall,
-                    seed=0,
-                )
-            self._commit(
-                replace(
-                    state,
-                    settings=built.settings,
-                    segments=(built.entry,),
-                    n_zero_rows=built.n_zero_rows,
-                    chance=built.chance,
-                    recall=built.recall,
-                    n_changed=0,
-                ),
-                np.zeros(len(live), bool),
+            self._compact(snapshot)
+
+    def _compact(self, snapshot: Snapshot) -> None:
+        state, live = snapshot.state, snapshot.live
+        table = snapshot.take(live).combine_chunks()
+        generation = state.generation + 1
+        blocks = (snapshot.vectors(live[start : start + _BATCH_ROWS]) for start in range(0, len(live), _BATCH_ROWS))
+        with closing(Spill(self.folder, self.dim)) as spill:
+            spill.fill(blocks)
+            n_distinct = int(spill.is_distinct.sum())
+            built = build(
+                *(self.folder, f"{generation:06d}", spill, table),
+                plan(len(live), self.dim, state.kind, state.settings.store, n_distinct=n_distinct),
+                quantization=self._quantization,
+                linear_map=faiss_map(self._record),
+                min_recall=None if state.recall is None else state.recall.min_recall,
+                seed=0,
             )
+        state = replace(
+            state,
+            settings=built.settings,
+            segments=(built.entry,),
+            chance=built.chance,
+            recall=built.recall,
+            n_changed=0,
+        )
+        self._commit(state, np.zeros(len(live), bool))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Copy the index to a folder.
+        """Copy the last commit of the index to a folder.
 
         Parameters
         ----------
@@ -652,19 +653,19 @@ class Index:
         with suppress(OSError):
             if Path(folder).samefile(self.folder):
                 return
-        with replacing_folder(folder, INDEX) as temporary:
-            copy_folder(self.folder, temporary, self._snapshot.state)
+        with replacing_index(folder) as temporary:
+            copy_last_commit(self.folder, temporary)
 
     def stats(self) -> IndexStats:
         """Describe the index: rows, bytes, recall, and whether the recall is stale."""
-        return IndexStats.of(self.folder, self._snapshot.state)
+        return IndexStats.of(self.folder, self._snapshot)
 
     @contextmanager
     def _writing(self) -> Iterator[Snapshot]:
         """Lock the folder, and begin with its last commit, which may be of another process."""
         try:
             with writing(self.folder):
-                if read_state(self.folder).generation != self._snapshot.state.generation:
+                if read_state(self.folder) != self._snapshot.state:
                     self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
                 yield self._snapshot
         except Exception as error:

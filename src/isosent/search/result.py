@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from isosent.io.space import Space
 from isosent.search.engine import SearchSettings, bytes_per_vector
 from isosent.search.snapshot import Snapshot
-from isosent.search.storage import Recall, State
+from isosent.search.storage import Recall
 
 _STALE_SHARE = 0.1
 
@@ -109,19 +110,22 @@ class IndexStats:
     generation: int
 
     @classmethod
-    def of(cls, folder: Path, state: State) -> IndexStats:
-        """Collect them from the last commit of a folder."""
-        settings = state.settings
+    def of(cls, folder: Path, snapshot: Snapshot) -> IndexStats:
+        """Collect them from a commit of a folder."""
+        state, settings, n_bytes = snapshot.state, snapshot.state.settings, 0
+        for path in folder.rglob("*"):
+            with suppress(FileNotFoundError):  # removed by a writer
+                n_bytes += path.stat().st_size if path.is_file() else 0
         return cls(
             state.n_rows - state.n_deleted,
             state.n_deleted,
             state.n_rows - state.segments[0].n_rows,
-            state.n_zero_rows,
+            snapshot.n_without_vector,
             state.dim,
             state.space,
             settings,
             round(state.n_rows * bytes_per_vector(state.dim, settings.kind, settings.store)),
-            sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+            n_bytes,
             state.recall,
             state.n_changed,
             state.generation,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
@@ -91,6 +91,12 @@ class Snapshot:
         return self.state.n_rows - self.state.n_deleted
 
     @property
+    def n_without_vector(self) -> int:
+        """Rows that are not deleted and have no vector."""
+        has_vector = np.concatenate([part.has_vector for part in self._parts])
+        return int((~has_vector & ~self.deleted).sum())
+
+    @property
     def live(self) -> NDArray[np.intp]:
         """Positions of the rows that are not deleted."""
         return np.flatnonzero(~self.deleted)
@@ -129,6 +135,8 @@ class Snapshot:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        if isinstance(ids, (str, Iterator)) or not isinstance(ids, Iterable):
+            raise InputTypeError(f"ids must be a list of ids; got {ids!r:.80}.")
         column = id_array(ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else list(ids))
         if len(column) and pa.types.is_string(column.type) != pa.types.is_string(self._ids.type):
             kind = "strings" if pa.types.is_string(self._ids.type) else "whole numbers"
@@ -160,7 +168,7 @@ class Snapshot:
         for owner in np.unique(owners[owners >= 0]):
             places = np.flatnonzero(owners == owner)
             vectors[places] = self.segments[owner].rows(flat[places] - self.starts[owner])
-        return vectors.reshape(*positions.shape, -1)
+        return vectors.reshape(*positions.shape, self.state.dim)
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         """Yield rows and vectors as record batches."""
@@ -236,7 +244,7 @@ class Snapshot:
         positions: NDArray[np.int64],
         false_alarms: float,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Keep the hits that beat chance."""
+        """Keep the hits that beat chance, in their order."""
         if not 0 < false_alarms < 1:
             raise InputError(f"search: false_alarms must lie between 0 and 1; got {false_alarms:g}.")
         if self.chance is None:
@@ -250,7 +258,9 @@ class Snapshot:
             n_rows=len(self),
         )
         kept = is_match & found
-        return best(np.where(kept, scores, np.float32(-np.inf)), np.where(kept, positions, -1), scores.shape[1])
+        order = np.argsort(~kept, axis=1, kind="stable")
+        scores, positions = np.where(kept, scores, np.float32(-np.inf)), np.where(kept, positions, -1)
+        return np.take_along_axis(scores, order, 1), np.take_along_axis(positions, order, 1)
 
     def shares(
         self, units: NDArray[np.float32], positions: NDArray[np.int64], scores: NDArray[np.float32]

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
@@ -21,7 +21,7 @@ from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
-from isosent.io.atomic import Replaceable, is_temporary, locked, recover, replacing, sweep
+from isosent.io.atomic import Replaceable, is_temporary, locked, recover, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
@@ -79,7 +79,6 @@ class State(Struct, frozen=True, forbid_unknown_fields=True):
     segments: tuple[SegmentEntry, ...]
     deleted: FileEntry | None = None  # positions, counted over all segments
     n_deleted: Count = 0
-    n_zero_rows: Count = 0  # rows without a vector
     chance: FileEntry | None = None
     recall: Recall | None = None  # None for fewer rows than can be measured
     n_changed: Count = 0  # rows that were added or deleted since
@@ -140,6 +139,18 @@ def writing(folder: Path) -> Iterator[None]:
             raise OutputError(f"{folder}: another process has just replaced it. Open it again.")
         sweep(folder)
         yield
+
+
+@contextmanager
+def replacing_index(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary folder that takes the place of `folder`, unless somebody is writing to an index there."""
+    with ExitStack() as stack, replacing_folder(folder, INDEX) as temporary:
+        was_index = is_index(folder)
+        if was_index:
+            stack.enter_context(writing(Path(folder)))
+        yield temporary
+        if not was_index and is_index(folder):  # made meanwhile
+            stack.enter_context(writing(Path(folder)))
 
 
 def remove_unnamed(folder: Path, state: State) -> None:
@@ -219,10 +230,14 @@ def read_array(path: Path) -> NDArray[Any]:
         raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {error}.") from None
 
 
-def copy_folder(source: Path, target: Path, state: State) -> None:
-    """Copy what a commit names into a new folder."""
-    for entry in state.files:
-        shutil.copyfile(source / entry.name, target / entry.name)
-    if (source / MODEL_FOLDER).is_dir():
-        shutil.copytree(source / MODEL_FOLDER, target / MODEL_FOLDER)
-    write_state(target, state)
+def copy_last_commit(source: Path, target: Path) -> None:
+    """Copy what the last commit names into a folder."""
+
+    def copy(state: State) -> None:
+        for entry in state.files:
+            shutil.copyfile(source / entry.name, target / entry.name)
+        shutil.copytree(source / MODEL_FOLDER, target / MODEL_FOLDER, dirs_exist_ok=True)
+        write_state(target, state)
+        remove_unnamed(target, state)  # of a commit that went away while it was copied
+
+    opened(source, copy)
