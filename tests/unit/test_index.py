@@ -152,6 +152,19 @@ def test_a_filtered_search_is_exact_among_few_rows(vectors, kind):
     assert_array_equal(result.ids, members[nearest(vectors[members], vectors[:5], 10)])
 
 
+@pytest.mark.parametrize(("kind", "store"), [("ivf", "float32"), ("ivf", "binary"), ("hnsw", "int8")])
+def test_a_filter_for_rows_far_from_the_query_finds_the_nearest_of_them(vectors, kind, store, monkeypatch):
+    side = vectors[:, 0] > np.median(vectors[:, 0])
+    index = Index.create(vectors=vectors, kind=kind, store=store, metadata={"side": side})
+    queries = vectors[~side][:40]
+    expected = nearest(vectors[side], queries, 10)
+    for most_scored_one_by_one in (50_000, 0):
+        monkeypatch.setattr("isosent.search.engine._SMALL_SELECTION", most_scored_one_by_one)
+        found = index.search(queries, 10, where="side = true").ids
+        hits = [len(set(row) & set(np.flatnonzero(side)[truth])) for row, truth in zip(found, expected, strict=True)]
+        assert np.mean(hits) >= (9.9 if most_scored_one_by_one else 9.0)
+
+
 def test_more_like_this_leaves_the_row_out(text_index, texts):
     result = text_index.more_like([3, 8], k=4)
     assert result.ids.shape == (2, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,8 +32,10 @@ _EF_CONSTRUCTION: Final = 80
 _QUERY_BITS: Final = 8  # per dimension of a query that is compared with bits
 _SIMD: Final = 16  # FAISS is about ten times slower on float16 and int8 codes of other widths than multiples of this
 _FEW_HIDDEN: Final = 100
-_SMALL_SELECTION: Final = 5_000  # rows that are scored one by one rather than through the index
-_RESCORED_NUMBERS: Final = 1 << 24
+_SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than through the index
+_WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
+_BLOCK_ROWS: Final = 16_384
+_BLOCK_SCORES: Final = 1 << 24
 
 
 class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -232,12 +235,13 @@ class Segment:
             hidden = self.hidden | ~allowed
             n_hidden = int(hidden.sum())
         n_visible = self.n_rows - n_hidden
-        if (
-            not len(queries)
-            or not n_visible
-            or (allowed is not None and n_visible <= max(_SMALL_SELECTION, self.n_rows // 20))
-        ):
-            return self._score_all(queries, k, np.flatnonzero(~hidden))
+        if not len(queries) or not n_visible:
+            return self._score_all(queries, k, np.empty(0, np.intp))
+        if allowed is not None:
+            if n_visible <= _SMALL_SELECTION or settings.kind == "hnsw":  # few links lead from a query to such rows
+                return self._score_all(queries, k, np.flatnonzero(~hidden))
+            n_probe = min(settings.n_lists, math.ceil(_WIDER * settings.n_probe * self.n_rows / n_visible))
+            settings = replace(settings, n_probe=n_probe, oversampling=_WIDER * settings.oversampling)
         scores, positions = self.search_once(queries, k, settings, hidden, n_hidden)
         short = np.flatnonzero(positions[:, min(k, n_visible) - 1] < 0) if settings.kind != "flat" else ()
         if len(short):  # where a query was compared, there are fewer rows: compare it with all
@@ -279,14 +283,15 @@ class Segment:
     def _score_all(
         self, queries: NDArray[np.float32], k: int, positions: NDArray[np.intp]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        if not len(positions) or not len(queries):
-            return _padded(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), k)
-        rows, parts = self.rows(positions), []
-        step = max(1, _RESCORED_NUMBERS // len(positions))
-        for start in range(0, len(queries), step):
-            scores = queries[start : start + step] @ rows.T
-            parts.append(best(scores, np.broadcast_to(positions, scores.shape), k))
-        scores, found = (np.concatenate(each) for each in zip(*parts, strict=True))
+        scores, found = _padded(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), k)
+        for start in range(0, len(positions), _BLOCK_ROWS):
+            block = positions[start : start + _BLOCK_ROWS]
+            rows, step = self.rows(block), max(1, _BLOCK_SCORES // len(block))
+            for first in range(0, len(queries), step):
+                part = slice(first, first + step)
+                new = queries[part] @ rows.T
+                both = np.hstack([found[part], np.broadcast_to(block, new.shape)])
+                scores[part], found[part] = best(np.hstack([scores[part], new]), both, k)
         return scores, found
 
 
