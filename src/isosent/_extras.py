@@ -30,7 +30,7 @@ def require(package: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
+        wanted = f"'isosent[{_EXTRA_OF[package]}]'" if package in _EXTRA_OF else package
         raise MissingExtraError(
-            f"{package} is not installed. Install it with: pip install 'isosent[{_EXTRA_OF[package]}]'",
-            name=package,
+            f"{package} is not installed. Install it with: pip install {wanted}", name=package
         ) from None

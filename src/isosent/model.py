@@ -22,7 +22,7 @@ from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import encoder_for
 from isosent.encoders.wrapped import wrap_encoder
-from isosent.errors import InputError
+from isosent.errors import InputError, InputTypeError
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
@@ -644,6 +644,13 @@ def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
     if isinstance(model, SentenceEncoder):
         return model
     return SentenceEncoder(model if isinstance(model, Encoder) else wrap_encoder(model, reference))
+
+
+def check_model(where: str, model: object) -> None:
+    """Refuse what is not a model, such as its name."""
+    if not isinstance(model, SentenceEncoder):
+        advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
+        raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")
 
 
 @contextmanager

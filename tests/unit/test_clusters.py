@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from isosent.errors import InputError
+from isosent.model import SentenceEncoder
 from isosent.report.groups_page import clusters_page
 from isosent.search import cluster
 
@@ -18,7 +19,7 @@ KOREAN = {
 }
 
 
-class Vectors:
+class Vectors(SentenceEncoder):
     """A model that puts the texts of each topic near one direction; it knows no other text."""
 
     def __init__(self, topics):

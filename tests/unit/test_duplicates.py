@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from isosent.errors import InputError
+from isosent.model import SentenceEncoder
 from isosent.report.groups_page import duplicates_page
 from isosent.search import find_duplicates
 from isosent.search.duplicates import neighbours
 
 
-class Vectors:
+class Vectors(SentenceEncoder):
     """A model that knows the vector of each text."""
 
     def __init__(self, vectors):

@@ -483,7 +483,7 @@ def test_vectors_that_the_model_made_are_not_mapped_twice(wordllama, texts, tmp_
 
 def test_an_index_of_vectors_alone_cannot_encode(index, vectors):
     assert index.search(vectors[0], k=1).ids.tolist() == [[0]]
-    with pytest.raises(InputError, match="encode"):
+    with pytest.raises(InputError, match="has no model of texts"):
         index.search("a text")
 
 
@@ -520,6 +520,8 @@ def test_bad_rows_are_refused(wordllama, arguments, word, tmp_path):
     with pytest.raises((InputError, InputTypeError), match=word):
         Index.create(["a", "b", "c"], wordllama, folder=tmp_path / "index", **arguments)
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputTypeError, match="Use isosent"):
+        Index.create(["a"], "wordllama")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import InputError, InputTypeError
-from isosent.model import SentenceEncoder
+from isosent.errors import InputError
+from isosent.model import SentenceEncoder, check_model
 
 DEFAULT_NAME = "isosent/model"
 
@@ -43,10 +43,7 @@ class MTEBEncoder:
     """
 
     def __init__(self, model: SentenceEncoder, name: str = DEFAULT_NAME) -> None:
-        if not isinstance(model, SentenceEncoder):
-            raise InputTypeError(
-                f"MTEBEncoder: model must be a SentenceEncoder; got {type(model).__name__}. Use isosent.load."
-            )
+        check_model("MTEBEncoder", model)
         if not all(name.partition("/")):
             raise InputError(f"MTEBEncoder: name must have the form owner/name; got {name!r}.")
         self._mteb = _extras.require("mteb")

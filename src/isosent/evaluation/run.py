@@ -31,7 +31,7 @@ from isosent.evaluation.sts import SICKR_PARTS, TASKS, pairs_task, sts_tasks
 from isosent.evaluation.task import Role, Task, name_key
 from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
 from isosent.io.texts import read_texts
-from isosent.model import SentenceEncoder
+from isosent.model import SentenceEncoder, check_model
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
 from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name
@@ -170,9 +170,7 @@ def transforms_of(
     transform: Transform | Auto | str | Sequence[Transform | Auto | str | None] | None, model: SentenceEncoder
 ) -> list[Transform | Auto | None]:
     """List the transforms to evaluate; names become unfitted transforms."""
-    if not isinstance(model, SentenceEncoder):
-        advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
-        raise InputTypeError(f"evaluate: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")
+    check_model("evaluate", model)
     if isinstance(transform, Sequence) and not isinstance(transform, str):
         listed: list[Transform | Auto | str | None] = list(transform)
     else:

@@ -11,10 +11,10 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder
+from isosent.model import SentenceEncoder, check_model
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.transforms.auto import words_of
 
@@ -72,9 +72,7 @@ class Clusters:
 
     def to_pandas(self) -> Any:
         """Return `rows` as a pandas DataFrame with the columns cluster, row, text and score."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows(), columns=["cluster", "row", "text", "score"])
+        return _extras.require("pandas").DataFrame(self.rows(), columns=["cluster", "row", "text", "score"])
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values: a label per text, and the clusters."""
@@ -147,6 +145,7 @@ def cluster(
     """
     where = "cluster"
     texts = tuple(_check.some_texts(where, texts))
+    check_model(where, model)
     if isinstance(n_clusters, str):
         _check.one_of(where, "n_clusters", n_clusters, (AUTO,))
     else:

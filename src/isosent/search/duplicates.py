@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder
+from isosent.model import SentenceEncoder, check_model
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.search.chance import Chance
 from isosent.transforms.auto import distinct_rows
@@ -99,9 +99,7 @@ class Duplicates:
 
     def to_pandas(self) -> Any:
         """Return `rows` as a pandas DataFrame with the columns group, row, text, score and share."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows(), columns=["group", "row", "text", "score", "share"])
+        return _extras.require("pandas").DataFrame(self.rows(), columns=["group", "row", "text", "score", "share"])
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; a share that is not known is null."""
@@ -180,6 +178,7 @@ def find_duplicates(
     """
     where = "find_duplicates"
     texts = tuple(_check.some_texts(where, texts))
+    check_model(where, model)
     if not LEAST_RATE <= _check.fraction(where, "false_alarms", false_alarms) <= MOST_RATE:
         raise InputError(f"{where}: false_alarms must lie in [{LEAST_RATE}, {MOST_RATE}]; got {false_alarms!r}.")
     _check.whole_number(where, "seed", seed, 0)

@@ -24,7 +24,7 @@ from isosent.io.atomic import disk_error
 from isosent.io.space import Space, same_space
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load_saved
-from isosent.model import SentenceEncoder
+from isosent.model import SentenceEncoder, check_model
 from isosent.persistence import ModelRecord
 from isosent.search.build import (
     Spill,
@@ -167,6 +167,7 @@ class Index:
             space = source.space if isinstance(source, VectorSource) else None
             dim = source.dim if isinstance(source, VectorSource) else source.shape[1]
             model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
+        check_model("index", model)
         units = encoded_units(model, listed, source)
         n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
@@ -309,6 +310,12 @@ class Index:
         if self._model is None:
             self._model = load_saved(self._record, self.folder / MODEL_FOLDER)
         return self._model
+
+    @property
+    def _text_model(self) -> SentenceEncoder:
+        if isinstance(self.model.encoder, PrecomputedVectors):
+            raise InputError(f"{self.folder} has no model of texts. Make it with -m MODEL, or search with vectors.")
+        return self.model
 
     @property
     def _record(self) -> ModelRecord:
@@ -469,7 +476,7 @@ class Index:
             texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
             if any(not text.strip() for text in texts):
                 raise InputError("search: a query must not be empty.")
-            return texts, unit_vectors(self.model.encode(texts, role="query", show_progress_bar=False))
+            return texts, unit_vectors(self._text_model.encode(texts, role="query", show_progress_bar=False))
         vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
         record = self._record
         _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
@@ -518,7 +525,7 @@ class Index:
             raise InputError("add: pass texts, vectors, or both; got neither.")
         listed = None if texts is None else _check.text_list("add", texts)
         source, space = opened_vectors(vectors), self.space
-        model = self.model if source is None else None
+        model = self._text_model if source is None else None
         blocks = list(encoded_units(model or self._record, listed, source, progress))
         units = np.concatenate([np.empty((0, self.dim), np.float32), *blocks])
         with self._writing() as snapshot:
