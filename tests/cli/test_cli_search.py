@@ -157,3 +157,25 @@ def test_types_of_a_parquet_table_are_kept(isosent_, texts, tmp_path, monkeypatc
 )
 def test_bad_input_is_one_sentence(isosent_, refuses, made, arguments, words):
     refuses(isosent_(*arguments), *words)
+
+
+def test_lists_of_numbers_beside_texts_are_vectors_only_by_their_name(isosent_, tmp_path, monkeypatch, wordllama):
+    monkeypatch.chdir(tmp_path)
+    texts = ["a horse", "a dog", "the stock market"]
+    for name, rows in (("pos", [[0.5, 1.5]] * 3), ("embedding", wordllama.encoder.encode(texts[::-1]).tolist())):
+        pq.write_table(pa.table({"title": texts, name: rows}), "rows.parquet")
+        assert isosent_("index", "rows.parquet", "-m", "wordllama", "-o", "index").code == 0
+        nearest = texts.index("a horse") if name == "pos" else 2
+        assert hits(isosent_("search", "index", "a horse", "-k", 1, "--json")) == [[nearest]]
+
+
+def test_files_are_added_with_the_types_of_the_index(isosent_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id,text,code\na1,a horse,x\n2,a dog,1.50\n")
+    (tmp_path / "b.csv").write_text("id,text,code\n17,a goat,1.10\n2,a cow,2.50\n")
+    assert isosent_("index", "a.csv", "-o", "index").code == 0
+    assert "2 rows added, 1 replaced; 3 now" in isosent_("index", "add", "index", "b.csv").out
+    assert hits(isosent_("search", "index", "a goat", "--where", 'code = "1.10"', "--json")) == [["17"]]
+    conditions = ("--where", 'code > "1"', "--where", 'code < "2"')
+    assert hits(isosent_("search", "index", "a goat", *conditions, "--json")) == [["17"]]
+    assert "replaced the index" in isosent_("index", "b.csv", "-o", "index").err

@@ -107,8 +107,8 @@ def cluster(
     the center of the cluster). Texts without a word that the model knows are in cluster 0.
     """
     _check_outputs(texts, csv_output, html, json_output)
-    if clusters != AUTO and not clusters.isdecimal():
-        raise InputError(f"--clusters must be a whole number or auto; got {clusters!r}.")
+    if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
+        raise InputError(f"--clusters must be a whole number or auto; got {clusters!r:.80}.")
     listed = read_texts(texts, column=column)
     loaded = model.open()
     with progress_bar("encoding") as bar:

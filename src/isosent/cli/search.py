@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from isosent.cli.printing import STANDARD_OUTPUT, check_output, progress_bar, sa
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
+from isosent.io.parquet import vector_columns
+from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.loading import load
 from isosent.search.build import MIN_RECALL
@@ -23,11 +27,13 @@ from isosent.search.database import push as push_index
 from isosent.search.engine import KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
-from isosent.search.rows import read_rows
-from isosent.search.storage import INDEX
+from isosent.search.rows import holds_texts, read_rows
+from isosent.search.storage import INDEX, is_index
 
 _LONGEST_TEXT = 100
 _DEFAULT = "create"
+_VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
+_LONGEST_NUMBER = 18  # digits
 
 text_column_option = click.option(
     "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
@@ -90,14 +96,15 @@ def create(
 ) -> None:
     """Make an index of ROWS: texts, a table, or vectors of the encoder.
 
-    The other columns of a table can be filtered by. The model is saved in the index. Without -m, vectors are used as
-    they are.
+    The other columns of a table can be filtered by. The model is saved in the index. Without -m, texts are encoded by
+    wordllama, and vectors are used as they are. An index that is there is replaced.
     """
     check_folder(output, INDEX)
     inputs = _read_inputs(rows, column, id_column, texts)
     loaded = model.open() if model.is_named or inputs["vectors"] is None else None
     chosen: Any = None if kind == "auto" else kind
     n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
+    is_replaced = is_index(output)
     with progress_bar("indexing") as bar:
         made = Index.create(
             *(inputs.pop("texts"), loaded),
@@ -109,6 +116,8 @@ def create(
             min_recall=min_recall,
             progress=bar(n_rows),
         )
+    if is_replaced:
+        say(f"replaced the index that was in {output}")
     _show_stats(output, made.stats())
     if budget_mb is not None:
         _show_budget(made.stats(), budget_mb)
@@ -124,7 +133,7 @@ def add(folder: Path, rows: str, column: str | None, id_column: str | None, text
     """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index)."""
     opened = Index.open(folder)
     n_before = len(opened)
-    n_added = len(opened.add(**_read_inputs(rows, column, id_column, texts)))
+    n_added = len(opened.add(**_read_inputs(rows, column, id_column, texts, opened.schema)))
     show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
     _say_if_stale(folder, opened.stats())
 
@@ -135,7 +144,7 @@ def add(folder: Path, rows: str, column: str | None, id_column: str | None, text
 def remove(folder: Path, ids: tuple[str, ...]) -> None:
     """Delete the rows with these IDS from INDEX (not from an hnsw index)."""
     opened = Index.open(folder)
-    n_removed = opened.remove(opened.parsed_ids(ids))
+    n_removed = opened.remove(_parsed_ids(ids, opened))
     show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
     _say_if_stale(folder, opened.stats())
 
@@ -157,8 +166,8 @@ def stats(folder: Path, json_output: Path | None) -> None:
     described = Index.open(folder).stats()
     if json_output is not None:
         _write_json(json_output, described.to_json())
-        return
-    _show_stats(folder, described)
+    if json_output != STANDARD_OUTPUT:
+        _show_stats(folder, described)
 
 
 @click.command()
@@ -167,7 +176,13 @@ def stats(folder: Path, json_output: Path | None) -> None:
 @click.option("--model", "-m", metavar="REFERENCE", help="Model of the table, if the first argument is a URL.")
 @click.option("-k", "k", type=click.IntRange(1), default=10, metavar="N", help="Most hits of a query.")
 @click.option("--like", "likes", multiple=True, metavar="ID", help="Search rows like this one; may be repeated.")
-@click.option("--where", metavar="FILTER", help="Condition on the columns, such as 'lang = \"en\" and year >= 2020'.")
+@click.option(
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="FILTER",
+    help="Condition on the columns: 'lang = \"en\" and year >= 2020'.",
+)
 @click.option("--hybrid", is_flag=True, help="Rank by meaning and by words.")
 @click.option(
     "--false-alarms",
@@ -183,7 +198,7 @@ def search(
     model: str | None,
     k: int,
     likes: tuple[str, ...],
-    where: str | None,
+    conditions: tuple[str, ...],
     hybrid: bool,
     false_alarms: float | None,
     explain: bool,
@@ -199,6 +214,7 @@ def search(
     isosent search lance:DIR "a query" -m MODEL
     """  # noqa: D301
     check_output(json_output)
+    where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
         hint = " Write --json after the query." if json_output not in (None, STANDARD_OUTPUT) else ""
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.{hint}")
@@ -217,7 +233,7 @@ def search(
     if likes:
         if hybrid or false_alarms is not None or explain:
             raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
-        result, asked = opened.more_like(opened.parsed_ids(likes), k, where=where), [f"like {name}" for name in likes]
+        result, asked = opened.more_like(_parsed_ids(likes, opened), k, where=where), [f"like {name}" for name in likes]
     else:
         result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
         asked = list(queries)
@@ -257,20 +273,47 @@ def pull(url: str, output: Path, model: str | None) -> None:
     _show_stats(output, made.stats())
 
 
-def _read_inputs(rows: str, column: str | None, id_column: str | None, texts: str | None) -> dict[str, Any]:
-    """Texts, vectors, ids and metadata of the files that a command names."""
-    if not holds_vectors(rows):
+def _read_inputs(
+    rows: str, column: str | None, id_column: str | None, texts: str | None, schema: Any = None
+) -> dict[str, Any]:
+    """Texts, vectors, ids and metadata of the files that a command names, with the types of a schema."""
+    read = partial(read_rows, column=column, id_column=id_column, schema=schema)
+    source = _opened_vectors(rows)
+    if source is None:
         if texts is not None:
             raise InputError(f"--texts belongs to a file of vectors; {rows} holds texts.")
-        listed, ids, metadata = read_rows(rows, column=column, id_column=id_column)
+        listed, ids, metadata = read(rows)
         return {"texts": listed, "vectors": None, "ids": ids, "metadata": metadata}
-    source = open_vectors(rows)
     listed, ids, metadata = None, None, None
     if texts is not None:
-        listed, ids, metadata = read_rows(texts, column=column, id_column=id_column)
+        listed, ids, metadata = read(texts)
     elif Path(rows).suffix.lower() == ".parquet":
-        listed, ids, metadata = read_rows(rows, column=column, id_column=id_column, vector_column=source.column)
+        listed, ids, metadata = read(rows, vector_column=source.column)
+    elif column is not None or id_column is not None:
+        raise InputError(f"{rows} holds vectors alone; --column and --id-column belong to --texts FILE.")
     return {"texts": listed, "vectors": source, "ids": ids, "metadata": metadata}
+
+
+def _opened_vectors(rows: str) -> VectorSource | None:
+    """The vectors of a file; None for a file of texts, which may have other lists of numbers."""
+    if not holds_vectors(rows):
+        return None
+    column = None
+    if Path(rows).suffix.lower() == ".parquet":
+        column = next((name for name in vector_columns(Path(rows)) if name in _VECTOR_NAMES), None)
+        if column is None and holds_texts(rows):
+            return None
+    return open_vectors(rows, column=column)
+
+
+def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:
+    """Ids as the index has them."""
+    if str(opened.schema.field("id").type) == "string":
+        return list(ids)
+    for name in ids:
+        if not name.isdecimal() or len(name) > _LONGEST_NUMBER:
+            raise InputError(f"the ids of this index are whole numbers; got {name!r:.80}.")
+    return [int(name) for name in ids]
 
 
 def _show_stats(folder: Path, stats: IndexStats) -> None:
@@ -332,6 +375,7 @@ def _show_hits(asked: list[str], hits: list[list[dict[str, Any]]], json_output: 
     if json_output is not None:
         found = [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]
         _write_json(json_output, {"results": found})
+    if json_output == STANDARD_OUTPUT:
         return
     for number, (query, rows) in enumerate(zip(asked, hits, strict=True)):
         if len(asked) > 1:

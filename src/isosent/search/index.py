@@ -40,7 +40,7 @@ from isosent.search.build import (
 )
 from isosent.search.engine import Kind, Segment, Store, best
 from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import ID, VECTOR, id_kind_of, like, rows_table
+from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_table
 from isosent.search.snapshot import FUSED, Snapshot
 from isosent.search.storage import (
     MODEL_FOLDER,
@@ -350,15 +350,11 @@ class Index:
         settings = self._snapshot.state.settings
         return f"<Index of {len(self)} x {self.dim}, {settings.kind}, {settings.store}, {self.space}>"
 
-    def parsed_ids(self, ids: Sequence[str]) -> list[Any]:
-        """Ids as the command line gives them."""
-        if self._snapshot.state.ids == "str":
-            return list(ids)
-        try:
-            return [int(name) for name in ids]
-        except ValueError:
-            wrong = next(name for name in ids if not name.isdecimal())
-            raise InputError(f"the ids of this index are whole numbers; got {wrong!r}.") from None
+    @property
+    def schema(self) -> Any:
+        """The columns as a pyarrow schema: id, text if there are texts, and the metadata."""
+        rows = self._snapshot.rows[0].schema
+        return rows.remove(rows.get_field_index(HAS_VECTOR))
 
     def batches(self, n_rows: int = _BATCH_ROWS) -> Iterator[Any]:
         """Yield all rows as pyarrow record batches.
@@ -535,7 +531,7 @@ class Index:
                 wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}
                 raise InputError(f"add: the ids must be {wanted[state.ids]}.")
             table = rows_table(len(units), ids=ids, texts=listed, metadata=metadata, first_number=state.next_number)
-            table = like(table, snapshot.rows[0].schema)
+            table = like(table, self.schema)
             if len(units):
                 self._append(snapshot, table, units)
             state = self._snapshot.state

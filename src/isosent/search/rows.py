@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -14,7 +14,7 @@ from isosent import _check
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.io.checksum import HashingFile
-from isosent.io.parquet import reading_parquet
+from isosent.io.parquet import reading_parquet, table_schema
 from isosent.io.tables import ending_of, open_table
 from isosent.io.texts import STANDARD_INPUT, is_table, read_texts
 
@@ -24,6 +24,9 @@ IdKind = Literal["numbers", "int", "str"]  # numbers: given by the index, in the
 _GROUP_ROWS: Final = 16_384
 _GROUPS_IN_MEMORY: Final = 64
 _MOST_LISTED: Final = 3
+# numbers that are written as numbers are: 007, +49 and 12e4 are names, and so is what 64 bits cannot hold exactly
+_WHOLE: Final = r"^(0|-?[1-9]\d{0,17})$"
+_DECIMAL: Final = r"^-?(0|[1-9]\d{0,14})(\.\d{1,15})?$"
 
 
 def rows_table(n_rows: int, *, ids: Any = None, texts: Any = None, metadata: Any = None, first_number: int = 0) -> Any:
@@ -71,6 +74,8 @@ def id_array(ids: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if isinstance(ids, (str, Iterator)) or not isinstance(ids, Iterable):
+        raise InputTypeError(f"ids must be a list of ids; got {ids!r:.80}.")
     try:
         column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else pa.array(ids)
         column = _plain(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
@@ -78,7 +83,7 @@ def id_array(ids: Any) -> Any:
             column = column.cast(pa.string())
         elif pa.types.is_integer(column.type):
             column = column.cast(pa.int64())
-    except (pa.ArrowException, TypeError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
         raise InputTypeError(f"ids must be all strings, or all whole numbers below 2^63: {brief(error)}.") from None
     if not pa.types.is_string(column.type) and not pa.types.is_integer(column.type):
         raise InputTypeError(f"ids must be strings or whole numbers; got {column.type}.")
@@ -93,12 +98,22 @@ def _plain(column: Any) -> Any:
     import pyarrow.compute as pc
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if _is_text(kind) or pa.types.is_null(kind):
         kind = pa.string()
+    elif pa.types.is_float16(kind):
+        kind = pa.float32()
     column = column if kind == column.type else column.cast(kind)
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):  # databases take NaN for the largest number
         return pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
     return column
+
+
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _metadata_columns(metadata: Any) -> list[tuple[str, Any]]:
@@ -112,38 +127,38 @@ def _metadata_columns(metadata: Any) -> list[tuple[str, Any]]:
         elif isinstance(metadata, Mapping):
             table = pa.table({str(name): pa.array(values) for name, values in metadata.items()})
         elif isinstance(metadata, Sequence):
-            table = pa.Table.from_pylist(list(metadata))
+            names = dict.fromkeys(name for row in metadata for name in row)
+            table = pa.table({name: [row.get(name) for row in metadata] for name in names})
         else:
             table = pa.table(metadata)  # pandas, polars: through the interface that they share
-    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputTypeError(f"index: the metadata must be a table, one row per text: {brief(error)}.") from None
     # pandas adds its index as a column of this name
     named = zip(table.column_names, table.columns, strict=True)
     return [(name, column) for name, column in named if not name.startswith("__index_level_")]
 
 
-def typed(values: list[Any]) -> Any:
-    """A column of a text file: whole numbers, numbers, or texts, whichever fits all of its values."""
+def typed(texts: Any, kind: Any = None) -> Any:
+    """A column of a text file, as the type of the same column of an index, or else as numbers if all of it are."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    if not all(value is None or isinstance(value, str) for value in values):
-        return pa.array(values)
-    column = pa.array([None if value in ("", None) else value for value in values], pa.string())
-    for kind in (pa.int64(), pa.float64()):
-        try:
-            numbers = column.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-        # 007 is a name, not the number 7
-        return numbers if kind != pa.int64() or numbers.cast(pa.string()).equals(column) else column
-    return column
+    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    if texts.null_count == len(texts) or (
+        kind is not None and not pa.types.is_integer(kind) | pa.types.is_floating(kind)
+    ):
+        return texts
+    for pattern, numbers in ((_WHOLE, pa.int64()), (_DECIMAL, pa.float64())):
+        if pc.all(pc.match_substring_regex(texts, pattern)).as_py():
+            return texts.cast(numbers)
+    return texts
 
 
 def like(rows: Any, schema: Any) -> Any:
     """Rows with the columns of an index; what they lack is null."""
     import pyarrow as pa
 
-    known = {field.name: field.type for field in schema if field.name != HAS_VECTOR}
+    known = {field.name: field.type for field in schema}
     unknown = [name for name in rows.column_names if name not in known]
     if unknown:
         raise InputError(
@@ -167,7 +182,10 @@ def write_rows(table: Any, has_vector: NDArray[np.bool_], path: Path) -> str:
     with path.open("wb") as file:
         hashing = HashingFile(file)
         table = table.append_column(HAS_VECTOR, pa.array(has_vector))
-        pq.write_table(table, hashing, row_group_size=_GROUP_ROWS, write_page_checksum=True)
+        try:
+            pq.write_table(table, hashing, row_group_size=_GROUP_ROWS, write_page_checksum=True)
+        except pa.ArrowNotImplementedError as error:  # such as a struct without fields
+            raise InputError(f"index: the metadata cannot be written to Parquet: {brief(error)}.") from None
     return hashing.checksum
 
 
@@ -220,12 +238,17 @@ class RowFile:
 
 
 def read_rows(
-    path: str, *, column: str | None = None, id_column: str | None = None, vector_column: str | None = None
+    path: str,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    vector_column: str | None = None,
+    schema: Any = None,
 ) -> tuple[list[str] | None, Any, Any]:
     """Texts, ids and metadata of a file: lines of text, or a table, whose other columns are the metadata.
 
     The ids are None without a column for them, which is called id if it is not named. Beside vectors, texts are None
-    without a column of texts.
+    without a column of texts. Columns of a text file get the types of `schema`, which is that of an index.
     """
     import pyarrow as pa
 
@@ -236,7 +259,7 @@ def read_rows(
     table = _read_table(path)
     names = [name for name in table.column_names if name != vector_column]
     if column is None:
-        candidates = [name for name in names if pa.types.is_string(table.schema.field(name).type)]
+        candidates = [name for name in names if _is_text(table.schema.field(name).type)]
         candidates = [TEXT] if TEXT in names else [name for name in candidates if name not in (ID, id_column)]
         if len(candidates) != 1 and vector_column is None:
             raise InputError(f"{path} has the columns {', '.join(names)}. Choose the texts: --column NAME.")
@@ -246,8 +269,28 @@ def read_rows(
             raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(names), 600)}.")
     id_column = id_column or (ID if ID in names else None)
     texts = None if column is None else ["" if value is None else str(value) for value in table[column].to_pylist()]
-    metadata = table.select([name for name in names if name not in (column, id_column)])
-    return texts, None if id_column is None else table.column(id_column), metadata
+    kinds = {} if schema is None else {field.name: field.type for field in schema}
+    others = {}
+    for name in names:
+        if name not in (column, id_column):
+            own = f"{name}_" if name in (ID, TEXT, VECTOR) else name
+            if own in others or (own != name and own in names):
+                raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
+            others[own] = table[name] if _has_types(path) else typed(table[name], kinds.get(own))
+    ids = None if id_column is None else table[id_column]
+    if ids is not None and not _has_types(path):
+        ids = typed(ids, kinds.get(ID))
+        ids = ids if pa.types.is_integer(ids.type) else table[id_column]
+    return texts, ids, pa.table(others)
+
+
+def holds_texts(path: str) -> bool:
+    """Whether a parquet file has a column of texts."""
+    return any(_is_text(field.type) for field in table_schema(Path(path))[0])
+
+
+def _has_types(path: str) -> bool:
+    return ending_of(path) in (".parquet", ".jsonl", ".json")
 
 
 def _read_table(path: str) -> Any:
@@ -262,5 +305,11 @@ def _read_table(path: str) -> Any:
         for name in table.columns:
             table.require(name)
         rows = [values for _, values in table.rows(optional=table.columns)]
-    columns = zip(*rows, strict=True) if rows else ([] for _ in table.columns)
-    return pa.table({name: typed(list(values)) for name, values in zip(table.columns, columns, strict=True)})
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
+    arrays = {}
+    for name, values in zip(table.columns, columns, strict=True):
+        try:
+            arrays[name] = pa.array(values, None if _has_types(path) else pa.string())
+        except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
+            raise InputError(f"{path}: the values of {name} must be of one type: {brief(error)}.") from None
+    return pa.table(arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError, InputTypeError
+from isosent.errors import FileFormatError, InputError
 from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
@@ -135,9 +135,7 @@ class Snapshot:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if isinstance(ids, (str, Iterator)) or not isinstance(ids, Iterable):
-            raise InputTypeError(f"ids must be a list of ids; got {ids!r:.80}.")
-        column = id_array(ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else list(ids))
+        column = id_array(ids)
         if len(column) and pa.types.is_string(column.type) != pa.types.is_string(self._ids.type):
             kind = "strings" if pa.types.is_string(self._ids.type) else "whole numbers"
             raise InputError(f"the ids of this index are {kind}; got {column[0].as_py()!r}.")
