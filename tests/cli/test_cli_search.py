@@ -163,7 +163,7 @@ def test_lists_of_numbers_beside_texts_are_vectors_only_by_their_name(isosent_, 
     monkeypatch.chdir(tmp_path)
     texts = ["a horse", "a dog", "the stock market"]
     for name, rows in (("pos", [[0.5, 1.5]] * 3), ("embedding", wordllama.encoder.encode(texts[::-1]).tolist())):
-        pq.write_table(pa.table({"title": texts, name: rows}), "rows.parquet")
+        pq.write_table(pa.table({"text": texts, name: rows}), "rows.parquet")
         assert isosent_("index", "rows.parquet", "-m", "wordllama", "-o", "index").code == 0
         nearest = texts.index("a horse") if name == "pos" else 2
         assert hits(isosent_("search", "index", "a horse", "-k", 1, "--json")) == [[nearest]]

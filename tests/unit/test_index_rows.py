@@ -28,6 +28,8 @@ def csv_of(tmp_path):
         (["12e4", "1"], ["12e4", "1"]),
         (["007", "1.5"], ["007", "1.5"]),
         (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+        (["0.30000000000000004", "1"], [0.1 + 0.2, 1.0]),
+        (["9223372036854775807"], [2**63 - 1]),
         (["", ""], [None, None]),
         (["x", ""], ["x", None]),
     ],
@@ -42,7 +44,19 @@ def test_texts_and_ids_are_not_rewritten(csv_of):
     texts, ids, _ = read_rows(csv_of("id,text", "1.1,1.50", "1.10,1e3"))
     assert texts == ["1.50", "1e3"]
     assert ids.to_pylist() == ["1.1", "1.10"]
-    assert read_rows(csv_of("id,text", "17,a", "18,b"))[1].to_pylist() == [17, 18]
+    for names, expected in ((("17", "18"), [17, 18]), (("-17", "18"), ["-17", "18"]), (("x", ""), ["x", None])):
+        assert read_rows(csv_of("id,text", f"{names[0]},a", f"{names[1]},b"))[1].to_pylist() == expected
+
+
+def test_the_only_texts_are_found(csv_of):
+    assert read_rows(csv_of("title,year,empty", "a horse,2000,", "a dog,2001,"))[0] == ["a horse", "a dog"]
+    with pytest.raises(InputError, match="--column"):
+        read_rows(csv_of("title,lang", "a horse,en"))
+
+
+def test_texts_are_not_taken_for_numbers():
+    with pytest.raises(InputError, match="type double"):
+        like(rows_table(1, metadata={"price": ["nan"]}), pa.schema([("id", pa.int64()), ("price", pa.float64())]))
 
 
 def test_a_file_is_read_with_the_types_of_the_index_that_it_is_added_to(csv_of):

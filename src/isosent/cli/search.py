@@ -16,7 +16,8 @@ from isosent.cli.printing import STANDARD_OUTPUT, check_output, progress_bar, sa
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
-from isosent.io.parquet import vector_columns
+from isosent.io.parquet import table_schema, vector_columns
+from isosent.io.space import space_in
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.loading import load
@@ -27,7 +28,7 @@ from isosent.search.database import push as push_index
 from isosent.search.engine import KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
-from isosent.search.rows import holds_texts, read_rows
+from isosent.search.rows import TEXT, read_rows
 from isosent.search.storage import INDEX, is_index
 
 _LONGEST_TEXT = 100
@@ -278,7 +279,7 @@ def _read_inputs(
 ) -> dict[str, Any]:
     """Texts, vectors, ids and metadata of the files that a command names, with the types of a schema."""
     read = partial(read_rows, column=column, id_column=id_column, schema=schema)
-    source = _opened_vectors(rows)
+    source = _opened_vectors(rows, column)
     if source is None:
         if texts is not None:
             raise InputError(f"--texts belongs to a file of vectors; {rows} holds texts.")
@@ -294,15 +295,19 @@ def _read_inputs(
     return {"texts": listed, "vectors": source, "ids": ids, "metadata": metadata}
 
 
-def _opened_vectors(rows: str) -> VectorSource | None:
+def _opened_vectors(rows: str, texts_column: str | None) -> VectorSource | None:
     """The vectors of a file; None for a file of texts, which may have other lists of numbers."""
     if not holds_vectors(rows):
         return None
     column = None
     if Path(rows).suffix.lower() == ".parquet":
-        column = next((name for name in vector_columns(Path(rows)) if name in _VECTOR_NAMES), None)
-        if column is None and holds_texts(rows):
-            return None
+        schema, names = table_schema(Path(rows))[0], vector_columns(Path(rows))
+        column = next((name for name in names if name in _VECTOR_NAMES), None)
+        if column is None and space_in(schema.metadata or {}) is None:
+            if TEXT in schema.names or texts_column is not None:
+                return None
+            if len(names) > 1:
+                raise InputError(f"{rows} has the vectors {', '.join(names)}. Call those to be searched vector.")
     return open_vectors(rows, column=column)
 
 
@@ -389,7 +394,7 @@ def _show_hits(asked: list[str], hits: list[list[dict[str, Any]]], json_output: 
 def _show_hit(row: dict[str, Any]) -> None:
     text = " ".join((row.get("text") or "").split())
     text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
-    share = "" if row.get("share") is None or row["share"] != row["share"] else f"  {100 * row['share']:6.2f}%"
+    share = "" if row.get("share") is None or row["share"] != row["share"] else f"  {100 * row['share']:7.3f}%"
     known = ("rank", "id", "score", "share", "text", "words")
     others = ", ".join(f"{name} {value}" for name, value in row.items() if name not in known and value is not None)
     show(f"{row['score']:.4f}{share}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))

@@ -14,7 +14,7 @@ from isosent import _check
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.io.checksum import HashingFile
-from isosent.io.parquet import reading_parquet, table_schema
+from isosent.io.parquet import reading_parquet
 from isosent.io.tables import ending_of, open_table
 from isosent.io.texts import STANDARD_INPUT, is_table, read_texts
 
@@ -24,9 +24,10 @@ IdKind = Literal["numbers", "int", "str"]  # numbers: given by the index, in the
 _GROUP_ROWS: Final = 16_384
 _GROUPS_IN_MEMORY: Final = 64
 _MOST_LISTED: Final = 3
+_TYPED: Final = (".parquet", ".jsonl", ".json")
 # numbers that are written as numbers are: 007, +49 and 12e4 are names, and so is what 64 bits cannot hold exactly
-_WHOLE: Final = r"^(0|-?[1-9]\d{0,17})$"
-_DECIMAL: Final = r"^-?(0|[1-9]\d{0,14})(\.\d{1,15})?$"
+_WHOLE: Final = r"^(0|-?[1-9]\d{0,18})$"
+_DECIMAL: Final = r"^-?(0|[1-9]\d{0,14})(\.\d+)?$"
 
 
 def rows_table(n_rows: int, *, ids: Any = None, texts: Any = None, metadata: Any = None, first_number: int = 0) -> Any:
@@ -144,14 +145,25 @@ def typed(texts: Any, kind: Any = None) -> Any:
     import pyarrow.compute as pc
 
     texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-    if texts.null_count == len(texts) or (
-        kind is not None and not pa.types.is_integer(kind) | pa.types.is_floating(kind)
-    ):
+    if texts.null_count == len(texts) or (kind is not None and _is_text(kind)):
         return texts
     for pattern, numbers in ((_WHOLE, pa.int64()), (_DECIMAL, pa.float64())):
         if pc.all(pc.match_substring_regex(texts, pattern)).as_py():
-            return texts.cast(numbers)
+            try:
+                return texts.cast(numbers)
+            except pa.ArrowInvalid:  # above 2^63
+                return texts
     return texts
+
+
+def _typed_ids(texts: Any, kind: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = typed(texts, kind)
+    if pa.types.is_integer(ids.type) and (pc.min(ids).as_py() or 0) >= 0:
+        return ids
+    return typed(texts, pa.string())
 
 
 def like(rows: Any, schema: Any) -> Any:
@@ -162,12 +174,14 @@ def like(rows: Any, schema: Any) -> Any:
     unknown = [name for name in rows.column_names if name not in known]
     if unknown:
         raise InputError(
-            f"index: these rows have the column {unknown[0]}, which the index has not; it has {', '.join(known)}."
+            f"index: these rows have the column {unknown[0]}, which the index does not have; it has {', '.join(known)}."
         )
     columns = []
     for name, kind in known.items():
         column = rows.column(name) if name in rows.column_names else pa.nulls(rows.num_rows, kind)
         try:
+            if _is_text(column.type) and not _is_text(kind) and column.null_count < len(column):
+                raise pa.ArrowInvalid
             columns.append(column.cast(kind))
         except pa.ArrowException:
             raise InputError(f"index: the column {name} must be of type {kind}; got {column.type}.") from None
@@ -257,40 +271,44 @@ def read_rows(
             raise InputError(f"{path} is read as plain lines and has no columns; got --id-column {id_column}.")
         return read_texts(path, column=column), None, None
     table = _read_table(path)
-    names = [name for name in table.column_names if name != vector_column]
+    is_untyped = ending_of(path) not in _TYPED
+    kinds = {} if schema is None else {field.name: field.type for field in schema}
+    columns = {
+        name: typed(table[name], kinds.get(_renamed(name))) if is_untyped else table[name]
+        for name in table.column_names
+        if name != vector_column
+    }
     if column is None:
-        candidates = [name for name in names if _is_text(table.schema.field(name).type)]
-        candidates = [TEXT] if TEXT in names else [name for name in candidates if name not in (ID, id_column)]
+        candidates = [
+            name
+            for name, values in columns.items()
+            if _is_text(values.type) and values.null_count < len(values) and name not in (ID, id_column)
+        ]
+        candidates = [TEXT] if TEXT in columns else candidates
         if len(candidates) != 1 and vector_column is None:
-            raise InputError(f"{path} has the columns {', '.join(names)}. Choose the texts: --column NAME.")
+            raise InputError(f"{path} has the columns {', '.join(columns)}. Choose the texts: --column NAME.")
         column = candidates[0] if len(candidates) == 1 else None
     for name in (column, id_column):
-        if name is not None and name not in names:
-            raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(names), 600)}.")
-    id_column = id_column or (ID if ID in names else None)
+        if name is not None and name not in columns:
+            raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(columns), 600)}.")
+    id_column = id_column or (ID if ID in columns else None)
     texts = None if column is None else ["" if value is None else str(value) for value in table[column].to_pylist()]
-    kinds = {} if schema is None else {field.name: field.type for field in schema}
+    ids = None if id_column is None else columns[id_column]
+    if ids is not None and is_untyped:
+        ids = _typed_ids(table[id_column], kinds.get(ID))
     others = {}
-    for name in names:
+    for name, values in columns.items():
         if name not in (column, id_column):
-            own = f"{name}_" if name in (ID, TEXT, VECTOR) else name
-            if own in others or (own != name and own in names):
+            own = _renamed(name)
+            if own in others or (own != name and own in columns):
                 raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
-            others[own] = table[name] if _has_types(path) else typed(table[name], kinds.get(own))
-    ids = None if id_column is None else table[id_column]
-    if ids is not None and not _has_types(path):
-        ids = typed(ids, kinds.get(ID))
-        ids = ids if pa.types.is_integer(ids.type) else table[id_column]
+            others[own] = values
     return texts, ids, pa.table(others)
 
 
-def holds_texts(path: str) -> bool:
-    """Whether a parquet file has a column of texts."""
-    return any(_is_text(field.type) for field in table_schema(Path(path))[0])
-
-
-def _has_types(path: str) -> bool:
-    return ending_of(path) in (".parquet", ".jsonl", ".json")
+def _renamed(name: str) -> str:
+    """The name of a column beside the texts, other than those of the index itself."""
+    return f"{name}_" if name in (ID, TEXT, VECTOR) else name
 
 
 def _read_table(path: str) -> Any:
@@ -309,7 +327,7 @@ def _read_table(path: str) -> Any:
     arrays = {}
     for name, values in zip(table.columns, columns, strict=True):
         try:
-            arrays[name] = pa.array(values, None if _has_types(path) else pa.string())
+            arrays[name] = pa.array(values, None if ending_of(path) in _TYPED else pa.string())
         except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
             raise InputError(f"{path}: the values of {name} must be of one type: {brief(error)}.") from None
     return pa.table(arrays)
