@@ -173,6 +173,98 @@ def test_rows_without_a_vector_are_kept_and_never_found(database):
     assert found.column("vector").is_valid().to_pylist() == [True, False, True, True]
 
 
+def test_a_query_without_a_vector_finds_words_only(database):
+    database.create(rows(range(20)).schema, SPACE, DIM)
+    database.add(rows(range(20)))
+    database.finish()
+    zero = np.zeros((1, DIM), np.float32)
+    [table] = database.search(zero, 5)
+    assert (table.num_rows, table.column_names) == (0, ["id", "score", "text", "year"])
+    [table] = database.search(zero, 20, texts=["dogs"])
+    assert sorted(table.column("id").to_pylist()) == sorted(str(number) for number in range(0, 20, 3))
+    assert set(table.column("score").to_pylist()) == {0}
+
+
+@pytest.mark.parametrize(("there", "here"), [(str, int), (int, str)])
+def test_ids_of_another_kind_are_refused(database, there, here):
+    database.create(rows(range(3), ids=there).schema, SPACE, DIM)
+    database.add(rows(range(3), ids=there))
+    kinds = {str: "strings", int: "whole numbers"}
+    with pytest.raises(InputError, match=rf"the table \w+ of .* are {kinds[there]}.* are {kinds[here]}"):
+        database.add(rows(range(3), ids=here))
+    assert ids_in(database) == [there(number) for number in range(3)]
+
+
+@pytest.mark.parametrize("ids", [[1, 2], ["1", "2"]])
+def test_a_push_of_ids_of_another_kind_changes_nothing(url, wordllama, ids):
+    texts = ["a cat", "a dog"]
+    push(Index.create(texts, wordllama, ids=ids), url)
+    other = [str(name) if isinstance(name, int) else int(name) for name in ids]
+    with pytest.raises(InputError, match=r"whole numbers.*strings|strings.*whole numbers"):
+        push(Index.create(texts, wordllama, ids=other), url)
+    assert push(Index.create(texts, wordllama, ids=ids), url) == (0, 0)
+
+
+def test_columns_of_a_table_are_kept_apart_from_those_of_a_hit(url, wordllama, tmp_path):
+    metadata = {"score": [7, 8], "score_": [1, 2], "rank": ["x", "y"], "_x": [3, 4]}
+    index = Index.create(["a cat", "a dog"], wordllama, metadata=metadata)
+    push(index, url)
+    [expected] = index.search("a dog", k=1).to_arrow().drop_columns(["query", "rank", "share"]).to_pylist()
+    [table] = search_database(url, "a dog", wordllama, 1, where="score = 8 and rank = 'y'")
+    assert table.to_pylist() == [expected | {"score": pytest.approx(1)}]
+    assert [expected[name] for name in ("score__", "score_", "rank_", "_x")] == [8, 2, "y", 4]
+    assert next(pull(url, tmp_path / "copy").batches()).schema.names == next(index.batches()).schema.names
+
+
+def test_columns_that_the_rows_lack_become_null(url, wordllama):
+    texts = ["a cat", "a dog"]
+    push(Index.create(texts, wordllama, metadata={"a": [1, 2]}), url)
+    assert push(Index.create(texts, wordllama), url) == (2, 0)
+    assert push(Index.create(texts, wordllama), url) == (0, 0)
+    [table] = search_database(url, "a cat", wordllama, 5)
+    assert table.column("a").to_pylist() == [None, None]
+    with pytest.raises(InputError, match="has no column b; it has: "):
+        push(Index.create(texts, wordllama, metadata={"b": [1, 2]}), url)
+
+
+def test_times_that_python_has_not(url, wordllama):
+    times = pa.array([2**38, 0], pa.timestamp("s"))  # the year 10680
+    index = Index.create(["a cat", "a dog"], wordllama, metadata={"at": times})
+    if url.startswith("lance:"):
+        assert push(index, url) == (2, 0)
+        assert push(index, url) == (0, 0)
+    else:
+        with pytest.raises(InputError, match="the column at is timestamp"):
+            push(index, url)
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a`b", "_distance", "_score", "_rowid"])
+def test_names_that_lancedb_cannot_hold_are_refused_at_once(name, tmp_path):
+    pytest.importorskip("lancedb")
+    batch = rows(range(2)).append_column(name, pa.array([1, 2]))
+    with pytest.raises(InputError, match="cannot have a column named"):
+        open_database(f"lance:{tmp_path / 'db'}").create(batch.schema, SPACE, DIM)
+    assert not (tmp_path / "db").exists()
+
+
+def test_an_error_of_lancedb_names_no_file_of_its_source(tmp_path, monkeypatch):
+    def connect(folder):
+        raise RuntimeError("lance error: not found: x.lance, /root/.cargo/lance-13/src/table.rs:495:28\nBacktrace")
+
+    monkeypatch.setattr(pytest.importorskip("lancedb"), "connect", connect)
+    with pytest.raises(InputError, match=r"x\.lance$"):
+        open_database(f"lance:{tmp_path}")
+
+
+def test_reading_creates_no_folder(tmp_path, wordllama):
+    pytest.importorskip("lancedb")
+    url = f"lance:{tmp_path / 'db'}"
+    for read in (lambda: search_database(url, "a cat", wordllama), lambda: pull(url, tmp_path / "copy")):
+        with pytest.raises(InputError, match="no table"):
+            read()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def index(wordllama, texts):
     metadata = {"year": list(range(2000, 2060)), "two words": [f"it's {row}" for row in range(60)]}
@@ -184,7 +276,7 @@ def test_an_index_is_pushed_searched_and_pulled(index, url, wordllama, texts, tm
     assert push(index, url) == (0, 0)
     query = "somebody rides a horse"
     expected = index.search(query, k=5)
-    [table] = search_database(url, [query], wordllama, 5)
+    [table] = search_database(url, query, wordllama, 5)
     assert table.column("id").to_pylist() == expected.ids[0].tolist()
     assert_allclose(table.column("score").to_numpy(), expected.scores[0], atol=1e-5)
     assert table.column_names == ["id", "score", "text", "year", "two words"]
@@ -269,7 +361,17 @@ def test_an_index_without_rows_is_not_pushed(url, wordllama):
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://root:secret@host/db", "mysql://root:s@secret@host/db", "lance:", "lance:dir?rows=1"]
+    "url",
+    [
+        "mysql://root:secret@host/db",
+        "mysql://root:s@secret@host/db",
+        "mysql://host/db?pass=secret",
+        "postgresql:/me:sec!secret@host/db",
+        "postgresql:me:secret@host/db",
+        "me:secret@host/db",
+        "lance:",
+        "lance:dir?rows=1",
+    ],
 )
 def test_other_urls_are_refused_without_their_password(url):
     with pytest.raises(InputError) as caught:
@@ -281,7 +383,7 @@ def test_other_urls_are_refused_without_their_password(url):
 def test_a_password_among_the_options_is_never_shown(index, postgres_url, option, wordllama, texts):
     url = f"{postgres_url}&{option}=secret&table=with_{option}"
     push(index, url)
-    with pytest.raises(InputError, match=f"table=with_{option}") as caught:
+    with pytest.raises(InputError, match=f"table with_{option}") as caught:
         search_database(url, ["a query"], wordllama.fitted(texts, "whitening", settings={"n_components": 16}))
     assert "secret" not in str(caught.value)
 

@@ -31,6 +31,8 @@ _LANCE: Final = "lance:"
 class Database(Protocol):
     """A table of rows with vectors of one space. Vectors are unit vectors; scores are cosines."""
 
+    name: str  # of the table and its database, without a password
+
     @property
     def exists(self) -> bool:
         """Whether the table is there."""
@@ -73,7 +75,8 @@ class Database(Protocol):
 
 def is_database(target: str) -> bool:
     """Whether a name on the command line is the URL of a database."""
-    return target.startswith(_LANCE) or "://" in target
+    # a mistyped URL of PostgreSQL is no folder: it would be shown with its password
+    return target.startswith(_LANCE) or "://" in target or bool(re.match("postgres.*:", target))
 
 
 def open_database(url: str) -> Database:
@@ -82,11 +85,8 @@ def open_database(url: str) -> Database:
         return open_postgres(url)
     if url.startswith(_LANCE):
         return open_lance(url.removeprefix(_LANCE))
-    raise InputError(f"a database must be postgresql://... or lance:DIR; got {_without_password(url)}.")
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(//[^:/@]*):.*@", r"\1:***@", url))
+    scheme = re.split("[:/?@]", url)[0]  # the rest may hold a password
+    raise InputError(f"a database must be written postgresql://... or lance:DIR; got {_check.brief(scheme)!r}.")
 
 
 def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[int, int]:
@@ -110,8 +110,8 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
     Raises
     ------
     InputError
-        If the table belongs to another space or has another width (the message names both), or the database cannot be
-        reached.
+        If the table belongs to another space, has another width or another kind of ids (the message names both) or
+        lacks a column of the index, or the database cannot be reached.
 
     Notes
     -----
@@ -126,7 +126,7 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
             if first is None:
                 raise InputError(f"push: the index {index.folder} has no rows.")
             database.create(_with_digests(first, index.dim).schema, index.space, index.dim)
-        same_space(f"the index {index.folder}", index.space, f"the table {_without_password(url)}", database.space)
+        same_space(f"the index {index.folder}", index.space, f"the {database.name}", database.space)
         _check.same_dim("push", "the table", database.dim, index.dim)
         pushed: dict[Any, int | None] = {}
         for batch in database.batches(_PART_ROWS, (ID, DIGEST)):
@@ -152,7 +152,13 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
 def _with_digests(batch: Any, dim: int) -> Any:
     import pyarrow as pa
 
-    rows = zip(batch.drop_columns([VECTOR]).to_pylist(), units_of_lists(batch.column(VECTOR), dim), strict=True)
+    columns = {}
+    for field in batch.schema.remove(batch.schema.get_field_index(VECTOR)):
+        column = batch.column(field.name)
+        if pa.types.is_temporal(field.type) and field.type.bit_width <= 64:  # Python has no times after the year 9999
+            column = column.view(f"int{field.type.bit_width}")
+        columns[f"{field.name} {field.type}"] = column
+    rows = zip(pa.table(columns).to_pylist(), units_of_lists(batch.column(VECTOR), dim), strict=True)
     digests = [xxh3_64_intdigest(repr(row).encode() + unit.tobytes()) for row, unit in rows]
     return batch.append_column(DIGEST, pa.array(np.array(digests, np.uint64).view(np.int64)))
 
@@ -197,18 +203,25 @@ def pull(url: str, folder: Any, *, model: SentenceEncoder | None = None, progres
 
 
 def search_database(
-    url: str, queries: list[str], model: SentenceEncoder, k: int = 10, *, where: str | None = None, hybrid: bool = False
+    url: str,
+    queries: str | Sequence[str],
+    model: SentenceEncoder,
+    k: int = 10,
+    *,
+    where: str | None = None,
+    hybrid: bool = False,
 ) -> list[Any]:
     """Find the rows of a table nearest to each query: a pyarrow table with the columns id, score, text and others."""
     _check.whole_number("search", "k", k, 1)
-    if any(not text.strip() for text in queries):
+    texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
+    if any(not text.strip() for text in texts):
         raise InputError("search: a query must not be empty.")
     database = open_database(url)
     try:
         here = Space(model.fingerprint, model.record.name)
-        same_space("the model", here, f"the table {_without_password(url)}", database.space)
-        units = unit_vectors(model.encode(queries, role="query", show_progress_bar=False))
-        tables = database.search(units, k, where=where, texts=queries if hybrid else None)
+        same_space("the model", here, f"the {database.name}", database.space)
+        units = unit_vectors(model.encode(texts, role="query", show_progress_bar=False))
+        tables = database.search(units, k, where=where, texts=texts if hybrid else None)
         return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]
     finally:
         database.close()

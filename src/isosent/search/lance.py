@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from isosent._check import brief
 from isosent.errors import InputError, OutputError
 from isosent.io.atomic import disk_error, locked
 from isosent.io.space import Space, space_in
+from isosent.search.columns import check_columns, names_beside_hits
 from isosent.search.keywords import fuse
 from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.where import parse_where, sql_literal, to_sql
@@ -22,21 +24,25 @@ from isosent.search.where import parse_where, sql_literal, to_sql
 DEFAULT_TABLE: Final = "isosent_rows"
 _FUSED: Final = 100
 _INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
+_RESERVED: Final = ("_distance", "_score", "_rowid", "_rowaddr", "_rowoffset")  # columns of LanceDB itself
+_SOURCE: Final = re.compile(r",? ?\S*\.rs(:\d+)*")  # where in LanceDB an error was raised
 
 
 class LanceTable:
     """A table of rows with vectors of one space."""
 
     def __init__(self, folder: str, name: str) -> None:
-        self.folder, self.name = folder, name
-        lancedb = _extras.require("lancedb")
+        self.folder, self._name = folder, name
+        self.name = f"table {name} of lance:{folder}"
+        self._lancedb = _extras.require("lancedb")
         with _errors(self.folder):
-            self._database = lancedb.connect(folder)
             self._table = self._opened()
 
     def _opened(self) -> Any:
-        names = self._database.list_tables().tables if Path(self.folder).is_dir() else []
-        return self._database.open_table(self.name) if self.name in names else None
+        if not Path(self.folder).is_dir():  # connecting would make it
+            return None
+        database = self._lancedb.connect(self.folder)
+        return database.open_table(self._name) if self._name in database.list_tables().tables else None
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -56,7 +62,7 @@ class LanceTable:
         """The table."""
         if self._table is None:
             raise InputError(
-                f"lance:{self.folder} has no table {self.name}. Make it: isosent push INDEX --to lance:DIR."
+                f"lance:{self.folder} has no table {self._name}. Make it: isosent push INDEX --to lance:DIR."
             )
         return self._table
 
@@ -65,9 +71,7 @@ class LanceTable:
         """The space of its vectors."""
         space = space_in(self.table.schema.metadata or {})
         if space is None:
-            raise InputError(
-                f"the table {self.name} of lance:{self.folder} was not made by isosent: it names no space."
-            )
+            raise InputError(f"the {self.name} was not made by isosent: it names no space.")
         return space
 
     @property
@@ -82,20 +86,31 @@ class LanceTable:
 
     def create(self, schema: Any, space: Space, dim: int) -> None:
         """Make an empty table, unless another writer has just made it."""
+        for name in schema.names:
+            if not name or "." in name or "`" in name or name in _RESERVED:
+                raise InputError(f"the {self.name} cannot have a column named {name!r}. Rename it.")
         with _errors(self.folder):
             Path(self.folder).mkdir(parents=True, exist_ok=True)
         with self._writing():
             self._table = self._opened()
             if self._table is None:
-                self._table = self._database.create_table(self.name, schema=schema.with_metadata(space.metadata))
+                database = self._lancedb.connect(self.folder)
+                self._table = database.create_table(self._name, schema=schema.with_metadata(space.metadata))
 
     def add(self, batch: Any) -> None:
         """Add rows, or replace those with the same ids, in one version of the table."""
         import pyarrow as pa
 
         with self._writing():
+            schema = self.table.schema
+            check_columns(f"the {self.name}", schema, batch.schema)
+            # LanceDB leaves columns that the rows lack as they were
+            columns = [
+                batch.column(field.name) if field.name in batch.schema.names else pa.nulls(len(batch), field.type)
+                for field in schema
+            ]
             merge = self.table.merge_insert(ID).when_matched_update_all().when_not_matched_insert_all()
-            merge.execute(pa.table(batch), on_bad_vectors="null")
+            merge.execute(pa.table(columns, names=schema.names), on_bad_vectors="null")
 
     def delete(self, ids: Sequence[Any]) -> int:
         """Delete rows; return how many there were."""
@@ -115,7 +130,8 @@ class LanceTable:
             for number, unit in enumerate(units):
                 query = self.table.search(unit, vector_column_name=VECTOR).distance_type("dot").limit(n_hits)
                 query = query if where is None else query.where(_sql(where, self.table.schema), prefilter=True)
-                hits = _scored(query.to_arrow(), unit)
+                hits = self._scored(query.to_arrow(), unit)
+                hits = hits if unit.any() else hits.slice(0, 0)  # a query of unknown words only is near to nothing
                 if texts is not None:
                     hits = self._fused(hits, texts[number], unit, k, where)
                 tables.append(hits.slice(0, k))
@@ -129,8 +145,7 @@ class LanceTable:
         # a match of all words as they are: the query language of LanceDB would read quotes and signs
         query = self.table.search(_match(text), query_type="fts").limit(_FUSED)
         query = query if where is None else query.where(_sql(where, self.table.schema), prefilter=True)
-        by_words = _scored(query.to_arrow(), unit).select(by_vector.column_names)
-        both = pa.concat_tables([by_vector, by_words])
+        both = pa.concat_tables([by_vector, self._scored(query.to_arrow(), unit)])
         names = both.column(ID).to_pylist()
         first = {name: place for place, name in reversed(list(enumerate(names)))}
         n_vectors = by_vector.num_rows
@@ -139,6 +154,18 @@ class LanceTable:
         ]
         places, _ = fuse(rankings, k)
         return both.take(pa.array(places))
+
+    def _scored(self, hits: Any, unit: NDArray[np.float32]) -> Any:
+        """Hits with their cosines, without those that have no vector."""
+        import pyarrow as pa
+
+        rows = hits.filter(hits.column(VECTOR).is_valid())
+        lists = rows.column(VECTOR).combine_chunks()
+        vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), unit.size)
+        scores = pa.array(vectors @ unit if len(lists) else np.empty(0, np.float32), pa.float32())
+        # the schema lacks the columns that LanceDB adds to hits
+        names = names_beside_hits([name for name in self.table.schema.names if name not in (ID, VECTOR)])
+        return pa.table({ID: rows.column(ID), "score": scores} | {names[name]: rows.column(name) for name in names})
 
     def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield all rows, or some of their columns, as record batches."""
@@ -180,18 +207,6 @@ def _sql(where: str, schema: Any) -> str:
     return to_sql(parse_where(where, schema), lambda name: "`" + name.replace("`", "") + "`", sql_literal)
 
 
-def _scored(table: Any, unit: NDArray[np.float32]) -> Any:
-    """Rows with their cosines, without those that have no vector."""
-    import pyarrow as pa
-
-    rows = table.filter(table.column(VECTOR).is_valid())
-    lists = rows.column(VECTOR).combine_chunks()
-    vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), unit.size)
-    scores = pa.array(vectors @ unit if len(lists) else np.empty(0, np.float32), pa.float32())
-    others = [name for name in rows.column_names if name not in (ID, VECTOR) and not name.startswith("_")]
-    return pa.table({ID: rows.column(ID), "score": scores} | {name: rows.column(name) for name in others})
-
-
 @contextmanager
 def _errors(folder: str) -> Iterator[None]:
     """Turn what LanceDB raises into one sentence."""
@@ -200,7 +215,7 @@ def _errors(folder: str) -> Iterator[None]:
     except InputError:
         raise
     except (RuntimeError, OSError, ValueError) as error:
-        reason = brief(str(error).splitlines()[0])
+        reason = brief(_SOURCE.sub("", str(error).splitlines()[0]))
         if disk := disk_error(error):
             raise OutputError(f"lance:{folder} could not be written: {disk}; its last version is intact.") from None
         raise InputError(f"lance:{folder}: {reason}") from None

@@ -18,6 +18,7 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, IsosentError, OutputError
 from isosent.io.space import Space
+from isosent.search.columns import check_columns, names_beside_hits
 from isosent.search.keywords import fuse
 from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.snapshot import FUSED
@@ -261,14 +262,16 @@ class PostgresTable:
     def add(self, batch: Any) -> None:
         """Add the rows of a record batch, and replace those with the same ids, in one transaction."""
         target = self._schema()
-        unknown = [name for name in batch.schema.names if name not in target.names]
-        if unknown:
-            listed = brief(", ".join(target.names), 600)
-            raise InputError(f"{self.name} has no column {unknown[0]}; it has: {listed}.")
+        check_columns(f"the {self.name}", target, batch.schema)
         names = [name for name in target.names if name in batch.schema.names]
         values = [self._column(batch.column(name), target.field(name)) for name in names]
         listed = ", ".join(map(self._quoted, names))
-        replaced = ", ".join(f"{q} = excluded.{q}" for q in map(self._quoted, names) if q != self._quoted(ID))
+        # columns that the rows lack get what new rows get: null, unless somebody set another default
+        replaced = ", ".join(
+            f"{self._quoted(name)} = {f'excluded.{self._quoted(name)}' if name in names else 'DEFAULT'}"
+            for name in target.names
+            if name != ID
+        )
         types = [re.sub(r"^.*\.", "", self._columns[name]) for name in names]
         with self._errors("write"), self._connection.transaction():
             self._run("SELECT set_config('isosent.space', %s, true)", [self._ours.fingerprint])
@@ -281,7 +284,7 @@ class PostgresTable:
             # in the order of ids: two writers lock rows in the same order, so that they wait and never block each other
             self._run(
                 f"INSERT INTO {self._at} ({listed}) SELECT {listed} FROM isosent_added ORDER BY {self._quoted(ID)} "
-                f"ON CONFLICT ({self._quoted(ID)}) DO " + (f"UPDATE SET {replaced}" if replaced else "NOTHING")
+                f"ON CONFLICT ({self._quoted(ID)}) DO UPDATE SET {replaced}"
             )
 
     def _column(self, column: Any, field: Any) -> Sequence[Any]:
@@ -292,7 +295,7 @@ class PostgresTable:
             return self._vector_values(column)
         try:
             values: list[Any] = column.cast(field.type).to_pylist()
-        except pa.ArrowException as error:
+        except (pa.ArrowException, ValueError, OverflowError) as error:  # times after the year 9999 overflow
             raise InputError(f"{self.name}: the column {field.name} is {field.type}: {brief(error)}.") from None
         return values
 
@@ -379,9 +382,9 @@ class PostgresTable:
         if texts is not None and TEXT not in schema.names:
             raise InputError(f"{self.name} has no texts, so it cannot be searched by words.")
         condition, values = self._condition(where)
-        names = [name for name in schema.names if name != VECTOR]
-        fields = [schema.field(name) for name in names]
-        fields.insert(1, pa.field("score", pa.float32()))
+        names = [ID, *(name for name in schema.names if name not in (ID, VECTOR))]
+        fields = [schema.field(ID), pa.field("score", pa.float32())]
+        fields += [schema.field(old).with_name(new) for old, new in names_beside_hits(names[1:]).items()]
         tables = []
         with self._errors("search"), self._connection.transaction():
             self._settings(max(k, FUSED) if texts is not None else k)

@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from isosent.io.space import Space
+from isosent.search.columns import names_beside_hits
 from isosent.search.engine import SearchSettings, bytes_per_vector
 from isosent.search.snapshot import Snapshot
 from isosent.search.storage import Recall
@@ -72,7 +73,10 @@ class SearchResult:
         return self._snapshot.shares(self._queries, self.positions, self.scores)
 
     def to_arrow(self) -> Any:
-        """Return one row per hit: query, rank, id, score, share, text, and the columns of the metadata."""
+        """Return one row per hit: query, rank, id, score, share, text, and the columns of the metadata.
+
+        A column of the metadata that is called like one of the first five gets an underscore: ``score_``.
+        """
         import pyarrow as pa
 
         queries, ranks = np.nonzero(self.positions >= 0)
@@ -84,8 +88,8 @@ class SearchResult:
             "score": pa.array(self.scores[queries, ranks]),
             "share": pa.array(self.shares[queries, ranks]),
         }
-        columns = {name if name not in own else f"{name}_": rows.column(name) for name in rows.column_names[1:]}
-        return pa.table(own | columns)
+        names = names_beside_hits(rows.column_names[1:])
+        return pa.table(own | {names[name]: rows.column(name) for name in names})
 
     def to_pandas(self) -> Any:
         """Return `to_arrow` as a pandas DataFrame."""
