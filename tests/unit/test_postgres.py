@@ -134,6 +134,17 @@ def test_rows_with_the_same_ids_are_replaced(filled):
     assert filled.count == sum(map(len, filled.batches(50))) == 69
 
 
+def test_columns_that_somebody_adds_keep_their_defaults(filled, table_url, sql):
+    added = "ADD note text DEFAULT 'x', ADD twice bigint GENERATED ALWAYS AS (2 * number) STORED"
+    sql(f'ALTER TABLE "{filled.table}" {added}')
+    with closing(open_postgres(table_url)) as again:
+        again.add(rows(units(1), names(1), number=pa.array([21])))
+        again.add(rows(units(1), names(1, start=1)))
+        [first, second] = next(again.batches(2, ["number", "note", "twice"])).to_pylist()
+    assert first == {"number": 21, "note": "x", "twice": 42}
+    assert second == {"number": None, "note": "x", "twice": None}
+
+
 @pytest.mark.parametrize("is_indexed", [False, True])
 def test_a_filter_hides_rows(filled, is_indexed):
     if is_indexed:
