@@ -5,7 +5,8 @@ import itertools
 import subprocess
 import sys
 import threading
-from contextlib import closing
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -267,6 +268,12 @@ def with_password(postgres_url, sql):
         (folder / "pg_hba.conf").write_text("local all secretary scram-sha-256\n" + settings)
         sql("CREATE ROLE secretary LOGIN PASSWORD 'pass:word'")
         sql("SELECT pg_reload_conf()")
+        for _ in range(100):  # the server reads it some time after that
+            with suppress(psycopg.OperationalError):
+                psycopg.connect(postgres_url.replace("postgres:@", "secretary:wrong@")).close()
+                time.sleep(0.05)
+                continue
+            break
     return lambda password: postgres_url.replace("postgres:@", f"secretary:{password}@")
 
 

@@ -231,6 +231,8 @@ def search(
     if model is not None:
         raise InputError("search: -m belongs to a database; an index holds its model.")
     opened = Index.open(folder)
+    if explain and TEXT not in opened.schema.names:
+        raise InputError("search: --explain needs the texts of the rows; this index has none.")
     if likes:
         if hybrid or false_alarms is not None or explain:
             raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
@@ -241,8 +243,6 @@ def search(
     hits: list[list[dict[str, Any]]] = [[] for _ in asked]
     for row in result.to_arrow().to_pylist():
         hits[row.pop("query")].append(row)
-    if explain and "text" not in result.to_arrow().column_names:
-        raise InputError("search: --explain needs the texts of the rows; this index has none.")
     if explain:
         for query, rows in zip(asked, hits, strict=True):
             for row in rows:

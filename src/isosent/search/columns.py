@@ -9,7 +9,7 @@ from isosent._check import brief
 from isosent.errors import InputError
 from isosent.search.rows import ID
 
-HIT_COLUMNS: Final = ("query", "rank", ID, "score", "share")
+HIT_COLUMNS: Final = ("query", "rank", ID, "score", "share", "words")  # words: of an explanation
 
 
 def names_beside_hits(columns: Sequence[str]) -> dict[str, str]:

@@ -30,6 +30,8 @@ _TIMEOUT: Final = 10  # seconds, of connecting
 _OLDEST_PGVECTOR: Final = (0, 8)  # iterative scans
 _LARGEST_VECTOR, _LARGEST_HALFVEC = 2000, 4000  # dimensions that HNSW of pgvector can hold
 _LONGEST_TABLE, _LONGEST_COLUMN = 50, 63  # bytes; names of the indexes are longer than that of the table
+_EF: Final = 40
+_FILTERED_EF: Final = 400  # rows that fit a filter may be far from the query
 _LARGEST_EF: Final = 1000
 _CANDIDATES: Final = 10  # times k, of the search by bits
 
@@ -387,7 +389,7 @@ class PostgresTable:
         fields += [schema.field(old).with_name(new) for old, new in names_beside_hits(names[1:]).items()]
         tables = []
         with self._errors("search"), self._connection.transaction():
-            self._settings(max(k, FUSED) if texts is not None else k)
+            self._settings(max(k, FUSED) if texts is not None else k, is_filtered=where is not None)
             for row, (vector, unit) in enumerate(zip(self._sent(units), units, strict=True)):
                 if texts is None:
                     rows = self._nearest(names, vector, k, condition, values) if unit.any() else []
@@ -397,10 +399,11 @@ class PostgresTable:
                 tables.append(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
         return tables
 
-    def _settings(self, k: int) -> None:
+    def _settings(self, k: int, *, is_filtered: bool) -> None:
         n_candidates = _CANDIDATES * k if self._ours.bits else k
+        least = _FILTERED_EF if is_filtered else _EF
         for name, value in (
-            ("hnsw.ef_search", str(min(max(40, n_candidates), _LARGEST_EF))),
+            ("hnsw.ef_search", str(min(max(least, n_candidates), _LARGEST_EF))),
             ("hnsw.iterative_scan", "relaxed_order"),
         ):
             self._run("SELECT set_config(%s, %s, true)", [name, value])

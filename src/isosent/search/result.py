@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import to_builtins
 from numpy.typing import NDArray
 
+from isosent import _extras
 from isosent.io.space import Space
 from isosent.search.columns import names_beside_hits
 from isosent.search.engine import SearchSettings, bytes_per_vector
@@ -93,6 +94,7 @@ class SearchResult:
 
     def to_pandas(self) -> Any:
         """Return `to_arrow` as a pandas DataFrame."""
+        _extras.require("pandas")
         return self.to_arrow().to_pandas()
 
 
