@@ -26,7 +26,7 @@ from campaign import processes
 from campaign.inputs import write_inputs
 
 RUNS = {"kills": 3, "disks": 5, "flips": 40, "fuzz": 30, "writers": 4}
-QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 6, "fuzz": 2, "writers": 1}
+QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 3, "fuzz": 2, "writers": 0.4}
 
 
 def main():

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -37,6 +38,11 @@ def modules():
         yield path, path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
+@cache
+def tree_of(path):
+    return ast.parse(path.read_text())
+
+
 def own_imports(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("isosent"):
@@ -52,7 +58,7 @@ def test_imports_point_to_lower_layers_or_stay_in_the_package():
     for path, package in modules():
         if package == "__init__":
             continue
-        for _, imported in own_imports(ast.parse(path.read_text())):
+        for _, imported in own_imports(tree_of(path)):
             if imported != package and not LAYER_OF[imported] < LAYER_OF[package]:
                 if LAYER_OF[package] == 0 and LAYER_OF[imported] == 0:
                     continue
@@ -63,7 +69,7 @@ def test_imports_point_to_lower_layers_or_stay_in_the_package():
 def test_own_modules_are_imported_at_the_top():
     wrong = []
     for path, package in modules():
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         top = set(
             map(id, ast.walk(ast.Module([node for node in tree.body if not isinstance(node, ast.FunctionDef)], [])))
         )
@@ -92,7 +98,7 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
     """Unless it is public, holds a second idea of its own, or would make the neighbour too long."""
     by_name, importers = own_modules(), defaultdict(set)
     for name, path in by_name.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
@@ -132,7 +138,8 @@ def load_bench(name):
 
 
 def test_the_code_can_be_read_in_an_afternoon():
-    total = sum((load_bench("shape").measure(path) for path, _ in modules()), Counter())
+    shape = load_bench("shape")
+    total = sum((shape.measure(path) for path, _ in modules()), Counter())
     limits = {"modules": 180, "lines": 42_000, "docstring_lines": 8_000, "dataclasses": 110}
     assert {name: total[name] for name in limits if total[name] > limits[name]} == {}
 
@@ -143,7 +150,7 @@ def test_modules_and_functions_stay_small():
         text = path.read_text()
         if len(text.splitlines()) > 700:
             too_long.append(f"{path.relative_to(SOURCE)}: {len(text.splitlines())} lines")
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree_of(path)):
             # a class whose base is imported on demand stands in a function; its methods are measured
             if isinstance(node, ast.FunctionDef) and not any(isinstance(part, ast.ClassDef) for part in node.body):
                 body = node.body[1:] if ast.get_docstring(node) else node.body

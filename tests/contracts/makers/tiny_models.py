@@ -157,8 +157,10 @@ def network_of(name, vocab_size, seed=0, **changes):
     return model.eval()
 
 
-def save_model(folder, name, tokenizer=None, *, seed=0, changes=None, **how):
+def save_model(folder, name, tokenizer=None, *, seed=0, changes=None, n_layers=None, **how):
     """Save a tiny model with its tokenizer; how: as for `save_tokenizer`."""
+    if n_layers is not None:
+        changes = (changes or {}) | {"n_layer" if name == "gpt2" else "num_hidden_layers": n_layers}
     if name in DECODERS:
         how = {"frame": "none" if name == "gpt2" else "opening", "padding_side": "left"} | how
     if name == "qwen2":  # its tokenizer is of this kind whatever is saved
