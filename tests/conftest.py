@@ -1,3 +1,4 @@
+import gc
 import os
 import sys
 import warnings
@@ -25,6 +26,25 @@ LONGEST_FILES = (
 def pytest_collection_modifyitems(items):
     order = {f"{name}.py": place for place, name in enumerate(LONGEST_FILES)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def wordllama_is_read_once():
+    """Most commands begin with it, and most of what they take would be to read the same numbers again."""
+    from isosent.encoders import load
+
+    read, encoders = load.load_wordllama, []
+
+    def once(options, *, corpus=None):
+        if options or corpus is not None:
+            return read(options, corpus=corpus)
+        if not encoders:
+            encoders.append(read(options))
+        return encoders[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load, "load_wordllama", once)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -127,6 +147,15 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(n_threads)
+
+
+@pytest.fixture(scope="module")
+def quick_trainers(one_thread):
+    """Trainers collect garbage: take what is there already, such as all of torch, out of it."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

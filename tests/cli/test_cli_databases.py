@@ -1,16 +1,24 @@
 """``isosent push``, ``pull``, and ``search`` in a database."""
 
 import json
+import shutil
 
 import pytest
 
 from isosent.search import Index
 
 
+@pytest.fixture(scope="module")
+def index(tmp_path_factory, wordllama, texts):
+    folder = tmp_path_factory.mktemp("home") / "index"
+    Index.create(texts[:40], wordllama, metadata={"year": list(range(40))}, folder=folder)
+    return folder
+
+
 @pytest.fixture
-def here(tmp_path, monkeypatch, wordllama, texts):
+def here(index, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Index.create(texts[:40], wordllama, metadata={"year": list(range(40))}, folder="index")
+    shutil.copytree(index, "index")
     return tmp_path
 
 

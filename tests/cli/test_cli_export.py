@@ -1,5 +1,6 @@
 import json
 import resource
+import shutil
 import sys
 
 import faiss
@@ -11,10 +12,17 @@ import pytest
 import isosent
 
 
+@pytest.fixture(scope="module")
+def whitened(tmp_path_factory, wordllama, texts):
+    folder = tmp_path_factory.mktemp("whitened") / "model"
+    wordllama.fitted(texts, transform=isosent.Whitening(8)).save(folder)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch, wordllama, texts):
+def here(whitened, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    wordllama.fitted(texts, transform=isosent.Whitening(8)).save("model")
+    shutil.copytree(whitened, "model")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe" * 500)
     return tmp_path
 

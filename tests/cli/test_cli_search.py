@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shutil
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -10,23 +12,36 @@ import pytest
 
 pytest.importorskip("faiss")
 
+from isosent.cli.main import main
 
-@pytest.fixture
-def table(texts, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with (tmp_path / "rows.csv").open("w", newline="") as file:
+
+@pytest.fixture(scope="module")
+def home(texts, tmp_path_factory):
+    """A table, and an index of it."""
+    folder = tmp_path_factory.mktemp("home")
+    with (folder / "rows.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "text", "lang", "year"])
         writer.writerows(
             [f"r{row}", text, "en" if row % 2 else "de", 2000 + row] for row, text in enumerate(texts[:60])
         )
-    return "rows.csv"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(sys, "argv", ["isosent", "index", str(folder / "rows.csv"), "-o", str(folder / "index")])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    assert not stopped.value.code
+    return folder
 
 
 @pytest.fixture
-def made(isosent_, table):
-    assert isosent_("index", table, "-o", "index").code == 0
-    return "index"
+def table(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return shutil.copy(home / "rows.csv", ".").removeprefix("./")
+
+
+@pytest.fixture
+def made(home, table):
+    return shutil.copytree(home / "index", "index")
 
 
 def hits(finished):

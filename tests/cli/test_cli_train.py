@@ -23,6 +23,8 @@ from isosent.training.development import DevScore
 from isosent.training.metrics import MetricsLog
 from isosent.training.run import Scores, TrainingResult
 
+pytestmark = pytest.mark.usefixtures("quick_trainers")
+
 BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
 WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]
 FAST = ("--base", BASE, "--batch-size", 8, "--learning-rate", 0.01)

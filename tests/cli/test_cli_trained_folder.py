@@ -12,7 +12,7 @@ PROBES = ["A man is riding a horse.", "no"]
 
 
 @pytest.fixture(scope="module")
-def folder(texts, tmp_path_factory, one_thread):
+def folder(texts, tmp_path_factory, quick_trainers):
     """A trained model with a map behind it."""
     folder = tmp_path_factory.mktemp("trained") / "model"
     base = open_base("scratch:?layers=1&dim=8&heads=2&vocab=300&max_length=64", texts)

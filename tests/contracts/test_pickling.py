@@ -2,7 +2,6 @@
 
 import copy
 import json
-import multiprocessing
 import pickle
 import shutil
 from functools import cache
@@ -166,27 +165,20 @@ def test_copies_give_the_same_vectors(made, kind):
     assert_same(vectors_of(used), expected)
 
 
+@pytest.fixture(scope="module")
+def sent(made):
+    """What one worker of joblib makes of the models: several would each import torch."""
+    calls = [delayed(each)(made(kind)) for kind in SENT for each in (vectors_of, attrgetter("fingerprint"))]
+    results = Parallel(n_jobs=2, max_nbytes=1000, batch_size=len(calls))(calls)
+    return dict(zip(SENT, zip(results[::2], results[1::2], strict=True), strict=True))
+
+
 @pytest.mark.parametrize("kind", SENT)
-def test_a_worker_of_joblib_gives_the_same_vectors(made, kind):
-    """Large arrays reach it as memory maps, and it may use fewer threads."""
-    model = made(kind)
-    calls = [delayed(each)(model) for each in (vectors_of, attrgetter("fingerprint"))]
-    found, fingerprint = Parallel(n_jobs=2, max_nbytes=1000)(calls)
+def test_a_worker_of_joblib_gives_the_same_vectors(made, sent, kind):
+    """It is a new process, which large arrays reach as memory maps, and which may use fewer threads."""
+    model, (found, fingerprint) = made(kind), sent[kind]
     assert fingerprint == model.fingerprint
     assert_same(found, vectors_of(model))
-
-
-@pytest.fixture(scope="module")
-def spawned():
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        yield pool
-
-
-@pytest.mark.parametrize("kind", ["hf", "hf-heads", "words-mapped", "whitening"])
-def test_a_new_process_gives_the_same_vectors(made, spawned, kind):
-    model = made(kind)
-    assert spawned.apply(attrgetter("fingerprint"), [model]) == model.fingerprint
-    assert_same(spawned.apply(vectors_of, [model]), vectors_of(model))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in TRANSFORMERS])

@@ -41,7 +41,7 @@ def named(settings):
 
 
 @pytest.fixture(scope="module")
-def bert(tiny_model, one_thread):
+def bert(tiny_model, quick_trainers):
     transformer = modules.Transformer(str(tiny_model("bert")))
     model = SentenceTransformer(modules=[transformer, modules.Pooling(24)], device="cpu")
     return model.double().eval()

@@ -28,8 +28,8 @@ SCRATCH = "scratch:?layers=2&dim=8&heads=2&vocab=300&max_length=64"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_threads(one_thread):
-    return one_thread
+def few_threads(quick_trainers):
+    return quick_trainers
 
 
 @pytest.fixture(scope="module")

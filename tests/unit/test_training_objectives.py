@@ -300,7 +300,7 @@ def test_settings_that_do_not_go_with_the_model_or_the_data_are_refused(settings
 
 
 @pytest.fixture(scope="module")
-def bert(tiny_model, one_thread):
+def bert(tiny_model, quick_trainers):
     """A random transformer of 24 dimensions in float64, without dropout."""
     transformer = modules.Transformer(str(tiny_model("bert")))
     model = SentenceTransformer(modules=[transformer, modules.Pooling(24)], device="cpu")

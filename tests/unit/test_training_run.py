@@ -1,7 +1,6 @@
 """A whole training on a tiny network: what is saved, how it goes on, and how it stops."""
 
 import errno
-import gc
 import json
 import os
 import random
@@ -32,6 +31,8 @@ from isosent.training.run import train_job as train
 from isosent.training.settings import TrainingSettings, parse_setting
 from isosent.training.trainer import make_arguments, make_trainer, newest_checkpoint
 from isosent.transforms.flow import GlowFlow
+
+pytestmark = pytest.mark.usefixtures("quick_trainers")
 
 BASE = "scratch:?layers=1&dim=16&heads=2&vocab=40&max_length=16"
 WORDS = [f"{a}{b}" for a in "bdfg" for b in "aeiou"]
@@ -112,15 +113,6 @@ def strip_checksums(path):
     document = json.loads(path.read_text())
     new = {"checksum", "checksums", "run"} | (set() if path.name == "training.json" else {"format", "format_version"})
     path.write_text(json.dumps({name: value for name, value in document.items() if name not in new}))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fast(one_thread):
-    """Trainers collect garbage: take what is there already, such as all of torch, out of it."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="module")

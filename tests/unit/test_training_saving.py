@@ -23,8 +23,8 @@ TRANSFORMS = {"bare": None, "mapped": chain(Whitening(4), L2Normalize())}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_threads(one_thread):
-    return one_thread
+def few_threads(quick_trainers):
+    return quick_trainers
 
 
 def train_a_step(model, texts):
