@@ -12,12 +12,15 @@ import pytest
 import isosent
 from isosent.evaluation.sts import YEAR_SUBSETS
 
+gc.set_threshold(100_000)  # torch and its companions are a million objects, which are no garbage
+
 # With --dist=loadfile a file goes to one worker, in the order of collection: a long one at the end would run alone.
 LONGEST_FILES = (
-    "test_minilm",
     "test_faults",
-    "test_onnx_backend",
+    "test_minilm",
     "test_exports",
+    "test_onnx_backend",
+    "test_pickling",
     "test_cli_train",
     "test_training_run",
 )
