@@ -28,6 +28,7 @@ LAYERS = [
     {"training"},
     {"research"},
     {"report"},
+    {"server"},
     {"cli"},
 ]
 LAYER_OF = {package: number for number, packages in enumerate(LAYERS) for package in packages}

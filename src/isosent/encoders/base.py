@@ -28,6 +28,7 @@ from isosent.words.tokens import TokenIds, offsets_of
 WINDOW = 8192
 _MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
 _PROBES = ("The quick brown fox, it's 3.5 km away!", "ÉCOLE Straße naïve", "你好 мир 안녕 🙂", "  \tnew\nline  ")
+_SEND_TEXTS = "Send texts; with LangChain, set check_embedding_ctx_length=False."
 
 Progress = Callable[[int], None]
 
@@ -68,6 +69,16 @@ class Summands(NamedTuple):
     words: list[str]  # as the text has them
     vectors: NDArray[np.float64]  # (n_words, dim)
     shares: NDArray[np.float64] | None  # of each word in a mean, with the sum 1; None for other sums
+
+
+class TokenSpan(NamedTuple):
+    """A token, and the part of the text that it stands for."""
+
+    id: int
+    text: str
+    is_special: bool
+    start: int | None  # in characters; None if it is unknown
+    stop: int | None
 
 
 class CollectedStats:
@@ -132,6 +143,18 @@ class Encoder(ABC):
     @abstractmethod
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors, shape (n_texts, dim); those of texts without tokens are zero."""
+
+    def spans(self, text: str) -> list[TokenSpan]:
+        """Return the tokens of a text, without a prompt."""
+        raise InputError(f"tokenize: the tokens of {self.reference} are not known.")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return a text with these token ids; refuse ids that `tokenize` would not give it."""
+        raise InputError(f"token ids: the tokens of {self.reference} are not known. Send texts.")
+
+    def token_embeddings(self, text: str) -> NDArray[np.float32]:
+        """Return the vectors of the tokens of a text before they are pooled, shape (n_tokens, token_dim)."""
+        raise InputError(f"token embeddings: {self.reference} gives vectors of whole texts only.")
 
     def summands(self, text: str) -> Summands:
         """Return the words of a text and the vectors that add up to its own; refuse if it is no such sum."""
@@ -275,3 +298,15 @@ class Encoder(ABC):
                 if number + 1 < len(windows):
                     ahead.append(pool.submit(self.tokenize, windows[number + 1]))
                 yield start, tokens
+
+
+def check_range(reference: str, ids: Sequence[int], vocab_size: int) -> None:
+    """Refuse token ids outside the vocabulary."""
+    if wrong := [number for number in ids if not 0 <= number < vocab_size]:
+        raise InputError(f"the token ids of {reference} are below {vocab_size}; got {wrong[0]}. {_SEND_TEXTS}")
+
+
+def check_same(reference: str, ids: Sequence[int], again: Sequence[int]) -> None:
+    """Refuse token ids that are not those of the text that they stand for: another tokenizer made them."""
+    if list(ids) != list(again):
+        raise InputError(f"the token ids are of another vocabulary than that of {reference}. {_SEND_TEXTS}")

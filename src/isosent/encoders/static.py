@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from isosent import _check
-from isosent.encoders.base import WINDOW, Encoder, Progress, Summands
+from isosent.encoders.base import WINDOW, Encoder, Progress, Summands, TokenSpan, check_range, check_same
 from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
 from isosent.encoders.reference import (
     FILE_OPTIONS,
@@ -185,6 +185,36 @@ class StaticEncoder(Encoder):
         if progress:
             progress(len(tokens.lengths))
         return unit_rows(vectors).astype(np.float32, copy=False) if self.normalize else vectors
+
+    def spans(self, text: str) -> list[TokenSpan]:
+        """Return the tokens of a text."""
+        tokens = self.tokenize([text])
+        if isinstance(self.tokenizer, SubwordTokenizer):
+            places = self.tokenizer.spans(text, tokens)
+        else:
+            places, end = [], 0
+            for word in self.tokenizer.spell(text, tokens)[0]:
+                start = max(text.find(word, end), 0)
+                end = start + len(word)
+                places.append((start, end))
+        return [
+            TokenSpan(number, text[start:stop], False, start, stop)
+            for number, (start, stop) in zip(tokens.ids.tolist(), places, strict=True)
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return a text with these token ids; refuse ids that `tokenize` would not give it."""
+        check_range(self.reference, ids, len(self._numbers))
+        text = self.tokenizer.decode(ids)
+        check_same(self.reference, ids, self.tokenize([text]).ids.tolist())
+        return text
+
+    def token_embeddings(self, text: str) -> NDArray[np.float32]:
+        """Return the vectors of the tokens of a text, shape (n_tokens, token_dim)."""
+        self.require_fitted("token embeddings")
+        with self._table.lock:
+            rows, _, ids = self._table.look_up(self.tokenize([text]))
+            return rows[ids]
 
     def summands(self, text: str) -> Summands:
         """Return the words of a text and the vectors that add up to its own."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.base import Encoder, Progress, TokenSpan, check_range, check_same
 from isosent.encoders.hub import download, local_folder
 from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
 from isosent.encoders.st_modules import LoadedModule, ModuleFolder, load_modules, read_module_folder
@@ -153,6 +153,45 @@ class TransformerEncoder(Encoder):
             for block in text_blocks(texts, len(texts), n_characters=LONGEST_PIECE, at_once=1):
                 lists += self.tokenizer(block, **settings)["input_ids"]
         return lists
+
+    def spans(self, text: str) -> list[TokenSpan]:
+        """Return the tokens of a text, special ones included; where they are, if the tokenizer can tell."""
+        lowered = text.lower() if self.module_folder.lowercase else text
+        with_offsets = bool(getattr(self.tokenizer, "is_fast", False)) and len(lowered) == len(text)
+        with self.network.tokenizing:
+            encoded = self.tokenizer(
+                lowered, verbose=False, return_special_tokens_mask=True, return_offsets_mapping=with_offsets
+            )
+        ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+        places = encoded["offset_mapping"] if with_offsets else [(None, None)] * len(ids)
+        names = self.tokenizer.convert_ids_to_tokens(ids)
+        return [
+            TokenSpan(number, name if is_special or start is None else text[start:stop], bool(is_special), start, stop)
+            for number, name, is_special, (start, stop) in zip(ids, names, special, places, strict=True)
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return a text with these token ids, with or without special tokens; refuse ids of another vocabulary."""
+        check_range(self.reference, ids, len(self.tokenizer))
+        with self.network.tokenizing:
+            special = set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
+            own = [number for number in ids if number not in special]
+            text: str = self.tokenizer.decode(own, skip_special_tokens=False)
+        [again] = self._input_ids([text])
+        check_same(self.reference, own, [number for number in again if number not in special])
+        return text
+
+    def token_embeddings(self, text: str) -> NDArray[np.float32]:
+        """Return the hidden states of a text, averaged over the layers, shape (seq_len, dim of the network)."""
+        torch = _extras.require("torch")
+        ids = torch.from_numpy(self.tokenize([text]).ids.astype(np.int64))[None, :]
+        if not ids.numel():
+            return np.zeros((0, self.network.dim), dtype=np.float32)
+        with torch.inference_mode():
+            states = self.model(input_ids=ids, output_hidden_states=True).hidden_states
+        weighted = [weight * states[layer][0].float() for layer, weight in self.own_layer_pooling.layers]
+        vectors: NDArray[np.float32] = (sum(weighted) / sum(w for _, w in self.own_layer_pooling.layers)).numpy()
+        return vectors
 
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors of texts, zero for texts of special tokens only."""

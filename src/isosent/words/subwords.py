@@ -258,17 +258,20 @@ class SubwordTokenizer:
             ids, offsets = keep_where(is_known, ids, offsets)
         return TokenIds(ids, offsets, np.flatnonzero(is_cut), n_unknown, n_tokens)
 
-    def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
-        """Words of a text as it has them, and which of them each of its tokens belongs to."""
+    def spans(self, text: str, tokens: TokenIds) -> list[tuple[int, int]]:
+        """Where each token of a text begins and ends in it."""
         encoding = self.tokenizer.encode(text[: self.max_characters], add_special_tokens=False)
         ids, spans = tokens.ids.tolist(), list[tuple[int, int]]()
         for token_id, span in zip(encoding.ids, encoding.offsets, strict=True):  # unknown tokens may have been left out
             if len(spans) < len(ids) and token_id == ids[len(spans)]:
                 spans.append(span)
-        spans += [(0, 0)] * (len(ids) - len(spans))
+        return spans + [(0, 0)] * (len(ids) - len(spans))
+
+    def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
+        """Words of a text as it has them, and which of them each of its tokens belongs to."""
         words: list[str] = []
         word_of, begin, end = [], 0, -1
-        for token_id, (start, stop) in zip(ids, spans, strict=True):
+        for token_id, (start, stop) in zip(tokens.ids.tolist(), self.spans(text, tokens), strict=True):
             start = min(start + len(text[start:stop]) - len(text[start:stop].lstrip()), stop)
             follows = start == end and (begin == end or _INSIDE_WORD.match(text, start - 1))
             if not words or not (start < end or follows):
@@ -278,6 +281,11 @@ class SubwordTokenizer:
             words[-1] = text[begin:end].strip() or self.tokenizer.id_to_token(token_id) or ""
             word_of.append(len(words) - 1)
         return words, np.array(word_of, dtype=np.intp)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return a text with these token ids, if there is one."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
@@ -339,6 +347,10 @@ class TokenLookup:
     def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
         """Words of a text as it has them, one for each token."""
         return spell_words(text, tokens, self.words, lowercase=self.lowercase)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the words of token ids, with blanks between them."""
+        return " ".join(self.words[number] for number in ids)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""

@@ -91,6 +91,10 @@ class Tokenizing(Protocol):
         """Words of a text as it has them, and which of them each of its tokens belongs to."""
         ...
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return a text with these token ids, if there is one."""
+        ...
+
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
         ...
@@ -290,6 +294,10 @@ class WordTokenizer:
         """Words of a text as it has them, one for each token."""
         return spell_words(text, tokens, self.words, lowercase=self.lowercase)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the words of token ids, with blanks between them."""
+        return " ".join(self.words[number] for number in ids)
+
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""
         return self.words
@@ -326,6 +334,10 @@ class CallableTokenizer:
     def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
         """Words of a text as it has them, one for each token."""
         return spell_words(text, tokens, self.words, lowercase=self.lowercase)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the words of token ids, with blanks between them."""
+        return " ".join(self.words[number] for number in ids)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the words in the order of their ids."""

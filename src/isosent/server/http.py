@@ -1,0 +1,299 @@
+"""Requests and responses: bodies, errors, keys, origins, request ids, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import re
+import secrets
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from isosent.errors import InputError, InputTypeError, IsosentError
+from isosent.server.limits import Limits, RequestError
+from isosent.server.metrics import Metrics
+
+T = TypeVar("T")
+_log = logging.getLogger("isosent.server")
+_REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_IN_A_THREAD = 1 << 16  # bytes of a body, or numbers of an answer, that would hold up the event loop
+_CLIENT_GONE = 499  # nginx's status, for the log alone
+_SECURITY = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+# Text Embeddings Inference: status -> error_type
+_TEI_TYPES = {413: "Validation", 422: "Validation", 424: "Backend", 429: "Overloaded", 503: "Unhealthy"}
+_OPENAI_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Make a response of JSON values; arrays become lists."""
+    body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(body, status, dict(headers or {}), media_type="application/json")
+
+
+async def vectors_response(
+    make: Callable[[], Any], vectors: NDArray[np.float32], headers: Mapping[str, str] | None = None
+) -> Response:
+    """Make a response with many numbers; in a thread if there are so many that other requests would wait."""
+    if vectors.size <= _IN_A_THREAD:
+        return json_response(make(), headers=headers)
+    return await asyncio.to_thread(lambda: json_response(make(), headers=headers))
+
+
+def error_response(path: str, error: RequestError) -> Response:
+    """Make the response to a refused request, as the clients of a path expect it."""
+    if path in TEI_PATHS:
+        kind = _TEI_TYPES.get(error.status, "Validation" if error.status < 500 else "Backend")
+        return json_response({"error": error.message, "error_type": kind}, error.status, error.headers)
+    kind = _OPENAI_TYPES.get(error.status, "invalid_request_error" if error.status < 500 else "server_error")
+    body = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
+    return json_response({"error": body}, error.status, error.headers)
+
+
+TEI_PATHS = frozenset({"/embed", "/embed_all", "/similarity", "/tokenize", "/info", "/health"})
+
+
+# -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+async def read_body(request: Request, limits: Limits, kind: type[T], *, wrong: int = 422) -> T:
+    """Read and check the body of a request; `wrong` is the status for a body that is JSON, but not as it should be."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise RequestError(415, "the header Content-Type must be application/json.")
+    content = await read_bytes(request, limits)
+    try:
+        if len(content) <= _IN_A_THREAD:
+            return msgspec.json.decode(content, type=kind)
+        return await asyncio.to_thread(msgspec.json.decode, content, type=kind)
+    except msgspec.ValidationError as error:
+        raise RequestError(wrong, f"the body is not as documented: {_short(str(error))}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(400, f"the body is no valid JSON: {_short(str(error))}.") from None
+
+
+async def read_bytes(request: Request, limits: Limits) -> bytes:
+    """Read the body of a request, if it is not too large and does not take too long."""
+    if int(request.headers.get("content-length") or 0) > limits.max_body_bytes:
+        raise limits.body_too_large()
+    content = bytearray()
+    try:
+        async with asyncio.timeout(limits.request_timeout_s):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > limits.max_body_bytes:
+                    raise limits.body_too_large()
+    except TimeoutError:
+        message = f"the request must arrive within {limits.request_timeout_s:g} s (--request-timeout)."
+        raise RequestError(408, message, headers={"Connection": "close"}) from None
+    return bytes(content)
+
+
+def _short(message: str) -> str:
+    return message.rstrip(".").replace("\n", " ")[:300]
+
+
+class ClientGoneError(Exception):
+    """The client has closed the connection."""
+
+
+async def unless_gone(request: Request, answer: Awaitable[T]) -> T:
+    """Wait for an answer; give up if the client closes the connection."""
+    task, gone = asyncio.ensure_future(answer), asyncio.ensure_future(_until_gone(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGoneError
+    finally:
+        gone.cancel()
+        task.cancel()
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+# -- the gate ----------------------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """What every request passes: request id, key, origin, errors, logs, metrics.
+
+    Parameters
+    ----------
+    app : ASGI application
+        What answers the requests that pass.
+    keys : sequence of str
+        Keys of clients; without keys, everybody may ask.
+    open_paths : set of str
+        Paths that need no key.
+    hosts : sequence of str or None
+        Names that a browser may call this server by; None for any. Without keys, a page on the web could otherwise give
+        its own name the address of this machine, and ask.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        keys: Sequence[str] = (),
+        open_paths: frozenset[str] = frozenset(),
+        open_prefix: str = "/page/",
+        hosts: Sequence[str] | None = None,
+        metrics: Metrics,
+    ) -> None:
+        self._app, self._keys, self._metrics = app, tuple(key.encode() for key in keys), metrics
+        self._open_paths, self._open_prefix = open_paths, open_prefix
+        self._hosts = None if hosts is None else {*hosts, *_LOOPBACK}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        started, status, headers = time.perf_counter(), _CLIENT_GONE, dict(scope["headers"])
+        request_id = headers.get(b"x-request-id", b"").decode("latin-1")
+        if not _REQUEST_ID.fullmatch(request_id):
+            request_id = secrets.token_hex(8)
+        facts: dict[str, Any] = {}
+        scope["isosent"] = facts
+        added = [(b"x-request-id", request_id.encode())]
+        added += [(name.lower().encode(), value.encode()) for name, value in _SECURITY.items()]
+
+        async def tagged(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
+            await send(message)
+
+        try:
+            refusal = await self._answered(scope, receive, tagged, headers)
+            if refusal is not None:
+                if status != _CLIENT_GONE:  # the answer has begun
+                    raise refusal
+                await error_response(scope["path"], refusal)(scope, receive, tagged)
+        except (ClientGoneError, ClientDisconnect):
+            pass
+        finally:
+            seconds = time.perf_counter() - started
+            known = scope.get("endpoint") is not None or scope["path"] in self._open_paths
+            self._metrics.request(scope["path"] if known else "unknown", status, seconds)
+            _log.info(
+                "request",
+                extra={
+                    "facts": {
+                        "request_id": request_id,
+                        "method": scope["method"],
+                        "path": scope["path"] if known else "unknown",
+                        "status": status,
+                        "ms": round(1e3 * seconds, 2),
+                        **facts,
+                    }
+                },
+            )
+
+    async def _answered(
+        self, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]
+    ) -> RequestError | None:
+        """Answer a request, or return why it is refused."""
+        try:
+            self._check(scope, headers)
+            await self._app(scope, receive, send)
+        except RequestError as error:
+            return error
+        except HTTPException as error:  # no such path or method
+            message = "there is no such path here." if error.status_code == 404 else "this path has other methods."
+            return RequestError(error.status_code, message, headers=error.headers)
+        except (InputError, InputTypeError) as error:
+            return RequestError(422, _without_paths(error))
+        except (ClientGoneError, ClientDisconnect):
+            raise
+        except Exception as error:  # not its text, which may hold paths, or texts of the client
+            _log.error("failed", extra={"facts": {"error": type(error).__name__, "at": _place_of(error)}})
+            if isinstance(error, IsosentError) or scope["path"] not in TEI_PATHS:
+                return RequestError(500, "the server failed; its log has the reason under the request id.")
+            return RequestError(424, "the model failed; the log of the server has the reason under the request id.")
+        return None
+
+    def _check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        if b"transfer-encoding" in headers and b"content-length" in headers:  # two ideas of where the request ends
+            message = "a request must have one of Content-Length and Transfer-Encoding."
+            raise RequestError(400, message, headers={"Connection": "close"})
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or len(length) > 18:
+            raise RequestError(400, "Content-Length must be a whole number.", headers={"Connection": "close"})
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self._hosts is not None and (urlsplit(f"//{host}").hostname or "") not in self._hosts:
+            raise RequestError(421, "this server is called by another name. See --host.")
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
+            raise RequestError(403, "pages of other sites may not ask this server.")
+        path = scope["path"]
+        if self._keys and path not in self._open_paths and not path.startswith(self._open_prefix):
+            scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+            given = key.strip() if scheme.lower() == b"bearer" else headers.get(b"api-key", b"")
+            # every key is compared, in constant time, so that the time tells nothing
+            if not sum([hmac.compare_digest(given, key) for key in self._keys]):
+                message = "a key is needed: Authorization: Bearer KEY."
+                raise RequestError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+
+def _without_paths(error: Exception) -> str:
+    """The message of an error, unless it names a file of this machine."""
+    message = str(error)
+    return message if not re.search(r"(^|[\s'\"])(/|[A-Za-z]:\\)\S", message) else "the request cannot be answered."
+
+
+def _place_of(error: BaseException) -> str:
+    """File and line where an error was raised."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None:
+        return ""
+    return f"{traceback.tb_frame.f_code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno}"
+
+
+class JsonLines(logging.Formatter):
+    """A line of JSON for every message. Texts of clients and keys are in none."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": record.msg}
+        return json.dumps(facts | getattr(record, "facts", {}))
+
+
+def log_to_stderr() -> None:
+    """Write the log to standard error, a line of JSON for every message."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    _log.handlers, _log.propagate = [handler], False
+    _log.setLevel(logging.INFO)

@@ -1,0 +1,113 @@
+"""``/v1/embeddings`` and ``/v1/models``, as OpenAI has them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from isosent.errors import InputError
+from isosent.server.http import json_response, read_body, unless_gone, vectors_response
+from isosent.server.limits import RequestError
+from isosent.server.registry import Served, cut, with_current
+from isosent.server.service import Service, check_space, space_headers
+
+
+class EmbeddingsBody(Struct, forbid_unknown_fields=True):
+    """Body of ``POST /v1/embeddings``."""
+
+    input: str | list[Any]
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    user: str | None = None
+    prompt_name: str | None = None
+    input_type: str | None = None
+
+
+async def embeddings(request: Request) -> Response:
+    """Embed texts."""
+    service: Service = request.app.state.service
+    body = await read_body(request, service.limits, EmbeddingsBody, wrong=400)
+
+    async def answer(served: Served) -> Response:
+        served.check_dimensions(body.dimensions)
+        space = served.space(body.dimensions)
+        check_space(request, space)
+        role = served.role(body.prompt_name, body.input_type)
+        texts = texts_of(body.input, served, service)
+        embedded = await unless_gone(request, served.worker.embed(texts, role))
+        vectors = cut(embedded.vectors, body.dimensions, normalize=True)
+        request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
+
+        def content() -> dict[str, Any]:
+            if body.encoding_format == "base64":
+                little = vectors.astype("<f4", copy=False)
+                rows: Any = [base64.b64encode(row.tobytes()).decode("ascii") for row in little]
+            else:
+                rows = np.ascontiguousarray(vectors)
+            data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
+            usage = {"prompt_tokens": embedded.n_tokens, "total_tokens": embedded.n_tokens}
+            return {"object": "list", "data": data, "model": served.name, "usage": usage}
+
+        return await vectors_response(content, vectors, space_headers(space, embedded.n_truncated))
+
+    response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
+    return response
+
+
+def texts_of(values: str | list[Any], served: Served, service: Service, param: str = "input") -> list[str]:
+    """Texts of a request: a text, a list of texts, token ids, or a list of lists of token ids."""
+    listed = [values] if isinstance(values, str) else values
+    if listed and all(type(value) is int for value in listed):
+        listed = [listed]
+    service.limits.check_texts(len(listed), param)
+    if not listed:
+        raise RequestError(400, f"{param} must not be empty.", param=param)
+    texts = []
+    for number, value in enumerate(listed):
+        place = param if isinstance(values, str) else f"{param}[{number}]"
+        if isinstance(value, list) and value and all(type(each) is int for each in value):
+            try:
+                value = served.model.encoder.decode(value)
+            except InputError as error:
+                raise RequestError(400, f"{place}: {error}", param=param) from None
+        if not isinstance(value, str):
+            message = f"{place} must be a text or a list of token ids; got {_kind(value)}."
+            raise RequestError(400, message, param=param)
+        if not value:
+            raise RequestError(400, f"{place} must not be empty.", param=param)
+        texts.append(value)
+    return texts
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "another list", bool: "a bool", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+async def models(request: Request) -> Response:
+    """List the models."""
+    service: Service = request.app.state.service
+    return json_response({"object": "list", "data": [_model(served, service) for served in service.registry]})
+
+
+async def model(request: Request) -> Response:
+    """Describe a model."""
+    service: Service = request.app.state.service
+    return json_response(_model(service.registry.get(request.path_params["name"]), service))
+
+
+def _model(served: Served, service: Service) -> dict[str, Any]:
+    facts = {"dimensions": served.model.dim, "space": served.space(), "index": served.index is not None}
+    return {
+        "id": served.name,
+        "object": "model",
+        "created": service.started_at,
+        "owned_by": "isosent",
+        **facts,
+    }

@@ -1,0 +1,152 @@
+"""Run an application with uvicorn: signals, draining, reload."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from isosent.errors import InputError, InputFileError
+from isosent.server.http import log_to_stderr
+from isosent.server.service import Service
+
+KEYS_VARIABLE = "ISOSENT_API_KEYS"
+_LARGEST_HEADERS = 1 << 14
+_SHORTEST_KEY = 16
+_log = logging.getLogger("isosent.server")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can be reached from this machine alone."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_keys(file: Path | None) -> list[str]:
+    """Keys of clients: the lines of a file, or of an environment variable."""
+    if file is None:
+        name, content = KEYS_VARIABLE, os.environ.get(KEYS_VARIABLE, "").replace(",", "\n")
+        if not content.strip():
+            return []
+    else:
+        try:
+            name, content = str(file), file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputFileError(f"{file} must be a text file of keys; {error}.") from None
+    keys = [line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#")]
+    if not keys:
+        raise InputError(f"{name} holds no key.")
+    if any(len(key) < _SHORTEST_KEY or not key.isascii() or " " in key for key in keys):
+        raise InputError(f"{name}: a key must have at least {_SHORTEST_KEY} ASCII characters and no blank.")
+    return keys
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with a pause between "not ready" and the end.
+
+    On the first SIGTERM or SIGINT, ``/ready`` answers 503. After `drain_delay_s`, in which load balancers notice, no
+    connection is accepted; after `drain_timeout_s` at most, requests in flight have been answered. A second signal ends
+    the process at once. SIGHUP loads all models again.
+    """
+
+    def __init__(self, app: Starlette, config: uvicorn.Config, *, drain_delay_s: float) -> None:
+        super().__init__(config)
+        self._service: Service = app.state.service
+        self._drain_delay_s = drain_delay_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, sockets: Any = None) -> None:
+        """Serve until a signal."""
+        self._loop = asyncio.get_running_loop()
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+        await super().serve(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to drain; at once the second time."""
+        if self._service.is_draining:
+            self.should_exit = self.force_exit = True
+            return
+        self._service.is_draining = True
+        _log.info("draining", extra={"facts": {"signal": sig}})
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.call_later, self._drain_delay_s, self._stop)
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+    def _reload(self) -> None:
+        threading.Thread(target=self._service.registry.reload, daemon=True).start()
+
+
+def serve(
+    app: Starlette,
+    *,
+    host: str,
+    port: int,
+    drain_delay_s: float = 0,
+    drain_timeout_s: float = 30,
+    sockets: Sequence[Any] | None = None,
+) -> None:
+    """Serve an application until a signal.
+
+    Raises
+    ------
+    InputError
+        If the address is not of this machine alone and there are no keys, or it is in use.
+    """
+    service: Service = app.state.service
+    if not is_loopback(host) and not service.has_keys:
+        raise InputError(
+            f"--host {host}: without keys, only this machine may be served (127.0.0.1). Add --api-key-file, or set "
+            f"{KEYS_VARIABLE}."
+        )
+    timeout_s = service.limits.request_timeout_s
+
+    class Protocol(H11Protocol):  # type: ignore[misc, unused-ignore]
+        """Closes a connection on which no request has arrived in time."""
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.loop.call_later(timeout_s, self._close_if_silent)
+
+        def _close_if_silent(self) -> None:
+            if self.cycle is None and not self.transport.is_closing():
+                self.transport.close()
+
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        http=Protocol,
+        ws="none",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        h11_max_incomplete_event_size=_LARGEST_HEADERS,
+        timeout_graceful_shutdown=round(drain_timeout_s),
+        lifespan="on",
+    )
+    log_to_stderr()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        bound = [socket.create_server((host, port), family=family)] if sockets is None else list(sockets)
+    except OSError as error:
+        raise InputError(f"--host {host} --port {port}: {error.strerror}. Name another one.") from None
+    address = bound[0].getsockname()
+    _log.info("listening", extra={"facts": {"host": address[0], "port": address[1]}})
+    Server(app, config, drain_delay_s=drain_delay_s).run(sockets=bound)

@@ -1,0 +1,208 @@
+"""The paths of Text Embeddings Inference, with its bodies and status codes."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+from starlette.requests import Request
+from starlette.responses import Response
+
+from isosent.numeric.similarity import cosine_matrix
+from isosent.server.http import json_response, read_body, unless_gone, vectors_response
+from isosent.server.limits import RequestError
+from isosent.server.openai import texts_of
+from isosent.server.registry import Served, cut, with_current
+from isosent.server.service import Service, check_space, space_headers
+
+
+class EmbedBody(Struct, forbid_unknown_fields=True):
+    """Body of ``POST /embed``."""
+
+    inputs: str | list[Any]
+    truncate: bool | None = None  # false refuses long texts; otherwise they are cut, and counted in a header
+    truncation_direction: Literal["Left", "Right", "left", "right"] | None = None
+    normalize: bool = True
+    prompt_name: str | None = None
+    dimensions: int | None = None
+    model: str | None = None
+
+
+class EmbedAllBody(Struct, forbid_unknown_fields=True):
+    """Body of ``POST /embed_all``."""
+
+    inputs: str | list[Any]
+    truncate: bool | None = None
+    truncation_direction: Literal["Left", "Right", "left", "right"] | None = None
+    prompt_name: str | None = None
+    model: str | None = None
+
+
+class SimilarityInputs(Struct, forbid_unknown_fields=True):
+    """A text, and texts to compare it with."""
+
+    source_sentence: str
+    sentences: list[str]
+
+
+class SimilarityParameters(Struct, forbid_unknown_fields=True):
+    """How to encode."""
+
+    truncate: bool | None = None
+    truncation_direction: Literal["Left", "Right", "left", "right"] | None = None
+    prompt_name: str | None = None
+
+
+class SimilarityBody(Struct, forbid_unknown_fields=True):
+    """Body of ``POST /similarity``."""
+
+    inputs: SimilarityInputs
+    parameters: SimilarityParameters | None = None
+    model: str | None = None
+
+
+class TokenizeBody(Struct, forbid_unknown_fields=True):
+    """Body of ``POST /tokenize``."""
+
+    inputs: str | list[str]
+    add_special_tokens: bool = True
+    prompt_name: str | None = None
+    model: str | None = None
+
+
+async def embed(request: Request) -> Response:
+    """Embed texts."""
+    service: Service = request.app.state.service
+    body = await read_body(request, service.limits, EmbedBody)
+
+    async def answer(served: Served) -> Response:
+        served.check_dimensions(body.dimensions)
+        space = served.space(body.dimensions)
+        check_space(request, space)
+        vectors, headers = await _embedded(request, served, texts_of(body.inputs, served, service, "inputs"), body)
+        rows = cut(vectors, body.dimensions, normalize=body.normalize)
+        headers["X-Isosent-Space"] = space
+        return await vectors_response(lambda: np.ascontiguousarray(rows), rows, headers)
+
+    response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
+    return response
+
+
+async def embed_all(request: Request) -> Response:
+    """Embed the tokens of texts, before they are pooled and mapped."""
+    service: Service = request.app.state.service
+    body = await read_body(request, service.limits, EmbedAllBody)
+
+    async def answer(served: Served) -> Response:
+        check_space(request, served.space())
+        served.role(body.prompt_name)
+        texts = texts_of(body.inputs, served, service, "inputs")
+        n_tokens = sum(map(len, texts)) // 4
+        if n_tokens > service.limits.max_batch_tokens:
+            limit = service.limits.max_batch_tokens
+            raise RequestError(413, f"inputs have about {n_tokens} tokens; at most {limit} (--max-batch-tokens).")
+        embed = served.model.encoder.token_embeddings
+        call = served.worker.call(lambda: [embed(text) for text in texts])
+        vectors: list[NDArray[np.float32]] = await unless_gone(request, call)
+        together = np.concatenate([array.ravel() for array in vectors])
+        return await vectors_response(lambda: vectors, together)
+
+    response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
+    return response
+
+
+async def similarity(request: Request) -> Response:
+    """Compare a text with others: cosines."""
+    service: Service = request.app.state.service
+    body = await read_body(request, service.limits, SimilarityBody)
+
+    async def answer(served: Served) -> Response:
+        check_space(request, served.space())
+        if not body.inputs.sentences:
+            raise RequestError(400, "inputs.sentences must not be empty.", param="inputs")
+        texts = [body.inputs.source_sentence, *body.inputs.sentences]
+        texts = texts_of(texts, served, service, "inputs")
+        vectors, headers = await _embedded(request, served, texts, body.parameters or SimilarityParameters())
+        cosines = cosine_matrix(vectors[:1], vectors[1:])[0]
+        return json_response(cosines.tolist(), headers=headers)
+
+    response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
+    return response
+
+
+async def tokenize(request: Request) -> Response:
+    """Split texts into tokens."""
+    service: Service = request.app.state.service
+    body = await read_body(request, service.limits, TokenizeBody)
+
+    async def answer(served: Served) -> Response:
+        texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+        service.limits.check_texts(len(texts), "inputs")
+        if not texts:
+            raise RequestError(400, "inputs must not be empty.", param="inputs")
+        served.role(body.prompt_name)
+        spans = served.model.encoder.spans
+        lists = await unless_gone(request, served.worker.call(lambda: [spans(text) for text in texts]))
+        content = [
+            [
+                {"id": span.id, "text": span.text, "special": span.is_special, "start": span.start, "stop": span.stop}
+                for span in listed
+                if body.add_special_tokens or not span.is_special
+            ]
+            for listed in lists
+        ]
+        return json_response(content)
+
+    response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
+    return response
+
+
+async def _embedded(
+    request: Request, served: Served, texts: list[str], body: EmbedBody | SimilarityParameters
+) -> tuple[NDArray[np.float32], dict[str, str]]:
+    """Vectors of texts, and the headers of the answer."""
+    if (body.truncation_direction or "right").lower() == "left":
+        raise RequestError(422, "truncation_direction must be Right: texts are cut at their end.")
+    embedded = await unless_gone(request, served.worker.embed(texts, served.role(body.prompt_name)))
+    if body.truncate is False and embedded.n_truncated:
+        most = served.model.encoder.options.get("max_length")
+        raise RequestError(422, f"{embedded.n_truncated} of the inputs must have at most {most} tokens.")
+    request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
+    return embedded.vectors, space_headers(served.space(), embedded.n_truncated)
+
+
+async def info(request: Request) -> Response:
+    """Describe the first model, and the limits of the server."""
+    service: Service = request.app.state.service
+    served = service.registry.get(None)
+    encoder, limits = served.model.encoder, service.limits
+    length = encoder.options.get("max_length")
+    return json_response(
+        {
+            "model_id": served.name,
+            "model_sha": served.space(),
+            "model_dtype": encoder.computed_in,
+            "model_type": {"embedding": {"pooling": encoder.options.get("pooling", "mean")}},
+            "max_concurrent_requests": limits.max_queued_tokens,
+            "max_input_length": int(length) if length and length.isdigit() else None,
+            "max_batch_tokens": limits.max_batch_tokens,
+            "max_batch_requests": None,
+            "max_client_batch_size": limits.max_texts,
+            "auto_truncate": True,
+            "tokenization_workers": 1,
+            "version": version("isosent"),
+            "sha": None,
+            "docker_label": None,
+            "dimensions": served.model.dim,
+            "models": [each.name for each in service.registry],
+            "limits": limits.to_json(),
+        }
+    )
+
+
+async def health(request: Request) -> Response:
+    """Say that the process lives."""
+    return Response(status_code=200)

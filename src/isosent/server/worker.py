@@ -1,0 +1,274 @@
+"""One thread per model: the next batch is what has queued up while the last one was computed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.encoders.load import encoder_for
+from isosent.model import Role, SentenceEncoder
+from isosent.server.limits import Limits
+from isosent.server.metrics import Metrics
+from isosent.words.tokens import TokenIds
+
+_CHARACTERS_A_TOKEN = 4  # for a queue whose texts are not yet tokenized; corrected by what was measured
+_PIECE_TEXTS = 256
+_SMOOTHING = 0.2
+
+
+class Embedded(NamedTuple):
+    """Vectors of the texts of a request."""
+
+    vectors: NDArray[np.float32]  # (n_texts, dim)
+    n_tokens: int
+    n_truncated: int  # texts that were cut at the encoder's maximum length
+
+
+class RetiredError(Exception):
+    """The worker has been replaced by one with a newer model."""
+
+
+@dataclass(eq=False)
+class _Request:
+    texts: list[str]
+    role: Role
+    future: Future[Embedded]
+    vectors: NDArray[np.float32]  # of the bare encoder
+    n_estimated: list[int]  # tokens of each text, before they are tokenized
+    queued_at: float = field(default_factory=time.perf_counter)
+    n_taken: int = 0  # texts that are in a batch, or were
+    n_left: int = 0  # texts without a vector
+    n_tokens: int = 0
+    n_truncated: int = 0
+
+
+class _Piece(NamedTuple):
+    """Some texts of a request."""
+
+    request: _Request
+    start: int
+    stop: int
+
+    @property
+    def texts(self) -> list[str]:
+        return self.request.texts[self.start : self.stop]
+
+
+class Worker:
+    """Embeds the texts of all requests for a model, in a thread of its own.
+
+    Large requests are split, and the pieces of all requests take turns, so that a short request does not wait for a
+    long one. Only the encoder sees a batch; the map is applied to each request alone. So a response does not depend on
+    what else was in the batch.
+    """
+
+    def __init__(self, model: SentenceEncoder, name: str, *, limits: Limits, metrics: Metrics) -> None:
+        self.model = model
+        self._name, self._limits, self._metrics = name, limits, metrics
+        self._encoders = {role: encoder_for(model.encoder, role) for role in ("text", "query", "document")}
+        self._waiting: deque[_Request] = deque()
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._condition = threading.Condition()
+        self._is_retired = False
+        self._characters_a_token = float(_CHARACTERS_A_TOKEN)
+        self.n_queued_tokens = 0
+        self.tokens_per_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"isosent {name}", daemon=True)
+        self._thread.start()
+
+    # -- called by the event loop ----------------------------------------------------------------------------------
+
+    async def embed(self, texts: Sequence[str], role: Role = "text") -> Embedded:
+        """Return the vectors of texts; a caller that is cancelled leaves the queue."""
+        return await asyncio.wrap_future(self.submit(texts, role))
+
+    def submit(self, texts: Sequence[str], role: Role = "text") -> Future[Embedded]:
+        """Put texts into the queue."""
+        estimated = [1 + int(len(text) / self._characters_a_token) for text in texts]
+        request = _Request(
+            list(texts),
+            role,
+            Future(),
+            np.zeros((len(texts), self.model.encoder.dim), dtype=np.float32),
+            estimated,
+            n_left=len(texts),
+        )
+        if not texts:
+            request.future.set_result(Embedded(np.zeros((0, self.model.dim), np.float32), 0, 0))
+            return request.future
+        with self._condition:
+            if self._is_retired:
+                raise RetiredError
+            # What waits is counted, and not this request: else long ones would be refused while short ones pass.
+            if self.n_queued_tokens >= self._limits.max_queued_tokens:
+                raise self._limits.queue_is_full(self.n_queued_tokens, self.tokens_per_s)
+            self._waiting.append(request)
+            self._count(sum(estimated))
+            self._condition.notify()
+        return request.future
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """Run a function in the thread of the model, between two batches."""
+        future: Future[Any] = Future()
+        with self._condition:
+            if self._is_retired:
+                raise RetiredError
+            self._calls.append((function, future))
+            self._condition.notify()
+        return await asyncio.wrap_future(future)
+
+    def retire(self) -> None:
+        """Take no more requests; those in the queue are still answered."""
+        with self._condition:
+            self._is_retired = True
+            self._condition.notify()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the queue of a retired worker is empty."""
+        self._thread.join(timeout_s)
+
+    def _count(self, n_tokens: int) -> None:
+        self.n_queued_tokens += n_tokens
+        self._metrics.queue_size.labels(self._name).set(len(self._waiting))
+        self._metrics.queued_tokens.labels(self._name).set(self.n_queued_tokens)
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not (self._waiting or self._calls or self._is_retired):
+                    self._condition.wait()
+                if not (self._waiting or self._calls):
+                    return
+                call = self._calls.popleft() if self._calls else None
+                pieces = self._next_pieces()
+            if call is not None:
+                _settle(*call)
+            if pieces:
+                self._compute(pieces)
+
+    def _next_pieces(self) -> list[_Piece]:
+        """Take pieces of the waiting requests in turn, until they fill a batch; all have the same role."""
+        pieces: list[_Piece] = []
+        n_tokens, role, skipped = 0, None, []
+        while self._waiting and n_tokens < self._limits.max_batch_tokens:
+            request = self._waiting.popleft()
+            if request.future.cancelled():  # the client has gone
+                self._count(-sum(request.n_estimated[request.n_taken :]))
+                continue
+            if role not in (None, request.role):
+                skipped.append(request)
+                continue
+            role = request.role
+            piece = self._piece(request, self._limits.max_batch_tokens - n_tokens)
+            n_piece = sum(request.n_estimated[piece.start : piece.stop])
+            n_tokens += n_piece
+            self._count(-n_piece)
+            pieces.append(piece)
+            if request.n_taken < len(request.texts):
+                self._waiting.append(request)
+        self._waiting.extendleft(reversed(skipped))
+        return pieces
+
+    def _piece(self, request: _Request, n_tokens: int) -> _Piece:
+        """The next texts of a request: as many as there is room for, and one at least."""
+        start = stop = request.n_taken
+        while stop < min(len(request.texts), start + _PIECE_TEXTS):
+            n_tokens -= request.n_estimated[stop]
+            if n_tokens < 0 and stop > start:
+                break
+            stop += 1
+        request.n_taken = stop
+        return _Piece(request, start, stop)
+
+    def _compute(self, pieces: list[_Piece]) -> None:
+        started = time.perf_counter()
+        for piece in pieces:
+            if not piece.start:
+                self._metrics.queue_duration.labels(self._name).observe(started - piece.request.queued_at)
+        try:
+            self._embed(pieces)
+        except Exception as error:
+            if len(pieces) == 1:
+                self._fail(pieces[0].request, error)
+                return
+            for piece in pieces:  # only those that fail by themselves fail
+                if not piece.request.future.done():
+                    self._compute([piece])
+
+    def _embed(self, pieces: list[_Piece]) -> None:
+        started = time.perf_counter()
+        encoder = self._encoders[pieces[0].request.role]
+        texts = [text for piece in pieces for text in piece.texts]
+        tokens = encoder.tokenize(texts)
+        tokenized = time.perf_counter()
+        vectors = np.concatenate([encoder.embed(part) for part in _parts(tokens, self._limits.max_batch_tokens)])
+        finished = time.perf_counter()
+        lengths, start = tokens.lengths, 0
+        was_cut = np.zeros(len(texts), dtype=np.bool_)
+        was_cut[tokens.cut] = True
+        for piece in pieces:
+            request, rows = piece.request, slice(start, start + piece.stop - piece.start)
+            start = rows.stop
+            request.vectors[piece.start : piece.stop] = vectors[rows]
+            request.n_tokens += int(lengths[rows].sum())
+            request.n_truncated += int(was_cut[rows].sum())
+            request.n_left -= piece.stop - piece.start
+            if not request.n_left:
+                self._finish(request)
+        n_tokens = max(1, int(lengths.sum()))
+        self._metrics.batch(self._name, len(texts), n_tokens, tokenized - started, finished - tokenized)
+        rate = n_tokens / max(time.perf_counter() - started, 1e-6)
+        self.tokens_per_s += (rate - self.tokens_per_s) * (_SMOOTHING if self.tokens_per_s else 1)
+        measured = max(0.5, sum(map(len, texts)) / n_tokens)
+        self._characters_a_token += _SMOOTHING * (measured - self._characters_a_token)
+
+    def _finish(self, request: _Request) -> None:
+        try:
+            vectors = self.model.transform(request.vectors, queries=request.role == "query")
+        except Exception as error:
+            self._fail(request, error)
+            return
+        if request.future.set_running_or_notify_cancel():
+            request.future.set_result(Embedded(vectors, request.n_tokens, request.n_truncated))
+
+    def _fail(self, request: _Request, error: Exception) -> None:
+        with self._condition:  # the rest of it is not computed
+            if request in self._waiting:
+                self._waiting.remove(request)
+                self._count(-sum(request.n_estimated[request.n_taken :]))
+        if not request.future.done() and request.future.set_running_or_notify_cancel():
+            request.future.set_exception(error)
+
+
+def _parts(tokens: TokenIds, most: int) -> list[TokenIds]:
+    """Texts in parts of at most so many tokens; a longer text is a part by itself."""
+    if len(tokens.ids) <= most:
+        return [tokens]
+    parts, rows, n_tokens = [], list[int](), 0
+    for row, length in enumerate(tokens.lengths.tolist()):
+        if rows and n_tokens + length > most:
+            parts.append(tokens.take(np.array(rows, dtype=np.intp)))
+            rows, n_tokens = [], 0
+        rows.append(row)
+        n_tokens += length
+    return [*parts, tokens.take(np.array(rows, dtype=np.intp))]
+
+
+def _settle(function: Callable[[], Any], future: Future[Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        future.set_exception(error)
