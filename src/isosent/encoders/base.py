@@ -115,6 +115,7 @@ class Encoder(ABC):
     """Turns texts into sentence vectors. A text without a single token (special tokens do not count) has a zero row."""
 
     is_costly: bool = False  # a vector costs far more than its tokens: identical texts are encoded once
+    has_tokens: bool = True  # whether its tokens are known, so that it has `tokenize` and `embed`
     skips_unknown: bool = False  # leaves unknown tokens out, so that their share is worth knowing
     computed_in: str = "float32"  # number type of the computation; it changes the last bits, not the space
 

@@ -43,6 +43,7 @@ class WrappedEncoder(Encoder):
     """A model or a function, called with a list of texts."""
 
     is_costly = True
+    has_tokens = False
 
     def __init__(self, model: Any, name: str, dim: int, fingerprint: str, reference: str | None = None) -> None:
         super().__init__(name, {}, dim)

@@ -51,7 +51,9 @@ class Metrics:
         self.tokens = Counter("isosent_tokens", "Tokens that were embedded.", model, registry=registry)
         self.truncated = Counter("isosent_truncated_texts", "Texts that were cut.", model, registry=registry)
 
-    def batch(self, model: str, n_texts: int, n_tokens: int, tokenize_s: float, compute_s: float) -> None:
+    def batch(
+        self, model: str, n_texts: int, n_tokens: int, n_truncated: int, tokenize_s: float, compute_s: float
+    ) -> None:
         """Count a batch."""
         self.tokenization_duration.labels(model).observe(tokenize_s)
         self.inference_duration.labels(model).observe(compute_s)
@@ -59,6 +61,7 @@ class Metrics:
         self.batch_tokens.labels(model).observe(n_tokens)
         self.texts.labels(model).inc(n_texts)
         self.tokens.labels(model).inc(n_tokens)
+        self.truncated.labels(model).inc(n_truncated)
 
     def request(self, method: str, status: int, duration_s: float) -> None:
         """Count a request."""

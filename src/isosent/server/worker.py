@@ -62,6 +62,10 @@ class _Piece(NamedTuple):
     def texts(self) -> list[str]:
         return self.request.texts[self.start : self.stop]
 
+    @property
+    def n_estimated(self) -> list[int]:
+        return self.request.n_estimated[self.start : self.stop]
+
 
 class Worker:
     """Embeds the texts of all requests for a model, in a thread of its own.
@@ -171,7 +175,7 @@ class Worker:
                 continue
             role = request.role
             piece = self._piece(request, self._limits.max_batch_tokens - n_tokens)
-            n_piece = sum(request.n_estimated[piece.start : piece.stop])
+            n_piece = sum(piece.n_estimated)
             n_tokens += n_piece
             self._count(-n_piece)
             pieces.append(piece)
@@ -210,13 +214,16 @@ class Worker:
         started = time.perf_counter()
         encoder = self._encoders[pieces[0].request.role]
         texts = [text for piece in pieces for text in piece.texts]
-        tokens = encoder.tokenize(texts)
-        tokenized = time.perf_counter()
-        vectors = np.concatenate([encoder.embed(part) for part in _parts(tokens, self._limits.max_batch_tokens)])
-        finished = time.perf_counter()
-        lengths, start = tokens.lengths, 0
         was_cut = np.zeros(len(texts), dtype=np.bool_)
-        was_cut[tokens.cut] = True
+        if encoder.has_tokens:
+            tokens = encoder.tokenize(texts)
+            tokenized, lengths = time.perf_counter(), tokens.lengths
+            was_cut[tokens.cut] = True
+            vectors = np.concatenate([encoder.embed(part) for part in _parts(tokens, self._limits.max_batch_tokens)])
+        else:
+            tokenized, lengths = started, np.array([n for piece in pieces for n in piece.n_estimated], dtype=np.int64)
+            vectors = encoder.encode(texts)
+        finished, start = time.perf_counter(), 0
         for piece in pieces:
             request, rows = piece.request, slice(start, start + piece.stop - piece.start)
             start = rows.stop
@@ -227,7 +234,9 @@ class Worker:
             if not request.n_left:
                 self._finish(request)
         n_tokens = max(1, int(lengths.sum()))
-        self._metrics.batch(self._name, len(texts), n_tokens, tokenized - started, finished - tokenized)
+        self._metrics.batch(
+            self._name, len(texts), n_tokens, int(was_cut.sum()), tokenized - started, finished - tokenized
+        )
         rate = n_tokens / max(time.perf_counter() - started, 1e-6)
         self.tokens_per_s += (rate - self.tokens_per_s) * (_SMOOTHING if self.tokens_per_s else 1)
         measured = max(0.5, sum(map(len, texts)) / n_tokens)

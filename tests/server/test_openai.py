@@ -1,0 +1,156 @@
+"""Clients of OpenAI: only the URL changes."""
+
+import asyncio
+import base64
+
+import numpy as np
+import openai
+import pytest
+
+from isosent.numeric.similarity import unit_rows
+
+KEY = "a key that is not looked at"
+
+
+def post(client, **body):
+    return client.post("/v1/embeddings", json=body)
+
+
+def vectors_of(response):
+    assert response.status_code == 200, response.text
+    return np.array([row["embedding"] for row in response.json()["data"]], dtype=np.float32)
+
+
+@pytest.fixture
+def sdk(client):
+    with openai.OpenAI(base_url=f"{client.base_url}/v1", api_key=KEY, max_retries=0) as sdk:
+        yield sdk
+
+
+def test_the_openai_client_gets_the_vectors_of_the_library(sdk, small, texts):
+    answer = sdk.embeddings.create(model="small", input=texts[:20])  # it asks for base64
+    vectors = np.array([row.embedding for row in answer.data], dtype=np.float32)
+    expected = unit_rows(small.encode(texts[:20]))
+    assert np.array_equal(vectors, expected.astype(np.float32))
+    assert [row.index for row in answer.data] == list(range(20))
+    assert answer.model == "small"
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens == len(small.encoder.tokenize(texts[:20]).ids)
+
+
+def test_the_asynchronous_client_gets_them_too(client, small):
+    async def embed():
+        async with openai.AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key=KEY, max_retries=0) as sdk:
+            answers = [sdk.embeddings.create(model="small", input=f"text {number}") for number in range(8)]
+            return [answer.data[0].embedding for answer in await asyncio.gather(*answers)]
+
+    expected = [unit_rows(small.encode([f"text {number}"]))[0] for number in range(8)]
+    assert np.array_equal(np.array(asyncio.run(embed()), dtype=np.float32), np.array(expected, dtype=np.float32))
+
+
+def test_the_openai_client_lists_models_and_raises_its_own_errors(sdk):
+    assert [model.id for model in sdk.models.list()] == ["small", "wordllama", "notes"]
+    assert sdk.models.retrieve("small").id == "small"
+    with pytest.raises(openai.NotFoundError, match="small, wordllama, notes") as caught:
+        sdk.embeddings.create(model="large", input="text")
+    assert (caught.value.code, caught.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.BadRequestError, match="must not be empty"):
+        sdk.embeddings.create(model="small", input="")
+
+
+def test_base64_and_numbers_are_the_same_vectors(client):
+    numbers = vectors_of(post(client, model="small", input=["a dog", "a cat"]))
+    rows = post(client, model="small", input=["a dog", "a cat"], encoding_format="base64").json()["data"]
+    coded = np.array([np.frombuffer(base64.b64decode(row["embedding"]), "<f4") for row in rows])
+    assert np.array_equal(numbers, coded)
+
+
+def test_fewer_dimensions_are_the_first_ones_scaled_again(client, small):
+    response = post(client, model="small", input="a dog", dimensions=10)
+    expected = unit_rows(small.encode(["a dog"])[:, :10])
+    assert np.allclose(vectors_of(response), expected, atol=1e-7)
+    assert response.headers["X-Isosent-Space"] != small.fingerprint
+    full = post(client, model="small", input="a dog", dimensions=64)
+    assert full.headers["X-Isosent-Space"] == small.fingerprint
+
+
+@pytest.mark.parametrize(("dimensions", "word"), [(65, "64"), (0, "64"), (-1, "64")])
+def test_dimensions_beyond_the_width_are_refused(client, dimensions, word):
+    response = post(client, model="small", input="a dog", dimensions=dimensions)
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "dimensions"
+    assert word in response.json()["error"]["message"]
+
+
+def test_dimensions_without_an_order_are_refused_with_the_reason(client):
+    response = post(client, model="wordllama", input="a dog", dimensions=64)
+    assert response.status_code == 400
+    assert "no order" in response.json()["error"]["message"]
+
+
+def test_token_ids_stand_for_their_text(client, wordllama):
+    ids = wordllama.encoder.tokenize(["A man is riding a horse."]).ids.tolist()
+    expected = vectors_of(post(client, model="wordllama", input="A man is riding a horse."))
+    for given in (ids, [ids]):
+        assert np.array_equal(vectors_of(post(client, model="wordllama", input=given)), expected)
+
+
+@pytest.mark.parametrize("ids", [[32_000], [-1], [10**12], [9906, 1917, 0]])
+def test_token_ids_of_another_vocabulary_are_refused(client, ids):
+    response = post(client, model="wordllama", input=ids)
+    assert response.status_code == 400
+    assert "Send texts" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"input": []}, "empty"),
+        ({"input": ["a", ""]}, "input[1]"),
+        ({"input": [["a"]]}, "input[0]"),
+        ({"input": [1, "a"]}, "number"),
+        ({"input": [None]}, "null"),
+        ({"input": [[]]}, "another list"),
+        ({"input": {"text": "a"}}, "object"),
+        ({"input": "a", "dimensions": "many"}, "dimensions"),
+        ({"input": "a", "encoding_format": "hex"}, "hex"),
+        ({"input": "a", "colour": "red"}, "colour"),
+        ({"input": "a", "input_type": "poem"}, "input_type"),
+        ({}, "input"),
+    ],
+)
+def test_wrong_bodies_get_400_with_the_reason(client, body, word):
+    response = client.post("/v1/embeddings", json={"model": "small", **body})
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert word in error["message"]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1,", b'{"input": "\\ud800"}', b"\xff\xfe", b"NaN", b"[" * 100_000])
+def test_malformed_json_gets_400(client, content):
+    response = client.post("/v1/embeddings", content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["error"]["message"]
+
+
+def test_a_body_that_is_no_json_gets_415(client):
+    assert client.post("/v1/embeddings", content=b"input=a").status_code == 415
+
+
+def test_too_many_texts_and_too_many_bytes_get_413_with_the_flag(client):
+    many = post(client, model="small", input=["a"] * 301)
+    large = post(client, model="small", input="a " * 110_000)
+    assert (many.status_code, large.status_code) == (413, 413)
+    assert "--max-texts" in many.json()["error"]["message"]
+    assert "--max-body-bytes" in large.json()["error"]["message"]
+
+
+def test_answers_name_their_space_and_refuse_another(client, small):
+    response = post(client, model="small", input="a dog")
+    assert response.headers["X-Isosent-Space"] == small.fingerprint
+    assert response.headers["X-Isosent-Truncated"] == "0"
+    same = {"If-Space": small.fingerprint}
+    other = {"If-Space": "0" * 64}
+    assert client.post("/v1/embeddings", json={"model": "small", "input": "a"}, headers=same).status_code == 200
+    assert client.post("/v1/embeddings", json={"model": "small", "input": "a"}, headers=other).status_code == 409

@@ -1,0 +1,148 @@
+"""Search, explanations, and what every request passes: keys, hosts, origins, ids, logs."""
+
+import logging
+import re
+
+import httpx
+import pytest
+
+from isosent.server import create_app
+
+KEYS = ["the first key of this server", "another key of this server"]
+
+
+def search(client, **body):
+    return client.post("/search", json=body)
+
+
+def test_search_finds_the_nearest_rows_with_their_columns(client, notes):
+    hits = search(client, query="cutting vegetables", k=2).json()["hits"]
+    assert hits[0]["id"] == "onion"
+    assert hits[0]["rank"] == 1
+    assert hits[0]["year"] == 2021
+    assert hits[0]["text"] == "She slices an onion."
+    assert hits[0]["score"] == pytest.approx(float(notes.search("cutting vegetables", 1).scores[0, 0]), abs=1e-6)
+
+
+def test_search_takes_filters_words_and_rows(client):
+    assert [hit["id"] for hit in search(client, query="animals", where="year < 2020").json()["hits"]] == ["horse"]
+    assert len(search(client, query="animals", hybrid=True, k=3).json()["hits"]) == 3
+    like = search(client, like="horse", k=2).json()["hits"]
+    assert "horse" not in [hit["id"] for hit in like]
+    explained = search(client, query="a horse", k=1, explain=True).json()["hits"][0]
+    assert explained["words"][0]["b"] == "horse"
+
+
+def test_search_takes_a_vector_of_the_encoder(client, wordllama):
+    vector = wordllama.encode("cutting vegetables").tolist()
+    assert search(client, vector=vector, k=1).json()["hits"][0]["id"] == "onion"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"query": "a", "like": "horse"},
+        {"query": " "},
+        {"query": "a", "k": 0},
+        {"query": "a", "k": 100_000},
+        {"query": "a", "where": "colour = 3"},
+        {"query": "a", "where": "("},
+        {"query": "a", "false_alarms": 2.0},
+        {"like": 3},
+        {"like": "nobody"},
+        {"vector": [1.0]},
+        {"vector": [1.0], "hybrid": True},
+        {"query": "a", "index": "other"},
+    ],
+)
+def test_searches_that_mean_nothing_are_refused(client, body):
+    response = search(client, **body)
+    assert response.status_code in (404, 422)
+    assert response.json()["error"]["message"]
+
+
+def test_explanations_add_up_to_the_cosine(client):
+    answer = client.post("/explain", json={"a": "a dog runs", "b": "the puppy ran", "model": "wordllama"}).json()
+    assert sum(pair["contribution"] for pair in answer["pairs"]) == pytest.approx(answer["cosine"])
+
+
+def test_unknown_paths_and_methods_are_refused_in_json(client):
+    assert client.get("/nowhere").status_code == 404
+    assert client.get("/v1/embeddings").status_code == 405
+    assert client.get("/nowhere").json()["error"]["message"]
+
+
+def test_every_answer_has_a_request_id_and_guards_against_browsers(client):
+    named = client.get("/health", headers={"X-Request-ID": "mine-1"})
+    assert named.headers["X-Request-ID"] == "mine-1"
+    made = client.get("/health", headers={"X-Request-ID": "a b\tc"})
+    assert re.fullmatch(r"[0-9a-f]{16}", made.headers["X-Request-ID"])
+    assert "default-src 'self'" in made.headers["Content-Security-Policy"]
+    assert made.headers["X-Content-Type-Options"] == "nosniff"
+    assert "set-cookie" not in made.headers
+
+
+def test_pages_of_other_sites_may_not_ask(client):
+    foreign = client.post("/embed", json={"inputs": "a"}, headers={"Origin": "https://example.com"})
+    own = client.post("/embed", json={"inputs": "a"}, headers={"Origin": f"http://{client.base_url.netloc.decode()}"})
+    assert (foreign.status_code, own.status_code) == (403, 200)
+
+
+@pytest.fixture(scope="module")
+def guarded(wordllama, running):
+    with running(create_app({"wordllama": wordllama}, keys=KEYS, hosts=["127.0.0.1"])) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": f"Basic {KEYS[0]}"}, 401),
+        ({"Authorization": f"Bearer {KEYS[0]}"}, 200),
+        ({"Authorization": f"bearer {KEYS[1]}"}, 200),
+        ({"api-key": KEYS[1]}, 200),
+        ({"Authorization": f"Bearer {KEYS[0]}", "Host": "evil.example"}, 421),
+    ],
+)
+def test_a_key_is_needed_where_there_are_keys(guarded, headers, status):
+    response = httpx.post(f"{guarded}/embed", json={"inputs": "a"}, headers=headers, trust_env=False)
+    assert response.status_code == status
+    assert not any(key in response.text for key in KEYS)
+
+
+def test_health_needs_no_key_and_metrics_do(guarded):
+    for path, status in (("/health", 200), ("/ready", 200), ("/openapi.json", 200), ("/metrics", 401), ("/info", 401)):
+        assert httpx.get(f"{guarded}{path}", trust_env=False).status_code == status
+
+
+def test_a_reload_needs_keys(client, guarded):
+    assert client.post("/admin/reload").status_code == 403
+    assert httpx.post(f"{guarded}/admin/reload", trust_env=False).status_code == 401
+    answer = httpx.post(f"{guarded}/admin/reload", headers={"Authorization": f"Bearer {KEYS[0]}"}, trust_env=False)
+    assert answer.json() == {"reloaded": ["wordllama"], "failed": []}
+    after = httpx.post(f"{guarded}/embed", json={"inputs": "a"}, headers={"api-key": KEYS[0]}, trust_env=False)
+    assert after.status_code == 200
+
+
+def test_logs_hold_no_texts_and_no_keys(client, guarded, caplog):
+    secret = "confidential words of a client"
+    with caplog.at_level(logging.INFO, logger="isosent.server"):
+        client.post("/embed", json={"inputs": secret})
+        client.get(f"/{secret}")
+        client.post("/embed", json={"inputs": [secret, 3]})
+        httpx.post(f"{guarded}/embed", json={"inputs": secret}, headers={"api-key": KEYS[0]}, trust_env=False)
+    said = " ".join(f"{record.getMessage()} {getattr(record, 'facts', '')}" for record in caplog.records)
+    assert "request" in said
+    assert "confidential" not in said
+    assert KEYS[0] not in said
+
+
+def test_every_path_is_described(client):
+    document = client.get("/openapi.json").json()
+    assert {"/v1/embeddings", "/embed", "/search", "/ready"} <= set(document["paths"])
+    schema = document["components"]["schemas"]["EmbeddingsBody"]
+    assert schema["required"] == ["input"]
+    assert schema["additionalProperties"] is False

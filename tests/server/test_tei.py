@@ -1,0 +1,101 @@
+"""Clients of Text Embeddings Inference: bodies, answers and status codes are those of its documentation."""
+
+import numpy as np
+import pytest
+
+from isosent.numeric.similarity import unit_rows
+
+
+def test_embed_takes_a_text_or_several(client, wordllama):
+    expected = unit_rows(wordllama.encode(["a dog", "a cat"])).astype(np.float32)
+    one = client.post("/embed", json={"inputs": "a dog", "model": "wordllama"}).json()
+    two = client.post("/embed", json={"inputs": ["a dog", "a cat"], "model": "wordllama"}).json()
+    assert np.array_equal(np.float32(one), expected[:1])
+    assert np.array_equal(np.float32(two), expected)
+
+
+def test_without_normalize_the_vectors_keep_their_length(client, wordllama):
+    body = {"inputs": "a dog", "normalize": False, "truncate": True, "truncation_direction": "Right"}
+    answer = client.post("/embed", json=body | {"model": "wordllama"}).json()
+    assert np.array_equal(np.float32(answer), wordllama.encode(["a dog"]))
+
+
+def test_embed_all_gives_a_vector_for_each_token(client, wordllama):
+    [vectors] = client.post("/embed_all", json={"inputs": "a dog runs", "model": "wordllama"}).json()
+    assert np.allclose(np.mean(vectors, axis=0), wordllama.encode("a dog runs"), atol=1e-6)
+
+
+def test_similarity_is_the_cosine(client, wordllama):
+    inputs = {"source_sentence": "a dog", "sentences": ["a puppy", "a car"]}
+    answer = client.post("/similarity", json={"inputs": inputs, "model": "wordllama"}).json()
+    assert np.allclose(answer, wordllama.similarity("a dog", ["a puppy", "a car"])[0], atol=1e-6)
+
+
+def test_tokens_have_ids_and_places(client, wordllama):
+    [tokens] = client.post("/tokenize", json={"inputs": "hello you", "model": "wordllama"}).json()
+    assert [token["id"] for token in tokens] == wordllama.encoder.tokenize(["hello you"]).ids.tolist()
+    assert [token["text"] for token in tokens] == ["hello", " you"]
+    assert [(token["start"], token["stop"]) for token in tokens] == [(0, 5), (5, 9)]
+    assert not any(token["special"] for token in tokens)
+
+
+def test_info_names_every_limit_and_its_flag(client):
+    info = client.get("/info").json()
+    assert info["model_id"] == "small"
+    assert info["max_client_batch_size"] == 300
+    flags = {limit["flag"] for limit in info["limits"]}
+    assert flags == {
+        "--max-body-bytes",
+        "--max-texts",
+        "--max-batch-tokens",
+        "--max-queued-tokens",
+        "--request-timeout",
+    }
+
+
+def test_health_says_nothing_but_200(client):
+    response = client.get("/health")
+    assert (response.status_code, response.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/embed", {"inputs": []}, 400),
+        ("/embed", {"inputs": ""}, 400),
+        ("/embed", {"inputs": 3}, 422),
+        ("/embed", {"input": "a"}, 422),
+        ("/embed", {"inputs": ["a"] * 301}, 413),
+        ("/embed", {"inputs": "a", "prompt_name": "poem"}, 400),
+        ("/embed", {"inputs": "a", "truncation_direction": "Left"}, 422),
+        ("/embed", {"inputs": "a", "model": "large"}, 404),
+        ("/embed_all", {"inputs": []}, 400),
+        ("/embed_all", {"inputs": "a b c d " * 20_000}, 413),
+        ("/similarity", {"inputs": {"source_sentence": "a", "sentences": []}}, 400),
+        ("/similarity", {"inputs": {"source_sentence": "", "sentences": ["a"]}}, 400),
+        ("/similarity", {"inputs": "a"}, 422),
+        ("/tokenize", {"inputs": []}, 400),
+        ("/tokenize", {"inputs": [1]}, 422),
+    ],
+)
+def test_what_is_refused_has_a_message_and_a_type(client, path, body, status):
+    response = client.post(path, json=body)
+    assert response.status_code == status
+    assert set(response.json()) == {"error", "error_type"}
+    assert response.json()["error"]
+
+
+def test_metrics_have_the_names_of_text_embeddings_inference(client):
+    client.post("/embed", json={"inputs": "a"})
+    lines = client.get("/metrics").text
+    for name in (
+        'te_request_count{method="/embed"}',
+        'te_request_success{method="/embed"}',
+        "te_request_duration_bucket",
+        "te_batch_next_size_bucket",
+        "te_batch_next_tokens_bucket",
+        'te_queue_size{model="small"} 0.0',
+        "te_request_queue_duration_bucket",
+        'isosent_texts_total{model="small"}',
+    ):
+        assert name in lines
