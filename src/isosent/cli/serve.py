@@ -21,7 +21,7 @@ for _package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
 
 from isosent.server.app import create_app  # noqa: E402 - after the message about the extra
 from isosent.server.limits import Limits  # noqa: E402
-from isosent.server.run import is_loopback, read_keys  # noqa: E402
+from isosent.server.run import check_address, is_loopback, read_keys  # noqa: E402
 from isosent.server.run import serve as serve_app  # noqa: E402
 
 _DEFAULTS = Limits()
@@ -89,6 +89,7 @@ def serve(
     isosent serve index small=model text-embedding-3-small=wordllama
     """  # noqa: D301
     keys = read_keys(api_key_file)
+    check_address(host, has_keys=bool(keys))
     named: dict[str, str] = {}
     for number, source in enumerate(sources):
         name, separator, reference = source.partition("=")

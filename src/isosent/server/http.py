@@ -10,6 +10,7 @@ import re
 import secrets
 import sys
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -287,13 +288,22 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": record.msg}
+        # of other libraries only the template: what they fill in may be a text
+        event = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+        facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": event}
         return json.dumps(facts | getattr(record, "facts", {}))
 
 
 def log_to_stderr() -> None:
-    """Write the log to standard error, a line of JSON for every message."""
+    """Write the log to standard error, a line of JSON for every message or warning."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    _log.handlers, _log.propagate = [handler], False
-    _log.setLevel(logging.INFO)
+    for name, level in (("isosent.server", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+    def log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        _log.warning("warning", extra={"facts": {"kind": category.__name__}})
+
+    warnings.showwarning = log_warning

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from isosent.encoders.load import DEFAULT_PROMPT, named_prompts
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import IsosentError
+from isosent.errors import InputError, IsosentError
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.persistence import FitRecord
@@ -163,7 +163,7 @@ class Registry:
         index = loaded if isinstance(loaded, Index) else None
         model = loaded.model if isinstance(loaded, Index) else loaded
         if index is None and isinstance(model.encoder, PrecomputedVectors):
-            model.encoder.encode([])  # refuses
+            raise InputError(f"{name} was fitted on vectors and cannot encode texts. Use isosent proxy.")
         model.encoder.require_fitted("serve")
         _ = model.fingerprint  # takes long for large models; not in the first request
         return Served(name, model, index, Worker(model, name, limits=self._limits, metrics=self._metrics))

@@ -25,6 +25,7 @@ from isosent.server.service import Service
 KEYS_VARIABLE = "ISOSENT_API_KEYS"
 _LARGEST_HEADERS = 1 << 14
 _SHORTEST_KEY = 16
+_BACKLOG = 2048
 _log = logging.getLogger("isosent.server")
 
 
@@ -34,6 +35,15 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def check_address(host: str, *, has_keys: bool) -> None:
+    """Refuse to serve other machines without keys."""
+    if not is_loopback(host) and not has_keys:
+        raise InputError(
+            f"--host {host}: without keys, only this machine may be served (127.0.0.1). Add --api-key-file, or set "
+            f"{KEYS_VARIABLE}."
+        )
 
 
 def read_keys(file: Path | None) -> list[str]:
@@ -110,11 +120,7 @@ def serve(
         If the address is not of this machine alone and there are no keys, or it is in use.
     """
     service: Service = app.state.service
-    if not is_loopback(host) and not service.has_keys:
-        raise InputError(
-            f"--host {host}: without keys, only this machine may be served (127.0.0.1). Add --api-key-file, or set "
-            f"{KEYS_VARIABLE}."
-        )
+    check_address(host, has_keys=service.has_keys)
     timeout_s = service.limits.request_timeout_s
 
     class Protocol(H11Protocol):  # type: ignore[misc, unused-ignore]
@@ -154,6 +160,7 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
+        sock.listen(_BACKLOG)  # from here on connections wait, and are not refused
     except OSError as error:
         sock.close()
         raise InputError(f"--host {host} --port {port}: {error.strerror}. Name another one.") from None

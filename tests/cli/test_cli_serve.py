@@ -1,0 +1,165 @@
+"""The process: signals, draining, reload, hostile connections, and what the command line refuses."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import httpx
+import numpy as np
+import pytest
+
+import isosent
+from isosent.numeric.similarity import unit_rows
+
+ISOSENT = [sys.executable, "-c", "from isosent.cli.main import main; main()"]
+
+
+@contextmanager
+def serving(*arguments, **environment):
+    """Run ``isosent serve`` and give the process, its address and the lines of its log."""
+    process = subprocess.Popen(
+        [*ISOSENT, "serve", *map(str, arguments), "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+    try:
+        listening = json.loads(process.stderr.readline())
+        assert listening["event"] == "listening"
+        lines = []
+        reader = threading.Thread(target=lambda: lines.extend(map(json.loads, process.stderr)))
+        reader.start()
+        yield process, f"http://127.0.0.1:{listening['port']}", lines
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        reader.join()
+        process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def model(wordllama, texts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served") / "model"
+    wordllama.fitted(texts, isosent.Whitening(n_components=16)).save(folder)
+    return folder
+
+
+def wait_until(is_so):
+    for _ in range(500):
+        if is_so():
+            return
+        time.sleep(0.02)
+    raise TimeoutError("it did not happen within 10 s")
+
+
+def ask(url, n_texts=1, **arguments):
+    return httpx.post(f"{url}/embed", json={"inputs": ["a dog"] * n_texts}, trust_env=False, timeout=30, **arguments)
+
+
+def test_sigterm_drains_and_then_ends(model):
+    with serving(model, "--drain-delay", 1) as (process, url, lines):
+        assert httpx.get(f"{url}/ready", trust_env=False).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
+        assert ask(url).status_code == 200  # requests are still answered
+        assert process.wait(20) == 0
+    assert [line["event"] for line in lines if line["event"] != "request"] == ["draining"]
+
+
+def test_a_second_signal_ends_at_once(model):
+    with serving(model, "--drain-delay", 600) as (process, url, _):
+        assert ask(url).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_a_reload_changes_the_model_and_loses_no_request(model, wordllama, texts):
+    with serving(f"model={model}", "--request-timeout", 1) as (process, url, lines):
+        before = isosent.load(model)
+        after = wordllama.fitted(texts, isosent.Whitening(n_components=16, strength=0.5))
+        expected = {each.fingerprint: unit_rows(each.encode(["a dog"])) for each in (before, after)}
+        after.save(model)
+        answers, is_over = [], threading.Event()
+
+        def client():
+            while not is_over.is_set():
+                answers.append(ask(url))
+
+        clients = [threading.Thread(target=client) for _ in range(4)]
+        for each in clients:
+            each.start()
+        process.send_signal(signal.SIGHUP)
+        try:
+            wait_until(lambda: answers and answers[-1].headers.get("X-Isosent-Space") == after.fingerprint)
+        finally:
+            is_over.set()
+            for each in clients:
+                each.join()
+        assert {answer.status_code for answer in answers} == {200}
+        assert {answer.headers["X-Isosent-Space"] for answer in answers} == set(expected)
+        for answer in answers:
+            assert np.allclose(answer.json(), expected[answer.headers["X-Isosent-Space"]], atol=1e-6)
+        (model / "model.json").write_text("{}")
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any(line["event"] == "reload failed" for line in lines))
+        assert ask(url).headers["X-Isosent-Space"] == after.fingerprint  # what was there stays
+        hostile_connections(url)
+
+
+def hostile_connections(url):
+    """Connections that hold a server up or confuse it: they end, and it goes on."""
+    address = ("127.0.0.1", int(url.rpartition(":")[2]))
+    head = b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+    def answered(content):
+        with socket.create_connection(address, 10) as connection:
+            connection.sendall(content)
+            return connection.recv(1 << 16)
+
+    assert answered(b"") == b""  # silent: closed
+    assert answered(b"POST /embed HTTP/1.1\r\nHost:") == b""
+    assert b" 408 " in answered(head + b'Content-Length: 20\r\n\r\n{"inputs"').partition(b"\r\n")[0]
+    both = answered(head + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /info HTTP/1.1\r\n\r\n")
+    assert b" 400 " in both.partition(b"\r\n")[0]
+    assert both.count(b"HTTP/1.1") == 1  # what follows is no second request
+    for twice in (b"Content-Length: 5\r\nContent-Length: 6", b"Content-Length: +5", b"Transfer-Encoding: gzip, chunked"):
+        status = answered(head + twice + b"\r\n\r\n").partition(b"\r\n")[0]
+        assert b" 4" in status or b" 501" in status
+    assert b" 4" in answered(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n").partition(b"\r\n")[0]
+    with socket.create_connection(address, 10) as gone:
+        gone.sendall(head + b'Content-Length: 16\r\n\r\n{"inputs": "a"} ')
+    assert ask(url).status_code == 200
+
+
+def test_other_machines_need_keys(isosent_, refuses, tmp_path, monkeypatch):
+    monkeypatch.delenv("ISOSENT_API_KEYS", raising=False)
+    refuses(isosent_("serve", "wordllama", "--host", "0.0.0.0"), "--api-key-file")
+    keys = tmp_path / "keys.txt"
+    for content, word in (("\n# no key\n", "no key"), ("short\n", "16"), ("with a blank inside\n", "blank")):
+        keys.write_text(content)
+        refuses(isosent_("serve", "wordllama", "--api-key-file", keys), word)
+    refuses(isosent_("serve", "wordllama", "--api-key-file", tmp_path / "none"), "none")
+
+
+def test_a_port_in_use_is_refused(isosent_, refuses):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refuses(isosent_("serve", "wordllama", "--port", taken.getsockname()[1]), "in use")
+
+
+def test_what_cannot_be_served_is_refused(isosent_, refuses, tmp_path):
+    refuses(isosent_("serve", "wordllama", "wordllama"), "wordllama", "NAME=")
+    refuses(isosent_("serve", tmp_path / "nothing"), "nothing")
+    refuses(isosent_("serve", "wordllama?weighting=sif"), "fitted on texts")
+    vectors = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+    np.save(tmp_path / "vectors.npy", vectors)
+    assert isosent_("fit", tmp_path / "vectors.npy", "-o", tmp_path / "map", "--transform", "whitening").code == 0
+    refuses(isosent_("serve", tmp_path / "map"), "proxy")
