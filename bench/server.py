@@ -1,7 +1,7 @@
 """The server under load: throughput against the library, a small FastAPI server and infinity; answers; memory.
 
-throughput [MODEL]  32 clients with 1, 16 and 256 texts a request, in turns with calls of the library; p50 and p99 of 1
-                    text by 1 client; the same for 40 lines of FastAPI + sentence-transformers, if MODEL is a transformer
+throughput [MODEL]  32 clients with 1, 16 and 256 texts a request, in turns with calls of the library; p50 and p99
+                    of one text; the same for FastAPI + sentence-transformers, if MODEL is a transformer
 soak MINUTES        1 to 64 clients with 1 to 256 texts of mixed lengths, some of whom hang up: every answer is compared
                     with the library, and memory is written down every minute
 Needs the extra serve, and for the peer fastapi and sentence-transformers. Prints JSON lines.
@@ -27,7 +27,7 @@ import numpy as np
 import isosent
 
 N_CLIENTS, SECONDS = 32, 8
-PEER = '''
+PEER = """
 import base64, sys
 import numpy as np, uvicorn
 from fastapi import FastAPI
@@ -52,7 +52,7 @@ def embeddings(body: Body):
     return {"object": "list", "data": data, "model": body.model, "usage": {"prompt_tokens": 0, "total_tokens": 0}}
 
 uvicorn.run(app, port=int(sys.argv[2]), log_level="error")
-'''
+"""
 
 
 def show(**facts):
@@ -202,7 +202,15 @@ def peer(reference, port, texts):
     show(model=reference, server="FastAPI", clients=1, texts=1, **latency(measured(port, texts, 1, 1, 4)))
     for n_texts in (1, 16, 256):
         rate, p50, p99 = measured(port, texts, n_texts)
-        show(model=reference, server="FastAPI", clients=N_CLIENTS, texts=n_texts, per_s=round(rate), p50_ms=p50, p99_ms=p99)
+        show(
+            model=reference,
+            server="FastAPI",
+            clients=N_CLIENTS,
+            texts=n_texts,
+            per_s=round(rate),
+            p50_ms=p50,
+            p99_ms=p99,
+        )
 
 
 def latency(figures):

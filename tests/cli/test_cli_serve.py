@@ -128,10 +128,16 @@ def hostile_connections(url):
     assert answered(b"") == b""  # silent: closed
     assert answered(b"POST /embed HTTP/1.1\r\nHost:") == b""
     assert b" 408 " in answered(head + b'Content-Length: 20\r\n\r\n{"inputs"').partition(b"\r\n")[0]
-    both = answered(head + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /info HTTP/1.1\r\n\r\n")
+    both = answered(
+        head + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /info HTTP/1.1\r\n\r\n"
+    )
     assert b" 400 " in both.partition(b"\r\n")[0]
     assert both.count(b"HTTP/1.1") == 1  # what follows is no second request
-    for twice in (b"Content-Length: 5\r\nContent-Length: 6", b"Content-Length: +5", b"Transfer-Encoding: gzip, chunked"):
+    for twice in (
+        b"Content-Length: 5\r\nContent-Length: 6",
+        b"Content-Length: +5",
+        b"Transfer-Encoding: gzip, chunked",
+    ):
         status = answered(head + twice + b"\r\n\r\n").partition(b"\r\n")[0]
         assert b" 4" in status or b" 501" in status
     assert b" 4" in answered(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n").partition(b"\r\n")[0]

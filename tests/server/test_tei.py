@@ -12,6 +12,7 @@ def test_embed_takes_a_text_or_several(client, wordllama):
     two = client.post("/embed", json={"inputs": ["a dog", "a cat"], "model": "wordllama"}).json()
     assert np.array_equal(np.float32(one), expected[:1])
     assert np.array_equal(np.float32(two), expected)
+    assert client.post("/", json={"inputs": "a dog", "model": "wordllama"}).json() == one
 
 
 def test_without_normalize_the_vectors_keep_their_length(client, wordllama):
@@ -66,7 +67,7 @@ def test_health_says_nothing_but_200(client):
         ("/embed", {"inputs": 3}, 422),
         ("/embed", {"input": "a"}, 422),
         ("/embed", {"inputs": ["a"] * 301}, 413),
-        ("/embed", {"inputs": "a", "prompt_name": "poem"}, 400),
+        ("/embed", {"inputs": "a", "prompt_name": "poem"}, 422),
         ("/embed", {"inputs": "a", "truncation_direction": "Left"}, 422),
         ("/embed", {"inputs": "a", "model": "large"}, 404),
         ("/embed_all", {"inputs": []}, 400),

@@ -113,7 +113,7 @@ def test_a_failing_batch_fails_its_own_request_only(held, bench):
 
 
 def test_a_client_that_has_gone_is_skipped(held, bench):
-    worker, first = held()
+    worker, _ = held()
     gone, stays = worker.submit(["gone"]), worker.submit(["stays"])
     assert gone.cancel()
     bench.may_go.set()
@@ -123,7 +123,7 @@ def test_a_client_that_has_gone_is_skipped(held, bench):
 
 
 def test_a_full_queue_refuses_with_the_time_to_wait(held, bench):
-    worker, first = held(max_queued_tokens=50)
+    worker, _ = held(max_queued_tokens=50)
     waiting = worker.submit(["a text of some words"] * 20)
     with pytest.raises(RequestError, match="--max-queued-tokens") as caught:
         worker.submit(["one more"])

@@ -23,7 +23,7 @@ from isosent.server import openai, own, tei
 from isosent.server.http import Gate, json_response
 from isosent.server.limits import Limits
 from isosent.server.metrics import Metrics
-from isosent.server.registry import Registry, Source
+from isosent.server.registry import Registry, Source, is_ordered
 from isosent.server.service import Service
 
 
@@ -66,6 +66,7 @@ ENDPOINTS = (
     Endpoint("/v1/models", openai.models, "List the models.", answer=_object(object=_STRING, data=_listed(_ANY))),
     Endpoint("/v1/models/{name}", openai.model, "Describe a model.", answer=_object(id=_STRING, object=_STRING)),
     Endpoint("/embed", tei.embed, "Embed texts, as Text Embeddings Inference does.", tei.EmbedBody, _listed(_VECTOR)),
+    Endpoint("/", tei.embed, "The same.", tei.EmbedBody, _listed(_VECTOR)),
     Endpoint("/embed_all", tei.embed_all, "Embed each token.", tei.EmbedAllBody, _listed(_listed(_VECTOR))),
     Endpoint("/similarity", tei.similarity, "Compare a text with others.", tei.SimilarityBody, _VECTOR),
     Endpoint("/tokenize", tei.tokenize, "Split texts into tokens.", tei.TokenizeBody, _listed(_listed(_ANY))),
@@ -155,8 +156,14 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 async def openapi(request: Request) -> Response:
-    """Describe the paths."""
-    return json_response(openapi_document())
+    """Describe the paths, and what the first model takes."""
+    document, model = openapi_document(), request.app.state.service.registry.get(None).model
+    bounds = {"minimum": 1 if is_ordered(model) else model.dim, "maximum": model.dim}
+    for schema in document["components"]["schemas"].values():
+        properties = schema["properties"]
+        if "dimensions" in properties:
+            properties["dimensions"] = {"anyOf": [{"type": "integer"} | bounds, {"type": "null"}]}
+    return json_response(document)
 
 
 def openapi_document() -> dict[str, Any]:
@@ -164,6 +171,8 @@ def openapi_document() -> dict[str, Any]:
     bodies = [endpoint.body for endpoint in ENDPOINTS if endpoint.body is not None]
     schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(bodies, schemas, strict=True))
+    for body, name in ((openai.EmbeddingsBody, "input"), (tei.EmbedBody, "inputs"), (tei.EmbedAllBody, "inputs")):
+        components[body.__name__]["properties"][name] = openai.INPUT_SCHEMA
     paths: dict[str, Any] = {}
     for endpoint in ENDPOINTS:
         operation: dict[str, Any] = {"summary": endpoint.summary, "responses": _responses(endpoint)}

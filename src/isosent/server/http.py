@@ -73,7 +73,7 @@ def error_response(path: str, error: RequestError) -> Response:
     return json_response({"error": body}, error.status, error.headers)
 
 
-TEI_PATHS = frozenset({"/embed", "/embed_all", "/similarity", "/tokenize", "/info", "/health"})
+TEI_PATHS = frozenset({"/", "/embed", "/embed_all", "/similarity", "/tokenize", "/info", "/health"})
 
 
 # -- bodies ------------------------------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,6 +15,16 @@ from isosent.server.http import json_response, read_body, unless_gone, vectors_r
 from isosent.server.limits import RequestError
 from isosent.server.registry import Served, cut, with_current
 from isosent.server.service import Service, check_space, space_headers
+
+_IDS = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
+_TEXT = {"type": "string", "minLength": 1}
+INPUT_SCHEMA = {
+    "anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}, _IDS, _IDS | {"items": _IDS}],
+}
+# What is empty gets its own message; the published schema says so, too.
+Text = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+Texts = Annotated[list[Text], Meta(extra_json_schema={"minItems": 1})]
+Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]
 
 
 class EmbeddingsBody(Struct, forbid_unknown_fields=True):
@@ -25,8 +35,8 @@ class EmbeddingsBody(Struct, forbid_unknown_fields=True):
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     user: str | None = None
-    prompt_name: str | None = None
-    input_type: str | None = None
+    prompt_name: Side | None = None  # which side of a model whose queries and documents differ
+    input_type: Side | None = None  # the same
 
 
 async def embeddings(request: Request) -> Response:

@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.encoders.load import DEFAULT_PROMPT, named_prompts
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, IsosentError
 from isosent.model import Role, SentenceEncoder
@@ -27,7 +26,7 @@ from isosent.server.worker import RetiredError, Worker
 Source = Callable[[], SentenceEncoder | Index]
 T = TypeVar("T")
 _log = logging.getLogger("isosent.server")
-_QUERY = ("query", "search_query")
+_QUERY = ("query", "search_query")  # of sentence-transformers; of Cohere
 _DOCUMENT = ("document", "search_document", "passage")
 
 
@@ -51,17 +50,12 @@ class Served:
             return self.model.fingerprint
         return hashlib.sha256(f"{self.model.fingerprint} dimensions={dimensions}".encode()).hexdigest()
 
-    def role(self, prompt_name: str | None = None, input_type: str | None = None) -> Role:
+    @staticmethod
+    def role(*sides: str | None) -> Role:
         """Role of texts, as requests name it."""
-        for param, value in (("prompt_name", prompt_name), ("input_type", input_type)):
-            if value is None or value in (DEFAULT_PROMPT, "text"):
-                continue
-            if value not in (*_QUERY, *_DOCUMENT):
-                names = sorted({"query", "document", *named_prompts(self.model.encoder)})
-                message = f"{param} must be one of {', '.join(names)}; got {value!r:.80}."
-                raise RequestError(400, message, param=param)
-            return "query" if value in _QUERY else "document"
-        return "text"
+        if any(side in _QUERY for side in sides):
+            return "query"
+        return "document" if any(side in _DOCUMENT for side in sides) else "text"
 
     def check_dimensions(self, dimensions: int | None) -> None:
         """Refuse to cut vectors whose dimensions have no order."""

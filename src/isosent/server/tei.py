@@ -14,7 +14,7 @@ from starlette.responses import Response
 from isosent.numeric.similarity import cosine_matrix
 from isosent.server.http import json_response, read_body, unless_gone, vectors_response
 from isosent.server.limits import RequestError
-from isosent.server.openai import texts_of
+from isosent.server.openai import Side, Text, Texts, texts_of
 from isosent.server.registry import Served, cut, with_current
 from isosent.server.service import Service, check_space, space_headers
 
@@ -24,9 +24,9 @@ class EmbedBody(Struct, forbid_unknown_fields=True):
 
     inputs: str | list[Any]
     truncate: bool | None = None  # false refuses long texts; otherwise they are cut, and counted in a header
-    truncation_direction: Literal["Left", "Right", "left", "right"] | None = None
+    truncation_direction: Literal["Right", "right"] | None = None
     normalize: bool = True
-    prompt_name: str | None = None
+    prompt_name: Side | None = None
     dimensions: int | None = None
     model: str | None = None
 
@@ -36,24 +36,23 @@ class EmbedAllBody(Struct, forbid_unknown_fields=True):
 
     inputs: str | list[Any]
     truncate: bool | None = None
-    truncation_direction: Literal["Left", "Right", "left", "right"] | None = None
-    prompt_name: str | None = None
+    truncation_direction: Literal["Right", "right"] | None = None
     model: str | None = None
 
 
 class SimilarityInputs(Struct, forbid_unknown_fields=True):
     """A text, and texts to compare it with."""
 
-    source_sentence: str
-    sentences: list[str]
+    source_sentence: Text
+    sentences: Texts
 
 
 class SimilarityParameters(Struct, forbid_unknown_fields=True):
     """How to encode."""
 
     truncate: bool | None = None
-    truncation_direction: Literal["Left", "Right", "left", "right"] | None = None
-    prompt_name: str | None = None
+    truncation_direction: Literal["Right", "right"] | None = None
+    prompt_name: Side | None = None
 
 
 class SimilarityBody(Struct, forbid_unknown_fields=True):
@@ -67,9 +66,8 @@ class SimilarityBody(Struct, forbid_unknown_fields=True):
 class TokenizeBody(Struct, forbid_unknown_fields=True):
     """Body of ``POST /tokenize``."""
 
-    inputs: str | list[str]
+    inputs: Text | Texts
     add_special_tokens: bool = True
-    prompt_name: str | None = None
     model: str | None = None
 
 
@@ -98,7 +96,6 @@ async def embed_all(request: Request) -> Response:
 
     async def answer(served: Served) -> Response:
         check_space(request, served.space())
-        served.role(body.prompt_name)
         texts = texts_of(body.inputs, served, service, "inputs")
         n_tokens = sum(map(len, texts)) // 4
         if n_tokens > service.limits.max_batch_tokens:
@@ -139,11 +136,7 @@ async def tokenize(request: Request) -> Response:
     body = await read_body(request, service.limits, TokenizeBody)
 
     async def answer(served: Served) -> Response:
-        texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-        service.limits.check_texts(len(texts), "inputs")
-        if not texts:
-            raise RequestError(400, "inputs must not be empty.", param="inputs")
-        served.role(body.prompt_name)
+        texts = texts_of(body.inputs, served, service, "inputs")
         spans = served.model.encoder.spans
         lists = await unless_gone(request, served.worker.call(lambda: [spans(text) for text in texts]))
         content = [
@@ -164,8 +157,6 @@ async def _embedded(
     request: Request, served: Served, texts: list[str], body: EmbedBody | SimilarityParameters
 ) -> tuple[NDArray[np.float32], dict[str, str]]:
     """Vectors of texts, and the headers of the answer."""
-    if (body.truncation_direction or "right").lower() == "left":
-        raise RequestError(422, "truncation_direction must be Right: texts are cut at their end.")
     embedded = await unless_gone(request, served.worker.embed(texts, served.role(body.prompt_name)))
     if body.truncate is False and embedded.n_truncated:
         most = served.model.encoder.options.get("max_length")
