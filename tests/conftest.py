@@ -1,7 +1,10 @@
 import gc
 import os
+import socket
 import sys
+import threading
 import warnings
+from contextlib import contextmanager
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch are loaded: a worker has one core
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -169,3 +172,25 @@ def own_modules(tmp_path, monkeypatch):
     yield
     for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
         del sys.modules[name]
+
+
+@contextmanager
+def _running(app):
+    """Serve an application on loopback in a thread, and give its port."""
+    import uvicorn
+
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
+    thread = threading.Thread(target=server.run, args=([sock],))
+    thread.start()
+    try:
+        yield sock.getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def running():
+    return _running

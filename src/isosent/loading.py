@@ -166,9 +166,12 @@ def load_saved(
     _verify_trained(folder)
     moved_to = parsed.options.get("encoder")
     if record.reference == PRECOMPUTED and moved_to in (None, PRECOMPUTED):
-        return SentenceEncoder.from_record(PrecomputedVectors(record.encoder_dim, record.options), record)
+        return SentenceEncoder.from_record(
+            PrecomputedVectors(record.encoder_dim, record.options, record.corpus), record
+        )
     try:
-        corpus = Corpus.from_tensors(record.corpus) if record.corpus else None
+        learned = record.corpus if record.reference != PRECOMPUTED else None
+        corpus = Corpus.from_tensors(learned) if learned else None
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
         encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)

@@ -1,5 +1,10 @@
 import io
+import json
+import os
+import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
@@ -43,3 +48,35 @@ def refuses():
             assert word in finished.err
 
     return refuses
+
+
+ISOSENT = [sys.executable, "-c", "from isosent.cli.main import main; main()"]
+
+
+@contextmanager
+def _serving(*arguments, **environment):
+    """Run a server and give the process, its address and the lines of its log."""
+    process = subprocess.Popen(
+        [*ISOSENT, *map(str, arguments), "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+    try:
+        listening = json.loads(process.stderr.readline())
+        assert listening["event"] == "listening"
+        lines = []
+        reader = threading.Thread(target=lambda: lines.extend(map(json.loads, process.stderr)))
+        reader.start()
+        yield process, f"http://127.0.0.1:{listening['port']}", lines
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        reader.join()
+        process.stderr.close()
+
+
+@pytest.fixture(scope="session")
+def serving():
+    return _serving

@@ -1,14 +1,9 @@
 """The process: signals, draining, reload, hostile connections, and what the command line refuses."""
 
-import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager
 
 import httpx
 import numpy as np
@@ -16,32 +11,6 @@ import pytest
 
 import isosent
 from isosent.numeric.similarity import unit_rows
-
-ISOSENT = [sys.executable, "-c", "from isosent.cli.main import main; main()"]
-
-
-@contextmanager
-def serving(*arguments, **environment):
-    """Run ``isosent serve`` and give the process, its address and the lines of its log."""
-    process = subprocess.Popen(
-        [*ISOSENT, "serve", *map(str, arguments), "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | environment,
-    )
-    try:
-        listening = json.loads(process.stderr.readline())
-        assert listening["event"] == "listening"
-        lines = []
-        reader = threading.Thread(target=lambda: lines.extend(map(json.loads, process.stderr)))
-        reader.start()
-        yield process, f"http://127.0.0.1:{listening['port']}", lines
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        reader.join()
-        process.stderr.close()
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +32,8 @@ def ask(url, n_texts=1, **arguments):
     return httpx.post(f"{url}/embed", json={"inputs": ["a dog"] * n_texts}, trust_env=False, timeout=30, **arguments)
 
 
-def test_sigterm_drains_and_then_ends(model):
-    with serving(model, "--drain-delay", 1) as (process, url, lines):
+def test_sigterm_drains_and_then_ends(serving, model):
+    with serving("serve", model, "--drain-delay", 1) as (process, url, lines):
         assert httpx.get(f"{url}/ready", trust_env=False).status_code == 200
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
@@ -73,8 +42,8 @@ def test_sigterm_drains_and_then_ends(model):
     assert [line["event"] for line in lines if line["event"] != "request"] == ["draining"]
 
 
-def test_a_second_signal_ends_at_once(model):
-    with serving(model, "--drain-delay", 600) as (process, url, _):
+def test_a_second_signal_ends_at_once(serving, model):
+    with serving("serve", model, "--drain-delay", 600) as (process, url, _):
         assert ask(url).status_code == 200
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
@@ -82,8 +51,8 @@ def test_a_second_signal_ends_at_once(model):
         assert process.wait(20) == 0
 
 
-def test_a_reload_changes_the_model_and_loses_no_request(model, wordllama, texts):
-    with serving(f"model={model}", "--request-timeout", 1) as (process, url, lines):
+def test_a_reload_changes_the_model_and_loses_no_request(serving, model, wordllama, texts):
+    with serving("serve", f"model={model}", "--request-timeout", 1) as (process, url, lines):
         before = isosent.load(model)
         after = wordllama.fitted(texts, isosent.Whitening(n_components=16, strength=0.5))
         expected = {each.fingerprint: unit_rows(each.encode(["a dog"])) for each in (before, after)}

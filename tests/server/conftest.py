@@ -1,10 +1,5 @@
-import socket
-import threading
-from contextlib import contextmanager
-
 import httpx
 import pytest
-import uvicorn
 
 import isosent
 from isosent.search import Index
@@ -17,26 +12,6 @@ NOTES = [
     "The bank raised its interest rates.",
     "He repaired his bicycle.",
 ]
-
-
-@contextmanager
-def _running(app):
-    """Serve an application on loopback in a thread, and give its port."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
-    thread = threading.Thread(target=server.run, args=([sock],))
-    thread.start()
-    try:
-        yield sock.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
-@pytest.fixture(scope="session")
-def running():
-    return _running
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,9 @@ from isosent.jobs.encode import Role, encode_file, encode_folder
 from isosent.jobs.vectors import (
     FileMoments,
     check_moments_file,
+    fetch_moments,
     holds_moments,
+    is_url,
     moments_of,
     read_moments,
     transform_file,
@@ -150,8 +152,12 @@ def moments(vectors: tuple[str, ...], output: Path, column: str | None, checkpoi
 
 def open_vector_files(paths: Sequence[str], column: str | None) -> tuple[list[VectorSource], list[FileMoments]]:
     """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces."""
-    merged = [read_moments(path) for path in paths if holds_moments(path)]
-    sources = [open_vectors(path, column=column) for path in paths if not holds_moments(path)]
+    merged = [
+        fetch_moments(path) if is_url(path) else read_moments(path)
+        for path in paths
+        if is_url(path) or holds_moments(path)
+    ]
+    sources = [open_vectors(path, column=column) for path in paths if not (is_url(path) or holds_moments(path))]
     reduce(add, [*merged, *map(FileMoments.empty_for, sources)])
     return sources, merged
 

@@ -30,7 +30,7 @@ from isosent.errors import InputError
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors
-from isosent.jobs.vectors import FileMoments, check_encoder_space
+from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.numeric.isotropy import describe_space
@@ -99,14 +99,15 @@ def fit(
     """Fit a transform on texts or vectors, without labels, and save the model.
 
     INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet), or of
-    moments (see "isosent moments"). Use texts like those you will compare, more of them than dimensions.
+    moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy"). Use texts like those you
+    will compare, more of them than dimensions.
 
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims or --bytes, the strength
     for that width. It needs texts: for vectors, it keeps the principal components. A weighting that learns from texts
     (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
     """
     check_model_folder(output)
-    kinds = {path: holds_vectors(path, column=column) for path in inputs}
+    kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in inputs}
     if len(set(kinds.values())) > 1:
         vectors, texts = (next(path for path in inputs if kinds[path] is kind) for kind in (True, False))
         raise InputError(f"fit: inputs must be all texts or all vectors; got texts, {texts}, and vectors, {vectors}.")

@@ -22,13 +22,15 @@ from isosent.io.tables import read_numbers
 from isosent.io.texts import STANDARD_INPUT, read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.calibrate import MOST_TEXTS, calibrated_on_pairs, calibrated_on_texts
+from isosent.jobs.vectors import fetch_moments, holds_moments, is_url, read_moments
+from isosent.pages.tables import make_table
 from isosent.persistence import check_model_folder
-from isosent.report.inspect import Inspection, inspect_texts, inspect_vectors
+from isosent.report.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
 from isosent.report.inspect_page import html_page, inspection_tables
 
 
 @click.command()
-@click.argument("source", metavar="TEXTS|VECTORS")
+@click.argument("source", metavar="TEXTS|VECTORS|MOMENTS|URL")
 @model_options
 @column_option
 @json_option
@@ -42,8 +44,15 @@ def inspect(
 
     The input is a file of texts, or a file of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet). Counts unusable
     rows, measures how the vectors fill their space, and says what "isosent fit" would choose. For vectors, it measures
-    how many neighbors are kept with fewer dimensions.
+    how many neighbors are kept with fewer dimensions. Of moments, or of a proxy that learns, it shows what whitening
+    would do.
     """
+    if is_url(source) or (source != STANDARD_INPUT and holds_moments(source)):
+        if html is not None:
+            raise InputError("inspect: --html needs texts or vectors; got moments.")
+        check_output(json_output, reads=() if is_url(source) else (source,))
+        _inspect_moments(source, json_output)
+        return
     check_output(html, reads=(source,))
     check_output(json_output, reads=(source,))
     inspection = _inspect(source, model, column, seed)
@@ -53,6 +62,20 @@ def inspect(
         return
     for table in inspection_tables(inspection, details=details):
         show(table)
+    show(f"\n{inspection.advice}")
+
+
+def _inspect_moments(source: str, json_output: Path | None) -> None:
+    measured = fetch_moments(source) if is_url(source) else read_moments(source)
+    inspection = inspect_moments(measured.moments)
+    if write_output(json_output, json.dumps(inspection.to_json(), indent=2) + "\n"):
+        return
+    table = make_table("", "as they are", "whitened", title=f"{measured.moments.weight:,.0f} vectors of {source}")
+    for label, before, after in inspection.rows():
+        table.add_row(label, before, after)
+    show(table)
+    for share, n_components in inspection.n_components.items():
+        show(f"{share:.0%} of the variance: {n_components} of {inspection.dim} dimensions")
     show(f"\n{inspection.advice}")
 
 

@@ -36,7 +36,10 @@ COMMANDS = {
         "duplicates": ("groups", "Find groups of texts that say the same."),
         "cluster": ("groups", "Group texts by topic, and describe each group by words."),
     },
-    "Server": {"serve": ("serve", "Serve models and indexes over HTTP, to clients of OpenAI and others.")},
+    "Server": {
+        "serve": ("serve", "Serve models and indexes over HTTP, to clients of OpenAI and others."),
+        "proxy": ("proxy", "Apply a map to the vectors of an embedding API."),
+    },
     "Evaluation": {
         "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),
         "evaluate": ("evaluate", "Score a model on STS, transfer, retrieval and other tasks."),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,56 +25,59 @@ for _package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
 
 from isosent.server.app import create_app  # noqa: E402 - after the message about the extra
 from isosent.server.limits import Limits  # noqa: E402
-from isosent.server.run import check_address, is_loopback, read_keys  # noqa: E402
+from isosent.server.run import KEYS_VARIABLE, check_address, is_loopback, read_keys  # noqa: E402
 from isosent.server.run import serve as serve_app  # noqa: E402
 
-_DEFAULTS = Limits()
+
+def serving_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Pass address, keys and draining, and the limits as ``limits``."""
+
+    @functools.wraps(command)
+    def wrapped(**values: Any) -> None:
+        given = {field.name: values.pop(field.name) for field in fields(Limits)}
+        command(limits=Limits(**given), **values)
+
+    for field in reversed(fields(Limits)):
+        kind = click.FloatRange(0, min_open=True) if isinstance(field.default, float) else click.IntRange(1)
+        option = click.option(
+            *(field.metadata["flag"], field.name),
+            type=kind,
+            default=field.default,
+            metavar="S" if isinstance(field.default, float) else "N",
+            help=field.metadata["meaning"],
+        )
+        wrapped = option(wrapped)
+    for option in reversed(_ADDRESS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+_ADDRESS = (
+    click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on; others need keys."),
+    click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="N", help="Port; 0 for any free one."),
+    click.option(
+        "--api-key-file", type=PATH, metavar="FILE", help=f"Keys of clients, one a line.  [default: ${KEYS_VARIABLE}]"
+    ),
+    click.option(
+        *("--drain-delay", "drain_delay_s"),
+        type=click.FloatRange(0),
+        default=0,
+        metavar="S",
+        help="Seconds between SIGTERM, when /ready turns 503, and the end of listening.",
+    ),
+    click.option(
+        *("--drain-timeout", "drain_timeout_s"),
+        type=click.FloatRange(0),
+        default=30,
+        metavar="S",
+        help="Seconds for the requests in flight after that.",
+    ),
+)
 
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="MODEL|INDEX [NAME=MODEL|INDEX]...")
-@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on; others need keys.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="N", help="Port; 0 for any that is free.")
-@click.option(
-    "--api-key-file", type=PATH, metavar="FILE", help="Keys of clients, one a line.  [default: $ISOSENT_API_KEYS]"
-)
-@click.option("--max-body-bytes", type=click.IntRange(1), default=_DEFAULTS.max_body_bytes, metavar="N")
-@click.option("--max-texts", type=click.IntRange(1), default=_DEFAULTS.max_texts, metavar="N", help="Of a request.")
-@click.option(
-    *("--max-batch-tokens",),
-    type=click.IntRange(1),
-    default=_DEFAULTS.max_batch_tokens,
-    metavar="N",
-    help="Tokens that a model computes at once; larger requests are split.",
-)
-@click.option(
-    *("--max-queued-tokens",),
-    type=click.IntRange(1),
-    default=_DEFAULTS.max_queued_tokens,
-    metavar="N",
-    help="Tokens that may wait for a model; later requests get 429.",
-)
-@click.option(
-    *("--request-timeout", "request_timeout_s"),
-    type=click.FloatRange(0, min_open=True),
-    default=_DEFAULTS.request_timeout_s,
-    metavar="S",
-    help="Seconds in which a request must arrive.",
-)
-@click.option(
-    *("--drain-delay", "drain_delay_s"),
-    type=click.FloatRange(0),
-    default=0,
-    metavar="S",
-    help="Seconds between SIGTERM, when /ready turns 503, and the end of listening.",
-)
-@click.option(
-    *("--drain-timeout", "drain_timeout_s"),
-    type=click.FloatRange(0),
-    default=30,
-    metavar="S",
-    help="Seconds for the requests in flight after that.",
-)
+@serving_options
 def serve(
     sources: tuple[str, ...],
     host: str,
@@ -78,7 +85,7 @@ def serve(
     api_key_file: Path | None,
     drain_delay_s: float,
     drain_timeout_s: float,
-    **limits: float,
+    limits: Limits,
 ) -> None:
     """Serve models and indexes over HTTP.
 
@@ -104,7 +111,7 @@ def serve(
     models = {name: partial(open_source, reference) for name, reference in named.items()}
     app = create_app(
         models,
-        limits=Limits(**limits),  # type: ignore[arg-type]
+        limits=limits,
         keys=keys,
         hosts=[host] if is_loopback(host) and not keys else None,
     )

@@ -20,8 +20,18 @@ PRECOMPUTED = "vectors"
 class PrecomputedVectors(Encoder):
     """Placeholder for what made the vectors, such as an API."""
 
-    def __init__(self, dim: int, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        dim: int,
+        options: Mapping[str, str] | None = None,
+        tensors: Mapping[str, NDArray[np.float64]] | None = None,
+    ) -> None:
         super().__init__(PRECOMPUTED, options or {}, dim)
+        self._tensors = dict(tensors or {})  # vectors of known texts, to see whether what made the vectors has changed
+
+    def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
+        """Vectors of known texts."""
+        return self._tensors
 
     @classmethod
     def of_space(cls, dim: int, space: Space | None, name: str | None = None) -> PrecomputedVectors:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -39,6 +43,9 @@ ENDING = ".safetensors"
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
 _PAUSE_S = 1.0
 _SHARE_OF_TIME = 0.05
+_FETCH_S = 60.0
+_MOST_FETCHED = 1 << 30
+_LONGEST_SAID = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +192,9 @@ class _Checkpoint:
             "row": state.row,
             "is_complete": is_complete,
         }
-        _write_file_moments(self._path, state.measured, CHECKPOINT_FORMAT, CHECKPOINT_VERSION, run=run)
+        content = _moments_content(state.measured, CHECKPOINT_FORMAT, CHECKPOINT_VERSION, run=run)
+        with replacing(self._path) as temporary:
+            temporary.write_bytes(content)
         end_s = time.monotonic()
         self._next_s = end_s + max(_PAUSE_S, (end_s - start_s) / _SHARE_OF_TIME)
 
@@ -193,7 +202,13 @@ class _Checkpoint:
 def write_moments(path: str | os.PathLike[str], measured: FileMoments) -> None:
     """Write moments to one file."""
     check_moments_file(path)
-    _write_file_moments(Path(path), measured, MOMENTS_FORMAT, MOMENTS_VERSION)
+    with replacing(path) as temporary:
+        temporary.write_bytes(moments_bytes(measured))
+
+
+def moments_bytes(measured: FileMoments) -> bytes:
+    """Content of a file of moments."""
+    return _moments_content(measured, MOMENTS_FORMAT, MOMENTS_VERSION)
 
 
 def check_moments_file(path: str | os.PathLike[str]) -> None:
@@ -208,6 +223,43 @@ def holds_moments(path: str | os.PathLike[str]) -> bool:
     if Path(path).suffix.lower() != ENDING:
         return False
     return safetensors_header(_check.input_file(path))[1].get("format") == MOMENTS_FORMAT
+
+
+def is_url(source: str) -> bool:
+    """Whether moments are to be asked of a proxy."""
+    return source.startswith(("http://", "https://"))
+
+
+def fetch_moments(url: str) -> FileMoments:
+    """Ask a proxy for the moments of the vectors that passed; its key is in ``ISOSENT_API_KEYS``."""
+    key = os.environ.get("ISOSENT_API_KEYS", "").replace(",", " ").split()
+    headers = {"Authorization": f"Bearer {key[0]}"} if key else {}
+    request = urllib.request.Request(url.rstrip("/") + "/moments", headers=headers)  # a URL of http or https
+    try:
+        with urllib.request.urlopen(request, timeout=_FETCH_S) as answer:
+            content = answer.read(_MOST_FETCHED + 1)
+    except urllib.error.HTTPError as error:
+        with error:
+            said = error.read(_LONGEST_SAID)
+        try:
+            reason = parse_json(said.decode(), url, dict[str, Any])["error"]["message"]
+        except (ValueError, KeyError, TypeError):
+            reason = f"it answered {error.code}."
+        raise InputError(f"{url} has no moments: {reason}") from None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise InputError(f"{url} cannot be reached: {getattr(reason, 'strerror', None) or reason}.") from None
+    if len(content) > _MOST_FETCHED:
+        raise InputError(f"{url} answered with more than {_MOST_FETCHED} bytes, which are no moments.")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "moments.safetensors"
+        path.write_bytes(content)
+        try:
+            return read_moments(path)
+        except InputError:
+            raise InputError(
+                f"{url} answered with something else than moments. Name a running isosent proxy."
+            ) from None
 
 
 def read_moments(path: str | os.PathLike[str]) -> FileMoments:
@@ -226,9 +278,7 @@ def _has_format(metadata: Mapping[str, str], name: str, version: int) -> bool:
     return (metadata.get("format"), metadata.get("format_version")) == (name, str(version))
 
 
-def _write_file_moments(
-    path: Path, measured: FileMoments, name: str, version: int, *, run: dict[str, Any] | None = None
-) -> None:
+def _moments_content(measured: FileMoments, name: str, version: int, *, run: dict[str, Any] | None = None) -> bytes:
     moments = measured.moments
     tensors: dict[str, Any] = {"weight": [moments.weight], "mean": moments.mean, "scatter": moments.scatter}
     if moments.rounding is not None:
@@ -245,8 +295,7 @@ def _write_file_moments(
     }
     if measured.space is not None:
         metadata |= measured.space.metadata
-    with replacing(path) as temporary:
-        temporary.write_bytes(tensors_bytes(arrays, metadata))
+    return tensors_bytes(arrays, metadata)
 
 
 def _read_file_moments(path: Path) -> FileMoments:

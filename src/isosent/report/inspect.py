@@ -235,6 +235,67 @@ def inspect_vectors(
     return _conclude(survey, choice, source=source, model=None, seed=seed)
 
 
+_VARIANCE_SHARES = (0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True, slots=True)
+class MomentsInspection:
+    """What moments alone say about a vector space, and what whitening would change."""
+
+    n_vectors: int
+    dim: int
+    mean_cosine: float  # of two different vectors, if all have the same length
+    effective_rank: float
+    isoscore: float
+    top_axis_share: float
+    rank: int  # dimensions after whitening
+    n_components: dict[float, int]  # share of the variance -> dimensions that hold it
+    advice: str
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Label, value as they are, value after full whitening."""
+        return [
+            ("mean cosine of random pairs", f"{self.mean_cosine:.4f}", "0.0000"),
+            ("effective rank", f"{self.effective_rank:.1f}", f"{self.rank}"),
+            ("isoscore", f"{self.isoscore:.4f}", "1.0000"),
+            ("share of the first axis", f"{self.top_axis_share:.4f}", f"{1 / max(self.rank, 1):.4f}"),
+            ("dimensions", f"{self.dim}", f"{self.rank}"),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        values: dict[str, Any] = without_nan(asdict(self))
+        return values
+
+
+def inspect_moments(moments: Moments) -> MomentsInspection:
+    """Say what whitening would change, of vectors whose moments alone are known.
+
+    The mean cosine of two different vectors is the squared length of the mean over the mean squared length, for many
+    vectors of the same length, as embedding APIs give them.
+    """
+    if moments.weight < 2:
+        raise InputError(f"inspect: there must be at least two vectors; got {moments.weight:.0f}.")
+    eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
+    values = eigen.values[: eigen.rank]
+    if not eigen.rank:
+        raise InputError("inspect: all vectors are equal.")
+    squared_mean, total = float(moments.mean @ moments.mean), float(values.sum())
+    shares = np.cumsum(values) / total
+    padded = np.concatenate([values, np.zeros(moments.dim - eigen.rank)])
+    return MomentsInspection(
+        n_vectors=round(moments.weight),
+        dim=moments.dim,
+        mean_cosine=squared_mean / (squared_mean + total),
+        effective_rank=effective_rank(values),
+        isoscore=isoscore(padded),
+        top_axis_share=float(shares[0]),
+        rank=eigen.rank,
+        n_components={share: int(np.searchsorted(shares, share)) + 1 for share in _VARIANCE_SHARES},
+        advice=choose_without_texts(moments, Auto()).reason,
+    )
+
+
 class Survey:
     """What one pass over vectors measures: counts, moments, mean length, and a sample of the used rows.
 

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
 from isosent.server import openai, own, tei
-from isosent.server.http import Gate, json_response
+from isosent.server.http import Gate, json_response, raise_error
 from isosent.server.limits import Limits
 from isosent.server.metrics import Metrics
 from isosent.server.registry import Registry, Source, is_ordered
@@ -134,15 +134,11 @@ def create_app(
     app = Starlette(
         routes=[Route(each.path, each.handler, methods=[each.method]) for each in endpoints],
         middleware=[Middleware(Gate, keys=keys, open_paths=open_paths, hosts=hosts, metrics=metrics)],
-        exception_handlers={HTTPException: _raise},
+        exception_handlers={HTTPException: raise_error},
         lifespan=_lifespan,
     )
     app.state.service = Service(registry, limits, metrics, has_keys=bool(keys))
     return app
-
-
-async def _raise(request: Request, error: Exception) -> Response:
-    raise error  # to the gate, which knows the dialect of the path
 
 
 def _same(model: SentenceEncoder | Index) -> SentenceEncoder | Index:

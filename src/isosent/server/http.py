@@ -115,6 +115,11 @@ def _short(message: str) -> str:
     return message.rstrip(".").replace("\n", " ")[:300]
 
 
+async def raise_error(request: Request, error: Exception) -> Response:
+    """Leave an error to the gate, which knows the dialect of the path."""
+    raise error
+
+
 class ClientGoneError(Exception):
     """The client has closed the connection."""
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from isosent.errors import InputError
 from isosent.server.http import json_response, read_body, unless_gone, vectors_response
 from isosent.server.limits import RequestError
-from isosent.server.registry import Served, cut, with_current
+from isosent.server.registry import Served, check_dimensions, cut, role_of, with_current
 from isosent.server.service import Service, check_space, space_headers
 
 _IDS = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
@@ -45,29 +47,35 @@ async def embeddings(request: Request) -> Response:
     body = await read_body(request, service.limits, EmbeddingsBody, wrong=400)
 
     async def answer(served: Served) -> Response:
-        served.check_dimensions(body.dimensions)
+        check_dimensions(served.model, served.name, body.dimensions)
         space = served.space(body.dimensions)
         check_space(request, space)
-        role = served.role(body.prompt_name, body.input_type)
+        role = role_of(body.prompt_name, body.input_type)
         texts = texts_of(body.input, served, service)
         embedded = await unless_gone(request, served.worker.embed(texts, role))
         vectors = cut(embedded.vectors, body.dimensions, normalize=True)
         request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
-
-        def content() -> dict[str, Any]:
-            if body.encoding_format == "base64":
-                little = vectors.astype("<f4", copy=False)
-                rows: Any = [base64.b64encode(row.tobytes()).decode("ascii") for row in little]
-            else:
-                rows = np.ascontiguousarray(vectors)
-            data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
-            usage = {"prompt_tokens": embedded.n_tokens, "total_tokens": embedded.n_tokens}
-            return {"object": "list", "data": data, "model": served.name, "usage": usage}
-
-        return await vectors_response(content, vectors, space_headers(space, embedded.n_truncated))
+        headers = space_headers(space, embedded.n_truncated)
+        return await embeddings_response(vectors, served.name, embedded.n_tokens, body.encoding_format, headers)
 
     response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
     return response
+
+
+async def embeddings_response(
+    vectors: NDArray[np.float32], name: str, n_tokens: int, encoding_format: str | None, headers: Mapping[str, str]
+) -> Response:
+    """Make a response with vectors, as lists of numbers or as base64 of little-endian float32."""
+
+    def content() -> dict[str, Any]:
+        rows: Any = np.ascontiguousarray(vectors)
+        if encoding_format == "base64":
+            rows = [base64.b64encode(row.tobytes()).decode("ascii") for row in rows.astype("<f4", copy=False)]
+        data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
+        usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
+        return {"object": "list", "data": data, "model": name, "usage": usage}
+
+    return await vectors_response(content, vectors, headers)
 
 
 def texts_of(values: str | list[Any], served: Served, service: Service, param: str = "input") -> list[str]:

@@ -46,31 +46,37 @@ class Served:
 
     def space(self, dimensions: int | None = None) -> str:
         """Fingerprint of the vector space, of vectors that are cut, too."""
-        if dimensions is None or dimensions == self.model.dim:
-            return self.model.fingerprint
-        return hashlib.sha256(f"{self.model.fingerprint} dimensions={dimensions}".encode()).hexdigest()
+        return space_of(self.model.fingerprint, self.model.dim, dimensions)
 
-    @staticmethod
-    def role(*sides: str | None) -> Role:
-        """Role of texts, as requests name it."""
-        if any(side in _QUERY for side in sides):
-            return "query"
-        return "document" if any(side in _DOCUMENT for side in sides) else "text"
 
-    def check_dimensions(self, dimensions: int | None) -> None:
-        """Refuse to cut vectors whose dimensions have no order."""
-        if dimensions is None or dimensions == self.model.dim:
-            return
-        if not 1 <= dimensions <= self.model.dim:
-            message = f"dimensions must be from 1 to {self.model.dim}, the width of {self.name}; got {dimensions}."
-            raise RequestError(400, message, param="dimensions")
-        if not is_ordered(self.model):
-            raise RequestError(
-                400,
-                f"the dimensions of {self.name} are in no order, so none can be left out. A model with a whitening map "
-                "or principal components can be cut.",
-                param="dimensions",
-            )
+def space_of(fingerprint: str, dim: int, dimensions: int | None) -> str:
+    """Fingerprint of a vector space; another one if its vectors are cut."""
+    if dimensions is None or dimensions == dim:
+        return fingerprint
+    return hashlib.sha256(f"{fingerprint} dimensions={dimensions}".encode()).hexdigest()
+
+
+def role_of(*sides: str | None) -> Role:
+    """Role of texts, as requests name it."""
+    if any(side in _QUERY for side in sides):
+        return "query"
+    return "document" if any(side in _DOCUMENT for side in sides) else "text"
+
+
+def check_dimensions(model: SentenceEncoder, name: str, dimensions: int | None) -> None:
+    """Refuse to cut vectors whose dimensions have no order."""
+    if dimensions is None or dimensions == model.dim:
+        return
+    if not 1 <= dimensions <= model.dim:
+        message = f"dimensions must be from 1 to {model.dim}, the width of {name}; got {dimensions}."
+        raise RequestError(400, message, param="dimensions")
+    if not is_ordered(model):
+        raise RequestError(
+            400,
+            f"the dimensions of {name} are in no order, so none can be left out. A model with a whitening map or "
+            "principal components can be cut.",
+            param="dimensions",
+        )
 
 
 def is_ordered(model: SentenceEncoder) -> bool:

@@ -100,7 +100,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     def _reload(self) -> None:
-        threading.Thread(target=self._service.registry.reload, daemon=True).start()
+        threading.Thread(target=self._service.reload, daemon=True).start()
 
 
 def serve(

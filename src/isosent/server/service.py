@@ -23,6 +23,10 @@ class Service:
     is_draining: bool = False
     started_at: int = field(default_factory=lambda: int(time.time()))
 
+    def reload(self) -> None:
+        """Load all models again."""
+        self.registry.reload()
+
 
 def check_space(request: Request, space: str) -> None:
     """Refuse a request whose vectors are to be compared with those of another space."""
@@ -31,6 +35,7 @@ def check_space(request: Request, space: str) -> None:
         raise RequestError(409, f"If-Space names another vector space; that of this model is {space}.")
 
 
-def space_headers(space: str, n_truncated: int) -> dict[str, str]:
-    """Headers of every response with vectors."""
-    return {"X-Isosent-Space": space, "X-Isosent-Truncated": str(n_truncated)}
+def space_headers(space: str, n_truncated: int | None) -> dict[str, str]:
+    """Headers of every response with vectors; it is not known of all how many texts were cut."""
+    truncated = {} if n_truncated is None else {"X-Isosent-Truncated": str(n_truncated)}
+    return {"X-Isosent-Space": space, **truncated}

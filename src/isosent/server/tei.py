@@ -15,7 +15,7 @@ from isosent.numeric.similarity import cosine_matrix
 from isosent.server.http import json_response, read_body, unless_gone, vectors_response
 from isosent.server.limits import RequestError
 from isosent.server.openai import Side, Text, Texts, texts_of
-from isosent.server.registry import Served, cut, with_current
+from isosent.server.registry import Served, check_dimensions, cut, role_of, with_current
 from isosent.server.service import Service, check_space, space_headers
 
 
@@ -77,7 +77,7 @@ async def embed(request: Request) -> Response:
     body = await read_body(request, service.limits, EmbedBody)
 
     async def answer(served: Served) -> Response:
-        served.check_dimensions(body.dimensions)
+        check_dimensions(served.model, served.name, body.dimensions)
         space = served.space(body.dimensions)
         check_space(request, space)
         vectors, headers = await _embedded(request, served, texts_of(body.inputs, served, service, "inputs"), body)
@@ -157,7 +157,7 @@ async def _embedded(
     request: Request, served: Served, texts: list[str], body: EmbedBody | SimilarityParameters
 ) -> tuple[NDArray[np.float32], dict[str, str]]:
     """Vectors of texts, and the headers of the answer."""
-    embedded = await unless_gone(request, served.worker.embed(texts, served.role(body.prompt_name)))
+    embedded = await unless_gone(request, served.worker.embed(texts, role_of(body.prompt_name)))
     if body.truncate is False and embedded.n_truncated:
         most = served.model.encoder.options.get("max_length")
         raise RequestError(422, f"{embedded.n_truncated} of the inputs must have at most {most} tokens.")

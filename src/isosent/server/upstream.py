@@ -1,0 +1,249 @@
+"""Embedding APIs: OpenAI, Azure, Cohere, Text Embeddings Inference, Ollama."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.errors import InputError
+from isosent.model import Role
+from isosent.server.limits import RequestError
+
+Item = str | tuple[int, ...]  # a text, or its token ids
+
+_ATTEMPTS: Final = 3
+_FIRST_WAIT_S: Final = 0.5
+_LONGEST_WAIT_S: Final = 20.0
+_LONGEST_MESSAGE: Final = 500
+_MOST_BYTES: Final = 1 << 28
+_RETRIED = (429, 500, 502, 503, 504)
+
+
+class Answer(NamedTuple):
+    """Vectors of an upstream API, as they came."""
+
+    vectors: NDArray[np.float32]  # (n_items, dim)
+    n_tokens: int  # that the upstream charged for
+    headers: dict[str, str]  # its rate limits
+
+
+class Dialect(NamedTuple):
+    """How an API is asked, and how it answers."""
+
+    path: str  # after the URL of the API
+    most_items: int  # of one request
+    takes_ids: bool
+    body: Callable[[Sequence[Item], str, Role], dict[str, Any]]
+    rows: Callable[[Any], list[Any]]  # vectors in the answer: lists of numbers, or base64
+    n_tokens: Callable[[Any], Any]
+    key_header: str = "Authorization"
+    has_roles: bool = False  # whether queries and documents have different vectors
+
+
+def _openai_body(items: Sequence[Item], model: str, role: Role) -> dict[str, Any]:
+    return {"input": list(items), "model": model, "encoding_format": "base64"}
+
+
+def _openai_rows(answer: Any) -> list[Any]:
+    data = sorted(answer["data"], key=lambda row: row["index"])
+    if [row["index"] for row in data] != list(range(len(data))):
+        raise ValueError("the rows are not numbered from 0 on")
+    return [row["embedding"] for row in data]
+
+
+def _openai_tokens(answer: Any) -> Any:
+    return answer.get("usage", {}).get("prompt_tokens", 0)
+
+
+def _cohere_body(items: Sequence[Item], model: str, role: Role) -> dict[str, Any]:
+    input_type = "search_query" if role == "query" else "search_document"
+    return {"texts": list(items), "model": model, "input_type": input_type, "embedding_types": ["float"]}
+
+
+DIALECTS = {
+    "openai": Dialect("/embeddings", 2048, True, _openai_body, _openai_rows, _openai_tokens),
+    "azure": Dialect("", 2048, True, _openai_body, _openai_rows, _openai_tokens, key_header="api-key"),
+    "cohere": Dialect(
+        "/v2/embed",
+        96,
+        False,
+        _cohere_body,
+        lambda answer: answer["embeddings"]["float"],
+        lambda answer: answer.get("meta", {}).get("billed_units", {}).get("input_tokens", 0),
+        has_roles=True,
+    ),
+    "tei": Dialect(
+        "/embed", 32, True, lambda items, *_: {"inputs": list(items), "truncate": True}, list, lambda answer: 0
+    ),
+    "ollama": Dialect(
+        "/api/embed",
+        256,
+        False,
+        lambda items, model, _: {"model": model, "input": list(items)},
+        lambda answer: answer["embeddings"],
+        lambda answer: answer.get("prompt_eval_count", 0),
+    ),
+}
+
+
+def dialect_of(url: str) -> str:
+    """The dialect of an API, by its URL."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host.endswith(".openai.azure.com") or "/openai/deployments/" in parts.path:
+        return "azure"
+    if host == "api.cohere.com":
+        return "cohere"
+    if parts.port == 11434:
+        return "ollama"
+    if parts.path.rstrip("/").endswith("/v1"):
+        return "openai"
+    raise InputError(f"--upstream {url}: name its dialect: --dialect {', '.join(DIALECTS)}.")
+
+
+@dataclass(eq=False)
+class Upstream:
+    """An embedding API. It is asked by a few requests at a time; those that may succeed later are repeated."""
+
+    url: str
+    dialect: Dialect
+    model: str
+    client: httpx.AsyncClient
+    key: str | None = None  # of the proxy; else that of the caller is passed on
+    timeout_s: float = 60.0
+    max_requests: int = 8
+
+    def __post_init__(self) -> None:
+        self._free = asyncio.Semaphore(self.max_requests)
+
+    async def embed(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
+        """Return the vectors of texts; `caller` has the headers with the key of the caller."""
+        size = self.dialect.most_items
+        blocks = [items[start : start + size] for start in range(0, len(items), size)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._embed_block(block, role, caller)) for block in blocks]
+        except* RequestError as errors:
+            raise errors.exceptions[0] from None
+        answers = [task.result() for task in tasks]
+        if len({answer.vectors.shape[1] for answer in answers}) > 1:
+            raise RequestError(502, "the upstream answered with vectors of different widths.")
+        vectors = np.concatenate([answer.vectors for answer in answers])
+        return Answer(vectors, sum(answer.n_tokens for answer in answers), answers[-1].headers)
+
+    async def _embed_block(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
+        response = await self._asked(self.dialect.body(items, self.model, role), caller)
+        try:
+            answer = msgspec.json.decode(response.content)
+            rows, n_tokens = self.dialect.rows(answer), self.dialect.n_tokens(answer)
+            vectors = _vectors(rows)
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            raise RequestError(502, "the upstream's answer cannot be read as vectors.") from None
+        if len(vectors) != len(items):
+            raise RequestError(502, f"the upstream answered with {len(vectors)} vectors for {len(items)} texts.")
+        if not np.isfinite(vectors).all():
+            raise RequestError(502, "the upstream answered with NaN or infinity.")
+        return Answer(vectors, n_tokens if type(n_tokens) is int and n_tokens >= 0 else 0, _rate_limits(response))
+
+    async def _asked(self, body: dict[str, Any], caller: Mapping[str, str]) -> httpx.Response:
+        """Ask, a few times if need be."""
+        content, headers = msgspec.json.encode(body), self._headers(caller)
+        url = self.url + self.dialect.path
+        for attempt in range(_ATTEMPTS):
+            is_last, wait_s = attempt + 1 == _ATTEMPTS, _FIRST_WAIT_S * 2**attempt
+            try:
+                async with self._free:
+                    response = await self.client.post(
+                        url, content=content, headers=headers, timeout=self.timeout_s, follow_redirects=False
+                    )
+            except httpx.TimeoutException:
+                message = f"the upstream did not answer within {self.timeout_s:g} s (--upstream-timeout)."
+                raise RequestError(504, message) from None
+            except (httpx.HTTPError, httpx.InvalidURL):
+                if is_last:
+                    raise RequestError(502, "the upstream cannot be reached.") from None
+            else:
+                if response.is_success:
+                    if len(response.content) > _MOST_BYTES:
+                        raise RequestError(502, "the upstream's answer is too long.")
+                    return response
+                asked_s = _retry_after(response)
+                if is_last or response.status_code not in _RETRIED or (asked_s or 0) > _LONGEST_WAIT_S:
+                    raise self._refusal(response)
+                wait_s = max(wait_s, asked_s or 0)
+            await asyncio.sleep(wait_s * random.uniform(1, 1.5))  # callers that failed together do not return together
+        raise AssertionError
+
+    def _headers(self, caller: Mapping[str, str]) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self.key is None:
+            return headers | dict(caller)
+        value = self.key if self.dialect.key_header == "api-key" else f"Bearer {self.key}"
+        return headers | {self.dialect.key_header: value}
+
+    def _refusal(self, response: httpx.Response) -> RequestError:
+        """The error of an upstream, for the caller."""
+        status = response.status_code
+        if status in (401, 403) and self.key is not None:
+            return RequestError(502, "the upstream refused the key of the proxy.")
+        if 300 <= status < 400 or status >= 500:
+            return RequestError(502, f"the upstream answered {status}.")
+        headers = _rate_limits(response)
+        try:
+            answer = msgspec.json.decode(response.content)
+        except msgspec.DecodeError:
+            answer = {}
+        message = _message_in(answer) or f"the upstream answered {status}."
+        details = answer.get("error") if isinstance(answer, dict) else None
+        code = details.get("code") if isinstance(details, dict) else None
+        code = code if isinstance(code, str) else None
+        return RequestError(status, message[:_LONGEST_MESSAGE], code=code, headers=headers)
+
+
+def _vectors(rows: list[Any]) -> NDArray[np.float32]:
+    """Vectors from lists of numbers, or from base64 of little-endian float32."""
+    if rows and all(isinstance(row, str) for row in rows):
+        try:
+            decoded = [np.frombuffer(base64.b64decode(row, validate=True), "<f4") for row in rows]
+        except binascii.Error as error:
+            raise ValueError from error
+        vectors = np.stack(decoded).astype(np.float32)
+    else:
+        vectors = np.array(rows, dtype=np.float32)
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise ValueError("no vectors")
+    return vectors
+
+
+def _rate_limits(response: httpx.Response) -> dict[str, str]:
+    """Headers that tell a client when to come again."""
+    return {
+        name: value
+        for name, value in response.headers.items()
+        if name.lower() == "retry-after" or name.lower().startswith("x-ratelimit-")
+    }
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.replace(".", "", 1).isdigit() else None
+
+
+def _message_in(answer: Any) -> str | None:
+    """The message of an error in any of the dialects."""
+    if not isinstance(answer, dict):
+        return None
+    error = answer.get("error", answer)
+    values = [error.get(name) for name in ("message", "error", "detail")] if isinstance(error, dict) else [error]
+    return next((value for value in values if isinstance(value, str) and value), None)
