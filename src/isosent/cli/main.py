@@ -38,7 +38,7 @@ COMMANDS = {
     },
     "Server": {
         "serve": ("serve", "Serve models and indexes over HTTP, to clients of OpenAI and others."),
-        "proxy": ("proxy", "Apply a map to the vectors of an embedding API."),
+        "proxy": ("serve", "Apply a map to the vectors of an embedding API."),
     },
     "Evaluation": {
         "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),

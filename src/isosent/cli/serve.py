@@ -1,8 +1,9 @@
-"""The command ``serve``."""
+"""The commands ``serve`` and ``proxy``."""
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -14,42 +15,57 @@ import click
 from isosent import _extras
 from isosent.cli.options import PATH
 from isosent.cli.printing import say
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
+from isosent.io.atomic import check_destination
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
 from isosent.search.storage import is_index
 
-for _package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
+for _package in ("starlette", "uvicorn", "orjson", "prometheus_client", "httpx"):
     _extras.require(_package)
 
-from isosent.server.app import create_app  # noqa: E402 - after the message about the extra
+import httpx  # noqa: E402 - after the message about the extra
+
+from isosent.server.app import create_app  # noqa: E402
 from isosent.server.limits import Limits  # noqa: E402
+from isosent.server.metrics import Metrics  # noqa: E402
+from isosent.server.proxy import Learner, Proxy, create_proxy  # noqa: E402
 from isosent.server.run import KEYS_VARIABLE, check_address, is_loopback, read_keys  # noqa: E402
 from isosent.server.run import serve as serve_app  # noqa: E402
+from isosent.server.upstream import DIALECTS, Upstream, dialect_of  # noqa: E402
+from isosent.server.vector_cache import VectorCache  # noqa: E402
+
+UPSTREAM_KEY_VARIABLE = "ISOSENT_UPSTREAM_KEY"
+_MEGABYTE = 1_000_000
 
 
-def serving_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Pass address, keys and draining, and the limits as ``limits``."""
+def serving_options(*limits: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Pass address, keys and draining, and some of the limits as ``limits``."""
 
-    @functools.wraps(command)
-    def wrapped(**values: Any) -> None:
-        given = {field.name: values.pop(field.name) for field in fields(Limits)}
-        command(limits=Limits(**given), **values)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def wrapped(**values: Any) -> None:
+            command(limits=Limits(**{name: values.pop(name) for name in limits}), **values)
 
-    for field in reversed(fields(Limits)):
-        kind = click.FloatRange(0, min_open=True) if isinstance(field.default, float) else click.IntRange(1)
-        option = click.option(
-            *(field.metadata["flag"], field.name),
-            type=kind,
-            default=field.default,
-            metavar="S" if isinstance(field.default, float) else "N",
-            help=field.metadata["meaning"],
-        )
-        wrapped = option(wrapped)
-    for option in reversed(_ADDRESS):
-        wrapped = option(wrapped)
-    return wrapped
+        chosen = [field for field in fields(Limits) if field.name in limits]
+        for option in reversed([*_ADDRESS, *map(_limit_option, chosen)]):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _limit_option(limit: Any) -> Callable[..., Any]:
+    is_time = isinstance(limit.default, float)
+    return click.option(
+        *(limit.metadata["flag"], limit.name),
+        type=click.FloatRange(0, min_open=True) if is_time else click.IntRange(1),
+        default=limit.default,
+        metavar="S" if is_time else "N",
+        help=limit.metadata["meaning"],
+    )
 
 
 _ADDRESS = (
@@ -77,7 +93,7 @@ _ADDRESS = (
 
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="MODEL|INDEX [NAME=MODEL|INDEX]...")
-@serving_options
+@serving_options(*(field.name for field in fields(Limits)))
 def serve(
     sources: tuple[str, ...],
     host: str,
@@ -121,3 +137,113 @@ def serve(
 def open_source(reference: str) -> SentenceEncoder | Index:
     """Open a model, or an index."""
     return Index.open(reference) if is_index(reference) else load(reference)
+
+
+@click.command()
+@click.option("--upstream", metavar="URL", required=True, help="The API, such as https://api.openai.com/v1.")
+@click.option("--dialect", type=click.Choice(list(DIALECTS)), help="How it is asked.  [default: by the URL]")
+@click.option(
+    *("--model", "-m", "models"),
+    metavar="[NAME=]FOLDER",
+    multiple=True,
+    help="Model fitted on vectors of the API; may be repeated. Without one, vectors are passed on.",
+)
+@click.option("--upstream-model", metavar="NAME", help="Model of the API.  [default: the space of the first -m]")
+@click.option("--upstream-key-file", type=PATH, metavar="FILE", help="Key for the API.  [default: that of the caller]")
+@click.option(
+    "--upstream-timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=60,
+    metavar="S",
+    help="Most seconds for an answer.",
+)
+@click.option("--max-upstream-requests", type=click.IntRange(1), default=8, metavar="N", help="At the same time.")
+@click.option("--cache", type=PATH, metavar="FILE", help="Keep vectors of the API here, so that a new map is free.")
+@click.option("--cache-mb", type=click.FloatRange(1), default=1000, metavar="N", help="Most size of --cache.")
+@click.option(
+    "--learn", type=PATH, metavar="FILE", help="Compute the moments of the vectors that pass; no texts are kept."
+)
+@serving_options("max_body_bytes", "max_texts", "request_timeout_s")
+def proxy(
+    upstream: str,
+    dialect: str | None,
+    models: tuple[str, ...],
+    upstream_model: str | None,
+    upstream_key_file: Path | None,
+    upstream_timeout: float,
+    max_upstream_requests: int,
+    cache: Path | None,
+    cache_mb: float,
+    learn: Path | None,
+    host: str,
+    port: int,
+    api_key_file: Path | None,
+    drain_delay_s: float,
+    drain_timeout_s: float,
+    limits: Limits,
+) -> None:
+    """Apply a map to the vectors of an embedding API.
+
+    Clients of OpenAI use the proxy as their URL. Their key is passed on and never kept, or the proxy has the key of the
+    API (--upstream-key-file) and its own clients have others (--api-key-file).
+
+    \b
+    isosent proxy --upstream https://api.openai.com/v1 --upstream-model text-embedding-3-small --learn seen.safetensors
+    isosent inspect http://127.0.0.1:8000
+    isosent fit http://127.0.0.1:8000 --dims 256 --transform whitening -o small
+    isosent proxy --upstream https://api.openai.com/v1 -m small --cache vectors.sqlite
+    """  # noqa: D301
+    if not upstream.startswith(("http://", "https://")):
+        raise InputError(f"--upstream must begin with http:// or https://; got {upstream}.")
+    keys = read_keys(api_key_file)
+    chosen = DIALECTS[dialect or dialect_of(upstream)]
+    check_address(host, has_keys=bool(keys))
+    if learn is not None:
+        check_destination(learn)
+    folders = dict(_named(model) for model in models)
+    if not folders and learn is None and cache is None:
+        raise InputError("proxy: name a model (-m FOLDER), or --learn FILE to find out what one would do.")
+    key = _upstream_key(upstream_key_file)
+    client = httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=max_upstream_requests))
+    made = Proxy(
+        Upstream(
+            upstream.rstrip("/"), chosen, upstream_model or "", client, key, upstream_timeout, max_upstream_requests
+        ),
+        folders,
+        limits,
+        Metrics(),
+        cache=None if cache is None else VectorCache(cache, max_bytes=round(cache_mb * _MEGABYTE)),
+        has_keys=bool(keys),
+        is_local=is_loopback(host),
+    )
+    if upstream_model is None:
+        made.upstream.model = _space_of(made)
+    if learn is not None:
+        made.learner = Learner(learn, made.upstream.model)
+    app = create_proxy(made, keys=keys, hosts=[host] if is_loopback(host) and not keys else None)
+    serve_app(app, host=host, port=port, drain_delay_s=drain_delay_s, drain_timeout_s=drain_timeout_s)
+
+
+def _named(model: str) -> tuple[str, Path]:
+    """The name of a model downstream, and its folder."""
+    name, separator, folder = model.partition("=")
+    path = Path(folder if separator else model)
+    return (name if separator else path.absolute().name), path
+
+
+def _space_of(proxy: Proxy) -> str:
+    """Name of the model of the API that the first map was fitted for."""
+    for model in proxy.models.values():
+        assert isinstance(model.encoder, PrecomputedVectors)
+        if (name := model.encoder.options.get("space")) is not None:
+            return name
+    raise InputError("proxy: name the model of the API: --upstream-model NAME.")
+
+
+def _upstream_key(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(UPSTREAM_KEY_VARIABLE) or None
+    [key, *others] = read_keys(file)
+    if others:
+        raise InputError(f"{file} must hold one key; it holds {1 + len(others)}.")
+    return key

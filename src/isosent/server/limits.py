@@ -50,8 +50,8 @@ class Limits:
 
     max_body_bytes: int = _limit(4_000_000, "--max-body-bytes", "Bytes of a request.")
     max_texts: int = _limit(2048, "--max-texts", "Texts of a request.")
-    max_batch_tokens: int = _limit(16_384, "--max-batch-tokens", "Tokens that a model computes at once.")
-    max_queued_tokens: int = _limit(1_000_000, "--max-queued-tokens", "Tokens that may wait for a model.")
+    max_batch_tokens: int = _limit(16_384, "--max-batch-tokens", "Tokens of a batch; larger requests are split.")
+    max_queued_tokens: int = _limit(1_000_000, "--max-queued-tokens", "Tokens that may wait; later requests get 429.")
     request_timeout_s: float = _limit(30.0, "--request-timeout", "Seconds in which a request must arrive.")
 
     def to_json(self) -> list[dict[str, Any]]:
