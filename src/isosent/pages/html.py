@@ -17,7 +17,7 @@ _SHORT, _LONG = 20, 60
 
 def html_document(title: str, body: str, *, css: str, script: str | None = None) -> str:
     """A page that needs nothing else: its policy allows its own style and script, and no network."""
-    style = page_palette() + (files("isosent.pages") / "base.css").read_text("utf-8") + css
+    style = theme() + css
     policy = ["default-src 'none'", "img-src data:", f"style-src {_hash(style)}"]
     policy += [] if script is None else [f"script-src {_hash(script)}"]
     last = "" if script is None else f"<script>{script}</script>"
@@ -28,6 +28,11 @@ def html_document(title: str, body: str, *, css: str, script: str | None = None)
         f"<title>{escape(title)}</title><style>{style}</style></head>"
         f"<body><main>{body}</main>{last}</body></html>\n"
     )
+
+
+def theme() -> str:
+    """Colours and common styles of all pages, in light and dark."""
+    return page_palette() + (files("isosent.pages") / "base.css").read_text("utf-8")
 
 
 def _hash(source: str) -> str:

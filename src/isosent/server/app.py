@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
-from isosent.server import openai, own, tei
+from isosent.server import openai, own, page, tei
 from isosent.server.http import Gate, json_response, raise_error
 from isosent.server.limits import Limits
 from isosent.server.metrics import Metrics
@@ -80,6 +80,17 @@ ENDPOINTS = (
         own.ExplainBody,
         _object(cosine=_NUMBER, pairs=_listed(_ANY)),
     ),
+    Endpoint(
+        "/compare",
+        page.compare,
+        "Which of two models ranks related texts higher, without labels.",
+        page.CompareBody,
+        _object(verdict=_STRING, difference=_NUMBER, low=_NUMBER, high=_NUMBER, n_texts=_INTEGER),
+    ),
+    Endpoint("/try", page.try_texts, "Take texts to try whitening on.", page.TryBody, _object(id=_STRING)),
+    Endpoint("/try/draw", page.draw, "What a strength and a width change.", page.DrawBody, _ANY),
+    Endpoint("/try/model", page.download, "The model of a strength and a width, as a zip.", page.DrawBody),
+    Endpoint("/status", page.status, "Models, queues and limits.", answer=_object(models=_listed(_ANY))),
     Endpoint("/ready", own.ready, "Whether requests should be sent here.", answer=_ANY, needs_key=False),
     Endpoint("/metrics", own.metrics, "Metrics for Prometheus."),
     Endpoint("/admin/reload", own.reload, "Load all models again.", answer=_ANY),
@@ -130,9 +141,14 @@ def create_app(
     }
     registry = Registry(sources, limits=limits, metrics=metrics)
     endpoints = [*ENDPOINTS, Endpoint("/openapi.json", openapi, "This description.", answer=_ANY, needs_key=False)]
-    open_paths = frozenset(endpoint.path for endpoint in endpoints if not endpoint.needs_key)
+    open_paths = frozenset(["/", *(endpoint.path for endpoint in endpoints if not endpoint.needs_key)])
+    pages = [
+        Route("/", page.index),
+        Route("/page/{name}", page.file),
+        Route("/try/file", page.try_file, methods=["POST"]),
+    ]
     app = Starlette(
-        routes=[Route(each.path, each.handler, methods=[each.method]) for each in endpoints],
+        routes=[*pages, *(Route(each.path, each.handler, methods=[each.method]) for each in endpoints)],
         middleware=[Middleware(Gate, keys=keys, open_paths=open_paths, hosts=hosts, metrics=metrics)],
         exception_handlers={HTTPException: raise_error},
         lifespan=_lifespan,

@@ -262,7 +262,8 @@ class Gate:
         if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
             raise RequestError(403, "pages of other sites may not ask this server.")
         path = scope["path"]
-        if self._keys and path not in self._open_paths and not path.startswith(self._open_prefix):
+        is_open = path in self._open_paths or path.startswith(self._open_prefix)
+        if self._keys and not (is_open and scope["method"] in ("GET", "HEAD")):
             scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
             given = key.strip() if scheme.lower() == b"bearer" else headers.get(b"api-key", b"")
             # every key is compared, in constant time, so that the time tells nothing

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from isosent.server.limits import Limits, RequestError
 from isosent.server.metrics import Metrics
 from isosent.server.registry import Registry
+from isosent.server.tried import TextSets
 
 
 @dataclass(eq=False)
@@ -21,6 +22,7 @@ class Service:
     metrics: Metrics
     has_keys: bool = False
     is_draining: bool = False
+    text_sets: TextSets = field(default_factory=TextSets)
     started_at: int = field(default_factory=lambda: int(time.time()))
 
     def reload(self) -> None:

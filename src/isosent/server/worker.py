@@ -29,6 +29,7 @@ class Embedded(NamedTuple):
     """Vectors of the texts of a request."""
 
     vectors: NDArray[np.float32]  # (n_texts, dim)
+    raw: NDArray[np.float32]  # before the map, (n_texts, encoder.dim)
     n_tokens: int
     n_truncated: int  # texts that were cut at the encoder's maximum length
 
@@ -107,7 +108,7 @@ class Worker:
             n_left=len(texts),
         )
         if not texts:
-            request.future.set_result(Embedded(np.zeros((0, self.model.dim), np.float32), 0, 0))
+            request.future.set_result(Embedded(np.zeros((0, self.model.dim), np.float32), request.vectors, 0, 0))
             return request.future
         with self._condition:
             if self._is_retired:
@@ -249,7 +250,7 @@ class Worker:
             self._fail(request, error)
             return
         if request.future.set_running_or_notify_cancel():
-            request.future.set_result(Embedded(vectors, request.n_tokens, request.n_truncated))
+            request.future.set_result(Embedded(vectors, request.vectors, request.n_tokens, request.n_truncated))
 
     def _fail(self, request: _Request, error: Exception) -> None:
         with self._condition:  # the rest of it is not computed
