@@ -1,12 +1,9 @@
 """The report in headless Chromium: opened from the disk, sorted, darkened, on a phone, on paper."""
 
 import json
-import shutil
 
 import pytest
 from made_results import NAN, made_result, made_task, right_and_wrong
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -14,15 +11,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from isosent.report.leaderboard import ReportData, ResultFile, make_leaderboard
 from isosent.report.results_page import html_report
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
-)
 PHONE_WIDTH = 390
 NASTY = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"
-
-pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
 
 
 def report():
@@ -38,18 +28,6 @@ def report():
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    browser = Chrome(options, Service(DRIVER))
-    yield browser
-    browser.quit()
-
-
-@pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(report(), "utf-8")
@@ -57,23 +35,15 @@ def address(tmp_path_factory):
 
 
 @pytest.fixture
-def page(browser, address):
+def page(browser, look, address):
     """The page, newly opened on a wide screen in a light room; nothing may go wrong while it is used."""
-    look(browser, scheme="light")
+    look()
+    browser.get_log("browser")
     browser.get_log("performance")
     browser.get(address)
     yield browser
     assert browser.get_log("browser") == []
     assert requests_of(browser) == {address}
-
-
-def look(browser, *, scheme="light", width=1280, media=""):
-    browser.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width == PHONE_WIDTH},
-    )
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
 
 def requests_of(browser):
@@ -135,7 +105,7 @@ def test_every_button_is_reached_by_the_tab_key(page):
     assert {"Model", "average of 5", "STS16", "MR"} <= reached
 
 
-def test_dark_and_light(page):
+def test_dark_and_light(page, look):
     theme = page.find_element(By.ID, "theme")
     light = paper(page)
     assert theme.text == "Dark"
@@ -143,19 +113,19 @@ def test_dark_and_light(page):
     assert (theme.text, paper(page) == light) == ("Light", False)
     theme.click()
     assert (theme.text, paper(page)) == ("Dark", light)
-    look(page, scheme="dark")
+    look(scheme="dark")
     assert paper(page) == light  # what was chosen by hand stays
 
 
-def test_it_follows_the_reader_s_scheme(page):
+def test_it_follows_the_reader_s_scheme(page, look):
     light = paper(page)
-    look(page, scheme="dark")
+    look(scheme="dark")
     assert paper(page) != light
     WebDriverWait(page, 10).until(lambda page: page.find_element(By.ID, "theme").text == "Light")
 
 
-def test_on_a_phone_only_the_table_scrolls_and_names_stay(page, address):
-    look(page, width=PHONE_WIDTH)
+def test_on_a_phone_only_the_table_scrolls_and_names_stay(page, look, address):
+    look(width=PHONE_WIDTH)
     page.get(address)
     assert page.execute_script("return document.documentElement.scrollWidth") <= PHONE_WIDTH
     box = page.find_element(By.CSS_SELECTOR, ".scroll")
@@ -166,9 +136,9 @@ def test_on_a_phone_only_the_table_scrolls_and_names_stay(page, address):
     assert name.rect["x"] == before
 
 
-def test_paper_is_white_and_holds_the_small_print(page):
+def test_paper_is_white_and_holds_the_small_print(page, look):
     page.find_element(By.ID, "theme").click()
-    look(page, media="print")
+    look(media="print")
     assert paper(page) == "rgba(255, 255, 255, 1)"
     folded = page.find_elements(By.CSS_SELECTOR, "#small-print details")
     page.execute_script("dispatchEvent(new Event('beforeprint'))")

@@ -18,8 +18,8 @@ from starlette.responses import Response
 from isosent.demo import demo_texts
 from isosent.errors import InputError
 from isosent.evaluation.unlabelled import compare_on_texts
-from isosent.io.texts import read_texts
 from isosent.pages.html import theme
+from isosent.search.rows import read_rows
 from isosent.server.http import json_response, read_body, read_bytes, unless_gone
 from isosent.server.limits import RequestError
 from isosent.server.registry import Served, with_current
@@ -85,7 +85,7 @@ def _texts_in(content: bytes, name: str, column: str | None) -> list[str]:
         path = Path(folder) / f"texts{Path(name).suffix.lower()[:10]}"
         path.write_bytes(content)
         try:
-            return read_texts(path, column=column)
+            return read_rows(str(path), column=column)[0] or []
         except (InputError, OSError) as error:
             raise RequestError(422, str(error).replace(str(path), "the file"), param="file") from None
 

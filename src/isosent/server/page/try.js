@@ -39,7 +39,7 @@ export async function show() {
 
 function loadFile(file) {
   if (!file) return;
-  const query = new URLSearchParams({ name: file.name, model: at("try-model").value });
+  const query = new URLSearchParams({ name: file.name, model: at("try-model").value, column: at("try-column").value });
   load(at("try-file"), () => postFile(`/try/file?${query}`, file));
 }
 

@@ -1,0 +1,109 @@
+"""What the web page asks of the server."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from isosent.numeric.similarity import cosine_matrix
+
+
+def tried(client, texts):
+    response = client.post("/try", json={"texts": texts, "model": "wordllama"})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def draw(client, made, **sliders):
+    return client.post("/try/draw", json={"id": made["id"], "strength": 1.0, "dimensions": 20, "query": 0} | sliders)
+
+
+def test_the_page_and_its_files_are_there(client):
+    assert client.get("/").headers["Content-Type"].startswith("text/html")
+    for name in ("app.js", "style.css", "theme.css", "icon.svg"):
+        assert client.get(f"/page/{name}").status_code == 200
+    for name in ("nothing.js", "%2e%2e%2fapp.py", "..%5capp.py"):
+        assert client.get(f"/page/{name}").status_code == 404
+
+
+def test_without_a_strength_and_a_cut_only_the_mean_changes(client, wordllama, texts):
+    made = tried(client, texts[:100])
+    vectors = wordllama.encode(texts[:100])
+    assert np.allclose(made["before"]["matrix"], cosine_matrix(vectors[:24], vectors[:24]), atol=1e-3)
+    answer = draw(client, made, strength=0.0, dimensions=made["rank"]).json()
+    centred = vectors - vectors.mean(axis=0)
+    assert np.allclose(answer["matrix"], cosine_matrix(centred[:24], centred[:24]), atol=2e-3)
+    nearest = answer["neighbours"][0]
+    assert nearest["after"]["rank"] == 1
+    cosines = cosine_matrix(vectors[:1], vectors)[0]
+    assert nearest["before"]["rank"] == 1 + int((cosines[1:] > cosines[nearest["row"]]).sum())
+    assert sum(answer["histogram"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "sliders", [{"strength": 1.1}, {"strength": -1}, {"dimensions": 0}, {"dimensions": 999}, {"query": 100}]
+)
+def test_sliders_beyond_their_ends_are_refused(client, texts, sliders):
+    assert draw(client, tried(client, texts[:100]), **sliders).status_code == 422
+
+
+def test_old_sets_are_forgotten(client, texts):
+    first = tried(client, texts[:10])
+    for _ in range(8):
+        tried(client, texts[:10])
+    response = draw(client, first)
+    assert response.status_code == 404
+    assert "Load them again" in response.json()["error"]["message"]
+
+
+def test_a_model_is_a_folder_in_a_zip(client, texts):
+    made = tried(client, texts[:100])
+    body = {"id": made["id"], "strength": 0.5, "dimensions": 8}
+    response = client.post("/try/model", json=body)
+    names = zipfile.ZipFile(io.BytesIO(response.content)).namelist()
+    assert "isosent-model/model.json" in names
+    assert all(name.startswith("isosent-model/") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("query", "content", "status"),
+    [
+        ("name=a.txt", b"one line\nanother line\na third\n", 200),
+        ("name=a.csv&column=b", b"a,b\n1,first\n2,second\n3,third\n", 200),
+        ("name=a.csv&column=c", b"a,b\n1,first\n", 422),
+        ("name=a.jsonl", b"{broken", 422),
+        ("name=../../etc/passwd", b"one\ntwo\nthree\n", 200),
+        ("name=a.txt", b"", 422),
+        ("", b"\0\0\0", 422),
+        ("name=a.txt&model=none", b"one\ntwo\nthree\n", 404),
+    ],
+)
+def test_files_are_read_or_refused(client, query, content, status):
+    response = client.post(f"/try/file?{query}", content=content)
+    assert response.status_code == status, response.text
+    assert "/tmp" not in response.text
+
+
+def test_too_many_texts_are_refused(client):
+    response = client.post("/try/file?name=a.txt", content=b"a\n" * 20_001)
+    assert response.status_code == 413
+
+
+def test_models_are_compared_without_labels(client, texts):
+    body = {"model_a": "wordllama", "model_b": "small", "texts": texts[:200]}
+    answer = client.post("/compare", json=body).json()
+    assert answer["verdict"] in ("better", "worse", "cannot tell")
+    assert answer["low"] <= answer["difference"] <= answer["high"]
+    assert answer["difference"] == pytest.approx(answer["score_b"] - answer["score_a"])
+    same = client.post("/compare", json=body | {"model_b": "wordllama"}).json()
+    assert same["verdict"] == "cannot tell"
+    few = client.post("/compare", json=body | {"texts": texts[:5]})
+    assert few.status_code == 422
+
+
+def test_the_status_lists_models_and_limits(client):
+    status = client.get("/status").json()
+    assert [model["name"] for model in status["models"]] == ["small", "wordllama", "notes"]
+    assert status["models"][2]["rows"] == 5
+    assert len(status["limits"]) == 5
