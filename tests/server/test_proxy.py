@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import sqlite3
 
 import httpx
 import numpy as np
@@ -299,6 +300,19 @@ def test_equal_texts_are_asked_once(make, fake):
     assert vectors_of(ask(client, ["a", "a", "b"])).shape == (3, 6)
     assert fake.texts == ["a", "b"]
     fake.requests.clear()
+
+    async def at_once():
+        proxy = client.proxy
+        answers = await asyncio.gather(*[proxy.raw(["at once"], "text", {}) for _ in range(4)])
+        await proxy.upstream.client.aclose()
+        return [vectors for vectors, _, _ in answers]
+
+    before, http = client.proxy.upstream, httpx.AsyncClient(trust_env=False)
+    client.proxy.upstream = Upstream(before.url, before.dialect, before.model, http)
+    assert len({vectors.tobytes() for vectors in asyncio.run(at_once())}) == 1
+    assert fake.texts == ["at once"]
+    client.proxy.upstream = before
+    fake.requests.clear()
     fake.misbehave = lambda n: slowly()
 
     async def both():
@@ -367,9 +381,39 @@ def test_moments_are_those_of_the_distinct_texts(make, tmp_path, fake):
     assert b"text 1" not in (tmp_path / "fetched.safetensors").read_bytes()
     asyncio.run(client.proxy.save())
     more = Learner(path, "big-model")  # goes on where it was
-    more.add(["new"], np.array([vector_of("new")]))
+    more.add([b"new", b"new"], np.array([vector_of("new")] * 2))
     more.save()
     assert read_moments(path).moments.weight == 301
+
+
+def test_moments_of_another_model_are_refused(tmp_path):
+    learner = Learner(tmp_path / "seen.safetensors", "big-model")
+    learner.add([b"one", b"two"], np.eye(2, dtype=np.float32))
+    learner.save()
+    with pytest.raises(InputError, match="other-model"):
+        Learner(tmp_path / "seen.safetensors", "other-model")
+
+
+def test_vectors_that_pass_are_those_of_the_model_that_was_named(make, tmp_path):
+    client = make(folders={}, learner=Learner(tmp_path / "seen.safetensors", "big-model"))
+    assert ask(client, model="big-model").status_code == 200
+    assert ask(client, model="other-model").status_code == 404
+    assert ask(client, dimensions=3).status_code == 400  # nobody knows whether they have an order
+    refused = client.post("/v1/embeddings", json={"input": "a"}, headers={"If-Space": "0" * 64})
+    assert refused.status_code == 409
+
+
+def test_a_cache_that_another_process_writes_to_is_still_read(tmp_path):
+    cache = VectorCache(tmp_path / "cache", max_bytes=10**6)
+    cache.put({b"key": np.ones(3, np.float32)})
+    other = sqlite3.connect(tmp_path / "cache", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    try:
+        assert list(cache.get([b"key"])) == [b"key"]
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+        cache.close()
 
 
 def test_without_learn_there_are_no_moments(make):

@@ -21,6 +21,11 @@ def test_without_normalize_the_vectors_keep_their_length(client, wordllama):
     assert np.array_equal(np.float32(answer), wordllama.encode(["a dog"]))
 
 
+def test_cut_vectors_keep_their_length_without_normalize(client, small):
+    body = {"inputs": "a dog", "normalize": False, "dimensions": 5}
+    assert np.array_equal(np.float32(client.post("/embed", json=body).json()), small.encode(["a dog"])[:, :5])
+
+
 def test_embed_all_gives_a_vector_for_each_token(client, wordllama):
     [vectors] = client.post("/embed_all", json={"inputs": "a dog runs", "model": "wordllama"}).json()
     assert np.allclose(np.mean(vectors, axis=0), wordllama.encode("a dog runs"), atol=1e-6)

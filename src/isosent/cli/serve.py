@@ -219,7 +219,7 @@ def proxy(
     if upstream_model is None:
         made.upstream.model = _space_of(made)
     if learn is not None:
-        made.learner = Learner(learn, made.upstream.model)
+        made.learner = Learner(learn, made.upstream.model, made.dim)
     app = create_proxy(made, keys=keys, hosts=[host] if is_loopback(host) and not keys else None)
     serve_app(app, host=host, port=port, drain_delay_s=drain_delay_s, drain_timeout_s=drain_timeout_s)
 

@@ -192,15 +192,21 @@ class StaticEncoder(Encoder):
         if isinstance(self.tokenizer, SubwordTokenizer):
             places = self.tokenizer.spans(text, tokens)
         else:
-            places, end = [], 0
-            for word in self.tokenizer.spell(text, tokens)[0]:
-                start = max(text.find(word, end), 0)
-                end = start + len(word)
-                places.append((start, end))
+            return self._word_spans(text, tokens)
         return [
             TokenSpan(number, text[start:stop], False, start, stop)
             for number, (start, stop) in zip(tokens.ids.tolist(), places, strict=True)
         ]
+
+    def _word_spans(self, text: str, tokens: TokenIds) -> list[TokenSpan]:
+        """Words with their places; without one if the text does not have the word as it is in the vocabulary."""
+        spans, end = [], 0
+        for number, word in zip(tokens.ids.tolist(), self.tokenizer.spell(text, tokens)[0], strict=True):
+            start = text.find(word, end)
+            end = end if start < 0 else start + len(word)
+            place = (None, None) if start < 0 else (start, end)
+            spans.append(TokenSpan(number, word, False, *place))
+        return spans
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return a text with these token ids; refuse ids that `tokenize` would not give it."""

@@ -184,12 +184,13 @@ class TransformerEncoder(Encoder):
     def token_embeddings(self, text: str) -> NDArray[np.float32]:
         """Return the hidden states of a text, averaged over the layers, shape (seq_len, dim of the network)."""
         torch = _extras.require("torch")
-        ids = torch.from_numpy(self.tokenize([text]).ids.astype(np.int64))[None, :]
+        device = next(self.model.parameters()).device
+        ids = torch.from_numpy(self.tokenize([text]).ids.astype(np.int64))[None, :].to(device)
         if not ids.numel():
             return np.zeros((0, self.network.dim), dtype=np.float32)
         with torch.inference_mode():
             states = self.model(input_ids=ids, output_hidden_states=True).hidden_states
-        weighted = [weight * states[layer][0].float() for layer, weight in self.own_layer_pooling.layers]
+        weighted = [weight * states[layer][0].float().cpu() for layer, weight in self.own_layer_pooling.layers]
         vectors: NDArray[np.float32] = (sum(weighted) / sum(w for _, w in self.own_layer_pooling.layers)).numpy()
         return vectors
 

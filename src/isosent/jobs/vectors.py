@@ -234,7 +234,8 @@ def fetch_moments(url: str) -> FileMoments:
     """Ask a proxy for the moments of the vectors that passed; its key is in ``ISOSENT_API_KEYS``."""
     key = os.environ.get("ISOSENT_API_KEYS", "").replace(",", " ").split()
     headers = {"Authorization": f"Bearer {key[0]}"} if key else {}
-    request = urllib.request.Request(url.rstrip("/") + "/moments", headers=headers)  # a URL of http or https
+    base = url.rstrip("/").removesuffix("/v1")
+    request = urllib.request.Request(base + "/moments", headers=headers)  # a URL of http or https
     try:
         with urllib.request.urlopen(request, timeout=_FETCH_S) as answer:
             content = answer.read(_MOST_FETCHED + 1)

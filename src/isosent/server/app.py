@@ -64,7 +64,7 @@ ENDPOINTS = (
         _object(object=_STRING, data=_listed(_object(index=_INTEGER)), model=_STRING, usage=_ANY),
     ),
     Endpoint("/v1/models", openai.models, "List the models.", answer=_object(object=_STRING, data=_listed(_ANY))),
-    Endpoint("/v1/models/{name}", openai.model, "Describe a model.", answer=_object(id=_STRING, object=_STRING)),
+    Endpoint("/v1/models/{name:path}", openai.model, "Describe a model.", answer=_object(id=_STRING, object=_STRING)),
     Endpoint("/embed", tei.embed, "Embed texts, as Text Embeddings Inference does.", tei.EmbedBody, _listed(_VECTOR)),
     Endpoint("/", tei.embed, "The same.", tei.EmbedBody, _listed(_VECTOR)),
     Endpoint("/embed_all", tei.embed_all, "Embed each token.", tei.EmbedAllBody, _listed(_listed(_VECTOR))),
@@ -142,6 +142,7 @@ def create_app(
     registry = Registry(sources, limits=limits, metrics=metrics)
     endpoints = [*ENDPOINTS, Endpoint("/openapi.json", openapi, "This description.", answer=_ANY, needs_key=False)]
     open_paths = frozenset(["/", *(endpoint.path for endpoint in endpoints if not endpoint.needs_key)])
+    paths = frozenset(["/", "/try/file", *(endpoint.path for endpoint in endpoints)])
     pages = [
         Route("/", page.index),
         Route("/page/{name}", page.file),
@@ -149,7 +150,7 @@ def create_app(
     ]
     app = Starlette(
         routes=[*pages, *(Route(each.path, each.handler, methods=[each.method]) for each in endpoints)],
-        middleware=[Middleware(Gate, keys=keys, open_paths=open_paths, hosts=hosts, metrics=metrics)],
+        middleware=[Middleware(Gate, keys=keys, paths=paths, open_paths=open_paths, hosts=hosts, metrics=metrics)],
         exception_handlers={HTTPException: raise_error},
         lifespan=_lifespan,
     )
@@ -191,11 +192,11 @@ def openapi_document() -> dict[str, Any]:
         if endpoint.body is not None:
             content = {"application/json": {"schema": schema_of[endpoint.body]}}
             operation["requestBody"] = {"required": True, "content": content}
-        if "{name}" in endpoint.path:
+        if "{name" in endpoint.path:
             operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": _STRING}]
         if endpoint.needs_key:
             operation["security"] = [{"key": []}, {}]
-        paths[endpoint.path] = {endpoint.method.lower(): operation}
+        paths[endpoint.path.replace(":path", "")] = {endpoint.method.lower(): operation}
     return {
         "openapi": "3.1.0",
         "info": {"title": "isosent", "version": version("isosent")},

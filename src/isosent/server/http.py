@@ -16,24 +16,24 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isosent.errors import InputError, InputTypeError, IsosentError
-from isosent.server.limits import Limits, RequestError
+from isosent.server.limits import Limits, RequestError, reason_of
 from isosent.server.metrics import Metrics
 
 T = TypeVar("T")
+Body = TypeVar("Body", bound=msgspec.Struct)
 _log = logging.getLogger("isosent.server")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _IN_A_THREAD = 1 << 16  # bytes of a body, or numbers of an answer, that would hold up the event loop
 _CLIENT_GONE = 499  # nginx's status, for the log alone
+_PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
 _SECURITY = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -55,10 +55,10 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
 
 
 async def vectors_response(
-    make: Callable[[], Any], vectors: NDArray[np.float32], headers: Mapping[str, str] | None = None
+    make: Callable[[], Any], n_numbers: int, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Make a response with many numbers; in a thread if there are so many that other requests would wait."""
-    if vectors.size <= _IN_A_THREAD:
+    if n_numbers <= _IN_A_THREAD:
         return json_response(make(), headers=headers)
     return await asyncio.to_thread(lambda: json_response(make(), headers=headers))
 
@@ -79,17 +79,22 @@ TEI_PATHS = frozenset({"/", "/embed", "/embed_all", "/similarity", "/tokenize", 
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
 
-async def read_body(request: Request, limits: Limits, kind: type[T], *, wrong: int = 422) -> T:
+async def read_body(request: Request, limits: Limits, kind: type[Body], *, wrong: int = 422) -> Body:
     """Read and check the body of a request; `wrong` is the status for a body that is JSON, but not as it should be."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RequestError(415, "the header Content-Type must be application/json.")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise RequestError(415, "a compressed body is not read; send it without Content-Encoding.")
     content = await read_bytes(request, limits)
     try:
         if len(content) <= _IN_A_THREAD:
             return msgspec.json.decode(content, type=kind)
         return await asyncio.to_thread(msgspec.json.decode, content, type=kind)
     except msgspec.ValidationError as error:
-        raise RequestError(wrong, f"the body is not as documented: {_short(str(error))}.") from None
+        place = re.search(r"`\$\.(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
+        names = ", ".join(field.name for field in msgspec.structs.fields(kind))
+        message = f"the body must have other fields or values: {_short(str(error))}. Its fields are {names}."
+        raise RequestError(wrong, message, param=place and place[1]) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(400, f"the body is no valid JSON: {_short(str(error))}.") from None
 
@@ -154,6 +159,8 @@ class Gate:
         What answers the requests that pass.
     keys : sequence of str
         Keys of clients; without keys, everybody may ask.
+    paths : set of str
+        All paths; others are logged and counted as one.
     open_paths : set of str
         Paths that need no key.
     hosts : sequence of str or None
@@ -166,13 +173,14 @@ class Gate:
         app: ASGIApp,
         *,
         keys: Sequence[str] = (),
+        paths: frozenset[str] = frozenset(),
         open_paths: frozenset[str] = frozenset(),
         open_prefix: str = "/page/",
         hosts: Sequence[str] | None = None,
         metrics: Metrics,
     ) -> None:
         self._app, self._keys, self._metrics = app, tuple(key.encode() for key in keys), metrics
-        self._open_paths, self._open_prefix = open_paths, open_prefix
+        self._paths, self._open_paths, self._open_prefix = paths, open_paths, open_prefix
         self._hosts = None if hosts is None else {*hosts, *_LOOPBACK}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -209,15 +217,16 @@ class Gate:
             pass
         finally:
             seconds = time.perf_counter() - started
-            known = scope.get("endpoint") is not None or scope["path"] in self._open_paths
-            self._metrics.request(scope["path"] if known else "unknown", status, seconds)
-            _log.info(
+            path = scope["path"] if scope["path"] in self._paths else "other"  # never what a client has made up
+            self._metrics.request(path, status, seconds)
+            _log.log(
+                logging.DEBUG if path in _PROBES and status < 400 else logging.INFO,
                 "request",
                 extra={
                     "facts": {
                         "request_id": request_id,
                         "method": scope["method"],
-                        "path": scope["path"] if known else "unknown",
+                        "path": path,
                         "status": status,
                         "ms": round(1e3 * seconds, 2),
                         **facts,
@@ -238,7 +247,7 @@ class Gate:
             message = "there is no such path here." if error.status_code == 404 else "this path has other methods."
             return RequestError(error.status_code, message, headers=error.headers)
         except (InputError, InputTypeError) as error:
-            return RequestError(422, _without_paths(error))
+            return RequestError(422, reason_of(error))
         except (ClientGoneError, ClientDisconnect):
             raise
         except Exception as error:  # not its text, which may hold paths, or texts of the client
@@ -256,10 +265,10 @@ class Gate:
         if not length.isdigit() or len(length) > 18:
             raise RequestError(400, "Content-Length must be a whole number.", headers={"Connection": "close"})
         host = headers.get(b"host", b"").decode("latin-1")
-        if self._hosts is not None and (urlsplit(f"//{host}").hostname or "") not in self._hosts:
+        if self._hosts is not None and _host_name(f"//{host}") not in self._hosts:
             raise RequestError(421, "this server is called by another name. See --host.")
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin.decode("latin-1")).netloc != host:
+        if origin is not None and not origin.decode("latin-1").endswith(f"://{host}"):
             raise RequestError(403, "pages of other sites may not ask this server.")
         path = scope["path"]
         is_open = path in self._open_paths or path.startswith(self._open_prefix)
@@ -268,14 +277,16 @@ class Gate:
             given = key.strip() if scheme.lower() == b"bearer" else headers.get(b"api-key", b"")
             # every key is compared, in constant time, so that the time tells nothing
             if not sum([hmac.compare_digest(given, key) for key in self._keys]):
-                message = "a key is needed: Authorization: Bearer KEY."
+                said = "this key is not right" if given else "a key is needed"
+                message = f"{said}: send the header Authorization: Bearer KEY, or api-key: KEY."
                 raise RequestError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
-def _without_paths(error: Exception) -> str:
-    """The message of an error, unless it names a file of this machine."""
-    message = str(error)
-    return message if not re.search(r"(^|[\s'\"])(/|[A-Za-z]:\\)\S", message) else "the request cannot be answered."
+def _host_name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _place_of(error: BaseException) -> str:
@@ -294,8 +305,8 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        # of other libraries only the template: what they fill in may be a text
-        event = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+        # of other libraries only the template, if it is a sentence: what they fill in may be a text
+        event = record.msg if isinstance(record.msg, str) and "\n" not in record.msg else f"{record.name} failed"
         facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": event}
         return json.dumps(facts | getattr(record, "facts", {}))
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+from isosent.errors import IsosentError
 
 
 class RequestError(Exception):
@@ -24,6 +27,13 @@ class RequestError(Exception):
         self.status, self.message = status, message
         self.param, self.code = param, code  # of OpenAI's errors
         self.headers = dict(headers or {})
+
+
+def reason_of(error: Exception) -> str:
+    """The message of an error of ours, unless it names a file of this machine."""
+    message = str(error)
+    has_path = re.search(r"(^|[\s'\"(=])(/|[A-Za-z]:\\)\S", message)
+    return message if isinstance(error, IsosentError) and not has_path else "its reason names files of the server."
 
 
 def _limit(default: float, flag: str, meaning: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -51,7 +52,7 @@ async def embeddings(request: Request) -> Response:
         space = served.space(body.dimensions)
         check_space(request, space)
         role = role_of(body.prompt_name, body.input_type)
-        texts = texts_of(body.input, served, service)
+        texts = await texts_of(body.input, served, service)
         embedded = await unless_gone(request, served.worker.embed(texts, role))
         vectors = cut(embedded.vectors, body.dimensions, normalize=True)
         request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
@@ -75,10 +76,10 @@ async def embeddings_response(
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
         return {"object": "list", "data": data, "model": name, "usage": usage}
 
-    return await vectors_response(content, vectors, headers)
+    return await vectors_response(content, vectors.size, headers)
 
 
-def texts_of(values: str | list[Any], served: Served, service: Service, param: str = "input") -> list[str]:
+async def texts_of(values: str | list[Any], served: Served, service: Service, param: str = "input") -> list[str]:
     """Texts of a request: a text, a list of texts, token ids, or a list of lists of token ids."""
     listed = [values] if isinstance(values, str) else values
     if listed and all(type(value) is int for value in listed):
@@ -91,7 +92,7 @@ def texts_of(values: str | list[Any], served: Served, service: Service, param: s
         place = param if isinstance(values, str) else f"{param}[{number}]"
         if isinstance(value, list) and value and all(type(each) is int for each in value):
             try:
-                value = served.model.encoder.decode(value)
+                value = await asyncio.to_thread(served.model.encoder.decode, value)
             except InputError as error:
                 raise RequestError(400, f"{place}: {error}", param=param) from None
         if not isinstance(value, str):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import numpy as np
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,13 +18,15 @@ from isosent.server.registry import Served, with_current
 from isosent.server.service import Service, check_space, space_headers
 
 _MOST_HITS = 1000
+_MOST_EXPLAINED = 100
+_LONGEST_EXPLAINED = 4000
+_LARGEST_ID = 1 << 63
 
 
 class SearchBody(Struct, forbid_unknown_fields=True):
-    """Body of ``POST /search``: a query, a raw vector of the model's encoder, or the id of a row to find more like."""
+    """Body of ``POST /search``: a query, or the id of a row to find more like it."""
 
     query: str | None = None
-    vector: list[float] | None = None
     like: int | str | None = None
     k: int = 10
     where: str | None = None
@@ -50,7 +51,9 @@ async def search(request: Request) -> Response:
 
     async def answer(served: Served) -> Response:
         check_space(request, served.space())
-        hits = await unless_gone(request, served.worker.call(lambda: _hits(served, body)))
+        n_characters = len(body.query or "") * (1 + body.k if body.explain else 1)
+        call = served.worker.call(lambda: _hits(served, body), n_characters=n_characters)
+        hits = await unless_gone(request, call)
         request.scope["isosent"] |= {"index": served.name, "hits": len(hits)}
         return json_response({"index": served.name, "hits": hits}, headers=space_headers(served.space(), 0))
 
@@ -61,10 +64,12 @@ async def search(request: Request) -> Response:
 def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
     index = served.index
     assert index is not None
-    if sum(value is not None for value in (body.query, body.vector, body.like)) != 1:
-        raise RequestError(422, "exactly one of query, vector and like must be there.")
+    if (body.query is None) == (body.like is None):
+        raise RequestError(422, "name a query, or a row with like; not both.")
     if not 1 <= body.k <= _MOST_HITS:
         raise RequestError(422, f"k must be from 1 to {_MOST_HITS}; got {body.k}.", param="k")
+    if body.explain and body.k > _MOST_EXPLAINED:
+        raise RequestError(422, f"explain takes at most {_MOST_EXPLAINED} hits; got k={body.k}.", param="k")
     if body.explain and (body.query is None or TEXT not in index.schema.names):
         raise RequestError(422, "explain needs a query, and an index with texts.", param="explain")
     if body.like is not None:
@@ -73,10 +78,12 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
         row: Any = body.like
         if isinstance(row, str) != (str(index.schema.field("id").type) == "string"):
             raise RequestError(422, f"the ids of this index are of type {index.schema.field('id').type}.", param="like")
+        if isinstance(row, int) and not -_LARGEST_ID <= row < _LARGEST_ID:
+            raise RequestError(422, "the id is no 64-bit number.", param="like")
         result = index.more_like([row], body.k, where=body.where)
     else:
-        asked: Any = body.query if body.vector is None else np.array(body.vector, dtype=np.float32)
-        result = index.search(asked, body.k, where=body.where, hybrid=body.hybrid, false_alarms=body.false_alarms)
+        query = body.query or ""
+        result = index.search(query, body.k, where=body.where, hybrid=body.hybrid, false_alarms=body.false_alarms)
     hits = without_nan(result.to_arrow().drop(["query"]).to_pylist())
     if body.explain:
         for hit in hits:
@@ -92,9 +99,16 @@ async def explain(request: Request) -> Response:
     body = await read_body(request, service.limits, ExplainBody)
 
     async def answer(served: Served) -> Response:
-        explanation = await unless_gone(request, served.worker.call(lambda: served.model.explain(body.a, body.b)))
-        pairs = [pair._asdict() for pair in explanation.top(_MOST_HITS)]
-        content = {"cosine": explanation.cosine, "pairs": pairs}
+        n_characters = len(body.a) + len(body.b)
+        if max(len(body.a), len(body.b)) > _LONGEST_EXPLAINED:
+            raise RequestError(422, f"a text to be explained has at most {_LONGEST_EXPLAINED} characters.")
+
+        def explained() -> dict[str, Any]:
+            explanation = served.model.explain(body.a, body.b)
+            pairs = [pair._asdict() for pair in explanation.top()]
+            return {"cosine": explanation.cosine, "pairs": pairs}
+
+        content = await unless_gone(request, served.worker.call(explained, n_characters=n_characters))
         return json_response(content, headers=space_headers(served.space(), 0))
 
     response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)

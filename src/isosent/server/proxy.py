@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,14 +27,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError, IsosentError
+from isosent.errors import InputError
+from isosent.io.space import Space
 from isosent.jobs.vectors import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine
 from isosent.server.http import Gate, json_response, raise_error, read_body, unless_gone
-from isosent.server.limits import Limits, RequestError
+from isosent.server.limits import Limits, RequestError, reason_of
 from isosent.server.metrics import CONTENT_TYPE, Metrics
 from isosent.server.openai import EmbeddingsBody, embeddings_response
 from isosent.server.registry import check_dimensions, cut, role_of, space_of
@@ -59,6 +61,8 @@ _CANARY_EVERY_S: Final = 3600.0
 _SAVED_EVERY_S: Final = 60.0
 _FOLDED_ROWS: Final = 256
 _MOST_SEEN: Final = 1_000_000
+_ORDERED: Final = "text-embedding-3"  # models of OpenAI that were trained to be cut
+_MOST_FETCHES: Final = 256
 
 
 class Learner:
@@ -68,35 +72,45 @@ class Learner:
     whenever they pass. That a text was seen is known by a hash, in memory alone, that no other process can compute.
     """
 
-    def __init__(self, path: Path, space: str) -> None:
+    def __init__(self, path: Path, space: str, dim: int | None = None) -> None:
         self._path, self._space, self._lock = path, space, threading.Lock()
         self._measured = read_moments(path) if path.exists() else None
-        self._seen: set[int] = set()
+        if self._measured is not None:
+            wanted = self._space_of(dim or self._measured.moments.dim)
+            if self._measured.space != wanted:
+                raise InputError(f"--learn {path} holds moments of {self._measured.space}, not of {wanted}.")
+        self._salt = secrets.token_bytes(16)
+        self._seen: set[bytes] = set()
         self._pending: list[NDArray[np.float32]] = []
         self._is_saved = True
 
-    def add(self, items: Sequence[Item], vectors: NDArray[np.float32]) -> None:
-        """Count the texts that are new."""
+    def add(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
+        """Count the texts that are new, each known by its hash."""
         with self._lock:
-            rows = [row for row, item in enumerate(items) if hash(item) not in self._seen]
-            if len(self._seen) < _MOST_SEEN:
-                self._seen.update(hash(items[row]) for row in rows)
-            self._pending += [vectors[row] for row in rows]
+            for key, vector in zip(keys, vectors, strict=True):
+                salted = hashlib.blake2b(key, key=self._salt, digest_size=8).digest()
+                if salted not in self._seen:
+                    if len(self._seen) < _MOST_SEEN:
+                        self._seen.add(salted)
+                    self._pending.append(vector.copy())
             if len(self._pending) >= _FOLDED_ROWS:
                 self._fold()
+
+    def _space_of(self, dim: int) -> Space:
+        return PrecomputedVectors.of_space(dim, None, self._space).space
 
     def _fold(self) -> None:
         """Add the vectors that wait to the moments."""
         if not self._pending:
             return
-        rows, self._pending = np.stack(self._pending), []
+        rows = np.stack(self._pending)
         has_vector = nonzero_rows(rows)
-        space = PrecomputedVectors.of_space(rows.shape[1], None, self._space).space
+        space = self._space_of(rows.shape[1])
         moments = Moments.from_rows(rows[has_vector])
         part = FileMoments(moments, int((~has_vector).sum()), space, ("isosent proxy",))
         measured = part if self._measured is None else self._measured + part
         self._measured = FileMoments(measured.moments, measured.n_zero_rows, measured.space, part.sources)
-        self._is_saved = False
+        self._is_saved, self._pending = False, []
 
     def content(self) -> bytes:
         """The file of moments."""
@@ -138,9 +152,11 @@ class Proxy:
             raise InputError("the models must be fitted on vectors of the same width; got " + ", ".join(map(str, dims)))
         self.dim: int | None = next(iter(dims), None)
         self._in_flight: dict[bytes, asyncio.Future[NDArray[np.float32]]] = {}
-        self._fetches: set[asyncio.Task[Any]] = set()
+        self.fetches: set[asyncio.Task[Any]] = set()
         registry = self.metrics.registry
         self.canary_cosine = Gauge("isosent_canary_cosine", "Lowest cosine of the canary texts.", registry=registry)
+        self.canary_cosine.set(float("nan"))  # not yet known
+        self.failures = Counter("isosent_upstream_failures", "Requests that the upstream failed.", registry=registry)
         self.asked = Counter("isosent_upstream_texts", "Texts that the upstream was asked for.", registry=registry)
         self.cached = Counter("isosent_cached_texts", "Texts whose vectors were in the cache.", registry=registry)
 
@@ -151,8 +167,9 @@ class Proxy:
                 model = _load_map(folder)
                 if model.encoder.dim != self.dim:
                     raise InputError("another width")
-            except (IsosentError, OSError) as error:
-                _log.error("reload failed", extra={"facts": {"model": name, "error": type(error).__name__}})
+            except Exception as error:  # whatever it is, the other models are loaded
+                facts = {"model": name, "error": type(error).__name__, "reason": reason_of(error)}
+                _log.error("reload failed", extra={"facts": facts})
             else:
                 self.models[name] = model
                 _log.info("reloaded", extra={"facts": {"model": name, "space": model.fingerprint}})
@@ -167,28 +184,34 @@ class Proxy:
         vectors = dict(await self._cached(list(keys.values())))
         self.cached.inc(len(vectors))
         waiting = {key: self._in_flight[key] for key in keys.values() if key not in vectors and key in self._in_flight}
-        missing = [item for item, key in keys.items() if key not in vectors and key not in waiting]
+        missing = {key: item for item, key in keys.items() if key not in vectors and key not in waiting}
         n_tokens, headers = 0, dict[str, str]()
         if missing:
+            if len(self.fetches) >= _MOST_FETCHES:
+                message = f"{len(self.fetches)} requests wait for the upstream. Try again in 1 s."
+                raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
+            futures = {key: asyncio.get_running_loop().create_future() for key in missing}
+            self._in_flight |= futures  # before anything else runs, so that nobody asks for the same texts
             # A task of its own, which goes on if the client hangs up: others may wait for the same texts.
-            fetch = asyncio.create_task(self._fetch({keys[item]: item for item in missing}, role, caller))
-            self._fetches.add(fetch)
-            fetch.add_done_callback(self._fetches.discard)
+            fetch = asyncio.create_task(self._fetch(missing, futures, role, caller))
+            self.fetches.add(fetch)
+            fetch.add_done_callback(self.fetches.discard)
             fetched, n_tokens, headers = await asyncio.shield(fetch)
             vectors |= fetched
         for key, future in waiting.items():
             vectors[key] = await asyncio.shield(future)
         together = np.stack([vectors[keys[item]] for item in items])
         if self.learner is not None:
-            await asyncio.to_thread(self.learner.add, items, together)
+            await asyncio.to_thread(self.learner.add, [keys[item] for item in items], together)
         return together, n_tokens, headers
 
     async def _fetch(
-        self, items: Mapping[bytes, Item], role: Role, caller: Mapping[str, str]
+        self,
+        items: Mapping[bytes, Item],
+        futures: Mapping[bytes, asyncio.Future[NDArray[np.float32]]],
+        role: Role,
+        caller: Mapping[str, str],
     ) -> tuple[dict[bytes, NDArray[np.float32]], int, dict[str, str]]:
-        loop = asyncio.get_running_loop()
-        futures = {key: loop.create_future() for key in items}
-        self._in_flight |= futures
         try:
             answer = await self.upstream.embed(list(items.values()), role, caller)
             self.asked.inc(len(items))
@@ -197,6 +220,10 @@ class Proxy:
             for future in futures.values():
                 future.set_exception(error if isinstance(error, Exception) else RequestError(503, "stopped."))
                 future.exception()  # nobody may be waiting for it
+            if isinstance(error, RequestError) and error.status >= 500:
+                self.failures.inc()
+                cause = type(error.__cause__ or error.__context__ or error).__name__
+                _log.warning("upstream failed", extra={"facts": {"status": error.status, "cause": cause}})
             raise
         else:
             fetched = dict(zip(items, answer.vectors, strict=True))
@@ -224,7 +251,8 @@ class Proxy:
         if self.cache is None:
             return {}
         found = await self._use_cache(partial(self.cache.get, keys)) or {}
-        return {key: vector for key, vector in found.items() if self.dim in (None, len(vector))}
+        dim = self.dim or next(map(len, found.values()), None)
+        return {key: vector for key, vector in found.items() if len(vector) == dim}
 
     async def _use_cache(self, call: Callable[[], Any]) -> Any:
         try:
@@ -242,7 +270,7 @@ class Proxy:
                 await self.check_canary()
             except RequestError as error:
                 _log.warning("canary not checked", extra={"facts": {"status": error.status}})
-            except (IsosentError, OSError) as error:
+            except Exception as error:
                 _log.warning("canary not stored", extra={"facts": {"error": type(error).__name__}})
             await asyncio.sleep(_CANARY_EVERY_S)
 
@@ -254,8 +282,10 @@ class Proxy:
         for name, model in list(self.models.items()):
             stored = model.encoder.corpus_tensors().get(_CANARY)
             if stored is None:
-                self.models[name] = await asyncio.to_thread(_with_canary, model, answer.vectors, self.folders[name])
-                _log.info("canary stored", extra={"facts": {"model": name}})
+                saved = await asyncio.to_thread(_with_canary, model, answer.vectors, self.folders[name])
+                if saved is not None and self.models[name] is model:
+                    self.models[name] = saved
+                    _log.info("canary stored", extra={"facts": {"model": name}})
             else:
                 lowest = min(lowest, float(pairwise_cosine(stored, answer.vectors).min()))
         self.canary_cosine.set(lowest)
@@ -275,7 +305,7 @@ class Proxy:
         if self.learner is not None:
             try:
                 await asyncio.to_thread(self.learner.save)
-            except OSError as error:
+            except Exception as error:  # it goes on, and tries again
                 _log.error("moments not saved", extra={"facts": {"error": type(error).__name__}})
 
 
@@ -286,8 +316,10 @@ def _load_map(folder: Path) -> SentenceEncoder:
     return model
 
 
-def _with_canary(model: SentenceEncoder, vectors: NDArray[np.float32], folder: Path) -> SentenceEncoder:
-    """The model with the vectors of the canary texts, saved."""
+def _with_canary(model: SentenceEncoder, vectors: NDArray[np.float32], folder: Path) -> SentenceEncoder | None:
+    """The model with the vectors of the canary texts, saved; None if the folder holds another one by now."""
+    if load(folder).fingerprint != model.fingerprint:
+        return None
     encoder = PrecomputedVectors(model.encoder.dim, model.encoder.options, {_CANARY: vectors.astype(np.float64)})
     model = SentenceEncoder.from_record(encoder, model.record)
     model.save(folder)
@@ -307,9 +339,8 @@ def create_proxy(proxy: Proxy, *, keys: Iterable[str] = (), hosts: Sequence[str]
         Route("/ready", _ready),
         Route("/health", lambda request: Response()),
     ]
-    gate = Middleware(
-        Gate, keys=tuple(keys), open_paths=frozenset({"/health", "/ready"}), hosts=hosts, metrics=proxy.metrics
-    )
+    paths, open_paths = frozenset(route.path for route in routes), frozenset({"/health", "/ready"})
+    gate = Middleware(Gate, keys=tuple(keys), paths=paths, open_paths=open_paths, hosts=hosts, metrics=proxy.metrics)
     handlers = {HTTPException: raise_error}
     app = Starlette(routes=routes, middleware=[gate], exception_handlers=handlers, lifespan=_lifespan)
     app.state.service = proxy
@@ -325,10 +356,10 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     try:
         yield
     finally:
+        tasks += proxy.fetches
         for task in tasks:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
         await proxy.save()
         await proxy.upstream.client.aclose()
         if proxy.cache is not None:
@@ -344,13 +375,21 @@ async def _embeddings(request: Request) -> Response:
     if model is not None:
         check_dimensions(model, name, body.dimensions)
         check_space(request, space_of(model.fingerprint, model.dim, body.dimensions))
-    elif body.dimensions is not None:
-        raise RequestError(400, "dimensions need a model with a map; vectors are passed on here.", param="dimensions")
+    elif proxy.dim is not None:
+        check_space(request, space_of(_raw_space(proxy, proxy.dim), proxy.dim, body.dimensions))
+    if model is None and body.dimensions is not None and not proxy.upstream.model.startswith(_ORDERED):
+        message = "the dimensions of the upstream are in no known order, so none can be left out."
+        raise RequestError(400, message, param="dimensions")
     role = role_of(body.prompt_name, body.input_type)
     caller = {} if proxy.upstream.key is not None or proxy.has_keys else _keys_of(request)
     raw, n_tokens, headers = await unless_gone(request, proxy.raw(items, role, caller))
     if model is None:
-        vectors, fingerprint = raw, PrecomputedVectors.of_space(raw.shape[1], None, proxy.upstream.model).fingerprint
+        if body.dimensions is not None and not 1 <= body.dimensions <= raw.shape[1]:
+            message = f"dimensions must be from 1 to {raw.shape[1]}; got {body.dimensions}."
+            raise RequestError(400, message, param="dimensions")
+        vectors = raw if body.dimensions is None else cut(raw, body.dimensions, normalize=True)
+        fingerprint = _raw_space(proxy, raw.shape[1])
+        check_space(request, space_of(fingerprint, raw.shape[1], body.dimensions))
     else:
         mapped = await asyncio.to_thread(model.transform, raw, queries=role == "query")
         vectors, fingerprint = cut(mapped, body.dimensions, normalize=True), model.fingerprint
@@ -361,17 +400,21 @@ async def _embeddings(request: Request) -> Response:
     )
 
 
+def _raw_space(proxy: Proxy, dim: int) -> str:
+    """Fingerprint of the vectors of the upstream."""
+    return PrecomputedVectors.of_space(dim, None, proxy.upstream.model).fingerprint
+
+
 def _chosen(proxy: Proxy, name: str | None) -> tuple[str, SentenceEncoder | None]:
     """The map that a request names; the first by default."""
-    if not proxy.models:
-        return proxy.upstream.model, None
+    models: dict[str, SentenceEncoder | None] = {**proxy.models} or {proxy.upstream.model: None}
     if name is None:
-        return next(iter(proxy.models.items()))
-    if name not in proxy.models:
-        names = ", ".join(proxy.models)
+        return next(iter(models.items()))
+    if name not in models:
+        names = ", ".join(models)
         message = f"there is no model {name!r:.80} here; there is {names}."
         raise RequestError(404, message, param="model", code="model_not_found")
-    return name, proxy.models[name]
+    return name, models[name]
 
 
 def _items(values: str | list[Any], proxy: Proxy) -> list[Item]:

@@ -14,18 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError, IsosentError
+from isosent.errors import InputError
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.persistence import FitRecord
 from isosent.search.index import Index
-from isosent.server.limits import Limits, RequestError
+from isosent.server.limits import Limits, RequestError, reason_of
 from isosent.server.metrics import Metrics
 from isosent.server.worker import RetiredError, Worker
 
 Source = Callable[[], SentenceEncoder | Index]
 T = TypeVar("T")
 _log = logging.getLogger("isosent.server")
+_MOST_ATTEMPTS = 100
 _QUERY = ("query", "search_query")  # of sentence-transformers; of Cohere
 _DOCUMENT = ("document", "search_document", "passage")
 
@@ -95,9 +96,8 @@ def is_ordered(model: SentenceEncoder) -> bool:
 
 
 def cut(vectors: NDArray[np.float32], dimensions: int | None, *, normalize: bool) -> NDArray[np.float32]:
-    """The first dimensions of vectors; scaled to length 1 again if they are cut."""
-    if dimensions is not None and dimensions < vectors.shape[1]:
-        vectors, normalize = vectors[:, :dimensions], True
+    """The first dimensions of vectors, scaled to length 1 if that is wanted."""
+    vectors = vectors if dimensions is None else vectors[:, :dimensions]
     return unit_rows(vectors).astype(np.float32, copy=False) if normalize else vectors
 
 
@@ -137,18 +137,23 @@ class Registry:
     def reload(self) -> dict[str, str | None]:
         """Load all models again; what each failed with, or None. Those that fail stay as they are."""
         outcomes: dict[str, str | None] = {}
-        with self._reloading:
+        if not self._reloading.acquire(blocking=False):
+            raise RequestError(409, "a reload is running.")
+        try:
             for name in self._sources:
                 try:
                     new = self._load(name)
-                except (IsosentError, OSError) as error:
+                except Exception as error:  # whatever it is, the others are loaded
                     outcomes[name] = type(error).__name__
-                    _log.error("reload failed", extra={"facts": {"model": name, "error": type(error).__name__}})
+                    facts = {"model": name, "error": type(error).__name__, "reason": reason_of(error)}
+                    _log.error("reload failed", extra={"facts": facts})
                     continue
                 old, self._served[name] = self._served[name], new
                 old.worker.retire()  # it still answers what is in its queue
                 outcomes[name] = None
                 _log.info("reloaded", extra={"facts": {"model": name, "space": new.space()}})
+        finally:
+            self._reloading.release()
         return outcomes
 
     def close(self) -> None:
@@ -171,8 +176,9 @@ class Registry:
 
 async def with_current(find: Callable[[], Served], use: Callable[[Served], Any]) -> Any:
     """Use a model; again if it was replaced between the two steps, so that a reload loses no request."""
-    while True:
+    for _ in range(_MOST_ATTEMPTS):
         try:
             return await use(find())
         except RetiredError:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
+    raise RequestError(503, "the server is about to stop.")

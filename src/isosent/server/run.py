@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import socket
@@ -124,15 +125,33 @@ def serve(
     timeout_s = service.limits.request_timeout_s
 
     class Protocol(H11Protocol):  # type: ignore[misc, unused-ignore]
-        """Closes a connection on which no request has arrived in time."""
+        """Closes a connection on which a request does not arrive in time."""
+
+        waiting_since: float | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self.loop.call_later(timeout_s, self._close_if_silent)
+            self.waiting_since = self.loop.time()
+            self._look_again()
 
-        def _close_if_silent(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
+        def data_received(self, data: bytes) -> None:
+            if self.waiting_since is None and not self._is_answering:
+                self.waiting_since = self.loop.time()
+            super().data_received(data)
+            if self._is_answering:
+                self.waiting_since = None
+
+        @property
+        def _is_answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _look_again(self) -> None:
+            if self.transport.is_closing():
+                return
+            if self.waiting_since is not None and self.loop.time() - self.waiting_since >= timeout_s:
                 self.transport.close()
+                return
+            self.loop.call_later(max(0.1, timeout_s / 2), self._look_again)
 
     config = uvicorn.Config(
         app,
@@ -144,7 +163,7 @@ def serve(
         log_config=None,
         server_header=False,
         h11_max_incomplete_event_size=_LARGEST_HEADERS,
-        timeout_graceful_shutdown=round(drain_timeout_s),
+        timeout_graceful_shutdown=math.ceil(drain_timeout_s),
         lifespan="on",
     )
     log_to_stderr()
@@ -163,5 +182,5 @@ def _listening(host: str, port: int) -> socket.socket:
         sock.listen(_BACKLOG)  # from here on connections wait, and are not refused
     except OSError as error:
         sock.close()
-        raise InputError(f"--host {host} --port {port}: {error.strerror}. Name another one.") from None
+        raise InputError(f"--host {host} --port {port}: {error.strerror}. Name another address or port.") from None
     return sock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -27,7 +28,8 @@ class Service:
 
     def reload(self) -> None:
         """Load all models again."""
-        self.registry.reload()
+        with suppress(RequestError):  # one is running
+            self.registry.reload()
 
 
 def check_space(request: Request, space: str) -> None:

@@ -80,10 +80,12 @@ async def embed(request: Request) -> Response:
         check_dimensions(served.model, served.name, body.dimensions)
         space = served.space(body.dimensions)
         check_space(request, space)
-        vectors, headers = await _embedded(request, served, texts_of(body.inputs, served, service, "inputs"), body)
+        vectors, headers = await _embedded(
+            request, served, await texts_of(body.inputs, served, service, "inputs"), body
+        )
         rows = cut(vectors, body.dimensions, normalize=body.normalize)
         headers["X-Isosent-Space"] = space
-        return await vectors_response(lambda: np.ascontiguousarray(rows), rows, headers)
+        return await vectors_response(lambda: np.ascontiguousarray(rows), rows.size, headers)
 
     response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
     return response
@@ -96,16 +98,18 @@ async def embed_all(request: Request) -> Response:
 
     async def answer(served: Served) -> Response:
         check_space(request, served.space())
-        texts = texts_of(body.inputs, served, service, "inputs")
-        n_tokens = sum(map(len, texts)) // 4
-        if n_tokens > service.limits.max_batch_tokens:
-            limit = service.limits.max_batch_tokens
-            raise RequestError(413, f"inputs have about {n_tokens} tokens; at most {limit} (--max-batch-tokens).")
-        embed = served.model.encoder.token_embeddings
-        call = served.worker.call(lambda: [embed(text) for text in texts])
-        vectors: list[NDArray[np.float32]] = await unless_gone(request, call)
-        together = np.concatenate([array.ravel() for array in vectors])
-        return await vectors_response(lambda: vectors, together)
+        texts = await texts_of(body.inputs, served, service, "inputs")
+        encoder, most = served.model.encoder, service.limits.max_batch_tokens
+
+        def embedded() -> list[NDArray[np.float32]]:
+            n_tokens = len(encoder.tokenize(texts).ids)
+            if n_tokens > most:
+                raise RequestError(413, f"inputs have {n_tokens} tokens; at most {most} (--max-batch-tokens).")
+            return [encoder.token_embeddings(text) for text in texts]
+
+        call = served.worker.call(embedded, n_characters=sum(map(len, texts)))
+        vectors = await unless_gone(request, call)
+        return await vectors_response(lambda: vectors, sum(array.size for array in vectors))
 
     response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
     return response
@@ -121,7 +125,7 @@ async def similarity(request: Request) -> Response:
         if not body.inputs.sentences:
             raise RequestError(400, "inputs.sentences must not be empty.", param="inputs")
         texts = [body.inputs.source_sentence, *body.inputs.sentences]
-        texts = texts_of(texts, served, service, "inputs")
+        texts = await texts_of(texts, served, service, "inputs")
         vectors, headers = await _embedded(request, served, texts, body.parameters or SimilarityParameters())
         cosines = cosine_matrix(vectors[:1], vectors[1:])[0]
         return json_response(cosines.tolist(), headers=headers)
@@ -136,18 +140,20 @@ async def tokenize(request: Request) -> Response:
     body = await read_body(request, service.limits, TokenizeBody)
 
     async def answer(served: Served) -> Response:
-        texts = texts_of(body.inputs, served, service, "inputs")
+        texts = await texts_of(body.inputs, served, service, "inputs")
         spans = served.model.encoder.spans
-        lists = await unless_gone(request, served.worker.call(lambda: [spans(text) for text in texts]))
-        content = [
-            [
+
+        def tokens_of(text: str) -> list[dict[str, Any]]:
+            return [
                 {"id": span.id, "text": span.text, "special": span.is_special, "start": span.start, "stop": span.stop}
-                for span in listed
+                for span in spans(text)
                 if body.add_special_tokens or not span.is_special
             ]
-            for listed in lists
-        ]
-        return json_response(content)
+
+        call = served.worker.call(
+            lambda: json_response([tokens_of(text) for text in texts]), n_characters=sum(map(len, texts))
+        )
+        return await unless_gone(request, call)
 
     response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
     return response

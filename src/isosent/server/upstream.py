@@ -6,8 +6,11 @@ import asyncio
 import base64
 import binascii
 import random
+import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -143,9 +146,9 @@ class Upstream:
         return Answer(vectors, sum(answer.n_tokens for answer in answers), answers[-1].headers)
 
     async def _embed_block(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
-        response = await self._asked(self.dialect.body(items, self.model, role), caller)
+        response, content = await self._asked(self.dialect.body(items, self.model, role), caller)
         try:
-            answer = msgspec.json.decode(response.content)
+            answer = msgspec.json.decode(content)
             rows, n_tokens = self.dialect.rows(answer), self.dialect.n_tokens(answer)
             vectors = _vectors(rows)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
@@ -156,18 +159,28 @@ class Upstream:
             raise RequestError(502, "the upstream answered with NaN or infinity.")
         return Answer(vectors, n_tokens if type(n_tokens) is int and n_tokens >= 0 else 0, _rate_limits(response))
 
-    async def _asked(self, body: dict[str, Any], caller: Mapping[str, str]) -> httpx.Response:
+    async def _answer_to(self, url: str, content: bytes, headers: Mapping[str, str]) -> tuple[httpx.Response, bytes]:
+        """Ask once; the answer is read as far as it may be long."""
+        answer = bytearray()
+        async with self.client.stream(
+            "POST", url, content=content, headers=headers, timeout=self.timeout_s, follow_redirects=False
+        ) as response:
+            async for part in response.aiter_bytes():
+                answer += part
+                if len(answer) > _MOST_BYTES:
+                    raise RequestError(502, "the upstream's answer is too long.")
+        return response, bytes(answer)
+
+    async def _asked(self, body: dict[str, Any], caller: Mapping[str, str]) -> tuple[httpx.Response, bytes]:
         """Ask, a few times if need be."""
         content, headers = msgspec.json.encode(body), self._headers(caller)
         url = self.url + self.dialect.path
         for attempt in range(_ATTEMPTS):
             is_last, wait_s = attempt + 1 == _ATTEMPTS, _FIRST_WAIT_S * 2**attempt
             try:
-                async with self._free:
-                    response = await self.client.post(
-                        url, content=content, headers=headers, timeout=self.timeout_s, follow_redirects=False
-                    )
-            except httpx.TimeoutException:
+                async with self._free, asyncio.timeout(self.timeout_s):
+                    response, answer = await self._answer_to(url, content, headers)
+            except (httpx.TimeoutException, TimeoutError):
                 message = f"the upstream did not answer within {self.timeout_s:g} s (--upstream-timeout)."
                 raise RequestError(504, message) from None
             except (httpx.HTTPError, httpx.InvalidURL):
@@ -175,12 +188,10 @@ class Upstream:
                     raise RequestError(502, "the upstream cannot be reached.") from None
             else:
                 if response.is_success:
-                    if len(response.content) > _MOST_BYTES:
-                        raise RequestError(502, "the upstream's answer is too long.")
-                    return response
+                    return response, answer
                 asked_s = _retry_after(response)
                 if is_last or response.status_code not in _RETRIED or (asked_s or 0) > _LONGEST_WAIT_S:
-                    raise self._refusal(response)
+                    raise self._refusal(response, answer)
                 wait_s = max(wait_s, asked_s or 0)
             await asyncio.sleep(wait_s * random.uniform(1, 1.5))  # callers that failed together do not return together
         raise AssertionError
@@ -192,7 +203,7 @@ class Upstream:
         value = self.key if self.dialect.key_header == "api-key" else f"Bearer {self.key}"
         return headers | {self.dialect.key_header: value}
 
-    def _refusal(self, response: httpx.Response) -> RequestError:
+    def _refusal(self, response: httpx.Response, content: bytes) -> RequestError:
         """The error of an upstream, for the caller."""
         status = response.status_code
         if status in (401, 403) and self.key is not None:
@@ -201,10 +212,11 @@ class Upstream:
             return RequestError(502, f"the upstream answered {status}.")
         headers = _rate_limits(response)
         try:
-            answer = msgspec.json.decode(response.content)
-        except msgspec.DecodeError:
+            answer = msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             answer = {}
-        message = _message_in(answer) or f"the upstream answered {status}."
+        said = _message_in(answer)
+        message = f"the upstream answered {status}{f': {said}' if said else '.'}"
         details = answer.get("error") if isinstance(answer, dict) else None
         code = details.get("code") if isinstance(details, dict) else None
         code = code if isinstance(code, str) else None
@@ -237,7 +249,12 @@ def _rate_limits(response: httpx.Response) -> dict[str, str]:
 
 def _retry_after(response: httpx.Response) -> float | None:
     value = response.headers.get("retry-after", "")
-    return float(value) if value.replace(".", "", 1).isdigit() else None
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", value):
+        return float(value)
+    try:  # a date
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _message_in(answer: Any) -> str | None:

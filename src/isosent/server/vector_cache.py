@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,7 @@ class VectorCache:
     """
 
     def __init__(self, path: Path, *, max_bytes: int) -> None:
-        self._path, self._max_bytes, self._lock = path, max_bytes, threading.Lock()
+        self._max_bytes, self._lock = max_bytes, threading.Lock()
         try:
             self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
             [[application]] = self._database.execute("PRAGMA application_id")
@@ -67,8 +67,17 @@ class VectorCache:
                 marks = ",".join("?" * len(block))
                 rows = self._database.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", block)
                 found |= {key: np.frombuffer(vector, "<f4") for key, vector in rows}
-                self._database.execute(f"UPDATE vectors SET used = ? WHERE key IN ({marks})", [time.time_ns(), *block])
+            if found:
+                self._touch(list(found))
         return found
+
+    def _touch(self, keys: list[bytes]) -> None:
+        """Note that vectors were used; not while another process writes, because a lookup should not wait."""
+        with suppress(sqlite3.Error):
+            self._database.execute("PRAGMA busy_timeout = 0")
+            rows = [(time.time_ns(), key) for key in keys]
+            self._database.executemany("UPDATE vectors SET used = ? WHERE key = ?", rows)
+        self._database.execute(f"PRAGMA busy_timeout = {round(1000 * _BUSY_S)}")
 
     def put(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
         """Keep vectors, and remove others if there are too many."""

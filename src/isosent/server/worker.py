@@ -81,7 +81,7 @@ class Worker:
         self._name, self._limits, self._metrics = name, limits, metrics
         self._encoders = {role: encoder_for(model.encoder, role) for role in ("text", "query", "document")}
         self._waiting: deque[_Request] = deque()
-        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._calls: deque[tuple[Callable[[], Any], Future[Any], int]] = deque()
         self._condition = threading.Condition()
         self._is_retired = False
         self._characters_a_token = float(_CHARACTERS_A_TOKEN)
@@ -111,25 +111,29 @@ class Worker:
             request.future.set_result(Embedded(np.zeros((0, self.model.dim), np.float32), request.vectors, 0, 0))
             return request.future
         with self._condition:
-            if self._is_retired:
-                raise RetiredError
-            # What waits is counted, and not this request: else long ones would be refused while short ones pass.
-            if self.n_queued_tokens >= self._limits.max_queued_tokens:
-                raise self._limits.queue_is_full(self.n_queued_tokens, self.tokens_per_s)
+            self._check_open()
             self._waiting.append(request)
             self._count(sum(estimated))
             self._condition.notify()
         return request.future
 
-    async def call(self, function: Callable[[], Any]) -> Any:
-        """Run a function in the thread of the model, between two batches."""
+    async def call(self, function: Callable[[], Any], *, n_characters: int) -> Any:
+        """Run a function on texts in the thread of the model, between two batches."""
         future: Future[Any] = Future()
+        n_tokens = 1 + int(n_characters / self._characters_a_token)
         with self._condition:
-            if self._is_retired:
-                raise RetiredError
-            self._calls.append((function, future))
+            self._check_open()
+            self._calls.append((function, future, n_tokens))
+            self._count(n_tokens)
             self._condition.notify()
         return await asyncio.wrap_future(future)
+
+    def _check_open(self) -> None:
+        if self._is_retired:
+            raise RetiredError
+        # What waits is counted, and not this request: else long ones would be refused while short ones pass.
+        if self.n_queued_tokens >= self._limits.max_queued_tokens:
+            raise self._limits.queue_is_full(self.n_queued_tokens, self.tokens_per_s)
 
     def retire(self) -> None:
         """Take no more requests; those in the queue are still answered."""
@@ -156,9 +160,11 @@ class Worker:
                 if not (self._waiting or self._calls):
                     return
                 call = self._calls.popleft() if self._calls else None
+                if call is not None:
+                    self._count(-call[2])
                 pieces = self._next_pieces()
             if call is not None:
-                _settle(*call)
+                _settle(*call[:2])
             if pieces:
                 self._compute(pieces)
 
