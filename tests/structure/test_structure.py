@@ -118,7 +118,8 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         "isosent.training.objectives",
         "isosent.search.lance",  # a database each
         "isosent.search.postgres",
-        "isosent.server.own",  # a dialect each
+        "isosent.server.own",  # a dialect each, and the web page
+        "isosent.server.page",
         "isosent.server.tei",
         "isosent.server.worker",  # the queue of a model, and the models by name
         "isosent.transforms.flow_training",  # needs torch
