@@ -24,6 +24,7 @@ LONGEST_FILES = (
     "test_exports",
     "test_onnx_backend",
     "test_pickling",
+    "test_web_page",
     "test_cli_train",
     "test_training_run",
 )
