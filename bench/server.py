@@ -3,7 +3,8 @@
 throughput [MODEL]  32 clients with 1, 16 and 256 texts a request, in turns with calls of the library; p50 and p99
                     of one text; the same for FastAPI + sentence-transformers, if MODEL is a transformer
 soak MINUTES        1 to 64 clients with 1 to 256 texts of mixed lengths, some of whom hang up: every answer is compared
-                    with the library, and memory is written down every minute
+                    with the library, memory is written down every minute, and in the last minute the server is killed
+                    and started again
 Needs the extra serve, and for the peer fastapi and sentence-transformers. Prints JSON lines.
 Usage: python bench/server.py throughput wordllama
 """
@@ -84,6 +85,7 @@ class Connection:
 
     def receive(self):
         data = bytearray()
+        self.sock.settimeout(120)
         while (end := data.find(b"\r\n\r\n")) < 0:
             data += self._more()
         head = bytes(data[:end]).lower()
@@ -113,9 +115,9 @@ def vectors_of(content):
     return np.array(rows)
 
 
-def start_server(reference, *options):
+def start_server(reference, port=0):
     command = [sys.executable, "-c", "from isosent.cli.main import main; main()", "serve", f"model={reference}"]
-    process = subprocess.Popen([*command, "--port", "0", *options], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*command, "--port", str(port)], stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         facts = json.loads(line)
         if facts["event"] == "listening":
@@ -254,7 +256,7 @@ def soak(minutes, reference="wordllama"):
         process, port = start_server(folder)
         expected = model.encode(texts, normalize_embeddings=True)
         tolerance = 2e-6 if reference.startswith("hf:") else 1e-6
-        counts, lock = dict.fromkeys(("answered", "hung_up", "wrong", "lost", "refused"), 0), threading.Lock()
+        counts, lock = dict.fromkeys(("answered", "hung_up", "wrong", "closed", "refused"), 0), threading.Lock()
         finished = threading.Event()
 
         def count(name):
@@ -273,9 +275,10 @@ def soak(minutes, reference="wordllama"):
                         count("hung_up")
                         continue
                     status, content = connection.receive()
-                except OSError:
+                except OSError:  # the client is told, by a closed connection
                     connection.close()
-                    count("lost")
+                    count("closed")
+                    time.sleep(0.2)
                     continue
                 if status != 200:
                     count("refused")
@@ -291,7 +294,12 @@ def soak(minutes, reference="wordllama"):
                 while len(threads) < wanted:
                     threads.append(threading.Thread(target=client, args=(len(threads),)))
                     threads[-1].start()
-                time.sleep(60)
+                time.sleep(30)
+                if minute + 1 == int(minutes):
+                    process.kill()
+                    process.wait()
+                    process, _ = start_server(folder, port)
+                time.sleep(30)
                 show(minute=minute + 1, clients=len(threads), resident_mb=resident_mb(process.pid), **counts)
         finally:
             finished.set()

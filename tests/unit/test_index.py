@@ -231,6 +231,19 @@ def test_more_hits_than_the_recall_was_measured_for_are_found(vectors, kind):
     assert np.mean([len(each) for each in hits]) >= 0.5 * 400
 
 
+def test_one_hit_of_few_bits_is_as_good_as_the_first_of_ten(vectors):
+    index = Index.create(vectors=vectors, kind="flat", store="binary")
+    queries = vectors[:200] + np.random.default_rng(2).normal(size=(200, 32)).astype(np.float32)
+    assert_array_equal(index.search(queries, 1).ids[:, 0], index.search(queries, 10).ids[:, 0])
+
+
+def test_all_rows_of_a_graph_are_found_if_they_are_asked_for(vectors):
+    rows = np.concatenate([vectors, *[vectors[:1]] * 400])
+    index = Index.create(vectors=rows, kind="hnsw")
+    assert index.search(vectors[:2], k=len(rows)).n_hits.tolist() == [len(rows), len(rows)]
+    assert index.search(vectors[:1], k=10**9).ids.shape == (1, len(rows))
+
+
 def test_hits_that_beat_chance_keep_the_order_of_a_hybrid_search(text_index):
     query = "a dog and a man playing music"
     fused = text_index.search(query, 6, hybrid=True).ids[0]

@@ -1,5 +1,7 @@
 """The rows of an index: what a file or a table is read as."""
 
+from datetime import date, datetime
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +29,8 @@ def csv_of(tmp_path):
         (["+4912", "1"], ["+4912", "1"]),
         (["12e4", "1"], ["12e4", "1"]),
         (["007", "1.5"], ["007", "1.5"]),
+        (["1e-05", "2.5"], [1e-05, 2.5]),
+        (["-1.25e+20", "3"], [-1.25e20, 3.0]),
         (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
         (["0.30000000000000004", "1"], [0.1 + 0.2, 1.0]),
         (["9223372036854775807"], [2**63 - 1]),
@@ -57,6 +61,33 @@ def test_the_only_texts_are_found(csv_of):
 def test_texts_are_not_taken_for_numbers():
     with pytest.raises(InputError, match="type double"):
         like(rows_table(1, metadata={"price": ["nan"]}), pa.schema([("id", pa.int64()), ("price", pa.float64())]))
+
+
+@pytest.mark.parametrize(("values", "kind"), [([2], pa.bool_()), ([True], pa.int64()), ([1.5], pa.string())])
+def test_truth_values_numbers_and_texts_are_not_converted(values, kind):
+    with pytest.raises(InputError, match=f"the column seen must be of type {kind}"):
+        like(rows_table(1, metadata={"seen": values}), pa.schema([("id", pa.int64()), ("seen", kind)]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "expected"),
+    [
+        (pa.float64(), ".5", 0.5),
+        (pa.bool_(), "true", True),
+        (pa.date32(), "2026-11-22", date(2026, 11, 22)),
+        (pa.timestamp("us"), "2026-11-22 10:30:00", datetime(2026, 11, 22, 10, 30)),
+        (pa.int64(), "7", 7),
+    ],
+)
+def test_every_type_of_an_index_can_be_read_from_a_text_file(csv_of, kind, written, expected):
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("value", kind)])
+    texts, ids, metadata = read_rows(csv_of("text,value", f"a,{written}", "b,"), schema=schema)
+    assert like(rows_table(2, ids=ids, texts=texts, metadata=metadata), schema)["value"].to_pylist() == [expected, None]
+
+
+def test_a_name_is_not_taken_for_a_number_of_an_index(csv_of):
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
+    assert read_rows(csv_of("id,text", "007,a"), schema=schema)[1].to_pylist() == ["007"]
 
 
 def test_a_file_is_read_with_the_types_of_the_index_that_it_is_added_to(csv_of):

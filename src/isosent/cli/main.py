@@ -37,7 +37,7 @@ COMMANDS = {
         "cluster": ("groups", "Group texts by topic, and describe each group by words."),
     },
     "Server": {
-        "serve": ("serve", "Serve models and indexes over HTTP, to clients of OpenAI and others."),
+        "serve": ("serve", "Serve models and indexes to OpenAI and other clients."),
         "proxy": ("serve", "Apply a map to the vectors of an embedding API."),
     },
     "Evaluation": {
@@ -46,15 +46,13 @@ COMMANDS = {
         "compare": ("evaluate", "Test whether one model is better than another."),
         "report": ("evaluate", "Write an HTML page of results."),
         "overlap": ("evaluate", "Count evaluation texts that occur in a corpus."),
-    },
-    "Training": {"train": ("train", "Train a sentence encoder on labeled pairs or triplets.")},
-    "Data": {
-        "data": ("data", "List and download public evaluation data."),
-        "words": ("data", "Convert and describe files of word vectors."),
-    },
-    "Research": {
         "study": ("study", "Measure layers, poolings, dimensions, transforms or GEM."),
         "reproduce": ("study", "Measure the tables of a paper again."),
+    },
+    "Training and data": {
+        "train": ("train", "Train a sentence encoder on labeled pairs or triplets."),
+        "data": ("data", "List and download public evaluation data."),
+        "words": ("data", "Convert and describe files of word vectors."),
     },
 }
 _MODULES = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}

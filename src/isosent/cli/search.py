@@ -34,7 +34,7 @@ from isosent.search.storage import INDEX, is_index
 _LONGEST_TEXT = 100
 _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
-_LONGEST_NUMBER = 18  # digits
+_LARGEST_ID = 2**63 - 1
 
 text_column_option = click.option(
     "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
@@ -316,7 +316,7 @@ def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:
     if str(opened.schema.field("id").type) == "string":
         return list(ids)
     for name in ids:
-        if not name.isdecimal() or len(name) > _LONGEST_NUMBER:
+        if not name.isdecimal() or len(name) > len(str(_LARGEST_ID)) or int(name) > _LARGEST_ID:
             raise InputError(f"the ids of this index are whole numbers; got {name!r:.80}.")
     return [int(name) for name in ids]
 

@@ -188,7 +188,8 @@ def proxy(
     API (--upstream-key-file) and its own clients have others (--api-key-file).
 
     \b
-    isosent proxy --upstream https://api.openai.com/v1 --upstream-model text-embedding-3-small --learn seen.safetensors
+    isosent proxy --upstream https://api.openai.com/v1 --learn seen.safetensors \\
+                  --upstream-model text-embedding-3-small
     isosent inspect http://127.0.0.1:8000
     isosent fit http://127.0.0.1:8000 --dims 256 --transform whitening -o small
     isosent proxy --upstream https://api.openai.com/v1 -m small --cache vectors.sqlite

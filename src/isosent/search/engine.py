@@ -245,8 +245,11 @@ class Segment:
         scores, positions = self.search_once(queries, k, settings, hidden, n_hidden)
         short = np.flatnonzero(positions[:, min(k, n_visible) - 1] < 0) if settings.kind != "flat" else ()
         if len(short):  # where a query was compared, there are fewer rows: compare it with all
-            everywhere = replace(settings, n_probe=settings.n_lists, ef_search=self.n_rows)
-            scores[short], positions[short] = self.search_once(queries[short], k, everywhere, hidden, n_hidden)
+            if settings.kind == "hnsw":  # copies of a text link only to each other
+                scores[short], positions[short] = self._score_all(queries[short], k, np.flatnonzero(~hidden))
+            else:
+                everywhere = replace(settings, n_probe=settings.n_lists)
+                scores[short], positions[short] = self.search_once(queries[short], k, everywhere, hidden, n_hidden)
         return scores, positions
 
     def search_once(
@@ -259,13 +262,15 @@ class Segment:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """As `search`, but a query may find fewer rows than there are."""
         if settings.kind == "hnsw" and k >= 2 * K_MEASURED:  # chosen for ten hits
-            settings = replace(settings, ef_search=settings.ef_search * (k // K_MEASURED))
+            settings = replace(settings, ef_search=min(settings.ef_search * (k // K_MEASURED), self.n_rows))
         selector, n_dropped = None, n_hidden
         if n_hidden > (_FEW_HIDDEN if not settings.oversampling else _FEW_HIDDEN // 10):
             selector, n_dropped = _extras.require("faiss").IDSelectorBitmap(np.packbits(~hidden, bitorder="little")), 0
         # few hidden rows are dropped afterwards: FAISS is slower with a selector
         index, parameters = self.searched(settings, selector)
-        scores, positions = index.search(queries, min(k + n_dropped, self.n_rows), params=parameters)
+        # candidates are a multiple of the hits, and were chosen for ten hits
+        n_hits = max(k, K_MEASURED + 1) if settings.oversampling else k
+        scores, positions = index.search(queries, min(n_hits + n_dropped, self.n_rows), params=parameters)
         if n_dropped:
             positions[(positions >= 0) & hidden[positions]] = -1
         scores[positions < 0] = -np.inf

@@ -25,9 +25,10 @@ _GROUP_ROWS: Final = 16_384
 _GROUPS_IN_MEMORY: Final = 64
 _MOST_LISTED: Final = 3
 _TYPED: Final = (".parquet", ".jsonl", ".json")
-# numbers that are written as numbers are: 007, +49 and 12e4 are names, and so is what 64 bits cannot hold exactly
+# numbers that are written as numbers are: 007, +49 and 12e4 are names, and so is what 64 bits cannot hold exactly;
+# 1e-05 and 1.5e+20 are how programs write numbers
 _WHOLE: Final = r"^(0|-?[1-9]\d{0,18})$"
-_DECIMAL: Final = r"^-?(0|[1-9]\d{0,14})(\.\d+)?$"
+_DECIMAL: Final = r"^-?((0|[1-9]\d{0,14})(\.\d+)?|\d(\.\d+)?e[+-]\d{2,3})$"
 
 
 def rows_table(n_rows: int, *, ids: Any = None, texts: Any = None, metadata: Any = None, first_number: int = 0) -> Any:
@@ -147,6 +148,11 @@ def typed(texts: Any, kind: Any = None) -> Any:
     texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
     if texts.null_count == len(texts) or (kind is not None and _is_text(kind)):
         return texts
+    if kind is not None and not pa.types.is_integer(kind):  # for Arrow, 007 is a whole number
+        try:
+            return texts.cast(kind)
+        except pa.ArrowException:  # no such values, or a type that text files cannot hold
+            pass
     for pattern, numbers in ((_WHOLE, pa.int64()), (_DECIMAL, pa.float64())):
         if pc.all(pc.match_substring_regex(texts, pattern)).as_py():
             try:
@@ -180,12 +186,22 @@ def like(rows: Any, schema: Any) -> Any:
     for name, kind in known.items():
         column = rows.column(name) if name in rows.column_names else pa.nulls(rows.num_rows, kind)
         try:
-            if _is_text(column.type) and not _is_text(kind) and column.null_count < len(column):
+            is_given = column.null_count < len(column)
+            if is_given and _group_of(column.type) != _group_of(kind):  # Arrow makes true of 2, and texts of numbers
                 raise pa.ArrowInvalid
             columns.append(column.cast(kind))
         except pa.ArrowException:
             raise InputError(f"index: the column {name} must be of type {kind}; got {column.type}.") from None
     return pa.table(columns, names=list(known))
+
+
+def _group_of(kind: Any) -> str:
+    """What a value is, but for its precision: a text, a truth value, a number, or another type."""
+    from pyarrow import types
+
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "number"
+    return "text" if _is_text(kind) else "truth" if types.is_boolean(kind) else "other"
 
 
 def write_rows(table: Any, has_vector: NDArray[np.bool_], path: Path) -> str:

@@ -96,6 +96,11 @@ class Learner:
             if len(self._pending) >= _FOLDED_ROWS:
                 self._fold()
 
+    @property
+    def dim(self) -> int | None:
+        """Width of the vectors that were learned from; None before the first."""
+        return None if self._measured is None else self._measured.moments.dim
+
     def _space_of(self, dim: int) -> Space:
         return PrecomputedVectors.of_space(dim, None, self._space).space
 
@@ -237,7 +242,8 @@ class Proxy:
                 del self._in_flight[key]
 
     def _check_width(self, dim: int) -> None:
-        self.dim = dim if self.dim is None else self.dim
+        if self.dim is None:
+            self.dim = dim if self.learner is None else self.learner.dim or dim
         if dim != self.dim:
             raise RequestError(502, f"the upstream answered with {dim} dimensions; {self.dim} are expected.")
 
