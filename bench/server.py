@@ -1,7 +1,8 @@
 """The server under load: throughput against the library, a small FastAPI server and infinity; answers; memory.
 
-throughput [MODEL]  32 clients with 1, 16 and 256 texts a request, in turns with calls of the library; p50 and p99
-                    of one text; the same for FastAPI + sentence-transformers, if MODEL is a transformer
+throughput [MODEL [INFINITY]]  32 clients with 1, 16 and 256 texts a request, in turns with calls of the library; p50
+                    and p99 of one text; if MODEL is a transformer, the same for FastAPI + sentence-transformers and
+                    for infinity, if the path of its program is given
 soak MINUTES        1 to 64 clients with 1 to 256 texts of mixed lengths, some of whom hang up: every answer is compared
                     with the library, memory is written down every minute, and in the last minute the server is killed
                     and started again
@@ -128,7 +129,8 @@ def start_server(reference, port=0):
 
 def load(port, bodies, n_clients, seconds, results):
     """Clients in one process, a thread each; the requests that were answered and the seconds each took."""
-    times, stop = [], time.perf_counter() + seconds
+    times, begun = [], time.perf_counter()
+    stop = begun + seconds
 
     def client(number):
         connection, turn = Connection(port), number
@@ -146,7 +148,7 @@ def load(port, bodies, n_clients, seconds, results):
         thread.start()
     for thread in threads:
         thread.join()
-    results.put(times)
+    results.put((times, time.perf_counter() - begun))
 
 
 def measured(port, texts, n_texts, n_clients=N_CLIENTS, seconds=SECONDS):
@@ -157,10 +159,10 @@ def measured(port, texts, n_texts, n_clients=N_CLIENTS, seconds=SECONDS):
         target=load, args=(port, bodies, n_clients, seconds, results)
     )
     process.start()
-    times = results.get()
+    times, elapsed = results.get()
     process.join()
     p50, p99 = np.quantile(times, [0.5, 0.99])
-    return len(times) * n_texts / seconds, round(1e3 * p50, 2), round(1e3 * p99, 2)
+    return len(times) * n_texts / elapsed, round(1e3 * p50, 2), round(1e3 * p99, 2)
 
 
 def library_rate(model, texts, n_texts, seconds=SECONDS):
@@ -173,7 +175,7 @@ def library_rate(model, texts, n_texts, seconds=SECONDS):
     return n_done / (time.perf_counter() - started)
 
 
-def throughput(reference="wordllama"):
+def throughput(reference="wordllama", infinity=None):
     texts, model = sentences(), isosent.load(reference)
     model.encode(texts[:2000])
     process, port = start_server(reference)
@@ -188,25 +190,36 @@ def throughput(reference="wordllama"):
     finally:
         stop(process)
     if reference.startswith("hf:"):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        process = subprocess.Popen([sys.executable, "-c", PEER, reference.removeprefix("hf:"), str(port)])
-        try:
-            wait_for(port)
-            peer(reference, port, texts)
-        finally:
-            stop(process)
+        folder = reference.removeprefix("hf:")
+        peer("FastAPI", reference, texts, [sys.executable, "-c", PEER, folder])
+        if infinity:
+            options = ["v2", "--model-id", folder, "--engine", "torch", "--device", "cpu", "--no-bettertransformer"]
+            options += ["--url-prefix", "/v1", "--served-model-name", "model", "--host", "127.0.0.1", "--port"]
+            peer("infinity", reference, texts, [infinity, *options])
 
 
-def peer(reference, port, texts):
+def peer(name, reference, texts, command):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [*command, str(port)], stdout=subprocess.DEVNULL, env=os.environ | {"HF_HUB_OFFLINE": "1"}
+    )
+    try:
+        wait_for(port)
+        peer_rates(name, reference, port, texts)
+    finally:
+        stop(process)
+
+
+def peer_rates(name, reference, port, texts):
     measured(port, texts, 16, seconds=2)
-    show(model=reference, server="FastAPI", clients=1, texts=1, **latency(measured(port, texts, 1, 1, 4)))
+    show(model=reference, server=name, clients=1, texts=1, **latency(measured(port, texts, 1, 1, 4)))
     for n_texts in (1, 16, 256):
         rate, p50, p99 = measured(port, texts, n_texts)
         show(
             model=reference,
-            server="FastAPI",
+            server=name,
             clients=N_CLIENTS,
             texts=n_texts,
             per_s=round(rate),
