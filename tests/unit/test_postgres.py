@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -268,12 +268,13 @@ def with_password(postgres_url, sql):
         (folder / "pg_hba.conf").write_text("local all secretary scram-sha-256\n" + settings)
         sql("CREATE ROLE secretary LOGIN PASSWORD 'pass:word'")
         sql("SELECT pg_reload_conf()")
-        for _ in range(100):  # the server reads it some time after that
-            with suppress(psycopg.OperationalError):
+        for _ in range(600):  # the server reads it some time after that
+            try:
                 psycopg.connect(postgres_url.replace("postgres:@", "secretary:wrong@")).close()
-                time.sleep(0.05)
-                continue
-            break
+            except psycopg.OperationalError as error:
+                if "password" in str(error):
+                    break
+            time.sleep(0.05)
     return lambda password: postgres_url.replace("postgres:@", f"secretary:{password}@")
 
 
