@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN ?= .venv/bin
 
-.PHONY: install test check lint types docs bench
+.PHONY: install test check lint types docs bench wheel lowest sbom
 
 install:
 	$(PYTHON) -m venv .venv
@@ -25,3 +25,15 @@ docs:
 
 bench:
 	$(BIN)/python bench/whitening_fit.py --markdown
+
+# builds the sdist, and from it the wheel; tests what was installed from the wheel, without the source tree
+wheel:
+	PYTHON=$(PYTHON) .ci/installed wheel
+
+# the same with the lowest versions that pyproject.toml allows
+lowest:
+	PYTHON=$(PYTHON) .ci/installed lowest
+
+# CycloneDX JSON of a fresh install of the base
+sbom:
+	PYTHON=$(PYTHON) .ci/installed sbom

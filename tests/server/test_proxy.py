@@ -414,6 +414,7 @@ def test_a_cache_that_another_process_writes_to_is_still_read(tmp_path):
         other.execute("ROLLBACK")
         other.close()
         cache.close()
+        cache.close()
 
 
 def test_without_learn_there_are_no_moments(make):

@@ -109,7 +109,10 @@ def test_columns_that_an_index_has_itself_are_renamed(csv_of):
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_texts_of_any_type_are_found(tmp_path, kind):
     column = pa.array(["a horse", "a dog"]).cast(kind)
-    pq.write_table(pa.table({"title": column, "price": [1, 2]}), tmp_path / "t.parquet")
+    try:
+        pq.write_table(pa.table({"title": column, "price": [1, 2]}), tmp_path / "t.parquet")
+    except pa.ArrowNotImplementedError:
+        pytest.skip("this pyarrow cannot write such a column")
     assert read_rows(str(tmp_path / "t.parquet"))[0] == ["a horse", "a dog"]
 
 

@@ -60,7 +60,10 @@ def list_array(rows, kind):
 
 
 def write_table(path, columns, **settings):
-    pq.write_table(pa.table(columns), path, **settings)
+    try:
+        pq.write_table(pa.table(columns), path, **settings)
+    except pa.ArrowNotImplementedError:
+        pytest.skip("this pyarrow cannot write such a column")
     return path
 
 

@@ -42,21 +42,29 @@ class VectorCache:
         self._max_bytes, self._lock = max_bytes, threading.Lock()
         try:
             self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-            [[application]] = self._database.execute("PRAGMA application_id")
-            [[n_tables]] = self._database.execute("SELECT count(*) FROM sqlite_master")
-            if application != _APPLICATION_ID and n_tables:
-                raise FileFormatError(f"{path} is a database of something else. Name another file.")
-            self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = NORMAL")  # after a power cut the last vectors may be missing
-            self._database.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL)"
-            )
-            self._database.execute("CREATE INDEX IF NOT EXISTS by_use ON vectors (used)")
+            try:
+                self._prepare(path)
+            except BaseException:
+                self._database.close()
+                raise
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise OutputError(f"{path} cannot be used as a cache: {error}.") from None
             raise FileFormatError(f"{path} must be a cache of vectors; it is damaged or something else.") from None
+
+    def _prepare(self, path: Path) -> None:
+        """Refuse a database of something else; make the table where there is none."""
+        [[application]] = self._database.execute("PRAGMA application_id")
+        [[n_tables]] = self._database.execute("SELECT count(*) FROM sqlite_master")
+        if application != _APPLICATION_ID and n_tables:
+            raise FileFormatError(f"{path} is a database of something else. Name another file.")
+        self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")  # after a power cut the last vectors may be missing
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL)"
+        )
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_use ON vectors (used)")
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
         """Return the vectors that are there."""
