@@ -20,6 +20,7 @@ _EXTRA_OF = {
     "datasets": "train",
     "mteb": "mteb",
     "matplotlib": "plots",
+    "ray": "distributed",
     **dict.fromkeys(("starlette", "uvicorn", "orjson", "httpx", "prometheus_client", "jinja2"), "serve"),
 }
 

@@ -41,6 +41,10 @@ class OutputError(IsosentError, OSError):
     """A result that could not be written; an older file is intact."""
 
 
+class WorkerError(IsosentError, RuntimeError):
+    """Workers that died or failed again and again."""
+
+
 class NonFiniteLossError(IsosentError, ArithmeticError):
     """The loss or a gradient of training became NaN or infinite; the last checkpoint is kept."""
 

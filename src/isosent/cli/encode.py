@@ -2,16 +2,18 @@
 
 import os
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import add
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import click
 
-from isosent.cli.options import PATH, Model, column_option, model_options
+from isosent.cli.options import PATH, Model, column_option, model_options, worker_options
 from isosent.cli.printing import progress_bar, say, show, show_tokens
+from isosent.encoders.base import EncodingStats
 from isosent.errors import InputError
-from isosent.io.texts import open_texts
+from isosent.io.remote import check_folder, expanded, is_remote
+from isosent.io.texts import TEXT_ENDINGS, open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import (
     DTYPES,
@@ -19,11 +21,11 @@ from isosent.io.vectors import (
     SHARD_SIZE,
     ShardIndex,
     Sharding,
-    check_shard_folder,
     check_vector_file,
     open_vectors,
 )
-from isosent.jobs.encode import Role, encode_file, encode_folder
+from isosent.jobs.encode import Role, encode_file
+from isosent.jobs.shards import Engine, encode_folder
 from isosent.jobs.vectors import (
     FileMoments,
     check_moments_file,
@@ -36,6 +38,7 @@ from isosent.jobs.vectors import (
     write_moments,
 )
 from isosent.loading import read_record
+from isosent.model import SentenceEncoder
 
 dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
@@ -45,7 +48,7 @@ checkpoint_option = click.option(
 
 
 @click.command()
-@click.argument("texts")
+@click.argument("inputs", nargs=-1, required=True)
 @model_options
 @click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file, or a folder.")
 @column_option
@@ -54,8 +57,9 @@ checkpoint_option = click.option(
 @dtype_option
 @click.option("--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]")
 @click.option("--shard-size", type=int, metavar="N", help=f"Folder: texts per file.  [default: {SHARD_SIZE}]")
+@worker_options
 def encode(
-    texts: str,
+    inputs: tuple[str, ...],
     model: Model,
     output: str,
     column: str | None,
@@ -64,48 +68,71 @@ def encode(
     dtype: str,
     file_format: str | None,
     shard_size: int | None,
+    engine: Engine | None,
 ) -> None:
     """Turn texts into vectors, one row per text.
 
-    TEXTS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input.
+    INPUTS are .txt files (one text per line), .csv, .tsv, .jsonl or .parquet tables, folders of such files, or - for
+    standard input.
 
     A .parquet output keeps the other columns of a table. If OUT is a folder (a name without an ending, or with a
-    trailing slash), it gets part-00000.npy, part-00001.npy and so on; run the same command again to resume.
+    trailing slash), it gets part-00000.npy, part-00001.npy and so on; run the same command again to resume. Workers
+    need a folder. Inputs and the folder may lie elsewhere (s3://, gs://, hdfs://).
     """
     if queries and documents:
         raise InputError("--queries and --documents exclude each other.")
     role: Role = "query" if queries else "document" if documents else "text"
-    sharding = None
-    if Path(output).is_dir() or not Path(output).suffix or output.endswith(("/", os.sep)):
-        sharding = Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], dtype)
-        check_shard_folder(Path(output))
-    else:
+    paths = expanded(inputs, TEXT_ENDINGS)
+    if not is_folder(output):
         check_vector_file(output, dtype)
-        if file_format is not None or shard_size is not None:
-            raise InputError(f"--format and --shard-size are for a folder; {output} is one file.")
+        if engine is not None or file_format is not None or shard_size is not None:
+            raise InputError(f"--workers, --on, --format and --shard-size are for a folder; {output} is one file.")
+        if len(paths) > 1:
+            raise InputError(f"{len(paths)} inputs need a folder for their vectors; {output} is one file.")
+        _encode_file(model, paths[0], output, column, role, dtype)
+        return
+    sharding = Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], dtype)
+    check_folder(output)
+    loaded = model.open()
+    with progress_bar("encoding") as bar:
+        index = encode_folder(
+            *(loaded, paths, output),
+            column=column,
+            sharding=sharding,
+            role=role,
+            engine=engine,
+            reference=model.reference,
+            options=model.options,
+            resumed=partial(say_resumed, output),
+            progress=bar,
+        )
+    _show_encoded(output, loaded, EncodingStats(**index.counts), f"{index.dim} {dtype}, shards: {index.n_shards}")
 
-    def resumed(index: ShardIndex) -> None:
-        rest = "nothing is left to encode" if index.is_complete else "resuming"
-        say(f"{output}: {index.n_written} of {index.n_shards} shards exist; {rest}")
 
-    with open_texts(texts, column=column) as source:
+def _encode_file(model: Model, path: str, output: str, column: str | None, role: Role, dtype: str) -> None:
+    with open_texts(path, column=column) as source:
         loaded = model.open()
         with progress_bar("encoding") as bar:
-            if sharding:
-                encoded = encode_folder(
-                    *(loaded, source, output),
-                    sharding=sharding,
-                    role=role,
-                    resumed=resumed,
-                    progress=bar(source.n_texts),
-                )
-            else:
-                encoded = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
-    stats = encoded.encoding_stats
-    shards = f", shards: {encoded.n_shards}" if sharding else ""
-    show(f"{output}: {source.n_texts} x {encoded.dim} {dtype}{shards}; texts without a vector: {stats.n_zero_rows}")
-    if loaded.encoder.skips_unknown:
-        show_tokens(stats.n_tokens, stats.n_unknown, loaded.encoder.languages)
+            encoded = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
+    _show_encoded(output, loaded, encoded.encoding_stats, f"{encoded.dim} {dtype}")
+
+
+def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:
+    show(f"{output}: {stats.n_texts} x {shape}; texts without a vector: {stats.n_zero_rows}")
+    if model.encoder.skips_unknown:
+        show_tokens(stats.n_tokens, stats.n_unknown, model.encoder.languages)
+
+
+def is_folder(output: str) -> bool:
+    """Whether a result is a folder of shards, rather than a file."""
+    is_local = not is_remote(output)
+    return output.endswith(("/", os.sep)) or not PurePath(output).suffix or (is_local and Path(output).is_dir())
+
+
+def say_resumed(output: str, index: ShardIndex) -> None:
+    """Say how much of a folder exists."""
+    rest = "nothing is left to do" if index.is_complete else "resuming"
+    say(f"{output}: {index.n_shards - len(index.missing)} of {index.n_shards} shards exist; {rest}")
 
 
 @click.command()

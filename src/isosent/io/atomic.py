@@ -363,20 +363,25 @@ def _host() -> str:
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
-    """Let one thread of one process at a time write to a folder, where the system has such locks."""
-    state = folder.stat()
+def locked(folder: Path, *, wait: bool = True, of: Path | None = None) -> Iterator[None]:
+    """Let one thread of one process at a time write to a folder, or to that `of` a file for this purpose alone.
+
+    File systems without locks let everybody write.
+    """
+    state, named = folder.stat(), of or folder
     with _LOCKS_GUARD:
         lock = _LOCKS.setdefault((state.st_dev, state.st_ino), _FolderLock())
     if not lock.threads.acquire(blocking=wait):
-        raise _busy(folder)
+        raise _busy(named)
     try:
         if lock.depth and not wait:  # it is this thread that has it
-            raise _busy(folder)
+            raise _busy(named)
         descriptor = os.open(folder, os.O_RDONLY) if fcntl and not lock.depth else -1
         try:
             if descriptor >= 0 and not _lock(descriptor, wait=wait):
-                raise _busy(folder)
+                raise _busy(named)
+            if descriptor >= 0 and of and not _is_in_place(descriptor, folder):
+                raise _busy(named)  # the one who had it is just removing it
             lock.depth += 1
             try:
                 yield
@@ -389,6 +394,13 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[None]:
                 os.close(descriptor)
     finally:
         lock.threads.release()
+
+
+def _is_in_place(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -87,6 +88,12 @@ def checksum_of_file(file: IO[bytes], seal_at: int | None) -> str:
 def file_state(path: Path) -> FileState:
     """What changes when a file is replaced or written to: its inode, its size, and the time of its last change."""
     state = path.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def open_file_state(file: IO[bytes]) -> FileState:
+    """The same of an open file."""
+    state = os.fstat(file.fileno())
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 

@@ -10,10 +10,11 @@ import csv
 import json
 import math
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from itertools import chain
+from itertools import accumulate, chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -113,10 +114,18 @@ def open_table(
         yield table_in(name, ending, file, header=header, short_rows=short_rows)
 
 
-def table_in(name: str, ending: str, file: BinaryIO, *, header: bool | None = None, short_rows: bool = False) -> Table:
-    """Read a table from an open file, as `open_table` does."""
+def table_in(
+    name: str,
+    ending: str,
+    file: BinaryIO,
+    *,
+    header: bool | None = None,
+    short_rows: bool = False,
+    first_row: int = 0,
+) -> Table:
+    """Read a table from an open file, as `open_table` does; only one of .parquet can begin at a later row."""
     if ending == ".parquet":
-        return _parquet_table(name, file)
+        return _parquet_table(name, file, first_row)
     if ending in (".json", ".jsonl"):
         return _object_table(name, ending, file)
     return _delimited_table(name, ending, file, header, short_rows)
@@ -389,7 +398,7 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
         yield number, fields
 
 
-def _parquet_table(name: str, file: BinaryIO) -> Table:
+def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -416,12 +425,16 @@ def _parquet_table(name: str, file: BinaryIO) -> Table:
         wanted = (*columns, *optional)
         tops = [path if path in names else path.partition(".")[0] for path in wanted]
         n_rows = min((bounds.parquet_batch_rows(name, table.metadata, top) for top in tops), default=1)
-        number = 0
+        stops = list(accumulate(table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)))
+        group = bisect_right(stops, first_row)
+        number = stops[group - 1] if group else 0
         with reading_parquet(name):
-            for batch in table.iter_batches(n_rows, columns=list(wanted)):
-                lists = [values_of(batch, top, path) for top, path in zip(tops, wanted, strict=True)]
+            for batch in table.iter_batches(n_rows, columns=list(wanted), row_groups=range(group, len(stops))):
+                skipped = min(len(batch), max(0, first_row - number))
+                number += skipped
+                lists = [values_of(batch.slice(skipped), top, path) for top, path in zip(tops, wanted, strict=True)]
                 yield from enumerate(zip(*lists, strict=True), number)
-                number += len(batch)
+                number += len(batch) - skipped
 
     made = Table(name, list(paths(table.schema_arrow)), select, _ROW)
     made.schema = table.schema_arrow

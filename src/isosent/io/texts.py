@@ -18,10 +18,12 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
 from isosent.io.bounds import lines_in, open_content
+from isosent.io.checksum import FileState, open_file_state
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, ending_of, table_in
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+TEXT_ENDINGS = (".txt", *_TABLES)  # of the files of a folder
 _BLOCK_TEXTS = 1024
 _SEPARATOR = "\ud800"  # a lone surrogate is in no text
 
@@ -52,7 +54,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
         If there is no such column (the message lists the columns), or `column` is set for plain lines.
     """
     with open_content(path) as (name, file):
-        texts = list(_texts_in(name, ending_of(path), file, column))
+        texts = list(_texts_in(name, ending_of(path), file, column, 0))
     if not texts:
         raise _no_texts(name)
     return texts
@@ -63,19 +65,19 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     return ending_of(path) in _TABLES
 
 
-def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None) -> Iterator[str]:
-    """Read texts one after the other, with memory for a piece of the file."""
+def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None, first_row: int) -> Iterator[str]:
+    """Read texts one after the other from a row on, with memory for a piece of the file."""
     if ending not in _TABLES:
         if column is not None:
             raise InputError(
                 f"{name} is read as plain lines and has no columns; got column {column}. "
                 "Leave it out, or name a .csv, .tsv, .jsonl or .parquet file."
             )
-        yield from lines_in(name, file)
+        yield from islice(lines_in(name, file), first_row, None)
         return
-    table = table_in(name, ending, file, header=True)
+    table = table_in(name, ending, file, header=True, first_row=first_row)
     column = _choose(table, column)
-    for number, (value,) in table.rows(column):
+    for number, (value,) in islice(table.rows(column), 0 if ending == ".parquet" else first_row, None):
         is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
         yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
 
@@ -107,8 +109,9 @@ class TextSource:
     name: str  # for messages
     n_texts: int
     sha256: str  # of the texts in their order, whatever file they are in
-    read: Callable[[], Iterator[str]]  # starts from the first text; only one such iterator may be in use
-    is_unchanged: Callable[[], bool]  # since the texts were counted
+    read: Callable[..., Iterator[str]]  # from a row on, or the first; only one such iterator may be in use
+    state: FileState | None  # of the file when it was opened; None for a copy of standard input or of a pipe
+    is_unchanged: Callable[[], bool]  # since it was opened
     table: Callable[[], TextTable] | None = None  # opens the table that the texts are a column of
 
     def check_unchanged(self) -> None:
@@ -118,25 +121,24 @@ class TextSource:
 
 
 @contextmanager
-def open_texts(path: str | os.PathLike[str], *, column: str | None = None) -> Iterator[TextSource]:
-    """Count the texts of a file. This reads all of it once, so that a bad line is refused before any work."""
+def open_texts(
+    path: str | os.PathLike[str], *, column: str | None = None, counted: tuple[int, str] | None = None
+) -> Iterator[TextSource]:
+    """Open a file of texts, and count them, unless their number and their hash are given.
+
+    Counting reads all of the file once, so that a bad line is refused before any work.
+    """
     with open_content(path) as (name, file):
 
-        def read() -> Iterator[str]:
+        def read(first_row: int = 0) -> Iterator[str]:
             file.seek(0)
-            return _texts_in(name, ending_of(path), file, column)
+            return _texts_in(name, ending_of(path), file, column, first_row)
 
-        def stamp() -> tuple[int, int] | None:
-            if not isinstance(file, BufferedReader):
-                return None  # a copy of standard input or of a pipe
-            state = os.fstat(file.fileno())
-            return state.st_size, state.st_mtime_ns
+        def state() -> FileState | None:
+            return open_file_state(file) if isinstance(file, BufferedReader) else None
 
-        before = stamp()
-        n_texts, digest = 0, hashlib.sha256()
-        for block in text_blocks(read(), _BLOCK_TEXTS):
-            n_texts += len(block)
-            digest.update(_SEPARATOR.join([*block, ""]).encode("utf-8", "surrogatepass"))
+        before = state()
+        n_texts, sha256 = counted or _counted(read())
         if not n_texts:
             raise _no_texts(name)
 
@@ -147,7 +149,15 @@ def open_texts(path: str | os.PathLike[str], *, column: str | None = None) -> It
         # columns of a .parquet file are read by the path, and a pipe has none
         has_columns = is_table(path) and (ending_of(path) != ".parquet" or Path(path).is_file())
         table = partial(TextTable, open_again, column) if has_columns else None
-        yield TextSource(name, n_texts, digest.hexdigest(), read, lambda: stamp() == before, table)
+        yield TextSource(name, n_texts, sha256, read, before, lambda: state() == before, table)
+
+
+def _counted(texts: Iterator[str]) -> tuple[int, str]:
+    n_texts, digest = 0, hashlib.sha256()
+    for block in text_blocks(texts, _BLOCK_TEXTS):
+        n_texts += len(block)
+        digest.update(_SEPARATOR.join([*block, ""]).encode("utf-8", "surrogatepass"))
+    return n_texts, digest.hexdigest()
 
 
 class TextTable:

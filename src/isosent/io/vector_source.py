@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,6 +78,7 @@ class VectorSource:
     checksum: str | None = None  # over all bytes, if isosent wrote the file; compared before the first block is read
     seal_at: int | None = None  # byte at which the file holds that checksum itself
     state: FileState | None = None  # of the file when it was opened: blocks of another one are not read
+    first_row: int = 0  # in the file, if these are a part of its rows
 
     @property
     def dtype(self) -> str:
@@ -105,6 +106,19 @@ class VectorSource:
             "column": self.column,
         }
 
+    def part(self, first_row: int, n_rows: int) -> VectorSource:
+        """Some of the rows, without comparing the checksum again."""
+
+        def read(start_row: int, block_rows: int) -> Iterator[Array]:
+            n_left = n_rows - start_row
+            for block in self.read(first_row + start_row, block_rows):
+                yield block[:n_left]
+                n_left -= len(block)
+                if n_left <= 0:
+                    return
+
+        return replace(self, n_rows=n_rows, read=read, checksum=None, first_row=first_row)
+
     def blocks(self, start_row: int = 0) -> Iterator[Array]:
         """Read the vectors from a row on."""
         self.verify()
@@ -118,7 +132,7 @@ class VectorSource:
     def check_finite(self, block: Array, start_row: int) -> None:
         """Refuse NaN and infinity."""
         try:
-            _check.finite_rows(str(self.path), "vectors", block, start_row)
+            _check.finite_rows(str(self.path), "vectors", block, self.first_row + start_row)
         except InputError as error:
             raise FileFormatError(str(error)) from None
 

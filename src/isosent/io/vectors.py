@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -22,7 +26,7 @@ from isosent.io.atomic import check_destination, check_parent, fsync, is_tempora
 from isosent.io.checksum import HashingFile
 from isosent.io.json import check_format, check_schema, read_json, write_document
 from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside, open_parquet, vector_columns, writing_parquet
-from isosent.io.schemas import Checksum, Count, Positive, Text
+from isosent.io.schemas import Checksum, Count, Positive, Sha256, Text
 from isosent.io.space import INDEX_FILE, Space, note_entry, note_path, older_entry, write_note
 from isosent.io.vector_source import NUMBER_TYPES, VectorSource, in_blocks, open_npy, open_safetensors, open_vecs
 
@@ -67,7 +71,7 @@ def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
     """Open a shard that is whole."""
     source = open_vectors(folder / index.shard_name(number))
     actual = (source.n_rows, source.dim, source.dtype, source.space)
-    expected = (index.shard_rows(number), index.dim, index.sharding.dtype, index.space)
+    expected = (index.plan[number].n_rows, index.dim, index.sharding.dtype, index.space)
     if actual != expected:
         listed = ("{} x {} {} of the space {}".format(*facts) for facts in (expected, actual))
         raise FileFormatError("{} must hold {}; it holds {}. Encode again.".format(source.path, *listed))
@@ -84,16 +88,17 @@ def _is_folder(path: str | os.PathLike[str]) -> bool:
 def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorSource:
     if not index.is_complete:
         raise FileFormatError(
-            f"{folder} must hold all its shards; {index.n_written} of {index.n_shards} are there. "
+            f"{folder} must hold all its shards; {index.n_shards - len(index.missing)} of {index.n_shards} are there. "
             "Run the same command again to resume."
         )
     if column not in (None, VECTOR_COLUMN):
         raise InputError(f"{folder} holds shards of vectors; got column {column}. Leave it out.")
     shards = [open_shard(folder, index, number) for number in range(index.n_shards)]
-    size = index.sharding.shard_size
+    stops = list(accumulate(shard.n_rows for shard in index.plan))
 
     def read(start_row: int, block_rows: int) -> Iterator[NDArray[Any]]:
-        first, row = divmod(start_row, size)
+        first = bisect_right(stops, start_row)
+        row = start_row - (stops[first - 1] if first else 0)
 
         def pieces() -> Iterator[NDArray[Any]]:
             for number, shard in enumerate(shards[first:]):
@@ -194,10 +199,13 @@ def _writing_fvecs(opened: HashingFile, dim: int) -> Write:
 # -- a folder of shards, and its index: which space and texts, how many shards ---------------------------------------
 
 
-SHARDS_FORMAT, SHARDS_VERSION = "isosent-shards", 1
+SHARDS_FORMAT, SHARDS_VERSION = "isosent-shards", 2
 SHARD_FORMATS = ("npy", "parquet")
+MOMENTS_FORMAT = "safetensors"  # of shards that are moments of vectors
 SHARD_SIZE = 100_000
 DTYPES = ("float32", "float16")  # that vectors are written in
+
+LOCK_FILE = ".shards.lock"
 
 # what a killed run left behind: older versions gave their temporary files these names
 _LEFT_BEHIND = re.compile(r"\.(shards|part-\d{5,}(\.npy\.isosent)?)-[0-9a-f]{8}\.tmp\.(json|npy|parquet)")
@@ -212,60 +220,104 @@ class Sharding(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _check.whole_number("Sharding", "shard_size", self.shard_size, 1)
-        _check.one_of("Sharding", "file_format", self.file_format, SHARD_FORMATS)
+        _check.one_of("Sharding", "file_format", self.file_format, (*SHARD_FORMATS, MOMENTS_FORMAT))
         _check.one_of("Sharding", "dtype", self.dtype, DTYPES)
 
 
-class ShardTexts(Struct, frozen=True, forbid_unknown_fields=True):
-    """The texts that the vectors are made of."""
+class InputFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that shards are made from."""
 
     name: Text
-    n_texts: Count
-    sha256: str
+    n_rows: Count
+    sha256: Sha256  # of its texts in their order, or of 64 stretches of a file of vectors
+    state: tuple[Count, int] | None = None  # its size and the time of its last change, by which it is known at once
 
 
 Counter = Literal["n_texts", "n_cut", "n_tokens", "n_unknown", "n_zero_rows"]
 
 
+class Written(Struct, frozen=True, forbid_unknown_fields=True):
+    """A shard that is complete."""
+
+    checksum: Checksum
+    size_bytes: Count
+    counts: dict[Counter, Count]
+
+
+def shard_name(number: int, file_format: str) -> str:
+    """Name of a shard."""
+    return f"part-{number:05d}.{file_format}"
+
+
+class Shard(NamedTuple):
+    """The rows of a shard."""
+
+    number: int
+    input: int  # the number of the file
+    first_row: int  # in this file
+    n_rows: int
+
+
 class ShardIndex(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a folder of shards holds."""
+    """What a folder of shards holds, or will hold."""
 
     space: Space
     dim: Positive
-    texts: ShardTexts
+    inputs: tuple[InputFile, ...]
     sharding: Sharding
+    shards: tuple[Written | None, ...]  # None: not yet
     role: str = "text"  # what the texts were encoded as: text, query or document
     computed_in: str = "float32"  # number type that they were encoded in, whatever is written
-    n_written: Count = 0  # shards that are complete
-    counts: dict[Counter, Count] = {}  # over the texts of these
+
+    @property
+    def plan(self) -> Sequence[Shard]:
+        """The rows of each shard: every file is cut into shards of the same size, but for its last one."""
+        return _plan(tuple(file.n_rows for file in self.inputs), self.sharding.shard_size)
 
     @property
     def n_shards(self) -> int:
         """Shards, when all are there."""
-        return -(-self.texts.n_texts // self.sharding.shard_size)
+        return len(self.shards)
+
+    @property
+    def missing(self) -> list[int]:
+        """Numbers of the shards that are not there yet."""
+        return [number for number, written in enumerate(self.shards) if written is None]
 
     @property
     def n_rows_written(self) -> int:
         """Vectors of the shards that are complete."""
-        return min(self.texts.n_texts, self.n_written * self.sharding.shard_size)
+        return sum(shard.n_rows for shard, written in zip(self.plan, self.shards, strict=True) if written)
 
     @property
     def is_complete(self) -> bool:
         """Whether all shards are there."""
-        return self.n_written == self.n_shards
+        return None not in self.shards
 
-    def shard_rows(self, number: int) -> int:
-        """Vectors of a shard."""
-        size = self.sharding.shard_size
-        return min(size, self.texts.n_texts - number * size)
+    @property
+    def counts(self) -> dict[Counter, int]:
+        """Sum over the shards that are complete."""
+        counts: Tally[Counter] = Tally()
+        for written in self.shards:
+            counts.update(written.counts if written else {})
+        return dict(counts)
 
     def shard_name(self, number: int) -> str:
         """Name of a shard."""
-        return f"part-{number:05d}.{self.sharding.file_format}"
+        return shard_name(number, self.sharding.file_format)
 
-    def with_next(self, counts: dict[Any, int]) -> ShardIndex:
-        """Count one more shard as complete."""
-        return replace(self, n_written=self.n_written + 1, counts=counts)
+    def with_shards(self, written: Mapping[int, Written | None]) -> ShardIndex:
+        """Count more shards as complete, or as missing."""
+        shards = list(self.shards)
+        for number, each in written.items():
+            shards[number] = each
+        return replace(self, shards=tuple(shards))
+
+
+@lru_cache(maxsize=8)
+def _plan(n_rows: tuple[int, ...], shard_size: int) -> Sequence[Shard]:
+    cut = ((file, row, min(shard_size, n - row)) for file, n in enumerate(n_rows) for row in range(0, n, shard_size))
+    return tuple(Shard(number, *rows) for number, rows in enumerate(cut))
 
 
 class _Head(Struct):
@@ -273,7 +325,6 @@ class _Head(Struct):
 
     format: str
     format_version: int
-    n_shards: Count
     is_complete: bool
     isosent_version: str | None = None
     checksum: Checksum | None = None
@@ -288,7 +339,7 @@ def check_shard_folder(folder: Path) -> None:
         raise OutputError(f"{folder} must be a folder for shards; got a file. Name a folder, or a file with an ending.")
     check_parent(folder / INDEX_FILE)
     names = [] if (folder / INDEX_FILE).exists() else [path.name for path in folder.iterdir()]
-    if not all(is_temporary(name) or _LEFT_BEHIND.fullmatch(name) for name in names):
+    if not all(is_temporary(name) or name == LOCK_FILE or _LEFT_BEHIND.fullmatch(name) for name in names):
         raise OutputError(
             f"{folder} must be a new or empty folder, or one of shards with its {INDEX_FILE}; got something else. "
             "Name another one."
@@ -306,8 +357,9 @@ def sweep_shards(folder: Path) -> None:
 def write_index(folder: Path, index: ShardIndex) -> None:
     """Write the index of a folder of shards, replacing the one that is there."""
     head = {"format": SHARDS_FORMAT, "format_version": SHARDS_VERSION, "isosent_version": version("isosent")}
-    tail = {"n_shards": index.n_shards, "is_complete": index.is_complete}
-    write_document(folder / INDEX_FILE, head | msgspec.to_builtins(index) | tail)
+    facts = msgspec.to_builtins(index)
+    shards = facts.pop("shards")  # a long list, last
+    write_document(folder / INDEX_FILE, head | facts | {"is_complete": index.is_complete, "shards": shards})
 
 
 def read_index(folder: Path) -> ShardIndex | None:
@@ -319,8 +371,8 @@ def read_index(folder: Path) -> ShardIndex | None:
         check_schema(document, str(path), _Head)
         fields = {name: value for name, value in document.items() if name not in _Head.__struct_fields__}
         index: ShardIndex = check_schema(fields, str(path), ShardIndex)
-        if index.n_written > index.n_shards:
-            raise FileFormatError(f"{path}: n_written is {index.n_written} of {index.n_shards}.")
+        if index.n_shards != len(index.plan):
+            raise FileFormatError(f"{path} must list {len(index.plan)} shards; it lists {index.n_shards}.")
     except FileNotFoundError:
         return None
     except InputError as error:

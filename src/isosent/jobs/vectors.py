@@ -337,7 +337,12 @@ def transform_file(
     row, n_zero_rows = 0, 0
     beside = None
     if are_tables:
-        beside = ColumnsBeside.of_file(source.path, str(source.column), n_rows=source.block_rows, state=source.state)
+        beside = ColumnsBeside.of_file(
+            *(source.path, str(source.column)),
+            start_row=source.first_row,
+            n_rows=source.block_rows,
+            state=source.state,
+        )
     with writing_vectors(output, (source.n_rows, dim), dtype=dtype, space=space, beside=beside) as write:
         for block in source.blocks():
             try:
@@ -345,7 +350,7 @@ def transform_file(
             except InputError:
                 source.check_finite(block, row)
                 raise
-            write(narrowed(mapped, dtype, row))
+            write(narrowed(mapped, dtype, source.first_row + row))
             n_zero_rows += len(block) - int(nonzero_rows(block).sum())
             row += len(block)
             if progress:

@@ -1,0 +1,225 @@
+"""Where the workers of a job run: in processes of this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, Final
+
+from threadpoolctl import threadpool_limits
+
+from isosent import _check, _extras
+from isosent.encoders.base import Progress
+from isosent.errors import InputError, WorkerError
+from isosent.jobs.shards import Engine, Here, Job, Outcome, Run, Task, Worker
+from isosent.numeric.threads import n_workers
+
+RAY: Final = "ray"
+_IN_FLIGHT: Final = 2  # tasks of a worker, so that it never waits for the next one
+_MOST_DEATHS: Final = 3  # of workers over one task
+_START_S: Final = 600.0  # without any worker
+
+
+def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0) -> Engine:
+    """Choose where workers run: here, in processes, or with ``ray`` or ``ray://address`` on a cluster."""
+    if workers is not None:
+        _check.whole_number("workers", "workers", workers, 1)
+    if on is None:
+        if gpus_per_worker:
+            raise InputError("--gpus-per-worker is for a cluster. Add --on ray.")
+        return Here() if workers in (None, 1) else Processes(workers or 1)
+    address = on.removeprefix(RAY).removeprefix(":")
+    if not on.startswith(RAY) or (address and not address.startswith("//")):
+        raise InputError(f"--on must be ray, or ray://ADDRESS; got {on}.")
+    _extras.require("ray")
+    return Ray(on if address else None, workers, gpus_per_worker)
+
+
+def _died(task: Task) -> WorkerError:
+    return WorkerError(f"{_MOST_DEATHS} workers died while they made it. Is there too little memory for a worker?")
+
+
+class Processes:
+    """Processes of this machine, each with its share of the processors."""
+
+    def __init__(self, n_processes: int) -> None:
+        self._n_processes = n_processes
+        self._pool: ProcessPoolExecutor | None = None
+
+    @contextmanager
+    def workers(self, job: Job, advance: Progress) -> Iterator[Run]:
+        """Start processes; those that die are replaced."""
+        try:
+            yield lambda tasks: self._run(job, deque(tasks), advance)
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(cancel_futures=True)
+                self._pool = None
+
+    def _start(self, job: Job) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            self._n_processes,
+            multiprocessing.get_context("spawn"),
+            _start_process,
+            (job, max(1, n_workers() // self._n_processes)),
+        )
+
+    def _run(self, job: Job, queue: deque[Task], advance: Progress) -> Iterator[tuple[Task, Outcome]]:
+        deaths: Counter[Task] = Counter()
+        running: dict[Future[Outcome], Task] = {}
+        while queue or running:
+            self._pool = self._pool or self._start(job)
+            # after a death each task runs alone, so that the one that kills is found
+            most = 1 if any(deaths[task] for task in queue) else _IN_FLIGHT * self._n_processes
+            try:
+                while queue and len(running) < most:
+                    running[self._pool.submit(_attempt, queue[0])] = queue[0]
+                    queue.popleft()
+            except BrokenProcessPool:
+                pass  # so are those that run
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                task, error = running.pop(future), future.exception()
+                if not isinstance(error, BrokenProcessPool):
+                    yield task, _counted(task, _outcome(error) if error else future.result(), advance)
+                    continue
+                self._pool = None
+                deaths[task] += 1
+                if deaths[task] < _MOST_DEATHS:
+                    queue.append(task)
+                else:
+                    yield task, _died(task)
+
+
+_worker: Worker | None = None
+
+
+def _start_process(job: Job, n_threads: int) -> None:
+    global _worker
+    os.environ["OMP_NUM_THREADS"] = str(n_threads)  # what is loaded later reads it
+    threadpool_limits(n_threads)
+    _worker = Worker(job)
+
+
+def _attempt(task: Task) -> Outcome:
+    assert _worker is not None
+    return _worker.attempt(task)
+
+
+def _outcome(error: BaseException) -> WorkerError:
+    """What is reported for an error that is none of isosent."""
+    return WorkerError(f"{type(error).__name__}: {_check.brief(error)}")
+
+
+def _counted(task: Task, outcome: Outcome, advance: Progress) -> Outcome:
+    if task.name == "make" and not isinstance(outcome, Exception):
+        advance(task.arguments[0].n_rows)
+    return outcome
+
+
+class Ray:
+    """Actors on a Ray cluster. Tasks hold paths, never vectors."""
+
+    def __init__(self, address: str | None, n_actors: int | None, gpus_per_actor: float) -> None:
+        self._address, self._n_actors, self._gpus = address, n_actors, gpus_per_actor
+
+    @contextmanager
+    def workers(self, job: Job, advance: Progress) -> Iterator[Run]:
+        """Connect to the cluster, or start one on this machine."""
+        ray = _extras.require("ray")
+        was_connected = ray.is_initialized()
+        if not was_connected:
+            try:
+                ray.init(self._address, log_to_driver=False, configure_logging=False, include_dashboard=False)
+            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+                raise InputError(f"no Ray cluster at {self._address}: {_check.brief(error)}.") from None
+        actors = _Actors(ray, job, self._n_actors, self._gpus)
+        try:
+            yield lambda tasks: actors.run(deque(tasks), advance)
+        finally:
+            actors.stop()
+            if not was_connected:
+                ray.shutdown()
+
+
+class _Actors:
+    """Actors, the tasks that each of them has, and those that wait."""
+
+    def __init__(self, ray: Any, job: Job, n_actors: int | None, gpus: float) -> None:
+        self._ray, self._job = ray, ray.put(job)
+        self._class = ray.remote(Worker).options(num_cpus=1, num_gpus=gpus)
+        self._n_actors = n_actors or max(
+            1, int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1) // (gpus or 1))
+        )
+        self._needs = "1 CPU" + (f" and {gpus:g} GPUs" if gpus else "")
+        self._starting: dict[Any, Any] = {}  # actors by what they answer when they have started
+        self._ready: list[Any] = []
+        self._running: dict[Any, tuple[Any, Task]] = {}
+        self._alone_since_s = time.monotonic()
+
+    def run(self, queue: deque[Task], advance: Progress) -> Iterator[tuple[Task, Outcome]]:
+        """Run tasks; those of an actor that died run on another one."""
+        deaths: Counter[Task] = Counter()
+        while queue or self._running:
+            self._fill(queue)
+            done, _ = self._ray.wait([*self._running, *self._starting], timeout=1.0)
+            for reference in done:
+                if reference in self._starting:
+                    self._welcome(reference)
+                elif reference in self._running:
+                    actor, task = self._running.pop(reference)
+                    try:
+                        yield task, _counted(task, self._ray.get(reference), advance)
+                    except self._ray.exceptions.RayActorError:
+                        deaths[task] += 1
+                        if deaths[task] >= _MOST_DEATHS:
+                            yield task, _died(task)
+                        else:
+                            queue.appendleft(task)
+                        queue.extendleft(self._drop(actor))
+                    except self._ray.exceptions.RayError as error:
+                        yield task, _outcome(getattr(error, "cause", None) or error)
+            if self._ready:
+                self._alone_since_s = time.monotonic()
+            elif time.monotonic() - self._alone_since_s > _START_S:
+                raise WorkerError(
+                    f"the cluster started no worker in {_START_S:.0f} s. A worker needs {self._needs}; the cluster has "
+                    f"{self._ray.cluster_resources()}."
+                )
+
+    def _fill(self, queue: deque[Task]) -> None:
+        for _ in range(self._n_actors - len(self._ready) - len(self._starting)):
+            actor = self._class.remote(self._job)
+            self._starting[actor.ready.remote()] = actor
+        load = Counter(actor for actor, _ in self._running.values())
+        for actor in self._ready * _IN_FLIGHT:
+            if queue and load[actor] < _IN_FLIGHT:
+                load[actor] += 1
+                task = queue.popleft()
+                self._running[actor.attempt.remote(task)] = (actor, task)
+
+    def _welcome(self, reference: Any) -> None:
+        actor = self._starting.pop(reference)
+        try:
+            self._ray.get(reference)
+        except self._ray.exceptions.RayActorError:  # its node is gone; another one is started
+            return
+        self._ready.append(actor)
+
+    def _drop(self, actor: Any) -> list[Task]:
+        """Forget an actor that died, and return the tasks that it had not begun."""
+        if actor in self._ready:
+            self._ready.remove(actor)
+        waiting = [reference for reference, (owner, _) in self._running.items() if owner is actor]
+        return [self._running.pop(reference)[1] for reference in waiting]
+
+    def stop(self) -> None:
+        """End all actors."""
+        for actor in (*self._ready, *self._starting.values()):
+            self._ray.kill(actor)

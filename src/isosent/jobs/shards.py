@@ -1,0 +1,406 @@
+"""Jobs on many files: they are cut into shards, which workers make in any order; an interrupted job resumes.
+
+Every shard has a fixed place in its file, and a fixed name. It is done when the index lists its checksum. So a shard
+may be made twice, by workers that know nothing of each other, and nothing is lost or doubled.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol, cast
+
+import msgspec
+from msgspec import Struct
+
+from isosent._check import brief
+from isosent.encoders.base import EncodingStats, Progress, collecting_stats
+from isosent.errors import InputError, InputFileError, IsosentError, OutputError
+from isosent.io import remote
+from isosent.io.atomic import locked
+from isosent.io.checksum import file_checksum
+from isosent.io.space import Space, same_space
+from isosent.io.texts import open_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import (
+    LOCK_FILE,
+    InputFile,
+    Shard,
+    ShardIndex,
+    Sharding,
+    Written,
+    check_shard_folder,
+    open_vectors,
+    shard_name,
+    sweep_shards,
+)
+from isosent.jobs.encode import Role, TextRows, encoded_source, encoding, warn_once, write_encoded
+from isosent.jobs.vectors import moments_of, transform_file, write_moments
+from isosent.loading import load, read_record
+from isosent.model import SentenceEncoder
+
+_SHARE_OF_TIME = 0.05  # to write the index
+_MOST_LISTED = 5
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What a worker must know: it opens the files and the model by itself."""
+
+    makes: Literal["encode", "transform", "moments"]
+    reference: str
+    options: dict[str, str] = {}
+    fingerprint: str = ""  # of the model that began the job
+    column: str | None = None
+    holds_vectors: bool = False  # the inputs, rather than texts
+    role: Role = "text"
+    sharding: Sharding = Sharding()
+    radial: bool = False  # moments
+
+
+class Task(NamedTuple):
+    """What a worker is asked for: the name of a method of `Worker`, and its arguments."""
+
+    name: Literal["describe", "make"]
+    arguments: tuple[Any, ...]
+
+
+Outcome = Any  # what the method returned, or an error
+
+
+Run = Callable[[Iterable[Task]], Iterator[tuple[Task, Outcome]]]  # tasks in any order; one may run twice
+
+
+class Engine(Protocol):
+    """Where workers run."""
+
+    def workers(self, job: Job, advance: Progress) -> AbstractContextManager[Run]:
+        """Start workers, and stop them at the end; `advance` is called with the rows that are finished."""
+
+
+class Worker:
+    """Does tasks one after the other. It loads the model once, when it is first needed."""
+
+    def __init__(self, job: Job, model: SentenceEncoder | None = None, progress: Progress | None = None) -> None:
+        self._job, self._given, self._progress = job, model, progress
+        self._staged = remote.Staged()
+        self._open: tuple[str, TextRows | VectorSource, ExitStack] | None = None
+
+    def ready(self) -> None:
+        """Answer, when this process has started."""
+
+    def attempt(self, task: Task) -> Outcome:
+        """Do a task. An error of isosent is returned, as this may be another process."""
+        try:
+            return getattr(self, task.name)(*task.arguments)
+        except IsosentError as error:
+            self.close()  # it may have been read halfway
+            return error
+
+    def close(self) -> None:
+        """Close the file that is open."""
+        if self._open:
+            self._open[2].close()
+        self._open = None
+
+    def describe(self, name: str, known: InputFile | None) -> InputFile:
+        """Count the rows of a file and hash it, unless it is known."""
+        state = remote.state_of(name)
+        if known and state and (known.name, known.state) == (name, state):
+            return known
+        source = self._source(name)
+        if isinstance(source, VectorSource):
+            source.verify()
+            return InputFile(name, source.n_rows, source.identity["sample_sha256"], state)
+        return InputFile(name, source.source.n_texts, source.source.sha256, state)
+
+    def make(self, shard: Shard, file: InputFile, folder: str) -> Written:
+        """Make a shard, and put it in its place."""
+        if remote.state_of(file.name) != file.state:
+            raise InputFileError(f"{file.name} was changed while it was read. Start again.")
+        with remote.destination(folder, shard_name(shard.number, self._job.sharding.file_format)) as path:
+            stats = self._make(path, self._source(file.name, file), (shard.first_row, shard.n_rows))
+            checksum = open_vectors(path).checksum if self._job.makes != "moments" else file_checksum(path)
+            return Written(str(checksum), path.stat().st_size, cast("Any", asdict(stats)))
+
+    def _make(self, path: Path, source: TextRows | VectorSource, part: tuple[int, int]) -> EncodingStats:
+        job = self._job
+        if job.makes == "moments":
+            return self._measure(path, source, part)
+        if isinstance(source, TextRows):
+            encode, dim = encoding(self._model, job.role, self._progress)
+            space = Space(self._model.fingerprint, self._model.record.name)
+            return write_encoded(path, source, part, encode, dim=dim, space=space, dtype=job.sharding.dtype)
+        n_zero_rows = transform_file(
+            source.part(*part),
+            read_record(job.reference, options=job.options),
+            path,
+            dtype=job.sharding.dtype,
+            queries=job.role == "query",
+            progress=self._progress,
+        )
+        return EncodingStats(part[1], n_zero_rows=n_zero_rows)
+
+    def _measure(self, path: Path, source: TextRows | VectorSource, part: tuple[int, int]) -> EncodingStats:
+        with collecting_stats() as stats:
+            if isinstance(source, TextRows):
+                encoder = self._model.encoder
+                encode = partial(encoder.encode, progress=self._progress)
+                space = Space(encoder.fingerprint, encoder.reference)
+                source = encoded_source(source, part, encode, dim=encoder.dim, space=space)
+            else:
+                source = source.part(*part)
+            measured = moments_of([source], radial=self._job.radial)
+        write_moments(path, replace(measured, sources=()))
+        n_texts = part[1] - stats.total.n_texts  # vectors have not been counted
+        return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
+
+    @cached_property
+    def _model(self) -> SentenceEncoder:
+        model = self._given or load(self._job.reference, options=self._job.options)
+        if model.fingerprint != self._job.fingerprint:
+            raise InputError(
+                f"{self._job.reference} is another model in this process: it has the fingerprint "
+                f"{model.fingerprint[:16]}, not {self._job.fingerprint[:16]}. Use the same files on all machines."
+            )
+        return model
+
+    def _source(self, name: str, counted: InputFile | None = None) -> TextRows | VectorSource:
+        """Open a file, unless it is open."""
+        if self._open is None or self._open[0] != name:
+            self.close()
+            files, path, column = ExitStack(), self._staged.path_of(name), self._job.column
+            source: TextRows | VectorSource
+            if self._job.holds_vectors:
+                source = open_vectors(path, column=column)
+            else:
+                facts = (counted.n_rows, counted.sha256) if counted else None
+                texts = files.enter_context(open_texts(path, column=column, counted=facts))
+                source = TextRows(texts, to_table=self._job.sharding.file_format == "parquet")
+            self._open = (name, source, files)
+        return self._open[1]
+
+
+class Here:
+    """Runs a job in this process."""
+
+    def __init__(self, model: SentenceEncoder | None = None) -> None:
+        self._model = model
+
+    @contextmanager
+    def workers(self, job: Job, advance: Progress) -> Iterator[Run]:
+        """Yield the one worker, which keeps the file open that it read last: a pipe cannot be opened twice."""
+        worker = Worker(job, self._model, advance)
+        try:
+            yield lambda tasks: ((task, worker.attempt(task)) for task in tasks)
+        finally:
+            worker.close()
+
+
+def encode_folder(
+    model: SentenceEncoder,
+    inputs: Sequence[str],
+    folder: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    sharding: Sharding | None = None,
+    role: Role = "text",
+    engine: Engine | None = None,
+    reference: str = "",
+    options: Mapping[str, str] | None = None,
+    resumed: Callable[[ShardIndex], None] | None = None,
+    progress: Callable[[int], Progress] | None = None,
+) -> ShardIndex:
+    """Encode texts into a folder of shards; workers elsewhere load the model by its reference."""
+    _, dim = encoding(model, role)  # refuses a model that cannot encode, before anything is written
+    job = Job(
+        makes="encode",
+        reference=reference,
+        options=dict(options or {}),
+        fingerprint=model.fingerprint,
+        column=column,
+        role=role,
+        sharding=sharding or Sharding(),
+    )
+    index = make_shards(
+        *(job, inputs, folder, engine or Here(model)),
+        space=Space(model.fingerprint, model.record.name),
+        dim=dim,
+        computed_in=model.encoder.computed_in,
+        resumed=resumed,
+        progress=progress,
+    )
+    warn_once(model, EncodingStats(**index.counts))
+    return index
+
+
+def make_shards(
+    job: Job,
+    inputs: Sequence[str],
+    folder: str | os.PathLike[str],
+    engine: Engine,
+    *,
+    space: Space,
+    dim: int,
+    computed_in: str = "float32",
+    resumed: Callable[[ShardIndex], None] | None = None,
+    progress: Callable[[int], Progress] | None = None,
+) -> ShardIndex:
+    """Make the shards of all inputs, and resume where an earlier run stopped.
+
+    A shard that cannot be made does not stop the others: it is reported when they are complete.
+    """
+    folder = os.fspath(folder)
+    remote.check_folder(folder)
+    bars: list[Progress] = []  # when the rows have been counted
+
+    def advance(n_rows: int) -> None:
+        for bar in bars:
+            bar(n_rows)
+
+    with _exclusive(folder), engine.workers(job, advance) as run:
+        older = remote.read_index(folder)
+        new = ShardIndex(space, dim, _described(inputs, older, run), job.sharding, (), job.role, computed_in)
+        new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
+        index = new if older is None else _resumed_index(folder, older, new)
+        remote.write_index(folder, index)
+        if resumed and index.missing != list(range(index.n_shards)):
+            resumed(index)
+        bars += [progress(sum(file.n_rows for file in new.inputs))] if progress else []
+        if index.n_rows_written:
+            advance(index.n_rows_written)
+        tasks = (Task("make", (index.plan[n], index.inputs[index.plan[n].input], folder)) for n in index.missing)
+        saved = _Saved(folder, index)
+        try:
+            failed = [
+                (task.arguments[0], outcome)
+                for task, outcome in run(tasks)
+                if not saved.add(task.arguments[0], outcome)
+            ]
+        finally:
+            saved.write()
+    if failed:
+        raise _failure(saved.index, failed)
+    return saved.index
+
+
+class _Saved:
+    """The index, written after each shard, but in a twentieth of the time at most."""
+
+    def __init__(self, folder: str, index: ShardIndex) -> None:
+        self._folder, self.index = folder, index
+        self._new: dict[int, Written | None] = {}
+        self._next_s = 0.0
+
+    def add(self, shard: Shard, outcome: Outcome) -> bool:
+        """Add a shard; False if it failed. A disk that cannot be written to stops all."""
+        if isinstance(outcome, OutputError):
+            self.write()
+            n_complete = self.index.n_shards - len(self.index.missing)
+            raise OutputError(
+                f"{outcome} {n_complete} of {self.index.n_shards} shards are complete and stay. Run the same command "
+                "again to resume."
+            ) from outcome
+        if isinstance(outcome, Exception):
+            return False
+        self._new[shard.number] = outcome
+        if time.monotonic() >= self._next_s:
+            self.write()
+        return True
+
+    def write(self) -> None:
+        if not self._new:
+            return
+        started_s = time.monotonic()
+        self.index, self._new = self.index.with_shards(self._new), {}
+        remote.write_index(self._folder, self.index)
+        ended_s = time.monotonic()
+        self._next_s = ended_s + (ended_s - started_s) / _SHARE_OF_TIME
+
+
+def _described(inputs: Sequence[str], older: ShardIndex | None, run: Run) -> tuple[InputFile, ...]:
+    known = {file.name: file for file in older.inputs} if older else {}
+    tasks = [Task("describe", (name, known.get(name))) for name in inputs]
+    found = {}
+    for task, outcome in run(tasks):
+        if isinstance(outcome, Exception):
+            raise outcome
+        found[task.arguments[0]] = outcome
+    return tuple(found[name] for name in inputs)
+
+
+def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> IsosentError:
+    """What is raised for shards that could not be made, the other ones being complete."""
+    failed = sorted(failed, key=lambda each: each[0].number)
+    reasons = [
+        f"{index.inputs[shard.input].name}, rows {shard.first_row} to {shard.first_row + shard.n_rows - 1}: {error}"
+        for shard, error in failed[:_MOST_LISTED]
+    ]
+    more = f"\nand {len(failed) - _MOST_LISTED} more" if len(failed) > _MOST_LISTED else ""
+    kind = type(failed[0][1]) if isinstance(failed[0][1], IsosentError) else InputError
+    return kind(
+        "\n".join(reasons)
+        + f"{more}\n{len(failed)} of {index.n_shards} shards could not be made; the others are complete and stay. "
+        "Run the same command again to resume."
+    )
+
+
+@contextmanager
+def _exclusive(folder: str) -> Iterator[None]:
+    """Create a folder if it does not exist, and lock it for this process. Folders elsewhere have no locks."""
+    if remote.is_remote(folder):
+        yield
+        return
+    path = Path(folder)
+    is_new = not path.exists()
+    try:
+        path.mkdir(exist_ok=True)
+        lock = path / LOCK_FILE  # workers lock the folder itself, each for a moment
+        lock.touch()
+        with locked(lock, wait=False, of=path):
+            try:
+                check_shard_folder(path)
+                sweep_shards(path)
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+                if is_new and not any(path.iterdir()):
+                    path.rmdir()
+    except OSError as error:
+        if isinstance(error, IsosentError):
+            raise
+        raise OutputError(f"{path} could not be written: {error.strerror or error}.") from error
+
+
+def _resumed_index(folder: str, index: ShardIndex, new: ShardIndex) -> ShardIndex:
+    """Index of an earlier run without the shards that are gone; a run that cannot be resumed is refused."""
+    same_space("the model", new.space, folder, index.space)
+    then, now = ([(file.n_rows, file.sha256) for file in each.inputs] for each in (index, new))
+    if then != now:
+        before, after = (
+            ", ".join(f"{file.n_rows:,} rows of {file.name}" for file in each.inputs) for each in (index, new)
+        )
+        raise InputError(
+            f"{folder} was begun with other inputs: {brief(before)} then, {brief(after)} now, and the content "
+            "differs. Name another folder, or remove this one."
+        )
+    settings = [
+        msgspec.structs.asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in}
+        for run in (index, new)
+    ]
+    if changed := [name for name in settings[0] if settings[0][name] != settings[1][name]]:
+        before, after = (", ".join(f"{name}={each[name]}" for name in changed) for each in settings)
+        raise InputError(
+            f"{folder} was begun with other settings: {before}, not {after}. Name another folder, or remove this one."
+        )
+    sizes = remote.sizes(folder)
+    gone = {
+        number: None
+        for number, written in enumerate(index.shards)
+        if written and sizes.get(index.shard_name(number)) != written.size_bytes
+    }
+    return index.with_shards(gone)
