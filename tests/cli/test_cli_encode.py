@@ -142,17 +142,18 @@ def test_standard_input_goes_into_a_folder(isosent_, here):
 
 
 KILLED = """
-import os, signal, sys
+import math, os, signal, sys
 from isosent.cli.main import main
-from isosent.jobs import encode as encoding
-write_index = encoding.write_index
+from isosent.io import remote
+from isosent.jobs import shards
+write_index = remote.write_index
 
 def killed(folder, index):
     write_index(folder, index)
-    if index.n_written == 2:
-        encoding.SentenceEncoder.encode = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+    if len(index.missing) == 2:
+        shards.SentenceEncoder.encode = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 
-encoding.write_index = killed
+remote.write_index, shards._SHARE_OF_TIME = killed, math.inf
 main()
 """
 
@@ -247,5 +248,5 @@ def test_an_unfinished_folder_is_not_read(isosent_, here, refuses):
     isosent_("encode", "texts.txt", *MODEL, "-o", "out", "--shard-size", "2")
     document = json.loads((here / "out" / "shards.json").read_text("utf-8"))
     del document["checksum"]
-    (here / "out" / "shards.json").write_text(json.dumps(document | {"n_written": 3}))
+    (here / "out" / "shards.json").write_text(json.dumps(document | {"shards": [*document["shards"][:3], None]}))
     refuses(isosent_("fit", "out", "-o", "model"), "out must hold all its shards; 3 of 4 are there.")

@@ -23,7 +23,7 @@ LAYERS = [
     {"model"},
     {"loading"},
     {"jobs", "demo"},
-    {"evaluation", "search"},
+    {"evaluation", "search", "distributed"},
     {"exports", "compat"},
     {"training"},
     {"research"},

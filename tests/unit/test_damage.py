@@ -13,10 +13,9 @@ from isosent.errors import FileFormatError, InputError
 from isosent.io.checksum import HashingFile, checksum_of, file_checksum
 from isosent.io.json import parse_json, read_json, write_document
 from isosent.io.space import Space, note_path
-from isosent.io.texts import open_texts
 from isosent.io.vectors import Sharding, open_vectors, writing_vectors
 from isosent.jobs import vectors as checkpoint_module
-from isosent.jobs.encode import encode_folder
+from isosent.jobs.shards import encode_folder
 from isosent.jobs.vectors import moments_of, read_moments, write_moments
 
 ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
@@ -38,8 +37,7 @@ def file_of(name):
 def write_shards(folder):
     (folder / "texts.txt").write_text("a man\na dog\na cat\n" * 3)
     sharding = Sharding(shard_size=4, file_format="parquet")
-    with open_texts(folder / "texts.txt") as source:
-        encode_folder(isosent.load(), source, folder / "out", sharding=sharding)
+    encode_folder(isosent.load(), [str(folder / "texts.txt")], folder / "out", sharding=sharding)
     (folder / "texts.txt").unlink()
 
 

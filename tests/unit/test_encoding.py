@@ -16,12 +16,14 @@ from isosent.errors import (
     TruncationWarning,
     UnknownWordsWarning,
 )
+from isosent.io import remote
 from isosent.io.atomic import locked
 from isosent.io.space import Space
 from isosent.io.texts import TextSource, open_texts
-from isosent.io.vectors import Sharding, holds_vectors, open_vectors, read_index
+from isosent.io.vectors import LOCK_FILE, Sharding, holds_vectors, open_vectors, read_index
 from isosent.jobs import encode as encoding
-from isosent.jobs.encode import encode_file, encode_folder
+from isosent.jobs import shards
+from isosent.jobs.encode import Encoded, encode_file
 from isosent.jobs.vectors import moments_of
 from isosent.model import SentenceEncoder
 from isosent.transforms.whitening import Whitening
@@ -55,6 +57,17 @@ def lines(tmp_path, listed):
 def source(lines):
     with open_texts(lines) as source:
         yield source
+
+
+def encode_folder(model, source, folder, progress=None, **settings):
+    """As `encode_file`; gives what it gives."""
+    settings["progress"] = None if progress is None else lambda n_texts: progress
+    index = shards.encode_folder(model, [source.name], folder, **settings)
+    return Encoded(index.dim, EncodingStats(**index.counts))
+
+
+def n_written(index):
+    return index.n_shards - len(index.missing)
 
 
 def contents(folder):
@@ -140,12 +153,10 @@ def test_a_model_of_vectors_is_refused_before_anything_is_made(source, tmp_path)
 
 
 def test_no_text_gives_no_row(wordllama, tmp_path):
-    source = TextSource("nothing", 0, "", lambda: iter(()), lambda: True)
+    source = TextSource("nothing", 0, "", lambda first_row=0: iter(()), None, lambda: True)
     for name in ("v.npy", "v.parquet"):
         assert encode_file(wordllama, source, tmp_path / name).encoding_stats == EncodingStats()
     assert np.load(tmp_path / "v.npy").shape == (0, 256)
-    assert encode_folder(wordllama, source, tmp_path / "out").n_shards == 0
-    assert open_vectors(tmp_path / "out").n_rows == 0
 
 
 def test_a_file_that_is_changed_meanwhile_leaves_the_old_output(lines, wordllama, tmp_path):
@@ -208,10 +219,9 @@ def test_counting_ends_with_its_block(glove):
 @pytest.mark.parametrize("shard_size", [1, 7, 20, N_TEXTS, 1000])
 def test_shards_hold_what_one_call_gives_to_the_last_bit(source, wordllama, listed, tmp_path, file_format, shard_size):
     folder = tmp_path / "out"
-    encoded = encode_folder(wordllama, source, folder, sharding=Sharding(shard_size, file_format))
+    encode_folder(wordllama, source, folder, sharding=Sharding(shard_size, file_format))
     names = sorted(path.name for path in folder.glob(f"part-*.{file_format}"))
     assert names == [f"part-{i:05d}.{file_format}" for i in range(-(-N_TEXTS // shard_size))]
-    assert encoded.n_shards == len(names)
     shards = [open_vectors(folder / name) for name in names]
     assert {shard.space for shard in shards} == {Space(wordllama.fingerprint, "wordllama")}
     vectors = np.concatenate([block for shard in shards for block in shard.blocks()])
@@ -222,10 +232,14 @@ def test_the_index_says_what_the_folder_holds(source, wordllama, tmp_path):
     encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
     document = json.loads((tmp_path / "out" / "shards.json").read_text("utf-8"))
     assert document["space"] == {"fingerprint": wordllama.fingerprint, "reference": "wordllama"}
-    assert document["texts"] == {"name": source.name, "n_texts": N_TEXTS, "sha256": source.sha256}
+    [file] = document["inputs"]
+    assert (file["name"], file["n_rows"], file["sha256"]) == (source.name, N_TEXTS, source.sha256)
     assert document["sharding"] == {"shard_size": 20, "file_format": "npy", "dtype": "float32"}
-    assert (document["dim"], document["n_shards"], document["n_written"], document["is_complete"]) == (256, 3, 3, True)
-    assert (document["counts"]["n_texts"], document["counts"]["n_zero_rows"]) == (N_TEXTS, 2)
+    assert (document["dim"], document["is_complete"]) == (256, True)
+    assert [shard["counts"]["n_texts"] for shard in document["shards"]] == [20, 20, 13]
+    assert [shard["counts"]["n_zero_rows"] for shard in document["shards"]] == [0, 1, 1]
+    sizes = [(tmp_path / "out" / f"part-0000{number}.npy").stat().st_size for number in range(3)]
+    assert [shard["size_bytes"] for shard in document["shards"]] == sizes
 
 
 @pytest.mark.parametrize("file_format", ["npy", "parquet"])
@@ -260,14 +274,14 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_finished_shard_twice(
     encode_folder(wordllama, source, tmp_path / "whole", sharding=sharding)
     with pytest.raises(KeyboardInterrupt):
         encode_folder(Encoding(wordllama, stop_after), source, tmp_path / "out", sharding=sharding)
-    n_written = (stop_after - 1) // 3
-    assert read_index(tmp_path / "out").n_written == n_written == len(list((tmp_path / "out").glob(f"*.{file_format}")))
+    n_before = (stop_after - 1) // 3
+    assert n_written(read_index(tmp_path / "out")) == n_before == len(list((tmp_path / "out").glob(f"*.{file_format}")))
     again, seen, done = Encoding(wordllama), [], []
     encoded = encode_folder(
         again, source, tmp_path / "out", sharding=sharding, resumed=seen.append, progress=done.append
     )
-    assert again.n_encoded == N_TEXTS - 20 * n_written
-    assert [index.n_written for index in seen] == [n_written] * bool(n_written)
+    assert again.n_encoded == N_TEXTS - 20 * n_before
+    assert [n_written(index) for index in seen] == [n_before] * bool(n_before)
     assert sum(done) == N_TEXTS
     assert encoded.encoding_stats == encode_file(wordllama, source, tmp_path / "v.npy").encoding_stats
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
@@ -277,12 +291,12 @@ def test_a_shard_that_the_index_does_not_know_yet_is_written_again(source, wordl
     encode_folder(wordllama, source, tmp_path / "whole", sharding=SHARDING)
 
     def killed(folder, index):
-        if index.n_written == 2:
+        if n_written(index) >= 2:
             raise KeyboardInterrupt
         write_index(folder, index)
 
-    write_index = encoding.write_index
-    monkeypatch.setattr(encoding, "write_index", killed)
+    write_index = remote.write_index
+    monkeypatch.setattr(remote, "write_index", killed)
     with pytest.raises(KeyboardInterrupt):
         encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
     monkeypatch.undo()
@@ -324,7 +338,7 @@ def test_the_same_texts_in_another_file_go_on(source, wordllama, listed, tmp_pat
     (tmp_path / "moved.jsonl").write_text("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in listed))
     with open_texts(tmp_path / "moved.jsonl", column="text") as moved:
         again = Encoding(wordllama)
-        encode_folder(again, moved, tmp_path / "out", sharding=SHARDING)
+        encode_folder(again, moved, tmp_path / "out", sharding=SHARDING, column="text")
     assert again.n_encoded == N_TEXTS - 20
 
 
@@ -345,7 +359,7 @@ def test_other_texts_are_refused(begun, lines, wordllama):
     before = contents(begun)
     lines.write_text(lines.read_text("utf-8") + "one more\n", "utf-8")
     with open_texts(lines) as source:
-        words = r"out was begun with other texts: 53 of .*texts\.txt then, 54 of .*texts\.txt now"
+        words = r"out was begun with other inputs: 53 rows of .*texts\.txt then, 54 rows of .*texts\.txt now"
         refused(InputError, words, wordllama, source, begun)
     assert contents(begun) == before
 
@@ -400,27 +414,36 @@ def test_a_damaged_index_is_refused(begun, source, wordllama, content):
 def test_an_index_that_says_more_than_there_can_be_is_refused(begun, source, wordllama):
     document = json.loads((begun / "shards.json").read_text("utf-8"))
     del document["checksum"]
-    (begun / "shards.json").write_text(json.dumps(document | {"n_written": 4}))
-    refused(FileFormatError, r"n_written is 4 of 3", wordllama, source, begun)
+    (begun / "shards.json").write_text(json.dumps(document | {"shards": 4 * document["shards"][:1]}))
+    refused(FileFormatError, r"must list 3 shards; it lists 4", wordllama, source, begun)
 
 
-def test_a_missing_shard_is_refused(begun, source, wordllama):
-    (begun / "part-00000.npy").unlink()
-    refused(InputFileError, r"part-00000\.npy must exist; got no such file", wordllama, source, begun)
+def test_a_shard_that_is_gone_or_of_another_size_is_made_again(begun, source, wordllama, tmp_path):
+    encode_folder(wordllama, source, tmp_path / "whole", sharding=SHARDING)
+    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"half")):
+        damage(begun / "part-00000.npy")
+        again = Encoding(wordllama)
+        encode_folder(again, source, begun, sharding=SHARDING)
+        assert again.n_encoded in (N_TEXTS, 20)
+        assert contents(begun) == contents(tmp_path / "whole")
 
 
-def test_a_shard_that_was_replaced_is_refused(begun, source, wordllama, listed):
+def test_a_shard_that_was_replaced_is_refused_when_it_is_read(source, wordllama, listed, tmp_path):
+    encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
     space = Space(wordllama.fingerprint, "wordllama")
-    write_vectors(begun / "part-00000.npy", wordllama.encode(listed[:19]), listed[:19], space)
+    write_vectors(tmp_path / "out" / "part-00000.npy", wordllama.encode(listed[:19]), listed[:19], space)
     words = r"part-00000\.npy must hold 20 x 256 float32 of the space wordllama .*; it holds 19 x 256 float32"
-    refused(FileFormatError, words, wordllama, source, begun)
+    with pytest.raises(FileFormatError, match=words):
+        open_vectors(tmp_path / "out")
 
 
 def test_a_folder_that_another_process_writes_to_is_refused(begun, source, wordllama):
     pytest.importorskip("fcntl")
-    with locked(begun):
+    (begun / LOCK_FILE).touch()
+    with locked(begun / LOCK_FILE):
         refused(OutputError, r"out: another process is writing to it", wordllama, source, begun)
-    assert encode_folder(wordllama, source, begun, sharding=SHARDING).n_shards == 3
+    encode_folder(wordllama, source, begun, sharding=SHARDING)
+    assert not (begun / LOCK_FILE).exists()
 
 
 def test_a_folder_that_lacks_shards_cannot_be_read(begun):
@@ -449,7 +472,7 @@ def test_a_file_that_is_changed_meanwhile_ends_the_run_before_the_shard(lines, w
 
     with open_texts(lines) as source, pytest.raises(InputFileError, match="was changed"):
         encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING, progress=progress)
-    assert read_index(tmp_path / "out").n_written == 0
+    assert n_written(read_index(tmp_path / "out")) == 0
 
 
 @pytest.mark.parametrize("shard_size", [0, -1, 2.5, True])

@@ -8,8 +8,9 @@ from pathlib import Path, PurePath
 
 import click
 
-from isosent.cli.options import PATH, Model, column_option, model_options, worker_options
+from isosent.cli.options import PATH, Model, column_option, model_options
 from isosent.cli.printing import progress_bar, say, show, show_tokens
+from isosent.cli.workers import worker_options
 from isosent.encoders.base import EncodingStats
 from isosent.errors import InputError
 from isosent.io.remote import check_folder, expanded, is_remote
@@ -103,7 +104,7 @@ def encode(
             engine=engine,
             reference=model.reference,
             options=model.options,
-            resumed=partial(say_resumed, output),
+            resumed=partial(say_resumed, output, "encode"),
             progress=bar,
         )
     _show_encoded(output, loaded, EncodingStats(**index.counts), f"{index.dim} {dtype}, shards: {index.n_shards}")
@@ -129,9 +130,9 @@ def is_folder(output: str) -> bool:
     return output.endswith(("/", os.sep)) or not PurePath(output).suffix or (is_local and Path(output).is_dir())
 
 
-def say_resumed(output: str, index: ShardIndex) -> None:
+def say_resumed(output: str, verb: str, index: ShardIndex) -> None:
     """Say how much of a folder exists."""
-    rest = "nothing is left to do" if index.is_complete else "resuming"
+    rest = f"nothing is left to {verb}" if index.is_complete else "resuming"
     say(f"{output}: {index.n_shards - len(index.missing)} of {index.n_shards} shards exist; {rest}")
 
 

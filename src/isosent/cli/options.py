@@ -130,27 +130,6 @@ def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callabl
     return decorate
 
 
-def worker_options(command: Command) -> Command:
-    """Pass ``--workers``, ``--on`` and ``--gpus-per-worker`` as ``engine``, an `Engine`; None for one process."""
-
-    @functools.wraps(command)
-    def wrapped(workers: int | None, on: str | None, gpus_per_worker: float, **values: Any) -> None:
-        if workers is None and on is None and not gpus_per_worker:
-            command(engine=None, **values)
-            return
-        from isosent.distributed.engines import engine_for
-
-        command(engine=engine_for(on, workers, gpus_per_worker), **values)
-
-    for option in (
-        click.option("--gpus-per-worker", type=click.FloatRange(0), default=0.0, metavar="X", help="With --on."),
-        click.option("--on", metavar="ray[://ADDRESS]", help="Folder: run the workers on a Ray cluster."),
-        click.option("--workers", type=click.IntRange(1), metavar="N", help="Folder: processes.  [default: 1]"),
-    ):
-        wrapped = option(wrapped)
-    return wrapped
-
-
 def split_names(text: str | None) -> list[str] | None:
     """Split names at their commas; None if there are none."""
     return None if text is None else [name.strip() for name in text.split(",")]

@@ -86,6 +86,8 @@ def _is_folder(path: str | os.PathLike[str]) -> bool:
 
 
 def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorSource:
+    if index.holds != "vectors":
+        raise FileFormatError(f"{folder} must hold shards of vectors; it holds {index.holds}.")
     if not index.is_complete:
         raise FileFormatError(
             f"{folder} must hold all its shards; {index.n_shards - len(index.missing)} of {index.n_shards} are there. "
@@ -201,7 +203,6 @@ def _writing_fvecs(opened: HashingFile, dim: int) -> Write:
 
 SHARDS_FORMAT, SHARDS_VERSION = "isosent-shards", 2
 SHARD_FORMATS = ("npy", "parquet")
-MOMENTS_FORMAT = "safetensors"  # of shards that are moments of vectors
 SHARD_SIZE = 100_000
 DTYPES = ("float32", "float16")  # that vectors are written in
 
@@ -220,7 +221,7 @@ class Sharding(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         _check.whole_number("Sharding", "shard_size", self.shard_size, 1)
-        _check.one_of("Sharding", "file_format", self.file_format, (*SHARD_FORMATS, MOMENTS_FORMAT))
+        _check.one_of("Sharding", "file_format", self.file_format, SHARD_FORMATS)
         _check.one_of("Sharding", "dtype", self.dtype, DTYPES)
 
 
@@ -244,11 +245,6 @@ class Written(Struct, frozen=True, forbid_unknown_fields=True):
     counts: dict[Counter, Count]
 
 
-def shard_name(number: int, file_format: str) -> str:
-    """Name of a shard."""
-    return f"part-{number:05d}.{file_format}"
-
-
 class Shard(NamedTuple):
     """The rows of a shard."""
 
@@ -268,6 +264,7 @@ class ShardIndex(Struct, frozen=True, forbid_unknown_fields=True):
     shards: tuple[Written | None, ...]  # None: not yet
     role: str = "text"  # what the texts were encoded as: text, query or document
     computed_in: str = "float32"  # number type that they were encoded in, whatever is written
+    holds: Literal["vectors", "moments"] = "vectors"
 
     @property
     def plan(self) -> Sequence[Shard]:
@@ -304,7 +301,8 @@ class ShardIndex(Struct, frozen=True, forbid_unknown_fields=True):
 
     def shard_name(self, number: int) -> str:
         """Name of a shard."""
-        return shard_name(number, self.sharding.file_format)
+        ending = self.sharding.file_format if self.holds == "vectors" else "safetensors"
+        return f"part-{number:05d}.{ending}"
 
     def with_shards(self, written: Mapping[int, Written | None]) -> ShardIndex:
         """Count more shards as complete, or as missing."""

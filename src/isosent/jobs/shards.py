@@ -36,7 +36,6 @@ from isosent.io.vectors import (
     Written,
     check_shard_folder,
     open_vectors,
-    shard_name,
     sweep_shards,
 )
 from isosent.jobs.encode import Role, TextRows, encoded_source, encoding, warn_once, write_encoded
@@ -118,11 +117,11 @@ class Worker:
             return InputFile(name, source.n_rows, source.identity["sample_sha256"], state)
         return InputFile(name, source.source.n_texts, source.source.sha256, state)
 
-    def make(self, shard: Shard, file: InputFile, folder: str) -> Written:
+    def make(self, shard: Shard, file: InputFile, folder: str, name: str) -> Written:
         """Make a shard, and put it in its place."""
         if remote.state_of(file.name) != file.state:
             raise InputFileError(f"{file.name} was changed while it was read. Start again.")
-        with remote.destination(folder, shard_name(shard.number, self._job.sharding.file_format)) as path:
+        with remote.destination(folder, name) as path:
             stats = self._make(path, self._source(file.name, file), (shard.first_row, shard.n_rows))
             checksum = open_vectors(path).checksum if self._job.makes != "moments" else file_checksum(path)
             return Written(str(checksum), path.stat().st_size, cast("Any", asdict(stats)))
@@ -264,7 +263,8 @@ def make_shards(
 
     with _exclusive(folder), engine.workers(job, advance) as run:
         older = remote.read_index(folder)
-        new = ShardIndex(space, dim, _described(inputs, older, run), job.sharding, (), job.role, computed_in)
+        described, holds = _described(inputs, older, run), "moments" if job.makes == "moments" else "vectors"
+        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, cast("Any", holds))
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
         index = new if older is None else _resumed_index(folder, older, new)
         remote.write_index(folder, index)
@@ -273,7 +273,10 @@ def make_shards(
         bars += [progress(sum(file.n_rows for file in new.inputs))] if progress else []
         if index.n_rows_written:
             advance(index.n_rows_written)
-        tasks = (Task("make", (index.plan[n], index.inputs[index.plan[n].input], folder)) for n in index.missing)
+        tasks = [
+            Task("make", (shard, index.inputs[shard.input], folder, index.shard_name(shard.number)))
+            for shard in map(index.plan.__getitem__, index.missing)
+        ]
         saved = _Saved(folder, index)
         try:
             failed = [
@@ -389,7 +392,7 @@ def _resumed_index(folder: str, index: ShardIndex, new: ShardIndex) -> ShardInde
             "differs. Name another folder, or remove this one."
         )
     settings = [
-        msgspec.structs.asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in}
+        msgspec.structs.asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in, "holds": run.holds}
         for run in (index, new)
     ]
     if changed := [name for name in settings[0] if settings[0][name] != settings[1][name]]:
@@ -403,4 +406,4 @@ def _resumed_index(folder: str, index: ShardIndex, new: ShardIndex) -> ShardInde
         for number, written in enumerate(index.shards)
         if written and sizes.get(index.shard_name(number)) != written.size_bytes
     }
-    return index.with_shards(gone)
+    return msgspec.structs.replace(index.with_shards(gone), inputs=new.inputs)  # they may have been moved
