@@ -475,6 +475,7 @@ class SentenceEncoder:
         *,
         settings: Mapping[str, Any] | None = None,
         query_moments: Moments | None = None,
+        texts: Sequence[str] | None = None,
         n_zero_rows: int = 0,
         source: str = "moments in memory",
     ) -> SentenceEncoder:
@@ -490,6 +491,8 @@ class SentenceEncoder:
             As for `fitted`.
         query_moments : Moments, optional
             Of the vectors of queries.
+        texts : sequence of str, optional
+            Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
         source : str, optional
@@ -513,15 +516,14 @@ class SentenceEncoder:
         self._postprocessing.check_fit(chosen)
         if is_flow(chosen):
             raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
-        if isinstance(chosen, Auto):
-            return self._fitted_linear(
-                choose_without_texts(self._postprocessing.moments(moments), chosen),
-                moments,
-                query_moments,
-                n_zero_rows,
-                source,
-            )
-        return self._fitted_linear(chosen, moments, query_moments, n_zero_rows, source)
+        choice: LinearTransform | AutoChoice
+        if not isinstance(chosen, Auto):
+            choice = chosen
+        elif texts is None:
+            choice = choose_without_texts(self._postprocessing.moments(moments), chosen)
+        else:
+            choice = choose_from_texts(self._postprocessing.apply(self._encoder.encode(texts)), texts, chosen)
+        return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
 
     def _fitted_linear(
         self,

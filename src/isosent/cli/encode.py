@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 import click
 
-from isosent.cli.options import PATH, Model, column_option, model_options
+from isosent.cli.options import PATH, Command, Model, column_option, model_options
 from isosent.cli.printing import progress_bar, say, show, show_tokens
 from isosent.cli.workers import worker_options
 from isosent.encoders.base import EncodingStats
@@ -20,13 +20,14 @@ from isosent.io.vectors import (
     DTYPES,
     SHARD_FORMATS,
     SHARD_SIZE,
+    VECTOR_ENDINGS,
     ShardIndex,
     Sharding,
     check_vector_file,
     open_vectors,
 )
 from isosent.jobs.encode import Role, encode_file
-from isosent.jobs.shards import Engine, encode_folder
+from isosent.jobs.shards import Engine, encode_folder, transform_folder
 from isosent.jobs.vectors import (
     FileMoments,
     check_moments_file,
@@ -43,9 +44,20 @@ from isosent.model import SentenceEncoder
 
 dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
+_format_option = click.option(
+    *("--format", "file_format"), metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
+)
+_size_option = click.option(
+    "--shard-size", type=int, metavar="N", help=f"Folder: rows of a file.  [default: {SHARD_SIZE}]"
+)
 checkpoint_option = click.option(
     "--checkpoint", type=PATH, metavar="FILE", help="Save the progress here, and resume from it."
 )
+
+
+def shard_options(command: Command) -> Command:
+    """Pass ``--format`` as ``file_format``, and ``--shard-size``."""
+    return _format_option(_size_option(command))
 
 
 @click.command()
@@ -56,8 +68,7 @@ checkpoint_option = click.option(
 @click.option("--queries", is_flag=True, help="Encode as queries, if the model treats them differently.")
 @click.option("--documents", is_flag=True, help="Encode as documents, if the model treats them differently.")
 @dtype_option
-@click.option("--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]")
-@click.option("--shard-size", type=int, metavar="N", help=f"Folder: texts per file.  [default: {SHARD_SIZE}]")
+@shard_options
 @worker_options
 def encode(
     inputs: tuple[str, ...],
@@ -84,16 +95,10 @@ def encode(
         raise InputError("--queries and --documents exclude each other.")
     role: Role = "query" if queries else "document" if documents else "text"
     paths = expanded(inputs, TEXT_ENDINGS)
-    if not is_folder(output):
-        check_vector_file(output, dtype)
-        if engine is not None or file_format is not None or shard_size is not None:
-            raise InputError(f"--workers, --on, --format and --shard-size are for a folder; {output} is one file.")
-        if len(paths) > 1:
-            raise InputError(f"{len(paths)} inputs need a folder for their vectors; {output} is one file.")
+    sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
+    if sharding is None:
         _encode_file(model, paths[0], output, column, role, dtype)
         return
-    sharding = Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], dtype)
-    check_folder(output)
     loaded = model.open()
     with progress_bar("encoding") as bar:
         index = encode_folder(
@@ -124,10 +129,27 @@ def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, sha
         show_tokens(stats.n_tokens, stats.n_unknown, model.encoder.languages)
 
 
-def is_folder(output: str) -> bool:
-    """Whether a result is a folder of shards, rather than a file."""
-    is_local = not is_remote(output)
-    return output.endswith(("/", os.sep)) or not PurePath(output).suffix or (is_local and Path(output).is_dir())
+def _sharding(
+    output: str,
+    inputs: Sequence[str],
+    dtype: str,
+    file_format: str | None,
+    shard_size: int | None,
+    engine: Engine | None,
+) -> Sharding | None:
+    """How a result is cut into shards if it is a folder; None for one file."""
+    is_folder = output.endswith(("/", os.sep)) or not PurePath(output).suffix
+    if is_folder or (not is_remote(output) and Path(output).is_dir()):
+        check_folder(output)
+        return Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], dtype)
+    check_vector_file(output, dtype)
+    if engine is not None or file_format is not None or shard_size is not None:
+        raise InputError(f"--workers, --on, --format and --shard-size are for a folder; {output} is one file.")
+    if len(inputs) > 1:
+        raise InputError(f"{len(inputs)} inputs need a folder for their vectors; {output} is one file.")
+    if is_remote(output) or is_remote(inputs[0]):
+        raise InputError(f"files elsewhere need a folder for the vectors; {output} is one file.")
+    return None
 
 
 def say_resumed(output: str, verb: str, index: ShardIndex) -> None:
@@ -137,19 +159,50 @@ def say_resumed(output: str, verb: str, index: ShardIndex) -> None:
 
 
 @click.command()
-@click.argument("vectors")
+@click.argument("vectors", nargs=-1, required=True)
 @click.option("--model", "-m", metavar="FOLDER", required=True, help="Model that was fitted on such vectors.")
-@click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file.")
+@click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file, or a folder.")
 @vector_column_option
 @click.option("--queries", is_flag=True, help="They are vectors of queries, if the model treats them differently.")
 @dtype_option
-def transform(vectors: str, model: str, output: str, column: str | None, queries: bool, dtype: str) -> None:
+@shard_options
+@worker_options
+def transform(
+    vectors: tuple[str, ...],
+    model: str,
+    output: str,
+    column: str | None,
+    queries: bool,
+    dtype: str,
+    file_format: str | None,
+    shard_size: int | None,
+    engine: Engine | None,
+) -> None:
     """Apply a fitted model to VECTORS, one output row per input row.
 
     The vectors must come from the encoder that the model was fitted on; the encoder itself is not loaded. Files may be
     larger than memory. A zero row stays zero. From .parquet to .parquet, the other columns are kept.
+
+    VECTORS and OUT may be folders, as for "isosent encode".
     """
-    source, record = open_vectors(vectors, column=column), read_record(model)
+    paths, record = expanded(vectors, VECTOR_ENDINGS), read_record(model)
+    sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
+    if sharding:
+        with progress_bar("transforming", "vectors") as bar:
+            index = transform_folder(
+                *(record, paths, output),
+                column=column,
+                sharding=sharding,
+                queries=queries,
+                engine=engine,
+                reference=model,
+                resumed=partial(say_resumed, output, "transform"),
+                progress=bar,
+            )
+        shape = f"{index.dim} {dtype}, shards: {index.n_shards}"
+        show(f"{output}: {index.counts['n_texts']} x {shape}; zero rows: {index.counts['n_zero_rows']}")
+        return
+    source = open_vectors(paths[0], column=column)
     with progress_bar("transforming", "vectors") as bar:
         n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar(source.n_rows))
     linear_map = record.postprocessing.linear_map

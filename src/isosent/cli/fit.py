@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.cli.encode import checkpoint_option, measure, open_vector_files
+from isosent.cli.encode import checkpoint_option, measure, open_vector_files, say_resumed
 from isosent.cli.options import PATH, Model, details_option, json_option, model_options, transform_options
 from isosent.cli.printing import (
     change_table,
@@ -24,12 +24,15 @@ from isosent.cli.printing import (
     show_tokens,
     write_output,
 )
+from isosent.cli.workers import worker_options
 from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.texts import is_table, read_texts
+from isosent.io.remote import expanded, remove
+from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors
+from isosent.jobs.shards import Engine, measure_folder, sample_texts
 from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
@@ -48,6 +51,7 @@ from isosent.transforms.base import (
 )
 
 _DESCRIBED_ROWS = 10_000
+_SAMPLED_TEXTS = 20_000  # for auto
 
 
 @click.command()
@@ -84,6 +88,7 @@ def demo(output: Path | None) -> None:
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
 @details_option
+@worker_options
 def fit(
     inputs: tuple[str, ...],
     model: Model,
@@ -95,6 +100,7 @@ def fit(
     space: str | None,
     checkpoint: Path | None,
     details: bool,
+    engine: Engine | None,
 ) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
@@ -107,6 +113,11 @@ def fit(
     (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
     """
     check_model_folder(output)
+    if engine is not None:
+        if queries is not None or space is not None or checkpoint is not None:
+            raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
+        _fit_by_workers(inputs, model, transform, settings, output, column, engine, details)
+        return
     kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in inputs}
     if len(set(kinds.values())) > 1:
         vectors, texts = (next(path for path in inputs if kinds[path] is kind) for kind in (True, False))
@@ -162,6 +173,50 @@ def _fit_texts(
     show_tokens(*before.encoder.coverage(texts), before.encoder.languages)
     if n_fits and chosen is not None and after.fits[-1].transform != NO_TRANSFORM:
         show(f"{model.reference} was fitted before; the new transform follows the old one.")
+
+
+def _fit_by_workers(
+    inputs: Sequence[str],
+    model: Model,
+    transform: str,
+    settings: Mapping[str, Any],
+    output: Path,
+    column: str | None,
+    engine: Engine,
+    details: bool,
+) -> None:
+    before, paths = model.open(), expanded(inputs, TEXT_ENDINGS)
+    chosen = resolve_transform(transform, settings, dim=before.dim)
+    if chosen is None or is_flow(chosen):
+        raise InputError(f"fit: --workers are for a linear transform; got {transform}.")
+    if before.encoder.needs_corpus:
+        raise InputError(
+            "fit: a weighting is fitted in one process. Fit it on a part of the texts with --transform none, and name "
+            "its folder with -m."
+        )
+    folder = f"{output}.shards"
+    with progress_bar("encoding") as bar:
+        measured, index = measure_folder(
+            *(before, paths, folder),
+            column=column,
+            radial=not isinstance(chosen, Auto) and chosen.uses_radial_moments,
+            engine=engine,
+            reference=model.reference,
+            options=model.options,
+            resumed=partial(say_resumed, folder, "encode"),
+            progress=bar,
+        )
+    texts = sample_texts(index, _SAMPLED_TEXTS, column=column)
+    after = before.fitted_on_moments(
+        measured.moments, chosen, texts=texts, n_zero_rows=measured.n_zero_rows, source=", ".join(inputs)
+    )
+    after.save(output)
+    remove(folder)
+    _show_fit(after, details=details)
+    encoded = before.encoder.encode(texts[:_DESCRIBED_ROWS])
+    show(change_table(describe_space(before.transform(encoded)), describe_space(after.transform(encoded))))
+    record = after.fits[-1]
+    show(f"{output}: fitted on {record.n_texts} texts; texts without a vector: {record.n_zero_rows}")
 
 
 def _fit_vectors(

@@ -39,6 +39,11 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     return bool(_REMOTE.match(os.fspath(path)))
 
 
+def joined(folder: str | os.PathLike[str], name: str) -> str:
+    """Path of a file in a folder."""
+    return f"{os.fspath(folder).rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
+
+
 def state_of(path: str) -> State | None:
     """Size and time of the last change; None for standard input and pipes, which have none."""
     if is_remote(path):
@@ -130,7 +135,7 @@ def destination(folder: str, name: str) -> Iterator[Path]:
         yield path
         for each in (note_path(path), path):
             if each.exists():
-                _upload(each, f"{folder.rstrip('/')}/{each.name}")
+                _upload(each, joined(folder, each.name))
 
 
 # -- a folder of shards ----------------------------------------------------------------------------------------------
@@ -164,7 +169,7 @@ def read_index(folder: str) -> ShardIndex | None:
     if INDEX_FILE not in sizes(folder):
         return None
     with tempfile.TemporaryDirectory() as temporary:
-        _download(f"{folder.rstrip('/')}/{INDEX_FILE}", Path(temporary) / INDEX_FILE)
+        _download(joined(folder, INDEX_FILE), Path(temporary) / INDEX_FILE)
         return _read_index(Path(temporary))
 
 

@@ -39,6 +39,9 @@ _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
 }
 
 
+VECTOR_ENDINGS = tuple(_OPENERS)  # of the files of a folder
+
+
 def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> VectorSource:
     """Open a file of vectors, or a folder of shards; nothing but headers is read yet."""
     index = read_index(Path(path)) if _is_folder(path) else None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
@@ -29,6 +29,7 @@ from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import (
     LOCK_FILE,
+    SHARD_SIZE,
     InputFile,
     Shard,
     ShardIndex,
@@ -39,9 +40,17 @@ from isosent.io.vectors import (
     sweep_shards,
 )
 from isosent.jobs.encode import Role, TextRows, encoded_source, encoding, warn_once, write_encoded
-from isosent.jobs.vectors import moments_of, transform_file, write_moments
+from isosent.jobs.vectors import (
+    FileMoments,
+    check_source,
+    moments_of,
+    read_moments,
+    transform_file,
+    write_moments,
+)
 from isosent.loading import load, read_record
 from isosent.model import SentenceEncoder
+from isosent.persistence import ModelRecord
 
 _SHARE_OF_TIME = 0.05  # to write the index
 _MOST_LISTED = 5
@@ -113,6 +122,8 @@ class Worker:
             return known
         source = self._source(name)
         if isinstance(source, VectorSource):
+            if self._job.makes == "transform":
+                check_source(source, self._record)
             source.verify()
             return InputFile(name, source.n_rows, source.identity["sample_sha256"], state)
         return InputFile(name, source.source.n_texts, source.source.sha256, state)
@@ -136,7 +147,7 @@ class Worker:
             return write_encoded(path, source, part, encode, dim=dim, space=space, dtype=job.sharding.dtype)
         n_zero_rows = transform_file(
             source.part(*part),
-            read_record(job.reference, options=job.options),
+            self._record,
             path,
             dtype=job.sharding.dtype,
             queries=job.role == "query",
@@ -159,14 +170,23 @@ class Worker:
         return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
 
     @cached_property
+    def _record(self) -> ModelRecord:
+        record = read_record(self._job.reference, options=self._job.options)
+        self._check_fingerprint(record.fingerprint)
+        return record
+
+    @cached_property
     def _model(self) -> SentenceEncoder:
         model = self._given or load(self._job.reference, options=self._job.options)
-        if model.fingerprint != self._job.fingerprint:
-            raise InputError(
-                f"{self._job.reference} is another model in this process: it has the fingerprint "
-                f"{model.fingerprint[:16]}, not {self._job.fingerprint[:16]}. Use the same files on all machines."
-            )
+        self._check_fingerprint(model.fingerprint)
         return model
+
+    def _check_fingerprint(self, fingerprint: str) -> None:
+        if fingerprint != self._job.fingerprint:
+            raise InputError(
+                f"{self._job.reference} is another model in this process: it has the fingerprint {fingerprint[:16]}, "
+                f"not {self._job.fingerprint[:16]}. Use the same files on all machines."
+            )
 
     def _source(self, name: str, counted: InputFile | None = None) -> TextRows | VectorSource:
         """Open a file, unless it is open."""
@@ -200,6 +220,11 @@ class Here:
             worker.close()
 
 
+def _with_model(engine: Engine | None, model: SentenceEncoder) -> Engine:
+    """Workers of this process use the model that is loaded."""
+    return Here(model) if engine is None or isinstance(engine, Here) else engine
+
+
 def encode_folder(
     model: SentenceEncoder,
     inputs: Sequence[str],
@@ -226,7 +251,7 @@ def encode_folder(
         sharding=sharding or Sharding(),
     )
     index = make_shards(
-        *(job, inputs, folder, engine or Here(model)),
+        *(job, inputs, folder, _with_model(engine, model)),
         space=Space(model.fingerprint, model.record.name),
         dim=dim,
         computed_in=model.encoder.computed_in,
@@ -235,6 +260,107 @@ def encode_folder(
     )
     warn_once(model, EncodingStats(**index.counts))
     return index
+
+
+def transform_folder(
+    record: ModelRecord,
+    inputs: Sequence[str],
+    folder: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    sharding: Sharding | None = None,
+    queries: bool = False,
+    engine: Engine | None = None,
+    reference: str,
+    resumed: Callable[[ShardIndex], None] | None = None,
+    progress: Callable[[int], Progress] | None = None,
+) -> ShardIndex:
+    """Apply the map of a model to vectors, into a folder of shards."""
+    linear_map = record.postprocessing.linear_map
+    job = Job(
+        makes="transform",
+        reference=reference,
+        fingerprint=record.fingerprint,
+        column=column,
+        holds_vectors=True,
+        role="query" if queries else "text",
+        sharding=sharding or Sharding(),
+    )
+    return make_shards(
+        *(job, inputs, folder, engine or Here()),
+        space=Space(record.fingerprint, record.name),
+        dim=record.encoder_dim if linear_map is None else linear_map.n_components,
+        resumed=resumed,
+        progress=progress,
+    )
+
+
+def measure_folder(
+    model: SentenceEncoder,
+    inputs: Sequence[str],
+    folder: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    shard_size: int = SHARD_SIZE,
+    radial: bool = False,
+    engine: Engine | None = None,
+    reference: str = "",
+    options: Mapping[str, str] | None = None,
+    resumed: Callable[[ShardIndex], None] | None = None,
+    progress: Callable[[int], Progress] | None = None,
+) -> tuple[FileMoments, ShardIndex]:
+    """Moments of the vectors of texts, those of the bare encoder; a folder holds those of each shard.
+
+    They are added in pairs of neighbours, then in pairs of these, and so on. So the sum has the same bits whoever made
+    the shards, and in which order.
+    """
+    model.encoder.require_fitted("fit")
+    job = Job(
+        makes="moments",
+        reference=reference,
+        options=dict(options or {}),
+        fingerprint=model.fingerprint,
+        column=column,
+        sharding=Sharding(shard_size),
+        radial=radial,
+    )
+    index = make_shards(
+        *(job, inputs, folder, _with_model(engine, model)),
+        space=Space(model.encoder.fingerprint, model.encoder.reference),
+        dim=model.encoder.dim,
+        computed_in=model.encoder.computed_in,
+        resumed=resumed,
+        progress=progress,
+    )
+    warn_once(model, EncodingStats(**index.counts))
+    staged = remote.Staged()
+    paths = (staged.path_of(remote.joined(folder, index.shard_name(number))) for number in range(index.n_shards))
+    measured = sum_of_pairs(map(read_moments, paths))
+    return replace(measured, sources=tuple(file.name for file in index.inputs)), index
+
+
+def sample_texts(index: ShardIndex, n_texts: int, *, column: str | None = None) -> list[str]:
+    """About so many texts of the inputs, the first ones of every shard."""
+    staged, texts = remote.Staged(), []
+    n_each = -(-n_texts // index.n_shards)
+    for number, file in enumerate(index.inputs):
+        with open_texts(staged.path_of(file.name), column=column, counted=(file.n_rows, file.sha256)) as source:
+            rows = TextRows(source, to_table=False)
+            for shard in index.plan:
+                if shard.input == number:
+                    texts += [text for text, _ in rows.take(shard.first_row, min(n_each, shard.n_rows))]
+    return texts
+
+
+def sum_of_pairs(parts: Iterable[FileMoments]) -> FileMoments:
+    """Sum of the parts by a binary tree, with memory for one part of each level."""
+    sums: list[tuple[int, FileMoments]] = []  # levels decrease
+    for part in parts:
+        level, total = 0, part
+        while sums and sums[-1][0] == level:
+            level, total = level + 1, sums.pop()[1] + total
+        sums.append((level, total))
+    return reduce(lambda right, left: left + right, [total for _, total in reversed(sums)])
 
 
 def make_shards(

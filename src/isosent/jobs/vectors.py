@@ -326,10 +326,7 @@ def transform_file(
     check_vector_file(output, dtype)
     if Path(output).exists() and source.path.samefile(output):
         raise InputError(f"transform: the output must be another file than the vectors; got {output} for both.")
-    check_encoder_space(record, str(source.path), source.space)
-    _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
-    if not record.fits:
-        raise InputError(f"transform: the model must be a fitted one; {record.reference} is not. Name a model folder.")
+    check_source(source, record)
     linear_map = record.postprocessing.linear_map
     dim = source.dim if linear_map is None else linear_map.n_components
     space = Space(record.fingerprint, record.name)
@@ -356,6 +353,14 @@ def transform_file(
             if progress:
                 progress(len(block))
     return n_zero_rows
+
+
+def check_source(source: VectorSource, record: ModelRecord) -> None:
+    """Refuse vectors that a model cannot be applied to."""
+    check_encoder_space(record, str(source.path), source.space)
+    _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
+    if not record.fits:
+        raise InputError(f"transform: the model must be a fitted one; {record.reference} is not. Name a model folder.")
 
 
 def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
