@@ -80,7 +80,7 @@ def expanded(patterns: Sequence[str], endings: Sequence[str]) -> list[str]:
 
 def _is_folder(path: str) -> bool:
     if is_remote(path):
-        return bool(_info(path, must_exist=False).is_dir) if not path.endswith("/") else True
+        return path.endswith("/") or _info(path, must_exist=False).type.name == "Directory"
     try:
         return Path(path).is_dir()
     except OSError:
@@ -108,6 +108,12 @@ class Staged:
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._kept: dict[str, Path] = {}
+
+    def close(self) -> None:
+        """Remove the copies."""
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._folder, self._kept = None, {}
 
     def path_of(self, path: str) -> str:
         """Path of a file on this machine."""
@@ -223,12 +229,10 @@ def _reaching(url: str, error_type: type[IsosentError] = InputFileError) -> Iter
 
 
 def _info(url: str, *, must_exist: bool = True) -> Any:
-    from pyarrow import fs
-
     with _reaching(url):
         system, path = _filesystem(url)
         info = system.get_file_info(path)
-        if must_exist and info.type == fs.FileType.NotFound:
+        if must_exist and info.type.name == "NotFound":
             raise InputFileError(f"{url} must exist; got no such file.")
         return info
 

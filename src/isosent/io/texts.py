@@ -94,8 +94,12 @@ def _choose(table: Table, column: str | None) -> str:
 
 
 def _text(table: Table, number: int, column: str, value: Any) -> str:
-    # null is an empty text, like an empty field of a .csv file and a blank cell of pandas
-    return "" if value is None or value != value else table.text(number, column, value)
+    return "" if is_missing(value) else table.text(number, column, value)
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is null: an empty text, like an empty field of a .csv file and a blank cell of pandas."""
+    return bool(value is None or value != value)
 
 
 def _no_texts(name: str) -> FileFormatError:

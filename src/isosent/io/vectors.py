@@ -347,12 +347,12 @@ def check_shard_folder(folder: Path) -> None:
         )
 
 
-def sweep_shards(folder: Path) -> None:
-    """Remove what a killed run left of a shard."""
+def sweep_shards(folder: Path, *, of_all: bool = False) -> None:
+    """Remove what a killed run left of a shard; `of_all` machines, when nobody writes any more."""
     sweep(folder)
     for path in list(folder.iterdir()):
-        if _LEFT_BEHIND.fullmatch(path.name):
-            path.unlink()
+        if _LEFT_BEHIND.fullmatch(path.name) or (of_all and is_temporary(path.name)):
+            path.unlink(missing_ok=True)
 
 
 def write_index(folder: Path, index: ShardIndex) -> None:

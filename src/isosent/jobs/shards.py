@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property, partial, reduce
 from pathlib import Path
@@ -39,7 +39,7 @@ from isosent.io.vectors import (
     open_vectors,
     sweep_shards,
 )
-from isosent.jobs.encode import Role, TextRows, encoded_source, encoding, warn_once, write_encoded
+from isosent.jobs.encode import Encode, Role, TextRows, encoded_source, encoding, warn_once, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
     check_source,
@@ -106,11 +106,15 @@ class Worker:
         try:
             return getattr(self, task.name)(*task.arguments)
         except IsosentError as error:
-            self.close()  # it may have been read halfway
+            self._leave()  # the file may have been read halfway
             return error
 
     def close(self) -> None:
-        """Close the file that is open."""
+        """Close the file that is open, and remove copies."""
+        self._leave()
+        self._staged.close()
+
+    def _leave(self) -> None:
         if self._open:
             self._open[2].close()
         self._open = None
@@ -142,7 +146,7 @@ class Worker:
         if job.makes == "moments":
             return self._measure(path, source, part)
         if isinstance(source, TextRows):
-            encode, dim = encoding(self._model, job.role, self._progress)
+            encode, dim = self._encoding
             space = Space(self._model.fingerprint, self._model.record.name)
             return write_encoded(path, source, part, encode, dim=dim, space=space, dtype=job.sharding.dtype)
         n_zero_rows = transform_file(
@@ -181,6 +185,10 @@ class Worker:
         self._check_fingerprint(model.fingerprint)
         return model
 
+    @cached_property
+    def _encoding(self) -> tuple[Encode, int]:
+        return encoding(self._model, self._job.role, self._progress)
+
     def _check_fingerprint(self, fingerprint: str) -> None:
         if fingerprint != self._job.fingerprint:
             raise InputError(
@@ -191,7 +199,7 @@ class Worker:
     def _source(self, name: str, counted: InputFile | None = None) -> TextRows | VectorSource:
         """Open a file, unless it is open."""
         if self._open is None or self._open[0] != name:
-            self.close()
+            self._leave()
             files, path, column = ExitStack(), self._staged.path_of(name), self._job.column
             source: TextRows | VectorSource
             if self._job.holds_vectors:
@@ -333,22 +341,24 @@ def measure_folder(
         progress=progress,
     )
     warn_once(model, EncodingStats(**index.counts))
-    staged = remote.Staged()
-    paths = (staged.path_of(remote.joined(folder, index.shard_name(number))) for number in range(index.n_shards))
-    measured = sum_of_pairs(map(read_moments, paths))
+    with closing(remote.Staged()) as staged:
+        paths = (staged.path_of(remote.joined(folder, index.shard_name(number))) for number in range(index.n_shards))
+        measured = sum_of_pairs(map(read_moments, paths))
     return replace(measured, sources=tuple(file.name for file in index.inputs)), index
 
 
 def sample_texts(index: ShardIndex, n_texts: int, *, column: str | None = None) -> list[str]:
     """About so many texts of the inputs, the first ones of every shard."""
-    staged, texts = remote.Staged(), []
+    texts: list[str] = []
     n_each = -(-n_texts // index.n_shards)
-    for number, file in enumerate(index.inputs):
-        with open_texts(staged.path_of(file.name), column=column, counted=(file.n_rows, file.sha256)) as source:
-            rows = TextRows(source, to_table=False)
-            for shard in index.plan:
-                if shard.input == number:
-                    texts += [text for text, _ in rows.take(shard.first_row, min(n_each, shard.n_rows))]
+    with closing(remote.Staged()) as staged:
+        for number, file in enumerate(index.inputs):
+            counted = (file.n_rows, file.sha256)
+            with open_texts(staged.path_of(file.name), column=column, counted=counted) as source:
+                rows = TextRows(source, to_table=False)
+                for shard in index.plan:
+                    if shard.input == number:
+                        texts += [text for text, _ in rows.take(shard.first_row, min(n_each, shard.n_rows))]
     return texts
 
 
@@ -495,6 +505,7 @@ def _exclusive(folder: str) -> Iterator[None]:
                 check_shard_folder(path)
                 sweep_shards(path)
                 yield
+                sweep_shards(path, of_all=True)
             finally:
                 lock.unlink(missing_ok=True)
                 if is_new and not any(path.iterdir()):

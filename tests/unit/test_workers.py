@@ -1,0 +1,350 @@
+"""Jobs by workers: whoever makes the shards, in whatever order and after whatever accident, every byte is the same."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.distributed import Encode, engines
+from isosent.distributed.engines import Processes, Ray, engine_for
+from isosent.errors import InputError, InputFileError, MissingExtraError, OutputError, WorkerError
+from isosent.io.vectors import Sharding, open_vectors, read_index
+from isosent.jobs.shards import Here, encode_folder, measure_folder, sum_of_pairs, transform_folder
+from isosent.transforms.whitening import Whitening
+
+SHARDING = Sharding(50)
+N_SHARDS = 10  # 4 + 3 + 3
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals")
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory, texts):
+    """Three files of different formats."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path_factory.mktemp("inputs")
+    listed = [*texts, *texts][:500]
+    (folder / "a.txt").write_text("".join(f"{text}\n" for text in listed[:180]), "utf-8")
+    (folder / "b.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in listed[180:320]), "utf-8")
+    pq.write_table(pa.table({"text": listed[320:450]}), folder / "c.parquet", row_group_size=40)
+    return [str(path) for path in sorted(folder.iterdir())]
+
+
+@pytest.fixture(scope="module")
+def whole(inputs, wordllama, tmp_path_factory):
+    """What one process makes."""
+    folder = tmp_path_factory.mktemp("whole") / "out"
+    encode_folder(wordllama, inputs, folder, sharding=SHARDING)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes on this machine."""
+    ray = pytest.importorskip("ray")
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    settings = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("PYTHONPATH", str(Path(isosent.__file__).parents[1]))
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        cluster = cluster_utils.Cluster(initialize_head=True, head_node_args=settings)
+        ray.init(cluster.address, log_to_driver=False, configure_logging=False)
+        cluster.settings = settings
+        yield cluster
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+
+
+def encode(inputs, folder, engine, model=None, **settings):
+    model = model or isosent.load()
+    return encode_folder(model, inputs, folder, sharding=SHARDING, engine=engine, reference="wordllama", **settings)
+
+
+def after_rows(n_rows, act):
+    """A progress that acts once, when so many rows are finished."""
+    seen = [0]
+
+    def advance(n_more):
+        before, seen[0] = seen[0], seen[0] + n_more
+        if before < n_rows <= seen[0]:
+            act()
+
+    return lambda total: advance
+
+
+def processes(pattern):
+    """Ids of the processes whose command line matches."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if re.search(pattern, path.read_bytes().replace(b"\0", b" ").decode(errors="replace")):
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def children(pattern):
+    def parent(pid):
+        try:
+            return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            return 0
+
+    return [pid for pid in processes(pattern) if parent(pid) == os.getpid()]
+
+
+def kill_one(found):
+    assert found
+    os.kill(found[0], signal.SIGKILL)
+
+
+# -- processes -------------------------------------------------------------------------------------------------------
+
+
+def test_processes_make_the_bytes_of_one_process_though_one_is_killed(inputs, whole, wordllama, tmp_path):
+    killed = after_rows(1, lambda: kill_one(children("spawn_main")))
+    index = encode(inputs, tmp_path / "out", Processes(2), wordllama, progress=killed)
+    assert index.is_complete
+    assert index.n_shards == N_SHARDS
+    assert contents(tmp_path / "out") == contents(whole)
+
+
+def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole, wordllama, tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "_attempt", _kill_for_one_shard)
+    with pytest.raises(WorkerError) as raised:
+        encode(inputs, tmp_path / "out", Processes(2), wordllama)
+    for part in ("b.jsonl, rows 50 to 99: 3 workers died", "1 of 10 shards could not be made"):
+        assert part in str(raised.value)
+    monkeypatch.undo()
+    encode(inputs, tmp_path / "out", Processes(1), wordllama)
+    assert contents(tmp_path / "out") == contents(whole)
+
+
+def _kill_for_one_shard(task):
+    if task.name == "make" and task.arguments[0].number == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return engines._worker.attempt(task)
+
+
+def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, tmp_path):
+    arguments = ["encode", *inputs, "-o", str(tmp_path / "out"), "--shard-size", "50", "--workers", "2"]
+    code = "from isosent.cli.main import main; main()"
+    with subprocess.Popen([sys.executable, "-c", code, *arguments]) as driver:
+        limit = time.monotonic() + 60
+        while not (tmp_path / "out" / "part-00003.npy").exists() and time.monotonic() < limit:
+            time.sleep(0.005)
+        driver.kill()
+    encode(inputs, tmp_path / "out", Processes(2), wordllama)
+    assert contents(tmp_path / "out") == contents(whole)
+
+
+def test_a_full_disk_stops_the_run_and_keeps_whole_shards(inputs, whole, wordllama, tmp_path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))  # shards have 51 KB, the last of each file fewer
+    try:
+        with pytest.raises(OutputError, match=r"part-0000\d\.npy could not be written: .*resume"):
+            encode(inputs, tmp_path / "out", Processes(2), wordllama)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    encode(inputs, tmp_path / "out", Processes(2), wordllama)
+    assert contents(tmp_path / "out") == contents(whole)
+
+
+def test_a_model_that_cannot_be_loaded_by_workers_is_said_once(inputs, wordllama, tmp_path):
+    with pytest.raises(InputError, match=r"'nowhere' .*") as raised:
+        encode_folder(wordllama, inputs, tmp_path / "out", engine=Processes(1), reference="nowhere")
+    assert "3 of 3 shards could not be made" in str(raised.value)
+
+
+# -- any workers -----------------------------------------------------------------------------------------------------
+
+
+def test_moments_have_the_same_bits_whoever_computes_them(inputs, wordllama, tmp_path):
+    def measured(engine):
+        folder = tmp_path / type(engine).__name__
+        return measure_folder(
+            *(wordllama, inputs, folder), shard_size=50, engine=engine, reference="wordllama", radial=True
+        )[0]
+
+    here, there = measured(Here()), measured(Processes(2))
+    np.testing.assert_array_equal(here.moments.scatter, there.moments.scatter)
+    np.testing.assert_array_equal(here.moments.mean, there.moments.mean)
+    np.testing.assert_array_equal(here.moments.radial.third, there.moments.radial.third)
+    assert (here.moments.weight, here.sources) == (450, tuple(inputs))
+    vectors = np.concatenate([wordllama.encode(isosent.io.texts.read_texts(path)) for path in inputs])
+    np.testing.assert_allclose(here.moments.mean, vectors.mean(axis=0), atol=1e-7)
+    np.testing.assert_allclose(here.moments.covariance, np.cov(vectors.T, bias=True), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 7, 8])
+def test_parts_are_added_in_pairs_of_neighbours(n_parts):
+    class Part(str):
+        def __add__(self, other):
+            return Part(f"({self}{other})")
+
+    expected = {1: "0", 2: "(01)", 3: "((01)2)", 7: "(((01)(23))((45)6))", 8: "(((01)(23))((45)(67)))"}
+    assert sum_of_pairs(Part(number) for number in range(n_parts)) == expected[n_parts]
+
+
+def test_a_part_that_always_fails_is_named_when_the_others_are_complete(wordllama, texts, tmp_path):
+    model = wordllama.fitted(texts, Whitening(8))
+    model.save(tmp_path / "model")
+    rows = np.random.default_rng(0).normal(size=(90, 256)).astype(np.float32)
+    np.save(tmp_path / "good.npy", rows)
+    rows[33] = np.nan
+    np.save(tmp_path / "bad.npy", rows)
+    inputs = [str(tmp_path / name) for name in ("bad.npy", "good.npy")]
+
+    def transform():
+        return transform_folder(
+            *(model.record, inputs, tmp_path / "out"),
+            sharding=Sharding(20),
+            engine=Processes(2),
+            reference=str(tmp_path / "model"),
+        )
+
+    with pytest.raises(InputFileError, match=r"(?s)bad\.npy, rows 20 to 39: .*row 33.*1 of 10 shards") as raised:
+        transform()
+    assert "good.npy" not in str(raised.value)
+    assert read_index(tmp_path / "out").missing == [1]
+    shutil.copy(tmp_path / "good.npy", tmp_path / "bad.npy")
+    with pytest.raises(InputError, match="begun with other inputs"):
+        transform()
+    shutil.rmtree(tmp_path / "out")
+    assert transform().is_complete
+    made = np.concatenate(list(open_vectors(tmp_path / "out").blocks()))
+    np.testing.assert_allclose(made[90:], model.transform(np.load(inputs[1])), atol=1e-6)
+
+
+def test_the_texts_of_a_column_and_the_other_columns_follow_their_shards(wordllama, texts, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    lines = [f'{number},"{text.replace(chr(34), "")}, ""so""\nit goes"\n' for number, text in enumerate(texts[:70])]
+    (tmp_path / "t.csv").write_text("id,text\n" + "".join(lines), "utf-8")
+    for name, engine in (("one", None), ("two", Processes(2))):
+        encode_folder(
+            *(wordllama, [str(tmp_path / "t.csv")], tmp_path / name),
+            column="text",
+            sharding=Sharding(20, "parquet"),
+            engine=engine,
+            reference="wordllama",
+        )
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    tables = [pq.read_table(tmp_path / "two" / f"part-0000{number}.parquet") for number in range(4)]
+    assert [value for table in tables for value in table["id"].to_pylist()] == [str(number) for number in range(70)]
+
+
+@pytest.mark.parametrize(
+    ("on", "gpus", "words"),
+    [("spark", 0, r"--on must be ray, or ray://ADDRESS; got spark"), (None, 1, "--gpus-per-worker is for a cluster")],
+)
+def test_workers_elsewhere_are_refused(on, gpus, words):
+    with pytest.raises(InputError, match=words):
+        engine_for(on, 2, gpus)
+
+
+def test_ray_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match="ray is not installed"):
+        engine_for("ray", 2)
+
+
+# -- files elsewhere -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def memory():
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    yield system
+    system.rm("/", recursive=True)
+
+
+def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
+    for path in inputs:
+        memory.pipe(f"/in/{Path(path).name}", Path(path).read_bytes())
+    urls = isosent.io.remote.expanded(["memory://in"], (".txt", ".jsonl", ".parquet"))
+    assert urls == [f"memory://in/{Path(path).name}" for path in inputs]
+    assert isosent.io.remote.expanded(["memory://in/*.txt"], ()) == urls[:1]
+    index = encode(urls, "memory://out", Here(), wordllama)
+    assert index.is_complete
+    names = [name for name in contents(whole) if name != "shards.json"]
+    assert {name: memory.cat(f"/out/{name}") for name in names} == {name: contents(whole)[name] for name in names}
+    memory.rm("/out/part-00004.npy")
+    seen = []
+    encode(urls, "memory://out", Here(), wordllama, resumed=lambda index: seen.append(index.missing))
+    assert seen == [[4]]
+    with pytest.raises(InputFileError, match="memory://in/none.txt must exist"):
+        encode(["memory://in/none.txt"], "memory://other", Here(), wordllama)
+
+
+@pytest.mark.parametrize("url", ["s3a7://bucket/x.txt", "nosuch://x/y.txt"])
+def test_a_file_system_that_is_not_known_is_named(url, wordllama, tmp_path):
+    with pytest.raises(InputError, match=f"{url.partition(':')[0]}://.* cannot be reached"):
+        encode([url], tmp_path / "out", Here(), wordllama)
+
+
+# -- a Ray cluster ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def second_node(cluster):
+    node = cluster.add_node(**{name: value for name, value in cluster.settings.items() if name != "include_dashboard"})
+    try:
+        yield node
+    finally:
+        if node in cluster.list_all_nodes():
+            cluster.remove_node(node)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_loses_a_node_and_a_worker_makes_the_same_bytes(cluster, inputs, whole, wordllama, tmp_path):
+    with second_node(cluster) as node:
+        lost = after_rows(60, lambda: cluster.remove_node(node, allow_graceful=False))
+        encode(inputs, tmp_path / "node", Ray(None, 2, 0), wordllama, progress=lost)
+        assert contents(tmp_path / "node") == contents(whole)
+    killed = after_rows(60, lambda: kill_one(processes("^ray::Worker")))
+    encode(inputs, tmp_path / "worker", Ray(None, 1, 0), wordllama, progress=killed)
+    assert contents(tmp_path / "worker") == contents(whole)
+
+
+@pytest.mark.slow
+def test_a_driver_of_a_cluster_that_is_killed_leaves_whole_shards(cluster, inputs, whole, wordllama, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        encode(inputs, tmp_path / "out", Ray(None, 1, 0), wordllama, progress=after_rows(60, _interrupt))
+    assert 0 < len(read_index(tmp_path / "out").missing) < N_SHARDS
+    encode(inputs, tmp_path / "out", Ray(None, 1, 0), wordllama)
+    assert contents(tmp_path / "out") == contents(whole)
+
+
+def _interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_batches_of_ray_data_get_vectors(cluster, wordllama, texts):
+    batch = {"text": np.array([texts[0], None], object), "id": np.arange(2)}
+    encoded = Encode("wordllama")(batch)
+    np.testing.assert_array_equal(encoded["vector"], wordllama.encode([texts[0], ""]))
+    with pytest.raises(InputError, match="no column body"):
+        Encode("wordllama", "body")(batch)
+    import ray
+
+    actor = ray.remote(num_cpus=1)(Encode).remote("wordllama")
+    np.testing.assert_array_equal(ray.get(actor.__call__.remote(batch))["vector"], encoded["vector"])
