@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError
@@ -42,6 +41,7 @@ class Encode:
 
     Examples
     --------
+    >>> import numpy as np
     >>> encode = Encode("wordllama")
     >>> encode({"text": np.array(["A man is riding a horse."], object)})["vector"].shape
     (1, 256)

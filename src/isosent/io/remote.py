@@ -200,17 +200,16 @@ def remove(folder: str) -> None:
 
 def _filesystem(url: str) -> tuple[Any, str]:
     scheme, _, path = url.partition("://")
-    path, _, options = path.partition("?")
-    return _system_of(scheme, path.partition("/")[0], options), path.rstrip("/")
+    return _system_of(scheme, path.partition("/")[0]), path.rstrip("/")
 
 
 @lru_cache(maxsize=16)
-def _system_of(scheme: str, host: str, options: str) -> Any:
+def _system_of(scheme: str, host: str) -> Any:
+    """The file system of a URL. Keys and addresses of services are those of the environment, as for other tools."""
     from pyarrow import fs
 
-    question = f"?{options}" if options else ""
     if scheme in ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"):
-        return fs.FileSystem.from_uri(f"{scheme}://{host}/{question}")[0]
+        return fs.FileSystem.from_uri(f"{scheme}://{host}/")[0]
     import fsspec  # a dependency of huggingface-hub
 
     return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme)))
@@ -218,14 +217,13 @@ def _system_of(scheme: str, host: str, options: str) -> Any:
 
 @contextmanager
 def _reaching(url: str, error_type: type[IsosentError] = InputFileError) -> Iterator[None]:
-    """Turn what file systems raise into an error that names the URL, without what may be a password."""
+    """Turn what file systems raise into an error that names the URL."""
     try:
         yield
     except IsosentError:
         raise
     except (OSError, ValueError, ImportError, KeyError) as error:
-        shown = re.sub(r"//[^/@]*@|\?.*", lambda found: "//" if found[0].startswith("//") else "", url)
-        raise error_type(f"{shown} cannot be reached: {brief(error)}.") from None
+        raise error_type(f"{url} cannot be reached: {brief(error)}.") from None
 
 
 def _info(url: str, *, must_exist: bool = True) -> Any:
