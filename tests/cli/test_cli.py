@@ -320,7 +320,7 @@ def test_the_version_is_printed(isosent_):
     ("command", "words"),
     [
         (("encode", "texts.txt"), "Missing option '--output'"),
-        (("encode", "-o", "v.npy"), "Missing argument 'TEXTS'"),
+        (("encode", "-o", "v.npy"), "Missing argument 'INPUTS...'"),
         (("evalaute", "sts"), "No such command 'evalaute'. Did you mean 'evaluate'?"),
         (("fit", "texts.txt", "-o", "m", "--dim", "3"), "--dims"),
         (("encode", "texts.txt", "-o", "v.npy", "--dtype", "int8"), "'float32', 'float16'"),
@@ -345,8 +345,9 @@ def test_an_empty_file_is_refused(isosent_, here, command, refuses):
 
 
 @pytest.mark.parametrize("command", [encode, fit])
-def test_a_directory_is_refused(isosent_, here, command, refuses):
-    refuses(isosent_(*command(texts=here)), "must be a file; got a directory")
+def test_a_directory_without_texts_is_refused(isosent_, here, command, refuses):
+    (here / "empty").mkdir()
+    refuses(isosent_(*command(texts="empty")), "empty: no file there, or none that ends in .txt, .csv")
 
 
 def test_a_missing_column_lists_those_that_are_there(isosent_, here, refuses):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent.cli.main import main
 from isosent.distributed import Encode, engines
 from isosent.distributed.engines import Processes, Ray, engine_for
 from isosent.errors import InputError, InputFileError, MissingExtraError, OutputError, WorkerError
@@ -248,6 +249,44 @@ def test_the_texts_of_a_column_and_the_other_columns_follow_their_shards(wordlla
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
     tables = [pq.read_table(tmp_path / "two" / f"part-0000{number}.parquet") for number in range(4)]
     assert [value for table in tables for value in table["id"].to_pylist()] == [str(number) for number in range(70)]
+
+
+def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["isosent", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, capsys.readouterr()
+
+    folder = str(Path(inputs[0]).parent)
+    for name, workers in (("one", ()), ("two", ("--workers", "2"))):
+        assert run("fit", folder, "-o", name, "--transform", "whitening", "--dims", "16", *workers)[0] == 0
+        assert run("index", folder, "-o", f"index-{name}", *workers)[0] == 0
+    one, two = (isosent.load(tmp_path / name) for name in ("one", "two"))
+    np.testing.assert_allclose(two.encode(["A man."]), one.encode(["A man."]), atol=1e-5)
+    files = [path for path in (tmp_path / "index-one").rglob("*") if path.is_file()]
+    assert len(files) >= 5
+    for path in files:
+        assert path.read_bytes() == (tmp_path / "index-two" / path.relative_to(tmp_path / "index-one")).read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "two", "index-one", "index-two"}
+    np.save("v.npy", wordllama.encode(["A man.", "A dog."]))
+    assert run("transform", "v.npy", "-m", "one", "-o", "out", "--workers", "2")[1].out.startswith(
+        "out: 2 x 16 float32"
+    )
+    for wrong, words in (
+        (("encode", *inputs, "-o", "v.npy"), "3 inputs need a folder"),
+        (("encode", inputs[0], "-o", "v2.npy", "--workers", "2"), "--workers, --on, --format and --shard-size"),
+        (("encode", "-", "-o", "out2", "--workers", "2"), "- can be read only once"),
+        (("fit", *inputs, "-o", "m", "--workers", "2", "--transform", "none"), "linear transform; got none"),
+        (("fit", inputs[0], "-m", "wordllama?weighting=sif", "-o", "m", "--workers", "2"), "fitted in one process"),
+        (("index", "v.npy", "-o", "i", "--workers", "2"), "--workers encode texts; v.npy holds vectors"),
+    ):
+        code, said = run(*wrong)
+        assert (code, said.out) == (2, "")
+        assert words in said.err
+        assert len(said.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -185,9 +185,11 @@ def transform(
 
     VECTORS and OUT may be folders, as for "isosent encode".
     """
-    paths, record = expanded(vectors, VECTOR_ENDINGS), read_record(model)
+    paths = expanded(vectors, VECTOR_ENDINGS)
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
-    if sharding:
+    source = None if sharding else open_vectors(paths[0], column=column)
+    record = read_record(model)
+    if source is None:
         with progress_bar("transforming", "vectors") as bar:
             index = transform_folder(
                 *(record, paths, output),
@@ -202,7 +204,6 @@ def transform(
         shape = f"{index.dim} {dtype}, shards: {index.n_shards}"
         show(f"{output}: {index.counts['n_texts']} x {shape}; zero rows: {index.counts['n_zero_rows']}")
         return
-    source = open_vectors(paths[0], column=column)
     with progress_bar("transforming", "vectors") as bar:
         n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar(source.n_rows))
     linear_map = record.postprocessing.linear_map

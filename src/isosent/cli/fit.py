@@ -31,7 +31,7 @@ from isosent.errors import InputError
 from isosent.io.remote import expanded, remove
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import holds_vectors
+from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
 from isosent.jobs.shards import Engine, measure_folder, sample_texts
 from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url
 from isosent.loading import read_record
@@ -118,6 +118,7 @@ def fit(
             raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
         _fit_by_workers(inputs, model, transform, settings, output, column, engine, details)
         return
+    inputs = tuple(expanded(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS)))
     kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in inputs}
     if len(set(kinds.values())) > 1:
         vectors, texts = (next(path for path in inputs if kinds[path] is kind) for kind in (True, False))

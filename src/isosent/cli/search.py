@@ -11,16 +11,24 @@ from typing import Any
 
 import click
 
+from isosent._check import brief
+from isosent.cli.encode import say_resumed
 from isosent.cli.options import PATH, Model, json_option, model_options
 from isosent.cli.printing import STANDARD_OUTPUT, check_output, progress_bar, say, show, write_output
+from isosent.cli.workers import worker_options
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
 from isosent.io.parquet import table_schema, vector_columns
+from isosent.io.remote import expanded
+from isosent.io.remote import remove as remove_shards
 from isosent.io.space import space_in
+from isosent.io.texts import TEXT_ENDINGS
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
+from isosent.jobs.shards import Engine, encode_folder
 from isosent.loading import load
+from isosent.model import SentenceEncoder
 from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
 from isosent.search.database import pull as pull_index
@@ -66,7 +74,7 @@ def index() -> None:
 
 
 @index.command(_DEFAULT)
-@click.argument("rows")
+@click.argument("rows", nargs=-1, required=True)
 @model_options
 @click.option("--output", "-o", type=PATH, metavar="INDEX", required=True, help="Folder of the index.")
 @click.option(
@@ -83,8 +91,9 @@ def index() -> None:
 @text_column_option
 @id_column_option
 @texts_option
+@worker_options
 def create(
-    rows: str,
+    rows: tuple[str, ...],
     model: Model,
     output: Path,
     kind: str,
@@ -94,15 +103,24 @@ def create(
     column: str | None,
     id_column: str | None,
     texts: str | None,
+    engine: Engine | None,
 ) -> None:
-    """Make an index of ROWS: texts, a table, or vectors of the encoder.
+    """Make an index of ROWS: texts, tables, or vectors of the encoder.
 
     The other columns of a table can be filtered by. The model is saved in the index. Without -m, texts are encoded by
-    wordllama, and vectors are used as they are. An index that is there is replaced.
+    wordllama, and vectors are used as they are. An index that is there is replaced. Workers encode texts; the index is
+    made of their vectors in this process.
     """
     check_folder(output, INDEX)
-    inputs = _read_inputs(rows, column, id_column, texts)
+    paths = expanded(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS))
+    if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
+        raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
+    inputs = _joined([_read_inputs(path, column, id_column, texts) for path in paths])
     loaded = model.open() if model.is_named or inputs["vectors"] is None else None
+    if engine is not None:
+        if loaded is None or inputs["vectors"] is not None:
+            raise InputError(f"index: --workers encode texts; {paths[0]} holds vectors.")
+        inputs["vectors"] = _encoded(model, loaded, paths, column, f"{output}.shards", engine)
     chosen: Any = None if kind == "auto" else kind
     n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
     is_replaced = is_index(output)
@@ -117,6 +135,8 @@ def create(
             min_recall=min_recall,
             progress=bar(n_rows),
         )
+    if engine is not None:
+        remove_shards(f"{output}.shards")
     if is_replaced:
         say(f"replaced the index that was in {output}")
     _show_stats(output, made.stats())
@@ -293,6 +313,44 @@ def _read_inputs(
     elif column is not None or id_column is not None:
         raise InputError(f"{rows} holds vectors alone; --column and --id-column belong to --texts FILE.")
     return {"texts": listed, "vectors": source, "ids": ids, "metadata": metadata}
+
+
+def _joined(inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is read of several files, as of one."""
+    import pyarrow as pa
+
+    if len(inputs) == 1:
+        return inputs[0]
+    ids, tables = [part["ids"] for part in inputs], [part["metadata"] for part in inputs]
+    if any(part is None for part in ids) and not all(part is None for part in ids):
+        raise InputError("index: all files must have ids, or none; name their column: --id-column.")
+    try:
+        return {
+            "texts": [text for part in inputs for text in part["texts"]],
+            "vectors": None,
+            "ids": None if ids[0] is None else [one for part in ids for one in part.to_pylist()],
+            "metadata": None if None in tables else pa.concat_tables(tables, promote_options="permissive"),
+        }
+    except pa.ArrowException as error:
+        raise InputError(f"index: the columns of these files do not fit together: {brief(error)}.") from None
+
+
+def _encoded(
+    model: Model, loaded: SentenceEncoder, paths: Sequence[str], column: str | None, folder: str, engine: Engine
+) -> VectorSource:
+    """The vectors of texts, encoded by workers into a folder that lets an interrupted run resume."""
+    with progress_bar("encoding") as bar:
+        encode_folder(
+            *(loaded, paths, folder),
+            column=column,
+            role="document",
+            engine=engine,
+            reference=model.reference,
+            options=model.options,
+            resumed=partial(say_resumed, folder, "encode"),
+            progress=bar,
+        )
+    return open_vectors(folder)
 
 
 def _opened_vectors(rows: str, texts_column: str | None) -> VectorSource | None:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from isosent._check import brief
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError
+from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.space import INDEX_FILE, note_path
 from isosent.io.vectors import ShardIndex, check_shard_folder
 from isosent.io.vectors import read_index as _read_index
@@ -54,6 +55,16 @@ def state_of(path: str) -> State | None:
     except (OSError, ValueError):
         return None  # the reader says why
     return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def is_pipe(path: str) -> bool:
+    """Whether a path is standard input or a pipe, which can be opened only once."""
+    if is_remote(path):
+        return False
+    try:
+        return path == STANDARD_INPUT or (not stat.S_ISREG(Path(path).stat().st_mode) and not Path(path).is_dir())
+    except (OSError, ValueError):
+        return False
 
 
 def expanded(patterns: Sequence[str], endings: Sequence[str]) -> list[str]:

@@ -391,6 +391,9 @@ def make_shards(
     """
     folder = os.fspath(folder)
     remote.check_folder(folder)
+    pipes = [name for name in inputs if remote.is_pipe(name)]
+    if pipes and (len(inputs) > 1 or not isinstance(engine, Here)):
+        raise InputError(f"{pipes[0]} can be read only once: it must be the only input, without workers.")
     bars: list[Progress] = []  # when the rows have been counted
 
     def advance(n_rows: int) -> None:
