@@ -84,12 +84,7 @@ def plan(n_shards):
             (out / f"part-{number:05d}.npy").unlink()
         seen = []
         started = time.perf_counter()
-        try:
-            encode_folder(
-                model, [texts], out, **settings, resumed=lambda index: seen.append(time.perf_counter()) or 1 / 0
-            )
-        except ZeroDivisionError:
-            pass
+        encode_folder(model, [texts], out, **settings, resumed=lambda _: seen.append(time.perf_counter()))
         size_mb = round((out / "shards.json").stat().st_size / 1e6, 2)
         ms = {"make_s": round(first, 1), "resume_all_s": round(again, 2), "resume_half_s": round(seen[0] - started, 2)}
         show(shards=int(n_shards), index_mb=size_mb, **ms)

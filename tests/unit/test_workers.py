@@ -101,14 +101,14 @@ def processes(pattern):
     return found
 
 
-def children(pattern):
+def children(pattern, of=None):
     def parent(pid):
         try:
             return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             return 0
 
-    return [pid for pid in processes(pattern) if parent(pid) == os.getpid()]
+    return [pid for pid in processes(pattern) if parent(pid) == (of or os.getpid())]
 
 
 def kill_one(found):
@@ -151,7 +151,12 @@ def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, t
         limit = time.monotonic() + 60
         while not (tmp_path / "out" / "part-00003.npy").exists() and time.monotonic() < limit:
             time.sleep(0.005)
+        workers = children("spawn_main", of=driver.pid)
         driver.kill()
+    assert len(workers) == 2
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
     encode(inputs, tmp_path / "out", Processes(2), wordllama)
     assert contents(tmp_path / "out") == contents(whole)
 

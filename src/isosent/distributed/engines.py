@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any, Final
 
 from threadpoolctl import threadpool_limits
@@ -102,9 +103,17 @@ _worker: Worker | None = None
 
 def _start_process(job: Job, n_threads: int) -> None:
     global _worker
+    Thread(target=_end_with_parent, daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = str(n_threads)  # what is loaded later reads it
     threadpool_limits(n_threads)
     _worker = Worker(job)
+
+
+def _end_with_parent() -> None:
+    """A killed driver stops nobody; the next one would work beside its processes."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
 
 
 def _attempt(task: Task) -> Outcome:
