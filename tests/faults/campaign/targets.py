@@ -244,6 +244,23 @@ TARGETS = (
         may_refuse=True,
     ),
     Target(
+        "shards by workers",
+        f"encode texts.txt other.txt {WORDS} -o out --shard-size 20 --workers 2",
+        "out",
+        read=partial(vectors, "out"),
+        unfinished=r"out(/.*)?",
+        may_refuse=True,
+    ),
+    Target(
+        "model folder by shards",
+        f"fit texts.txt {WORDS} --transform whitening --dims 6 -o out --workers 1",
+        "out",
+        f"fit other.txt {OTHER} --dims 4 -o out",
+        read=partial(model, "./out"),
+        unfinished=r"out\.shards(/.*)?",
+        may_refuse=True,
+    ),
+    Target(
         "model folder",
         f"fit texts.txt {WORDS} --dims 6 -o out",
         "out",
