@@ -84,8 +84,6 @@ def expanded(patterns: Sequence[str], endings: Sequence[str]) -> list[str]:
         if not paths:
             raise InputError(f"{pattern}: no file there, or none that ends in {', '.join(endings)}.")
         found += sorted(paths)
-    if twice := {path for path in found if found.count(path) > 1}:
-        raise InputError(f"the input {min(twice)} is named twice. Name it once.")
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
@@ -391,6 +392,8 @@ def make_shards(
     """
     folder = os.fspath(folder)
     remote.check_folder(folder)
+    if twice := {name for name, count in Counter(inputs).items() if count > 1}:
+        raise InputError(f"the input {min(twice)} is named twice. Name it once.")
     pipes = [name for name in inputs if remote.is_pipe(name)]
     if pipes and (len(inputs) > 1 or not isinstance(engine, Here)):
         raise InputError(f"{pipes[0]} can be read only once: it must be the only input, without workers.")
