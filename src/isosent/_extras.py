@@ -6,6 +6,8 @@ from types import ModuleType
 from isosent.errors import MissingExtraError
 
 _EXTRA_OF = {
+    "numba": "words",
+    "pyarrow": "parquet",
     "torch": "plm",
     "transformers": "plm",
     "sentence_transformers": "export",
@@ -25,14 +27,16 @@ _EXTRA_OF = {
 }
 
 
-def require(package: str) -> ModuleType:
-    """Import an optional package; the error names the extra that installs it."""
+def require(module: str, *, extra: str | None = None) -> ModuleType:
+    """Import a module of an optional package; the error names the extra that installs it."""
+    package = module.partition(".")[0]
     try:
-        return importlib.import_module(package)
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != package:
+        if error.name not in (module, package):
             raise
-        wanted = f"'isosent[{_EXTRA_OF[package]}]'" if package in _EXTRA_OF else package
+        extra = extra or _EXTRA_OF.get(package)
+        wanted = f"'isosent[{extra}]'" if extra else package
         raise MissingExtraError(
             f"{package} is not installed. Install it with: pip install {wanted}", name=package
         ) from None

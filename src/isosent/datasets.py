@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple, Protocol, cast
 
 from msgspec import Struct, field, to_builtins
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
 from isosent.io import bounds
 from isosent.io.atomic import locked, replacing
@@ -276,7 +276,7 @@ def _stsb(file: DataFile, source: Path) -> bytes:
 
 def _rte(file: DataFile, source: Path) -> bytes:
     """The table of GLUE, without a column of labels where they are not public."""
-    import pyarrow.parquet as pq
+    pq = _extras.require("pyarrow.parquet")
 
     rows: list[dict[str, Any]] = pq.read_table(source).to_pylist()
     names = ["index", "sentence1", "sentence2", "label"][: 4 if rows[0]["label"] >= 0 else 3]

@@ -111,6 +111,12 @@ def test_a_table_keeps_its_other_columns(isosent_, here):
         assert table["vector"].to_pylist() == [[1, 2, 3], [0, 0, 0], [2, 1, 5]]
 
 
+def test_without_pyarrow_shards_of_parquet_are_refused_and_nothing_is_written(isosent_, refuses, here, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refuses(isosent_("encode", "texts.txt", "--format", "parquet", "-o", "out"), "pip install 'isosent[parquet]'")
+    assert not (here / "out").exists()
+
+
 def test_columns_of_a_parquet_file_keep_their_types_and_a_later_shard_its_rows(isosent_, here):
     times = pa.array([1, 2, 3, 4, 5], pa.time64("ns"))  # Python has no type for these
     pq.write_table(pa.table({"text": ["man", "dog", "man", "dog", "man"], "at": times}), "t.parquet")

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from isosent import _extras
 from isosent._check import brief
 from isosent.cli.encode import say_resumed
 from isosent.cli.options import PATH, Model, json_option, model_options
@@ -111,6 +112,7 @@ def create(
     wordllama, and vectors are used as they are. An index that is there is replaced. Workers encode texts; the index is
     made of their vectors in this process.
     """
+    _extras.require("faiss")  # the extra is named before a file is read
     check_folder(output, INDEX)
     paths = expanded(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS))
     if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):

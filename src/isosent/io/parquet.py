@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent import _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentError
 from isosent.io.bounds import MOST_DIMENSIONS, parquet_batch_rows
@@ -88,7 +89,7 @@ def vector_columns(path: Path) -> list[str]:
 
 def table_schema(path: Path) -> tuple[Any, int]:
     """Read what columns a table has."""
-    import pyarrow.parquet as pq
+    pq = _extras.require("pyarrow.parquet")
 
     with reading_parquet(str(path)), pq.ParquetFile(path) as file:
         return file.schema_arrow, file.metadata.num_rows
@@ -97,7 +98,7 @@ def table_schema(path: Path) -> tuple[Any, int]:
 @contextmanager
 def reading_parquet(where: str) -> Iterator[None]:
     """Turn what pyarrow raises for a damaged file into an error that names the place."""
-    import pyarrow as pa
+    pa = _extras.require("pyarrow")
 
     try:
         yield
@@ -109,7 +110,7 @@ def reading_parquet(where: str) -> Iterator[None]:
 
 def _number_type(kind: Any) -> NumberType | None:
     """The number type of a column of vectors; None for any other column."""
-    import pyarrow as pa
+    pa = _extras.require("pyarrow")
 
     if not any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
         return None
@@ -155,7 +156,7 @@ def table_batches(
     path: Path, names: list[str], start_row: int, n_rows: int, state: FileState | None = None
 ) -> Iterator[Any]:
     """Read columns of a table, row group by row group."""
-    import pyarrow.parquet as pq
+    pq = _extras.require("pyarrow.parquet")
 
     settings = {"buffer_size": _READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
     with pq.ParquetFile(path, **settings) as file:
@@ -174,7 +175,7 @@ def table_batches(
 
 def read_integers(path: Path, name: str, state: FileState | None = None) -> NDArray[np.int64]:
     """Read a column of integers, which fit into int64."""
-    import pyarrow as pa
+    pa = _extras.require("pyarrow")
 
     schema, _ = table_schema(path)
     if name not in schema.names:
@@ -236,7 +237,7 @@ class ColumnsBeside:
     @classmethod
     def of_rows(cls, schema: Any, rows: deque[Sequence[Any]]) -> ColumnsBeside:
         """Take rows from a queue, which holds those of the next vectors when these are written."""
-        import pyarrow as pa
+        pa = _extras.require("pyarrow")
 
         schema = pa.schema(schema)
 
@@ -257,7 +258,7 @@ class ColumnsBeside:
         cls, path: Path, without: str, *, start_row: int = 0, n_rows: int | None = None, state: FileState | None = None
     ) -> ColumnsBeside:
         """Take every column of a parquet file but one, from a row on, as they are."""
-        import pyarrow.parquet as pq
+        pq = _extras.require("pyarrow.parquet")
 
         schema, _ = table_schema(path)
         position = schema.get_field_index(without) if without in schema.names else None
@@ -269,7 +270,7 @@ class ColumnsBeside:
 
     def take(self, n_rows: int) -> Any:
         """Hand out the next rows."""
-        import pyarrow as pa
+        pa = _extras.require("pyarrow")
 
         parts = []
         while n_rows and self.schema.names:
@@ -286,8 +287,8 @@ def writing_parquet(
     path: Path, dim: int, dtype: str, metadata: Mapping[str, str], beside: ColumnsBeside | None
 ) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Write a table with a column of fixed-size lists for the vectors, one row group per block."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pa = _extras.require("pyarrow")
+    pq = _extras.require("pyarrow.parquet")
 
     beside = beside or ColumnsBeside(pa.schema([]), iter(()))
     field = pa.field(beside.name, pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), dim))

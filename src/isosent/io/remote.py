@@ -19,6 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError
 from isosent.io.bounds import STANDARD_INPUT
@@ -102,7 +103,7 @@ def _listed(folder: str) -> list[str]:
         if not Path(folder).is_dir():
             raise InputFileError(f"{folder} must exist; got no such folder.")
         return [str(path) for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
-    from pyarrow import fs
+    fs = _extras.require("pyarrow.fs")
 
     with _reaching(folder):
         system, path = _filesystem(folder)
@@ -169,7 +170,7 @@ def sizes(folder: str) -> dict[str, int]:
     if not is_remote(folder):
         with os.scandir(folder) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-    from pyarrow import fs
+    fs = _extras.require("pyarrow.fs")
 
     with _reaching(folder):
         system, path = _filesystem(folder)
@@ -215,7 +216,7 @@ def _filesystem(url: str) -> tuple[Any, str]:
 @lru_cache(maxsize=16)
 def _system_of(scheme: str, host: str) -> Any:
     """The file system of a URL. Keys and addresses of services are those of the environment, as for other tools."""
-    from pyarrow import fs
+    fs = _extras.require("pyarrow.fs")
 
     if scheme in ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"):
         return fs.FileSystem.from_uri(f"{scheme}://{host}/")[0]

@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.atomic import replacing
@@ -399,8 +399,8 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
 
 
 def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pa = _extras.require("pyarrow")
+    pq = _extras.require("pyarrow.parquet")
 
     verify_parquet(name, file)
     with reading_parquet(name):

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from isosent import _extras
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
@@ -168,7 +169,7 @@ class TextTable:
     """All columns of a table of texts, to be written beside the vectors of the texts."""
 
     def __init__(self, open_table: Callable[[], Table], column: str | None) -> None:
-        import pyarrow as pa
+        pa = _extras.require("pyarrow")
 
         table = open_table()
         self._open, self._column = open_table, _choose(table, column)

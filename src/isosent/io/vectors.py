@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, OutputError
 from isosent.io.atomic import check_destination, check_parent, fsync, is_temporary, locked, replacing, sweep
 from isosent.io.checksum import HashingFile
@@ -131,6 +131,8 @@ def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32") -> N
         raise InputError(f"{path}: dtype must be one of {', '.join(DTYPES)}; got {dtype}.")
     if ending == ".fvecs" and dtype != "float32":
         raise InputError(f"{path}: a .fvecs file holds float32; got {dtype}. Name a .npy or .parquet file.")
+    if ending == ".parquet":
+        _extras.require("pyarrow")
     check_destination(path)
 
 

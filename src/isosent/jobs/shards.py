@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 import msgspec
 from msgspec import Struct
 
+from isosent import _extras
 from isosent._check import brief
 from isosent.encoders.base import EncodingStats, Progress, collecting_stats
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError
@@ -392,6 +393,8 @@ def make_shards(
     """
     folder = os.fspath(folder)
     remote.check_folder(folder)
+    if job.sharding.file_format == "parquet":
+        _extras.require("pyarrow")  # before anything is written
     if twice := {name for name, count in Counter(inputs).items() if count > 1}:
         raise InputError(f"the input {min(twice)} is named twice. Name it once.")
     pipes = [name for name in inputs if remote.is_pipe(name)]

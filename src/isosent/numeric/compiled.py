@@ -2,12 +2,20 @@
 
 from collections.abc import Callable
 from functools import update_wrapper
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any, TypeVar
+
+from isosent import _extras
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _lock = Lock()
+
+
+def has_compiler() -> bool:
+    """Whether numba is installed; without it, kernels cannot run."""
+    return find_spec("numba") is not None
 
 
 def njit(**options: Any) -> Callable[[Function], Function]:
@@ -35,7 +43,6 @@ class _Kernel:
     def _compiled(self) -> Any:
         with _lock:  # several threads may run the first call
             if self._dispatcher is None:
-                import numba
-
+                numba = _extras.require("numba")
                 self._dispatcher = numba.njit(**self._options)(self._function)
         return self._dispatcher

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError
-from isosent.numeric.compiled import njit
+from isosent.numeric.compiled import has_compiler, njit
 from isosent.numeric.threads import over_chunks
 
 Single = NDArray[np.float32]
@@ -61,8 +61,9 @@ def _checked(where: str, probabilities: NDArray[np.floating]) -> Double:
 def weighted_means(rows: Single, ids: Ids, offsets: Bounds, weights: Single | None = None) -> Single:
     """Means of weighted word vectors, (n_texts, dim): the sum of a_i v_i divided by the number of words."""
     means = np.zeros((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
-    if weights is None and len(ids) <= _FEW_TOKENS:
-        # Without numba, because importing it takes longer. The bits are the same: both add word after word in float32.
+    if weights is None and (len(ids) <= _FEW_TOKENS or not has_compiler()):
+        # Without numba, because importing it takes longer, or it is not installed. The bits are the same: both add
+        # word after word in float32.
         with np.errstate(all="ignore"):
             for text, (first, last) in enumerate(pairwise(offsets)):
                 if first < last:

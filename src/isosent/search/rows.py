@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.io.checksum import HashingFile
@@ -33,7 +33,7 @@ _DECIMAL: Final = r"^-?((0|[1-9]\d{0,14})(\.\d+)?|\d(\.\d+)?e[+-]\d{2,3})$"
 
 def rows_table(n_rows: int, *, ids: Any = None, texts: Any = None, metadata: Any = None, first_number: int = 0) -> Any:
     """Make a table with the columns id, text if there are texts, and those of the metadata."""
-    import pyarrow as pa
+    pa = _extras.require("pyarrow", extra="search")
 
     columns = {ID: pa.array(np.arange(first_number, first_number + n_rows)) if ids is None else _id_column(ids)}
     if texts is not None:
@@ -223,7 +223,7 @@ class RowFile:
     """Rows in a Parquet file, of which only what is asked for is read."""
 
     def __init__(self, path: Path, n_rows: int) -> None:
-        import pyarrow as pa
+        pa = _extras.require("pyarrow", extra="search")
         import pyarrow.parquet as pq
 
         self.path = path
@@ -280,7 +280,7 @@ def read_rows(
     The ids are None without a column for them, which is called id if it is not named. Beside vectors, texts are None
     without a column of texts. Columns of a text file get the types of `schema`, which is that of an index.
     """
-    import pyarrow as pa
+    pa = _extras.require("pyarrow", extra="search")
 
     if path == STANDARD_INPUT or not is_table(path):
         if id_column is not None:

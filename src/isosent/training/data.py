@@ -476,7 +476,7 @@ def _stored_class_names(path: str, column: str) -> list[str] | None:
     """Names that the package datasets stores in a parquet file with a column of classes."""
     if ending_of(path) != ".parquet":
         return None
-    import pyarrow.parquet as pq
+    pq = _extras.require("pyarrow.parquet")
 
     stored = (pq.read_schema(path).metadata or {}).get(b"huggingface", b"{}")
     try:

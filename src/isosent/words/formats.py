@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.errors import DuplicateWordWarning, FileFormatError, InputError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
 from isosent.io.bounds import whole_lines
@@ -346,7 +346,7 @@ def _parse(
 
 def _parse_plain(lines: list[bytes], dim: int) -> tuple[list[bytes], NDArray[np.float32] | None]:
     """Lines of one word and `dim` numbers, a blank between them; no vectors if another line is among them."""
-    import pyarrow as pa
+    pa = _extras.require("pyarrow", extra="words")
 
     parts = [line.partition(b" ") for line in lines]
     words, text = [word for word, _, _ in parts], b"\n".join([numbers for _, _, numbers in parts])

@@ -16,7 +16,7 @@ from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.io import bounds
 from isosent.io.texts import text_blocks
-from isosent.numeric.compiled import njit
+from isosent.numeric.compiled import has_compiler, njit
 from isosent.words.tokens import (
     LONGEST_PIECE,
     UNKNOWN_RULES,
@@ -232,7 +232,7 @@ class SubwordTokenizer:
         self._unknown_token = state["model"].get("unk_id") if unknown is None else self.tokenizer.token_to_id(unknown)
         self.unknown_id = self._unknown_token if skip_unknown else None
         odd = odd_patterns(state)
-        self._tokenize = self._whole_texts if odd is None else TokenCache(self._whole_texts, odd)
+        self._tokenize = TokenCache(self._whole_texts, odd) if odd is not None and has_compiler() else self._whole_texts
 
     @property
     def largest_id(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.errors import CacheWarning, FileFormatError, InputError, OutputError
 from isosent.io.atomic import replacing, user_cache
 from isosent.io.checksum import UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
@@ -193,6 +193,7 @@ def open_rows(
     place: FilePlace, wanted: Vocabulary | None = None, progress: Progress | None = None
 ) -> Iterator[FileRows]:
     """Open a file of text, of word2vec's binary format, or of fastText."""
+    _extras.require("numba")  # the words will be looked up: refused before a file of gigabytes is read
     with open_bytes(place, progress) as stream:
         if not stream.head.startswith(MAGIC):
             name, blocks = plain_rows(stream, wanted)
