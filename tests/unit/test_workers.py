@@ -360,14 +360,25 @@ def second_node(cluster):
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_a_node_and_a_worker_makes_the_same_bytes(cluster, inputs, whole, wordllama, tmp_path):
+def test_a_cluster_that_loses_a_node_and_a_worker_makes_the_same_bytes(
+    cluster, inputs, whole, wordllama, tmp_path, monkeypatch
+):
     with second_node(cluster) as node:
         lost = after_rows(60, lambda: cluster.remove_node(node, allow_graceful=False))
         encode(inputs, tmp_path / "node", Ray(None, 2, 0), wordllama, progress=lost)
         assert contents(tmp_path / "node") == contents(whole)
-    killed = after_rows(60, lambda: kill_one(processes("^ray::Worker")))
+    started = []
+    welcome = engines._Actors._welcome
+
+    def noted(actors, reference):
+        started.append(actors._ray.get(reference))
+        welcome(actors, reference)
+
+    monkeypatch.setattr(engines._Actors, "_welcome", noted)
+    killed = after_rows(60, lambda: kill_one(started))
     encode(inputs, tmp_path / "worker", Ray(None, 1, 0), wordllama, progress=killed)
     assert contents(tmp_path / "worker") == contents(whole)
+    assert len(started) == 2
 
 
 @pytest.mark.slow

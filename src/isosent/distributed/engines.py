@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from threading import Thread
 from typing import Any, Final
 
@@ -150,7 +151,8 @@ class Ray:
                 raise InputError(f"no Ray cluster at {self._address}: {_check.brief(error)}.") from None
         actors = _Actors(ray, job, self._n_actors, self._gpus)
         try:
-            yield lambda tasks: actors.run(deque(tasks), advance)
+            with redirect_stdout(sys.stderr):  # Ray prints there, from a thread, that a worker died
+                yield lambda tasks: actors.run(deque(tasks), advance)
         finally:
             actors.stop()
             if not was_connected:

@@ -100,8 +100,9 @@ class Worker:
         self._staged = remote.Staged()
         self._open: tuple[str, TextRows | VectorSource, ExitStack] | None = None
 
-    def ready(self) -> None:
-        """Answer, when this process has started."""
+    def ready(self) -> int:
+        """Answer with the id of this process, when it has started."""
+        return os.getpid()
 
     def attempt(self, task: Task) -> Outcome:
         """Do a task. An error of isosent is returned, as this may be another process."""
