@@ -24,6 +24,7 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import InputError, InputTypeError
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
+from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -470,7 +471,7 @@ class SentenceEncoder:
 
     def fitted_on_moments(
         self,
-        moments: Moments,
+        moments: Moments | FrequentDirections,
         transform: LinearTransform | Auto | str = AUTO,
         *,
         settings: Mapping[str, Any] | None = None,
@@ -483,8 +484,8 @@ class SentenceEncoder:
 
         Parameters
         ----------
-        moments : Moments
-            Of the vectors of texts, without zero rows.
+        moments : Moments or FrequentDirections
+            Of the vectors of texts, without zero rows; or a sketch of them, for principal components and whitening.
         transform : LinearTransform or str, default "auto"
             As for `fitted_on_vectors`.
         settings : mapping, optional
@@ -517,6 +518,8 @@ class SentenceEncoder:
         if is_flow(chosen):
             raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
         choice: LinearTransform | AutoChoice
+        if isinstance(chosen, Auto) and isinstance(moments, FrequentDirections):
+            raise InputError("fitted_on_moments: auto needs moments; name a transform for a sketch, such as whitening.")
         if not isinstance(chosen, Auto):
             choice = chosen
         elif texts is None:
@@ -528,7 +531,7 @@ class SentenceEncoder:
     def _fitted_linear(
         self,
         transform: LinearTransform | AutoChoice,
-        moments: Moments,
+        moments: Moments | FrequentDirections,
         query_moments: Moments | None,
         n_zero_rows: int,
         source: str,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, IsosentWarning
+from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -58,14 +60,18 @@ class Postprocessing:
             raise InputError(f"transform: the result must be within float32; got {np.abs(mapped).max():g}.")
         return single
 
-    def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
+    def moments(self, moments: Moments | FrequentDirections, *, queries: bool = False) -> Any:
         """Moments of vectors after the map, from those before it."""
         if self.flow is not None:
             raise InputError("fit: nothing can be fitted on moments after a flow. Fit on the vectors of its encoder.")
         if not moments.weight:
             raise InputError("fit: there must be at least one vector that is not zero; got none.")
         linear_map = self.map_of(queries)
-        return moments if linear_map is None else moments.mapped(linear_map)
+        if linear_map is None:
+            return moments
+        if isinstance(moments, FrequentDirections):
+            raise InputError("fit: a sketch is for a bare encoder; this model has a map. Use Moments.")
+        return moments.mapped(linear_map)
 
     def check_fit(self, transform: object, *, queries: bool = False) -> None:
         """Refuse a transform that cannot be added; called before any work is done."""
@@ -86,7 +92,10 @@ class Postprocessing:
             )
 
     def fitted(
-        self, transform: LinearTransform | None, moments: Moments, query_moments: Moments | None = None
+        self,
+        transform: LinearTransform | None,
+        moments: Moments | FrequentDirections,
+        query_moments: Moments | None = None,
     ) -> Postprocessing:
         """Add a linear transform, fitted on the moments of the encoder's vectors."""
         # With queries, the transform is fitted on the mean of the documents and on the scatter of both, each about its

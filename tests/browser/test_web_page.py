@@ -273,7 +273,7 @@ def test_tabs_are_used_with_the_keyboard(page):
         (Keys.HOME, "try"),
     ):
         page.switch_to.active_element.send_keys(key)
-        assert page.switch_to.active_element == at(page, f"tab-{name}")
+        until(page, lambda name=name: page.switch_to.active_element == at(page, f"tab-{name}"))
         assert at(page, f"tab-{name}").get_attribute("aria-selected") == "true"
         assert at(page, name).is_displayed()
     reached = set()

@@ -192,7 +192,9 @@ def test_a_model_of_vectors_encodes_no_texts(isosent_, refuses):
 
 def test_texts_and_vectors_are_not_mixed(isosent_, refuses):
     refuses(isosent_("fit", "v.npy", "texts.txt", "-o", "m"), "got texts, texts.txt, and vectors, v.npy.")
-    refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space and --checkpoint are for vectors")
+    refuses(
+        isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space, --checkpoint and --sketch are for vectors"
+    )
 
 
 def test_several_files_of_texts_are_fitted_on(isosent_, here):

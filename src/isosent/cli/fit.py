@@ -33,7 +33,7 @@ from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
 from isosent.jobs.shards import Engine, measure_folder, sample_texts
-from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url
+from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, sketch_of
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.numeric.isotropy import describe_space
@@ -87,6 +87,9 @@ def demo(output: Path | None) -> None:
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
+@click.option(
+    "--sketch", type=click.IntRange(1), metavar="N", help="Vectors of many dimensions: the covariance as N rows."
+)
 @details_option
 @worker_options
 def fit(
@@ -99,6 +102,7 @@ def fit(
     queries: str | None,
     space: str | None,
     checkpoint: Path | None,
+    sketch: int | None,
     details: bool,
     engine: Engine | None,
 ) -> None:
@@ -114,8 +118,8 @@ def fit(
     """
     check_model_folder(output)
     if engine is not None:
-        if queries is not None or space is not None or checkpoint is not None:
-            raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
+        if (queries, space, checkpoint, sketch) != (None, None, None, None):
+            raise InputError("fit: --queries, --space, --checkpoint and --sketch do not go with --workers.")
         _fit_by_workers(inputs, model, transform, settings, output, column, engine, details)
         return
     inputs = tuple(expanded(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS)))
@@ -124,9 +128,9 @@ def fit(
         vectors, texts = (next(path for path in inputs if kinds[path] is kind) for kind in (True, False))
         raise InputError(f"fit: inputs must be all texts or all vectors; got texts, {texts}, and vectors, {vectors}.")
     if all(kinds.values()):
-        _fit_vectors(inputs, model, transform, settings, output, column, queries, space, checkpoint)
-    elif space is not None or checkpoint is not None:
-        raise InputError(f"fit: --space and --checkpoint are for vectors; {', '.join(inputs)} holds texts.")
+        _fit_vectors(inputs, model, transform, settings, output, column, queries, space, checkpoint, sketch)
+    elif (space, checkpoint, sketch) != (None, None, None):
+        raise InputError(f"fit: --space, --checkpoint and --sketch are for vectors; {', '.join(inputs)} holds texts.")
     else:
         _fit_texts(inputs, model, transform, settings, output, column, queries, details)
 
@@ -230,6 +234,7 @@ def _fit_vectors(
     queries: str | None,
     space: str | None,
     checkpoint: Path | None,
+    sketch: int | None,
 ) -> None:
     sources, merged = open_vector_files(inputs, column)
     empty = reduce(add, [*merged, *map(FileMoments.empty_for, sources)])
@@ -248,7 +253,11 @@ def _fit_vectors(
     chosen = resolve_transform(transform, settings, dim=before.dim)
     if chosen is None:
         raise InputError("fit: vectors need a transform to fit; got none.")
-    if is_flow(chosen):
+    if sketch is not None:
+        if merged or queries is not None or checkpoint is not None:
+            raise InputError("fit: a sketch needs vectors; moments, --queries and --checkpoint do not go with it.")
+        after = _fitted_on_sketch(before, sources, chosen, sketch)
+    elif is_flow(chosen):
         if merged or queries is not None or checkpoint is not None:
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
@@ -271,7 +280,7 @@ def _fit_vectors(
         )
     after.save(output)
     _show_fit(after)
-    if sources:
+    if sources and sketch is None:  # what follows takes the covariance
         sample = _sampled_rows(sources[0])
         vectors, title = before.transform(sample), f"{len(sample):,} vectors of {sources[0].path}"
         show(change_table(describe_space(vectors), describe_space(after.transform(sample)), title))
@@ -280,6 +289,19 @@ def _fit_vectors(
         _warn_of_groups(vectors)
     record = after.fits[-1]
     show(f"{output}: fitted on {record.n_texts} vectors; zero rows left out: {record.n_zero_rows}")
+
+
+def _fitted_on_sketch(
+    before: SentenceEncoder, sources: Sequence[VectorSource], chosen: Any, size: int
+) -> SentenceEncoder:
+    n_rows = sum(source.n_rows for source in sources)
+    with progress_bar("reading", "vectors") as bar:
+        sketch = sketch_of(sources, size, progress=bar(n_rows))
+    names = ", ".join(str(source.path) for source in sources)
+    after = before.fitted_on_moments(sketch, chosen, n_zero_rows=n_rows - round(sketch.weight), source=names)
+    error, kept = sketch.error / sketch.weight, sketch.spectrum.values[: after.dim]
+    show(f"variances of the axes kept: {kept[0]:.3g} to {kept[-1]:.3g}, up to {error:.3g} too small")
+    return after
 
 
 def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:

@@ -9,6 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -23,8 +24,9 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
-from isosent.errors import FileFormatError, InputError, OutputError
+from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputError
 from isosent.io.atomic import check_destination, replacing
+from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
 from isosent.io.parquet import ColumnsBeside
 from isosent.io.schemas import Count
@@ -32,6 +34,7 @@ from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, writing_vectors
+from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.moments import Moments, RadialMoments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord
@@ -41,6 +44,7 @@ CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 ENDING = ".safetensors"
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
+_MANY_DIMENSIONS = 4096
 _PAUSE_S = 1.0
 _SHARE_OF_TIME = 0.05
 _FETCH_S = 60.0
@@ -88,6 +92,13 @@ def moments_of(
     """Moments of vectors in files, read block by block; a checkpoint lets an interrupted run resume."""
     if not sources:
         raise InputError("moments_of: sources must hold at least one file; got none.")
+    if (dim := sources[0].dim) > _MANY_DIMENSIONS:
+        warnings.warn(
+            f"moments of {dim:,} dimensions take {shown_bytes(8 * dim**2)}, and a fit four times that. "
+            "A sketch takes less: isosent fit --sketch N.",
+            MemoryWarning,
+            stacklevel=2,
+        )
     state, file = _State(reduce(add, map(FileMoments.empty_for, sources)), 0, 0), None
     if checkpoint is not None:
         settings = {"radial": radial, "block_rows": [source.block_rows for source in sources]}
@@ -106,6 +117,19 @@ def moments_of(
     if file:
         file.write(state._replace(source=len(sources), row=0))
     return state.measured
+
+
+def sketch_of(sources: Sequence[VectorSource], size: int, *, progress: Progress | None = None) -> FrequentDirections:
+    """Sketch of the scatter of vectors in files, with memory for three times `size` of them."""
+    sketch = FrequentDirections.empty(reduce(add, map(FileMoments.empty_for, sources)).moments.dim, size)
+    for source in sources:
+        row = 0
+        for block in source.blocks():
+            source.check_finite(block, row)
+            sketch, row = sketch.updated(block), row + len(block)
+            if progress:
+                progress(len(block))
+    return sketch
 
 
 class _State(NamedTuple):

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from isosent import _check
 from isosent.errors import InputError, InputTypeError
+from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
@@ -73,7 +74,7 @@ class _Fit:
 
     # So a stream of `partial_fit` calls decomposes one covariance, and a later `set_params` does not change the fit.
 
-    def __init__(self, moments: Moments, settings: MomentTransform) -> None:
+    def __init__(self, moments: Moments | FrequentDirections, settings: MomentTransform) -> None:
         self.moments, self.settings = moments, settings
 
     @cached_property
@@ -109,13 +110,15 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """Whether rows are scaled to length 1 after the map."""
         return False
 
+    _takes_sketches = False  # of `FrequentDirections`
+
     @property
     def uses_radial_moments(self) -> bool:
         """Whether the fit needs more than weight, mean and scatter."""
         return False
 
     @abstractmethod
-    def _solve(self, moments: Moments) -> Solution:
+    def _solve(self, moments: Any) -> Solution:
         """Turn the moments of at least one row into a map."""
 
     def check_settings(self, dim: int) -> None:
@@ -181,13 +184,13 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         self._refit(moments if is_first else self.moments_ + moments)
         return self
 
-    def fit_moments(self, moments: Moments) -> Self:
+    def fit_moments(self, moments: Moments | FrequentDirections) -> Self:
         """Fit on the moments of vectors, as if `fit` had seen the vectors.
 
         Parameters
         ----------
-        moments : Moments
-            Moments of at least one row.
+        moments : Moments or FrequentDirections
+            Moments of at least one row; or a sketch of them, for `PrincipalComponents` and `Whitening`.
 
         Returns
         -------
@@ -200,6 +203,8 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
             If there are no rows, the rows do not suffice, or a setting is out of range.
         """
         self.check_settings(moments.dim)
+        if isinstance(moments, FrequentDirections) and not self._takes_sketches:
+            raise InputError(f"{self._name}: a sketch is for principal_components and whitening. Use Moments.")
         if moments.weight == 0:
             raise InputError(f"{self._name}: moments must be those of at least one row; got none.")
         fit = _Fit(moments, clone(self))
@@ -263,8 +268,8 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         return unit_rows(mapped) if self.normalize_ else mapped
 
     @property
-    def moments_(self) -> Moments:
-        """Weight, mean and scatter of all rows seen."""
+    def moments_(self) -> Any:
+        """Weight, mean and scatter of all rows seen, or the sketch of it."""
         return self._fit.moments
 
     @property
@@ -301,9 +306,10 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
             )
         self._fit = _Fit(moments, clone(self))
 
-    def _check_size(self, moments: Moments) -> None:
+    def _check_size(self, moments: Moments | FrequentDirections) -> None:
         """Refuse moments of numbers so large or so small that the squares of their variances leave float64."""
-        variance = max(0.0, float(moments.scatter.diagonal().max())) / moments.weight
+        squares = (moments.rows**2).sum(0) if isinstance(moments, FrequentDirections) else moments.scatter.diagonal()
+        variance = max(0.0, float(squares.max())) / moments.weight
         size = max(float(np.abs(moments.mean).max()), variance**0.5)
         if size and not _SMALLEST < size < _LARGEST:
             raise InputError(

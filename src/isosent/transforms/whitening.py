@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, RankWarning
+from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import SHRINKAGES, Moments
 from isosent.numeric.spectrum import Spectrum, inverse_deviations, resolve_width, spectrum
@@ -115,7 +116,9 @@ class Whitening(InvertibleTransform):
         self.center = center
         self.eps = eps
 
-    def _solve(self, moments: Moments) -> Solution:
+    _takes_sketches = True
+
+    def _solve(self, moments: Moments | FrequentDirections) -> Solution:
         self._check_size(moments)
         return _solve(
             self._name,
@@ -147,7 +150,8 @@ class Whitening(InvertibleTransform):
     @property
     def mean_(self) -> NDArray[np.float64]:
         """Mean of the rows seen."""
-        return self.moments_.mean
+        mean: NDArray[np.float64] = self.moments_.mean
+        return mean
 
     @property
     def explained_variance_(self) -> NDArray[np.float64]:
@@ -207,7 +211,9 @@ class PrincipalComponents(InvertibleTransform):
     def __init__(self, n_components: int | float | str | None = None) -> None:
         self.n_components = n_components
 
-    def _solve(self, moments: Moments) -> Solution:
+    _takes_sketches = True
+
+    def _solve(self, moments: Moments | FrequentDirections) -> Solution:
         self._check_size(moments)
         return _solve(self._name, moments, n_components=self.n_components, strength=0.0)
 
@@ -218,7 +224,7 @@ class PrincipalComponents(InvertibleTransform):
 
 def _solve(
     name: str,
-    moments: Moments,
+    moments: Moments | FrequentDirections,
     *,
     n_components: int | float | str | None,
     strength: float,
@@ -231,17 +237,22 @@ def _solve(
     # correlation for the "_cor" methods; S is the inverse standard deviations there and the identity elsewhere. The
     # rows of Q are orthonormal: the identity for PCA, U_kᵀ for ZCA, and for Cholesky the one that makes the map lower
     # triangular (Kessy et al. 2018, table 1).
-    if not center:
-        moments = moments.about_zero()
-    covariance, scale, noise = moments.covariance, np.ones(moments.dim), moments.rounding_variance
-    shrinkage = SHRINKAGES[shrinkage](moments) if isinstance(shrinkage, str) else float(shrinkage or 0.0)
-    if shrinkage:
-        level = np.trace(covariance) / moments.dim
-        covariance = (1 - shrinkage) * covariance + shrinkage * level * np.eye(moments.dim)
-    if method.endswith("_cor"):
-        scale = inverse_deviations(covariance.diagonal(), noise)
-        covariance, noise = covariance * np.outer(scale, scale), noise * scale**2
-    eigen = spectrum(covariance, noise=noise)
+    scale = np.ones(moments.dim)
+    if isinstance(moments, FrequentDirections):
+        if method != "pca" or shrinkage or not center:
+            raise InputError(f"{name}: a sketch is for method='pca' without shrinkage, about the mean. Use Moments.")
+        eigen, shrinkage = moments.spectrum, 0.0
+    else:
+        moments = moments if center else moments.about_zero()
+        shrinkage = SHRINKAGES[shrinkage](moments) if isinstance(shrinkage, str) else float(shrinkage or 0.0)
+        covariance, noise = moments.covariance, moments.rounding_variance
+        if shrinkage:
+            level = np.trace(covariance) / moments.dim
+            covariance = (1 - shrinkage) * covariance + shrinkage * level * np.eye(moments.dim)
+        if method.endswith("_cor"):
+            scale = inverse_deviations(covariance.diagonal(), noise)
+            covariance, noise = covariance * np.outer(scale, scale), noise * scale**2
+        eigen = spectrum(covariance, noise=noise)
     if eigen.rank == 0:
         raise InputError(
             f"{name}: the rows must vary; got rank 0, as with n_samples = 1 or rows that are all equal. "
@@ -259,7 +270,11 @@ def _solve(
 
 
 def _n_axes(
-    name: str, moments: Moments, eigen: Spectrum, n_components: int | float | str | None, strength: float
+    name: str,
+    moments: Moments | FrequentDirections,
+    eigen: Spectrum,
+    n_components: int | float | str | None,
+    strength: float,
 ) -> int:
     """Axes to keep: those asked for, but not more than the rank."""
     values = eigen.values[: eigen.rank]
