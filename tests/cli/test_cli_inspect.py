@@ -158,3 +158,50 @@ def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was
     (here / "few.txt").write_text("one\ntwo\n", "utf-8")
     refuses(isosent_("calibrate", "few.txt", "-m", model), "at least 30 pairs")
     assert isosent.load(here / model).calibration is None
+
+
+def test_drift_takes_vectors_and_moments_and_names_what_changed(isosent_, here):
+    random = np.random.default_rng(0)
+    old, new = random.normal(size=(2, 400, 6))
+    new[:, 4] = 3 * new[:, 4] + 2
+    np.save(here / "old.npy", old)
+    np.save(here / "new.npy", new)
+    for name in ("old", "new"):
+        isosent_("moments", f"{name}.npy", "-o", f"{name}.safetensors")
+    finished = isosent_("drift", "old.npy", "new.npy")
+    assert (finished.code, finished.err) == (0, "")
+    assert "dimension 4" in finished.out
+    assert finished.out.splitlines()[-1].startswith("Refit: ")
+    documents = [
+        json.loads(isosent_("drift", f"old.{first}", f"new.{second}", "--json").out)
+        for first, second in (("npy", "npy"), ("safetensors", "npy"), ("safetensors", "safetensors"))
+    ]
+    assert [each["knows_kurtosis"] for each in documents] == [True, True, False]
+    assert [each["axes"][0]["dimension"] for each in documents] == [4, 4, 4]
+    assert [each["axes"][0]["variance_p_value"] is None for each in documents] == [False, False, True]
+    assert "not tested" in isosent_("drift", "old.safetensors", "new.safetensors").out
+    same = isosent_("drift", "old.npy", "old.npy", "--json", "drift.json")
+    assert same.code == 0
+    assert json.loads((here / "drift.json").read_text())["is_changed"] is False
+
+
+def test_drift_leaves_out_zero_rows(isosent_, here):
+    rows = np.random.default_rng(0).normal(size=(100, 4)) + 5
+    np.save(here / "old.npy", rows)
+    np.save(here / "new.npy", np.vstack([rows, np.zeros((50, 4))]))
+    document = json.loads(isosent_("drift", "old.npy", "new.npy", "--json").out)
+    assert (document["n_new"], document["mean_p_value"], document["covariance_p_value"]) == (100, 1, 1)
+
+
+def test_drift_refuses_what_cannot_be_compared(isosent_, here, refuses):
+    np.save(here / "wide.npy", np.ones((200, 7)))
+    np.save(here / "few.npy", np.load(here / "v.npy")[:5])
+    isosent_("encode", "texts.txt", "-o", "a.npy")
+    isosent_("fit", "texts.txt", "--transform", "mean_centering", "-o", "centred")
+    isosent_("encode", "texts.txt", "-m", "centred", "-o", "b.npy")
+    refuses(isosent_("drift", "v.npy", "wide.npy"), "256", "7")
+    refuses(isosent_("drift", "v.npy", "few.npy"), "20", "5")
+    refuses(isosent_("drift", "wide.npy", "wide.npy"), "equal")
+    refuses(isosent_("drift", "a.npy", "b.npy"), "space")
+    refuses(isosent_("drift", "v.npy", "nothing.npy"), "nothing.npy")
+    refuses(isosent_("drift", "v.npy", "v.npy", "--json", "v.npy"), "v.npy")

@@ -1,10 +1,14 @@
-"""The commands ``inspect`` and ``calibrate``."""
+"""The commands ``inspect``, ``drift`` and ``calibrate``."""
 
 import json
+from dataclasses import asdict
+from functools import reduce
+from operator import add
 from pathlib import Path
 
 import click
 
+from isosent.cli.encode import measure, open_vector_files, vector_column_option
 from isosent.cli.options import (
     PATH,
     Model,
@@ -18,11 +22,13 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import check_output, progress_bar, show, write_output
 from isosent.errors import InputError
+from isosent.io.json import without_nan
 from isosent.io.tables import read_numbers
 from isosent.io.texts import STANDARD_INPUT, read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.calibrate import MOST_TEXTS, calibrated_on_pairs, calibrated_on_texts
-from isosent.jobs.vectors import fetch_moments, holds_moments, is_url, read_moments
+from isosent.jobs.vectors import FileMoments, drift_of, fetch_moments, holds_moments, is_url, read_moments
+from isosent.numeric.drift import LEVEL, Drift
 from isosent.pages.tables import make_table
 from isosent.persistence import check_model_folder
 from isosent.report.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
@@ -94,6 +100,65 @@ def _inspect(source: str, model: Model, column: str | None, seed: int) -> Inspec
     loaded = model.open()
     with progress_bar("encoding") as bar:
         return inspect_texts(loaded, texts, seed=seed, source=name, progress=bar)
+
+
+_MOST_AXES_SHOWN = 10
+
+
+@click.command()
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@vector_column_option
+@json_option
+def drift(old: str, new: str, column: str | None, json_output: Path | None) -> None:
+    """Test whether vectors have changed beyond chance, and whether a whitening should be fitted again.
+
+    OLD and NEW are files of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet), files of moments, or URLs of
+    proxies that learn. Tests the mean and the variances along the principal axes, and measures how well the whitening
+    of OLD fits NEW. Vectors say more than moments: the variances of single axes are tested only if OLD or NEW is a file
+    of vectors. Rows count as independent: repeated and related texts make false alarms more frequent.
+    """
+    check_output(json_output, reads=[path for path in (old, new) if not is_url(path)])
+    opened = [open_vector_files([path], column) for path in (old, new)]
+    reduce(add, [part for files, parts in opened for part in (*parts, *map(FileMoments.empty_for, files))])
+    before, after = (measure(files, parts) for files, parts in opened)
+    found = drift_of(before, after, [files for files, _ in opened])
+    if write_output(json_output, json.dumps(without_nan(asdict(found)), indent=2) + "\n"):
+        return
+    _show_drift(found, old, new)
+
+
+def _show_drift(found: Drift, old: str, new: str) -> None:
+    table = make_table("", "", header=False, title=f"{found.n_old:,} vectors of {old}, {found.n_new:,} of {new}")
+    for label, p_value in (("mean", found.mean_p_value), ("covariance", found.covariance_p_value)):
+        table.add_row(f"{label}: p-value of no change", _p_value(p_value))
+    for label, figure in (
+        ("mean cosine of random new vectors, whitened as the old ones", found.mean_shift),
+        ("its root mean square", found.spread),
+        ("the same if nothing had changed", found.spread_expected),
+    ):
+        table.add_row(label, f"{figure:.4f}")
+    show(table)
+    if found.axes:
+        caption = f"{len(found.axes):,} of {found.n_axes:,} axes have changed (p < {LEVEL}, corrected for their number)"
+        axes = make_table("axis", "largest entry", "mean moved by", "p", "variance times", "p", left=2, caption=caption)
+        for each in found.axes[:_MOST_AXES_SHOWN]:
+            axes.add_row(
+                f"{each.axis}",
+                f"dimension {each.dimension}: {each.entry:+.2f}",
+                f"{each.shift:+.2f} sd",
+                _p_value(each.mean_p_value),
+                f"{each.variance_ratio:.2f}",
+                _p_value(each.variance_p_value),
+            )
+        show(axes)
+    if not found.knows_kurtosis:
+        show("moments alone: the variances of single axes were not tested")
+    show(f"\n{found.advice}")
+
+
+def _p_value(value: float) -> str:
+    return "" if value != value else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 @click.command()

@@ -42,6 +42,7 @@ COMMANDS = {
     },
     "Evaluation": {
         "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),
+        "drift": ("inspect", "Have vectors changed beyond chance? Is a refit worthwhile?"),
         "evaluate": ("evaluate", "Score a model on STS, transfer, retrieval and other tasks."),
         "compare": ("evaluate", "Test whether one model is better than another."),
         "report": ("evaluate", "Write an HTML page of results."),

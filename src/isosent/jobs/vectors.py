@@ -34,6 +34,7 @@ from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, writing_vectors
+from isosent.numeric.drift import Drift, drift, excess_kurtosis, fourth_powers, shared_axes
 from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.moments import Moments, RadialMoments
 from isosent.numeric.similarity import nonzero_rows
@@ -130,6 +131,20 @@ def sketch_of(sources: Sequence[VectorSource], size: int, *, progress: Progress 
             if progress:
                 progress(len(block))
     return sketch
+
+
+def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[VectorSource]]) -> Drift:
+    """What has changed between two sets; those with sources are read again for the kurtosis along their axes."""
+    if not any(sources):
+        return drift(old.moments, new.moments)
+    axes = shared_axes(old.moments, new.moments)
+    fourth, sets = np.zeros(axes.shape[1]), []
+    for measured, files in zip((old, new), sources, strict=True):
+        for source in files:
+            for block in source.blocks():
+                fourth += fourth_powers(block[nonzero_rows(block)], measured.moments.mean, axes)
+        sets += [measured.moments] if files else []
+    return drift(old.moments, new.moments, kurtosis=excess_kurtosis(fourth, sets, axes))
 
 
 class _State(NamedTuple):
