@@ -63,7 +63,7 @@ def compare(old, new):
 
 def rates(draw, runs):
     """Share of runs with a p-value below 5%, of pairs of arrays of rows."""
-    counts = np.zeros(5)
+    counts = np.zeros(6)
     for _ in range(runs):
         rows, moments, _ = compare(*draw())
         counts += (
@@ -72,8 +72,9 @@ def rates(draw, runs):
             rows.is_changed,
             moments.covariance_p_value < LEVEL,
             moments.is_changed,
+            rows.refit != "no",
         )
-    names = ("mean", "covariance", "changed", "covariance, moments alone", "changed, moments alone")
+    names = ("mean", "covariance", "changed", "covariance, moments alone", "changed, moments alone", "refit")
     return dict(zip(names, (counts / runs).round(3).tolist(), strict=True))
 
 
