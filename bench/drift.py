@@ -21,6 +21,7 @@ from isosent.numeric.similarity import pairwise_cosine
 
 TUNING = ("STS12", "STS14", "SICKR")
 STRENGTH = 0.5
+ROWS_A_DIM = (1, 1.5, 2, 3, 4, 6, 8, 10)
 SIZES = ((60, 60), (200, 200), (800, 800), (200, 800))
 
 
@@ -99,11 +100,22 @@ def spearman(encoded, moments):
     return 100 * float(np.mean(scores))
 
 
-def refits(name, scored, vectors, model, random):
+def encode_pairs(scored, model):
+    return [(model.encode(each.first), model.encode(each.second), np.asarray(each.scores)) for each in scored.subsets]
+
+
+def losses(encoded, rows, random):
+    """What a fit on fewer rows loses to one on all rows: points by rows per dimension, the mean of three draws."""
+    best = spearman(encoded, Moments.from_rows(rows))
+    for ratio in ROWS_A_DIM:
+        n_rows = int(ratio * rows.shape[1])
+        if n_rows < len(rows):
+            draws = [rows[random.choice(len(rows), n_rows, replace=False)] for _ in range(3)]
+            yield ratio, np.mean([spearman(encoded, Moments.from_rows(draw)) for draw in draws]) - best
+
+
+def refits(name, encoded, vectors, random):
     """What a refit changes on a set, where the old vectors are another corpus or a half of the same."""
-    encoded = [
-        (model.encode(each.first), model.encode(each.second), np.asarray(each.scores)) for each in scored.subsets
-    ]
     for other, rows in {**vectors, "a half of the same": None}.items():
         if other == name:
             continue
@@ -158,10 +170,13 @@ def main():
 
             report("detections", old=first, new=second, rows=n_rows, runs=runs, **rates(draw, runs))
     for name, scored in sets.items():
-        for other, found, gain in refits(name, scored, vectors, model, random):
+        for other, found, gain in refits(name, encode_pairs(scored, model), vectors, random):
             ratio = round(found.spread / found.spread_expected, 2)
             values = {"changed": found.is_changed, "spread ratio": ratio, "refit": found.refit, "gain": round(gain, 2)}
             report("refit", part="tuning" if name in TUNING else "reported", new=name, old=other, **values)
+    for name, scored in sets.items():
+        lost = losses(encode_pairs(scored, model), vectors[name], random)
+        report("points lost by rows per dimension", new=name, **{str(ratio): round(loss, 2) for ratio, loss in lost})
 
 
 if __name__ == "__main__":

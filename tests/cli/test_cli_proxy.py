@@ -35,6 +35,9 @@ def test_a_map_is_learned_from_traffic_and_then_applied(isosent_, refuses, servi
         assert inspected.code == 0
         for word in ("mean cosine of random pairs", "480 vectors", "95% of the variance", "without texts"):
             assert word in inspected.out
+        np.save(tmp_path / "raw.npy", raw)
+        drift = isosent_("drift", url, tmp_path / "raw.npy")
+        assert drift.out.splitlines()[-1].startswith("No refit"), drift.err
         fitted = isosent_("fit", url, "--transform", "whitening", "--dims", 32, "-o", small)
         assert fitted.code == 0, fitted.err
         process.send_signal(signal.SIGTERM)

@@ -42,6 +42,7 @@ def test_a_scaled_axis_is_named_by_its_variance(dimension):
     assert result.covariance_p_value < 1e-6 < result.mean_p_value
     assert [each.dimension for each in result.axes] == [dimension]
     assert result.axes[0].variance_ratio == pytest.approx(2.25, rel=0.15)
+    assert 0.9 < abs(result.axes[0].entry) <= 1
     alone = drift(Moments.from_rows(old), Moments.from_rows(new))
     assert (alone.knows_kurtosis, alone.is_changed, alone.axes) == (False, False, ())
 
@@ -102,6 +103,15 @@ def test_axes_without_variance_in_one_set_stay_finite():
     result = compared(old, new)
     assert result.axes[0].dimension == 2
     assert all(np.isfinite([each.shift, each.variance_ratio]).all() for each in result.axes)
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e100])
+def test_the_unit_of_the_vectors_does_not_matter(scale):
+    old, new = drawn(300, 1), drawn(300, 2) * 1.2
+    plain, scaled = compared(old, new), compared(scale * old, scale * new)
+    assert scaled.covariance_p_value == pytest.approx(plain.covariance_p_value, rel=1e-6)
+    assert scaled.spread == pytest.approx(plain.spread)
+    assert [each.axis for each in scaled.axes] == [each.axis for each in plain.axes]
 
 
 def test_sets_that_cannot_be_compared_are_refused():
