@@ -3,9 +3,9 @@
 throughput [MODEL [INFINITY]]  32 clients with 1, 16 and 256 texts a request, in turns with calls of the library; p50
                     and p99 of one text; if MODEL is a transformer, the same for FastAPI + sentence-transformers and
                     for infinity, if the path of its program is given
-soak MINUTES        1 to 64 clients with 1 to 256 texts of mixed lengths, some of whom hang up: every answer is compared
-                    with the library, memory is written down every minute, and in the last minute the server is killed
-                    and started again
+soak MINUTES        4 to 64 clients of a model, an index and a proxy, with 1 to 256 texts of mixed lengths, some of whom
+                    hang up: every answer is compared with the library, memory and p99 are written down every minute,
+                    and in the last minute server and proxy are killed and started again
 Needs the extra serve, and for the peer fastapi and sentence-transformers. Prints JSON lines.
 Usage: python bench/server.py throughput wordllama
 """
@@ -22,11 +22,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from pathlib import Path
 
 import numpy as np
 
 import isosent
+from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.model import SentenceEncoder
+from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
 
 N_CLIENTS, SECONDS = 32, 8
 PEER = """
@@ -116,8 +121,9 @@ def vectors_of(content):
     return np.array(rows)
 
 
-def start_server(reference, port=0):
-    command = [sys.executable, "-c", "from isosent.cli.main import main; main()", "serve", f"model={reference}"]
+def start(arguments, port=0):
+    """Start a server or a proxy; its process and its port."""
+    command = [sys.executable, "-c", "from isosent.cli.main import main; main()", *arguments]
     process = subprocess.Popen([*command, "--port", str(port)], stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         facts = json.loads(line)
@@ -178,7 +184,7 @@ def library_rate(model, texts, n_texts, seconds=SECONDS):
 def throughput(reference="wordllama", infinity=None):
     texts, model = sentences(), isosent.load(reference)
     model.encode(texts[:2000])
-    process, port = start_server(reference)
+    process, port = start(["serve", f"model={reference}"])
     try:
         measured(port, texts, 16, seconds=2)
         show(model=reference, server="isosent", clients=1, texts=1, **latency(measured(port, texts, 1, 1, 4)))
@@ -257,68 +263,125 @@ def resident_mb(pid):
     return round(int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1e3, 1)
 
 
-def soak(minutes, reference="wordllama"):
-    """Mixed load; every answer is compared with the library's."""
-    texts = sentences(4000)
-    rng = random.Random(0)
+class Soak:
+    """A server with a model and an index, a proxy whose API is that server, and what each must answer."""
+
+    def __init__(self, folder, reference):
+        self.texts = long_and_short()
+        plain = isosent.load(reference)
+        raw = plain.encode(self.texts, normalize_embeddings=True)
+        fitted = plain.fitted(self.texts, isosent.Whitening(n_components=128))
+        fitted.save(folder / "fitted")
+        index = Index.create(self.texts, fitted, folder=folder / "index")
+        behind = SentenceEncoder(PrecomputedVectors.of_space(plain.dim, None, "plain"))
+        mapped = behind.fitted_on_vectors(raw, isosent.Whitening(n_components=64))
+        mapped.save(folder / "mapped")
+        self.vectors = {
+            "/v1/embeddings": fitted.encode(self.texts, normalize_embeddings=True),
+            "proxy": unit_rows(mapped.transform(raw)),
+        }
+        self.scores = index.search(self.texts, k=5).scores
+        self.tolerance = 1e-5 if reference.startswith("hf:") else 2e-6
+        served = [f"plain={reference}", f"model={folder / 'fitted'}", f"index={folder / 'index'}"]
+        self.serve = ["serve", *served]
+        self.server, self.port = start(self.serve)
+        upstream = ["--upstream", f"http://127.0.0.1:{self.port}/v1", "--upstream-model", "plain"]
+        kept = ["--cache", str(folder / "vectors.sqlite"), "--learn", str(folder / "seen.safetensors")]
+        self.proxying = ["proxy", *upstream, "-m", f"model={folder / 'mapped'}", *kept]
+        self.proxy, self.proxy_port = start(self.proxying)
+
+    def restart(self):
+        """Kill both, and start them again."""
+        for process in (self.proxy, self.server):
+            process.kill()
+            process.wait()
+        self.server, _ = start(self.serve, self.port)
+        self.proxy, _ = start(self.proxying, self.proxy_port)
+
+    def request(self, kind, start, n_texts):
+        """The body of a request, and whether an answer to it is right."""
+        texts = self.texts[start : start + n_texts]
+        if kind == "/search":
+            body = json.dumps({"query": texts[0], "k": 5, "index": "index"}).encode()
+            return body, lambda content: self._is_close(scores_of(content), self.scores[start])
+        expected = self.vectors[kind][start : start + len(texts)]
+        return body_of(texts), lambda content: self._is_close(vectors_of(content), expected)
+
+    def _is_close(self, found, expected):
+        return found.shape == expected.shape and np.abs(found - expected).max() <= self.tolerance
+
+
+def scores_of(content):
+    return np.array([hit["score"] for hit in json.loads(content)["hits"]])
+
+
+def long_and_short():
+    texts, rng = sentences(4000), random.Random(0)
     texts += [" ".join(rng.choices(texts, k=rng.choice([2, 8, 40]))) for _ in range(1000)]
     rng.shuffle(texts)
-    with tempfile.TemporaryDirectory() as folder:
-        model = isosent.load(reference).fitted(texts, isosent.Whitening(n_components=128))
-        model.save(folder)
-        process, port = start_server(folder)
-        expected = model.encode(texts, normalize_embeddings=True)
-        tolerance = 2e-6 if reference.startswith("hf:") else 1e-6
-        counts, lock = dict.fromkeys(("answered", "hung_up", "wrong", "closed", "refused"), 0), threading.Lock()
-        finished = threading.Event()
+    return list(dict.fromkeys(texts))
 
-        def count(name):
-            with lock:
-                counts[name] += 1
+
+def soak(minutes, reference="wordllama"):
+    """Mixed load on a server, an index and a proxy; every answer is compared with the library's."""
+    with tempfile.TemporaryDirectory() as name:
+        made = Soak(Path(name), reference)
+        kinds = ("/v1/embeddings", "/v1/embeddings", "/search", "proxy")
+        tallies = {kind: dict.fromkeys(("answered", "hung_up", "wrong", "closed", "refused"), 0) for kind in kinds}
+        times = {kind: deque(maxlen=20_000) for kind in kinds}
+        lock, finished = threading.Lock(), threading.Event()
 
         def client(number):
-            mine, connection = random.Random(number), Connection(port)
+            mine, kind = random.Random(number), kinds[number % len(kinds)]
+            is_proxy = kind == "proxy"
+            connection = Connection(made.proxy_port if is_proxy else made.port, "/v1/embeddings" if is_proxy else kind)
             while not finished.is_set():
-                start = mine.randrange(len(texts))
-                chosen = texts[start : start + mine.choice([1, 1, 1, 4, 16, 64, 256])]
-                try:
-                    connection.send(body_of(chosen))
-                    if mine.random() < 0.05:
-                        connection.close()
-                        count("hung_up")
-                        continue
-                    status, content = connection.receive()
-                except OSError:  # the client is told, by a closed connection
-                    connection.close()
-                    count("closed")
-                    time.sleep(0.2)
-                    continue
-                if status != 200:
-                    count("refused")
-                    continue
-                error = np.abs(vectors_of(content) - expected[start : start + len(chosen)]).max()
-                count("answered" if error <= tolerance else "wrong")
-                time.sleep(mine.choice([0, 0, 0.01, 0.1]))
+                body, is_right = made.request(
+                    kind, mine.randrange(len(made.texts)), mine.choice([1, 1, 1, 4, 16, 64, 256])
+                )
+                outcome, seconds = asked(connection, body, is_right, mine.random() < 0.05)
+                with lock:
+                    tallies[kind][outcome] += 1
+                    times[kind].append(seconds)
+                time.sleep(0.2 if outcome == "closed" else mine.choice([0, 0, 0.01, 0.1]))
 
         threads = []
         try:
             for minute in range(int(minutes)):
-                wanted = 64 if minute else 1
-                while len(threads) < wanted:
+                while len(threads) < (64 if minute else 4):
                     threads.append(threading.Thread(target=client, args=(len(threads),)))
                     threads[-1].start()
                 time.sleep(30)
                 if minute + 1 == int(minutes):
-                    process.kill()
-                    process.wait()
-                    process, _ = start_server(folder, port)
+                    made.restart()
                 time.sleep(30)
-                show(minute=minute + 1, clients=len(threads), resident_mb=resident_mb(process.pid), **counts)
+                memory = {"server_mb": resident_mb(made.server.pid), "proxy_mb": resident_mb(made.proxy.pid)}
+                p99 = {kind: round(1e3 * float(np.quantile(list(values), 0.99)), 1) for kind, values in times.items()}
+                show(minute=minute + 1, clients=len(threads), **memory, p99_ms=p99, **tallies)
         finally:
             finished.set()
             for thread in threads:
                 thread.join()
-            stop(process)
+            stop(made.proxy)
+            stop(made.server)
+
+
+def asked(connection, body, is_right, hangs_up):
+    """What came of a request, and the seconds that it took."""
+    started = time.perf_counter()
+    try:
+        connection.send(body)
+        if hangs_up:
+            connection.close()
+            return "hung_up", 0.0
+        status, content = connection.receive()
+    except OSError:  # the client is told, by a closed connection
+        connection.close()
+        return "closed", 0.0
+    seconds = time.perf_counter() - started
+    if status != 200:
+        return "refused", seconds
+    return ("answered" if is_right(content) else "wrong"), seconds
 
 
 if __name__ == "__main__":
