@@ -6,6 +6,7 @@ throughput [MODEL [INFINITY]]  32 clients with 1, 16 and 256 texts a request, in
 soak MINUTES        4 to 64 clients of a model, an index and a proxy, with 1 to 256 texts of mixed lengths, some of whom
                     hang up: every answer is compared with the library, memory and p99 are written down every minute,
                     and in the last minute server and proxy are killed and started again
+kills N             the same, but a proxy or the server behind it is killed N times under load
 Needs the extra serve, and for the peer fastapi and sentence-transformers. Prints JSON lines.
 Usage: python bench/server.py throughput wordllama
 """
@@ -17,18 +18,21 @@ import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import deque
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.jobs.vectors import read_moments
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
@@ -366,6 +370,56 @@ def soak(minutes, reference="wordllama"):
             stop(made.server)
 
 
+def kills(n_kills, reference="wordllama"):
+    """Kill the proxy or the server behind it at random moments under load: what is left on the disk must be whole."""
+    draw, wrong = random.Random(0), 0
+    counts = dict.fromkeys(("answered", "hung_up", "wrong", "closed", "refused"), 0)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        made = Soak(folder, reference)
+        try:
+            for number in range(int(n_kills)):
+                finished, lock = threading.Event(), threading.Lock()
+
+                def client(seed, finished=finished, lock=lock):
+                    mine, connection = random.Random(seed), Connection(made.proxy_port)
+                    while not finished.is_set():
+                        body, is_right = made.request(
+                            "proxy", mine.randrange(len(made.texts)), mine.choice([1, 16, 64])
+                        )
+                        outcome, _ = asked(connection, body, is_right, False)
+                        with lock:
+                            counts[outcome] += 1
+                        time.sleep(0.05 if outcome == "closed" else 0)
+
+                threads = [threading.Thread(target=client, args=(8 * number + each,)) for each in range(4)]
+                for thread in threads:
+                    thread.start()
+                n_before = counts["answered"]
+                while counts["answered"] < n_before + len(threads):
+                    time.sleep(0.01)
+                time.sleep(draw.random())
+                (made.proxy if number % 2 else made.server).kill()
+                time.sleep(0.1)
+                wrong += not is_whole(folder)
+                made.restart()
+                finished.set()
+                for thread in threads:
+                    thread.join()
+        finally:
+            stop(made.proxy)
+            stop(made.server)
+        show(kills=int(n_kills), damaged=wrong, **counts)
+
+
+def is_whole(folder):
+    """Whether what a proxy keeps can be read: its moments, and its cache."""
+    if (folder / "seen.safetensors").exists():
+        read_moments(folder / "seen.safetensors")
+    with closing(sqlite3.connect(folder / "vectors.sqlite")) as cache:
+        return cache.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
 def asked(connection, body, is_right, hangs_up):
     """What came of a request, and the seconds that it took."""
     started = time.perf_counter()
@@ -385,4 +439,4 @@ def asked(connection, body, is_right, hangs_up):
 
 
 if __name__ == "__main__":
-    {"throughput": throughput, "soak": soak}[sys.argv[1]](*sys.argv[2:])
+    {"throughput": throughput, "soak": soak, "kills": kills}[sys.argv[1]](*sys.argv[2:])
