@@ -2,6 +2,7 @@
 
 kills: SIGKILL at random times and at every rename. disks: full ones. flips: single bits in every file that isosent
 writes. fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
+guided: like fuzz, for N seconds a file; what makes isosent run new lines is spoilt further. Needs atheris; not in all.
 Prints a JSON line for each failure and a summary for each campaign; exit code 1 if anything failed. Needs Linux and all
 extras; with --quick none.
 Usage: python bench/faults.py NAME [--runs N] [--seed S] [--keep DIR] [--only TARGET] [--quick]
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads do not survive a fork
@@ -23,10 +25,12 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 from campaign import processes
-from campaign.inputs import write_inputs
 
-RUNS = {"kills": 3, "disks": 5, "flips": 40, "fuzz": 30, "writers": 4}
+RUNS = {"kills": 3, "disks": 5, "flips": 40, "fuzz": 30, "writers": 4, "guided": 60}
 QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 3, "fuzz": 2, "writers": 0.4}
+COMPILED = [
+    f"isosent.{name}" for name in ("words.subwords", "words.vocabulary", "numeric.gem_kernels", "numeric.word_averages")
+]
 
 
 def main():
@@ -40,21 +44,28 @@ def main():
     parser.add_argument("--only", default="", metavar="TARGET", help="targets whose name holds this")
     parser.add_argument("--quick", action="store_true", help="few faults, and targets that need no torch")
     arguments = parser.parse_args()
-    names = list(RUNS) if arguments.name == "all" else [arguments.name]
-    targets = {name: chosen_targets(name, arguments) for name in names}
-    modules = {module for listed in targets.values() for target in listed for module in target.modules}
+    names = [name for name in RUNS if name != "guided"] if arguments.name == "all" else [arguments.name]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
-        write_inputs(Path(home) / "inputs")
-        processes.warm_up(Path(home) / "inputs", sorted(modules))
+        with instrumented() if names == ["guided"] else nullcontext():
+            targets = {name: chosen_targets(name, arguments) for name in names}
+            modules = {module for listed in targets.values() for target in listed for module in target.modules}
+            importlib.import_module("campaign.inputs").write_inputs(Path(home) / "inputs")
+            processes.warm_up(Path(home) / "inputs", sorted(modules))
         n_failures = sum(run_campaign(name, targets[name], Path(home).resolve() / name, arguments) for name in names)
     sys.exit(bool(n_failures))
 
 
+def instrumented():
+    """While isosent is imported, have it say which lines run; but not what numba compiles."""
+    atheris = importlib.import_module("atheris")
+    return atheris.instrument_imports(include=["isosent"], exclude=COMPILED)
+
+
 def chosen_targets(name, arguments):
-    """Targets of a campaign: readers for fuzz, writers for the others."""
+    """Targets of a campaign: readers for fuzz and guided, writers for the others."""
     targets = (
         importlib.import_module("campaign.readers").READERS
-        if name == "fuzz"
+        if name in ("fuzz", "guided")
         else importlib.import_module("campaign.targets").TARGETS
     )
     return [target for target in targets if arguments.only in target.name and (target.is_quick or not arguments.quick)]

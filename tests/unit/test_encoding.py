@@ -416,6 +416,9 @@ def test_an_index_that_says_more_than_there_can_be_is_refused(begun, source, wor
     del document["checksum"]
     (begun / "shards.json").write_text(json.dumps(document | {"shards": 4 * document["shards"][:1]}))
     refused(FileFormatError, r"must list 3 shards; it lists 4", wordllama, source, begun)
+    document["inputs"][0]["n_rows"] = 10**15  # a plan of so many shards would not fit in memory
+    (begun / "shards.json").write_text(json.dumps(document))
+    refused(FileFormatError, r"must list \d{10,} shards; it lists 3", wordllama, source, begun)
 
 
 def test_a_shard_that_is_gone_or_of_another_size_is_made_again(begun, source, wordllama, tmp_path):

@@ -696,3 +696,7 @@ def test_a_manifest_that_promises_other_rows_is_refused(small):
     (small.folder / MANIFEST).write_bytes(document_bytes(document))
     with pytest.raises(FileFormatError):
         Index.open(small.folder)
+    document["index"]["segments"] = []
+    (small.folder / MANIFEST).write_bytes(document_bytes(document))
+    with pytest.raises(FileFormatError, match=r"segments.* length >= 1"):
+        Index.open(small.folder)

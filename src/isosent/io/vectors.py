@@ -374,8 +374,9 @@ def read_index(folder: Path) -> ShardIndex | None:
         check_schema(document, str(path), _Head)
         fields = {name: value for name, value in document.items() if name not in _Head.__struct_fields__}
         index: ShardIndex = check_schema(fields, str(path), ShardIndex)
-        if index.n_shards != len(index.plan):
-            raise FileFormatError(f"{path} must list {len(index.plan)} shards; it lists {index.n_shards}.")
+        n_planned = sum(-(-file.n_rows // index.sharding.shard_size) for file in index.inputs)
+        if index.n_shards != n_planned:  # a plan of any length would not fit in memory
+            raise FileFormatError(f"{path} must list {n_planned} shards; it lists {index.n_shards}.")
     except FileNotFoundError:
         return None
     except InputError as error:

@@ -76,7 +76,7 @@ class State(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Kind | None  # that was asked for; None: chosen again when the index is compacted
     ids: IdKind
     next_number: Count
-    segments: tuple[SegmentEntry, ...]
+    segments: Annotated[tuple[SegmentEntry, ...], Meta(min_length=1)]
     deleted: FileEntry | None = None  # positions, counted over all segments
     n_deleted: Count = 0
     chance: FileEntry | None = None

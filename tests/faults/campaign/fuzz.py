@@ -41,19 +41,19 @@ def fuzz(readers: Sequence[Reader], home: Path, n_runs: int, seed: int, keep: Pa
     folder = home / "seeds"
     write_seeds(folder, is_heavy=any(reader.modules for reader in readers))
     for reader in readers:
-        files = [_found(folder, name) for name in reader.files]
+        files = [found(folder, name) for name in reader.files]
         try:
             succeed(shlex.split(reader.command), folder)
         except RuntimeError as error:
             yield Outcome(reader.name, "broken", str(error), is_failure=True)
             continue
-        _clean(folder)
+        clean(folder)
         cases = [
             Case(reader, files[i % len(files)], f"{seed} {reader.name} {i}")
             for i in range(max(2, int(n_runs * reader.share)))
         ]
-        found = processes.each_case(partial(_look, folder), cases, limit_s=LIMIT_S, memory_bytes=MEMORY_BYTES)
-        for case, result in zip(cases, found, strict=True):
+        results = processes.each_case(partial(_look, folder), cases, limit_s=LIMIT_S, memory_bytes=MEMORY_BYTES)
+        for case, result in zip(cases, results, strict=True):
             outcome, detail = result if isinstance(result, tuple) else (result.partition(":")[0], result)
             if outcome in ("refused", "read"):
                 yield Outcome(reader.name, outcome)
@@ -66,7 +66,7 @@ def fuzz(readers: Sequence[Reader], home: Path, n_runs: int, seed: int, keep: Pa
                 _restore(folder)
 
 
-def _found(folder: Path, name: str) -> str:
+def found(folder: Path, name: str) -> str:
     """The name of a file, whose hash may be left out."""
     if (folder / name).is_file():
         return name
@@ -85,10 +85,10 @@ def _keep(failure: Outcome, keep: Path, folder: Path, case: Case) -> None:
 
 
 def _spoilt(folder: Path, case: Case) -> bytes:
-    return mutated(case.name, _original(folder, case.name), random.Random(case.seed))
+    return mutated(case.name, original(folder, case.name), random.Random(case.seed))
 
 
-def _original(folder: Path, name: str) -> bytes:
+def original(folder: Path, name: str) -> bytes:
     return (folder.with_name("originals") / name).read_bytes()
 
 
@@ -97,7 +97,7 @@ def _restore(folder: Path) -> None:
     shutil.copytree(folder.with_name("originals"), folder)
 
 
-def _clean(folder: Path) -> None:
+def clean(folder: Path) -> None:
     """Remove what a command wrote."""
     for path in (folder / "cache", *folder.glob("o.*"), folder / "o", folder / "o.training", *folder.glob(".*")):
         if path.is_dir():
@@ -118,18 +118,22 @@ _TICKS = iter(range(1, 1 << 60))
 
 
 def _look(folder: Path, case: Case) -> tuple[str, str]:
-    """Spoil a file, run the command, and judge its exit code and what it says."""
+    return look(folder, case.reader, case.name, _spoilt(folder, case))
+
+
+def look(folder: Path, reader: Reader, name: str, content: bytes) -> tuple[str, str]:
+    """Put other content into a file, run the command, and judge its exit code and what it says."""
     os.chdir(folder)
     os.environ["ISOSENT_CACHE"] = str(folder / "cache")
-    path = folder / case.name
-    path.write_bytes(_spoilt(folder, case))
+    path = folder / name
+    path.write_bytes(content)
     os.utime(path, ns=(0, 1_700_000_000_000_000_000 + next(_TICKS)))
     try:
-        code, err = _captured(shlex.split(case.reader.command))
+        code, err = _captured(shlex.split(reader.command))
     finally:
-        _clean(folder)
+        clean(folder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(folder.with_name("originals") / case.name, path)
+        shutil.copy2(folder.with_name("originals") / name, path)
     return _judged(code, err)
 
 

@@ -197,8 +197,7 @@ def _work(function: Callable[[Any], Any], cases: Sequence[Any], write: int, limi
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGALRM, late)
-        size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + memory_bytes, resource.RLIM_INFINITY))
+        limit_memory(memory_bytes)
         for case in cases:
             signal.setitimer(signal.ITIMER_REAL, limit_s)
             try:
@@ -212,3 +211,9 @@ def _work(function: Callable[[Any], Any], cases: Sequence[Any], write: int, limi
                 content = content[os.write(write, content) :]
     finally:
         os._exit(0)
+
+
+def limit_memory(n_bytes: int) -> None:
+    """Let this process take so many more bytes."""
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + n_bytes, resource.RLIM_INFINITY))

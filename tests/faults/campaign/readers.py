@@ -82,6 +82,11 @@ READERS = (
     Reader("model folder, SIF", "encode texts.txt -m ./sif -o o.npy", ("sif/model.json", "sif/corpus")),
     Reader("moments", "fit m.safetensors --transform whitening -o o", ("m.safetensors",)),
     Reader("moments checkpoint", "moments vectors.npy --checkpoint kept -o o.safetensors", ("kept",), is_quick=True),
+    Reader(
+        "index",
+        "search index 'a man is playing' --hybrid --where 'id > 2' -k 3",
+        ("index/manifest.json", "index/rows-000001.parquet", "index/keywords-000001.safetensors"),
+    ),
     Reader("STS-B", f"evaluate sts --data data {SMALL}", ("data/sts-test.csv", "data/sts-dev.csv")),
     Reader(
         "STS12",

@@ -56,6 +56,7 @@ def write_seeds(folder: Path, *, is_heavy: bool) -> None:
         f"fit texts.txt {WORDS} --weighting sif --transform none -o sif",
         f"encode texts.txt {WORDS} -o n.npy",
         f"encode texts.txt {WORDS} -o shards --shard-size 16",
+        f"index t.csv --column text {WORDS} -o index",
         "words convert words.txt -o w.safetensors",
         "moments vectors.npy --checkpoint kept -o m.safetensors",
         f"evaluate sts --data data {SMALL} --json a.json",
