@@ -4,6 +4,7 @@ import importlib
 import random
 import shlex
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -37,7 +38,7 @@ def guided(readers: Sequence[Reader], home: Path, n_runs: int, seed: int, keep: 
                 failures = [path.read_text() for path in sorted(Path(kept).glob("failure-*.txt"))]
                 for outcome in log.read_text().split():
                     yield Outcome(reader.name, outcome)
-                if ended.code != 0:
+                if "\nDone " not in ended.err:  # a fork may crash when it ends, in threads that it does not have
                     failures.append(f"the process ended with {ended.code}: {ended.err[-1500:]}")
                 for detail in failures:
                     failure = Outcome(reader.name, "failed", f"{name}: {detail}", is_failure=True)
@@ -63,7 +64,10 @@ def _search(folder: Path, reader: Reader, name: str, n_seconds: int, seed: int, 
         return resealed(changed)[:longest]
 
     def judge(content: bytes) -> None:
-        outcome, detail = look(folder, reader, name, content)
+        try:
+            outcome, detail = look(folder, reader, name, content)
+        except Exception:
+            outcome, detail = "exception", traceback.format_exc()
         if outcome in ("refused", "read"):
             log.write(f"{outcome}\n")
             return
@@ -81,7 +85,7 @@ def _search(folder: Path, reader: Reader, name: str, n_seconds: int, seed: int, 
         f"-seed={seed + 1}",
         f"-max_len={_LONGEST_BYTES}",
         "-rss_limit_mb=0",
-        "-print_final_stats=1",
+        "-close_fd_mask=3",  # what it says itself goes to another descriptor
         f"-artifact_prefix={kept}/",
     )
     atheris.Setup(["guided", *options, str(kept / "corpus")], judge, custom_mutator=mutate)
