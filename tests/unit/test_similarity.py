@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from isosent.numeric.similarity import unit_rows
+from isosent.numeric.similarity import nonzero_rows, unit_rows
 
 ROUNDING = {"float16": 2e-3, "float32": 3e-7, "float64": 1e-15}
 
@@ -31,3 +31,9 @@ def test_rows_of_any_size_are_scaled_to_length_1(dtype, scale):
     kept = np.arange(20) != 4
     expected = exact / np.sqrt((exact**2).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(units[kept], expected[kept].astype(np.float64), rtol=ROUNDING[dtype])
+
+
+def test_a_signaling_nan_is_no_zero_and_no_warning():
+    rows = np.zeros((3, 40), np.float32)
+    rows.view(np.uint32)[1, 17] = 0x7F800001
+    np.testing.assert_array_equal(nonzero_rows(rows), [False, True, False])

@@ -230,6 +230,23 @@ def test_an_array_of_another_kind_is_refused(tmp_path, array, words):
         open_vectors(tmp_path / "v.npy")
 
 
+def test_a_tensor_of_another_type_is_refused_in_one_line(tmp_path):
+    header = json.dumps({"v": {"dtype": "\n", "shape": [1, 2], "data_offsets": [0, 8]}}).encode()
+    (tmp_path / "v.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(FileFormatError, match=r"tensor v must hold F16, .*; it holds '\\n'\.$"):
+        open_vectors(tmp_path / "v.safetensors")
+
+
+def test_a_note_without_the_name_of_its_space_is_read(tmp_path):
+    rows = np.ones((2, 3), np.float32)
+    with writing_vectors(tmp_path / "v.npy", rows.shape, space=Space("ab", "words")) as write:
+        write(rows)
+    note = json.loads(note_path(tmp_path / "v.npy").read_text())
+    del note["checksum"], note["files"][0]["reference"]
+    note_path(tmp_path / "v.npy").write_text(json.dumps(note))
+    assert open_vectors(tmp_path / "v.npy").space == Space("ab", "vectors")
+
+
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_a_truncated_file_is_refused(tmp_path, number):
     path = every_format(tmp_path)[number]

@@ -182,6 +182,11 @@ def test_a_row_that_is_not_numeric_names_its_line(read, value):
         read(f"a 1 2\nb 3 {value}\nc 4 5\n")
 
 
+def test_rarer_white_space_between_numbers_is_refused(read):
+    with pytest.raises(FileFormatError, match=r"line 2 must hold 2 numbers; got '3 4\\x0b5'"):
+        read("a 1 2\nb 3 4\v5\nc 4 5\n")
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999"])
 def test_a_row_that_is_not_finite_names_its_line(read, value):
     with pytest.raises(FileFormatError, match=r"line 2 must be finite; got NaN or infinity for the word 'b'\."):

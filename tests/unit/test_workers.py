@@ -21,7 +21,17 @@ from isosent.distributed import Encode, engines
 from isosent.distributed.engines import Processes, Ray, engine_for
 from isosent.errors import InputError, InputFileError, MissingExtraError, OutputError, WorkerError
 from isosent.io.vectors import Sharding, open_vectors, read_index
-from isosent.jobs.shards import Here, encode_folder, measure_folder, sum_of_pairs, transform_folder
+from isosent.jobs.encode import TextRows
+from isosent.jobs.shards import (
+    Here,
+    Job,
+    Task,
+    Worker,
+    encode_folder,
+    measure_folder,
+    sum_of_pairs,
+    transform_folder,
+)
 from isosent.transforms.whitening import Whitening
 
 SHARDING = Sharding(50)
@@ -296,9 +306,133 @@ def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, 
         assert len(said.err.splitlines()) == 1
 
 
+class FailsOnce:
+    """A model that runs out of memory at one text, once."""
+
+    def __init__(self, model, text):
+        self._model, self._text = model, text
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def encode(self, texts, **settings):
+        if self._text in texts:
+            self._text = None
+            raise RuntimeError("out of memory")
+        return self._model.encode(texts, **settings)
+
+
+def test_an_error_in_the_middle_of_a_shard_moves_no_row(wordllama, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(isosent.jobs.encode, "_encoded_blocks", _encode_five_by_five)
+    (tmp_path / "t.txt").write_text("".join(f"{text}\n" for text in texts[:40]), "utf-8")
+    inputs = [str(tmp_path / "t.txt")]
+    index = encode_folder(wordllama, inputs, tmp_path / "whole", sharding=Sharding(20))
+    (tmp_path / "out").mkdir()
+    job = Job(makes="encode", reference="wordllama", fingerprint=wordllama.fingerprint, sharding=Sharding(20))
+    worker = Worker(job, FailsOnce(wordllama, texts[7]))
+    tasks = [
+        Task("make", (shard, index.inputs[0], str(tmp_path / "out"), index.shard_name(shard.number)))
+        for shard in index.plan
+    ]
+    with pytest.raises(RuntimeError, match="out of memory"):
+        worker.attempt(tasks[0])
+    for task in (tasks[1], tasks[0]):
+        worker.attempt(task)
+    worker.close()
+    parts = contents(tmp_path / "out")
+    assert parts == {name: each for name, each in contents(tmp_path / "whole").items() if name in parts}
+    assert len(parts) == 4
+
+
+def _encode_five_by_five(texts, encode, dim):
+    for block in isosent.io.texts.text_blocks(texts, 5):
+        yield encode(block)
+
+
+def test_rows_that_were_not_read_are_read_again(tmp_path):
+    (tmp_path / "t.txt").write_text("".join(f"{number}\n" for number in range(30)))
+    with isosent.io.texts.open_texts(tmp_path / "t.txt") as source:
+        rows = TextRows(source, to_table=False)
+        assert next(rows.take(0, 10)) == ("0", ("0",))
+        assert [text for text, _ in rows.take(10, 3)] == ["10", "11", "12"]
+        assert [text for text, _ in rows.take(13, 2)] == ["13", "14"]
+        assert [text for text, _ in rows.take(5, 1)] == ["5"]
+
+
+def test_a_run_with_another_column_or_other_columns_is_refused(wordllama, tmp_path):
+    pytest.importorskip("pyarrow")
+
+    def write(label, name="t.csv"):
+        (tmp_path / name).write_text("a,b,label\n" + "".join(f"first {n},second {n},{label}\n" for n in range(20)))
+
+    def encode(folder, column, file_format):
+        sharding = Sharding(10, file_format)
+        return encode_folder(wordllama, [str(tmp_path / "t.csv")], tmp_path / folder, column=column, sharding=sharding)
+
+    write("OLD")
+    for folder, file_format in (("npy", "npy"), ("parquet", "parquet")):
+        encode(folder, "a", file_format)
+        with pytest.raises(InputError, match="other inputs"):
+            encode(folder, "b", file_format)
+        with pytest.raises(InputError, match="nosuch"):
+            encode(folder, "nosuch", file_format)
+    write("NEW")
+    assert encode("npy", "a", "npy").is_complete  # the texts are the same
+    with pytest.raises(InputError, match="other inputs"):
+        encode("parquet", "a", "parquet")
+
+
+def test_moments_with_and_without_a_radial_part_are_told_apart(inputs, wordllama, tmp_path):
+    measure_folder(wordllama, inputs, tmp_path / "out", radial=False)
+    with pytest.raises(InputError, match="holds=moments, not holds=radial moments"):
+        measure_folder(wordllama, inputs, tmp_path / "out", radial=True)
+
+
+def test_a_shard_without_its_note_and_a_link_are_made_again(inputs, whole, wordllama, tmp_path):
+    shutil.copytree(whole, tmp_path / "out")
+    (tmp_path / "out" / "part-00001.npy.isosent.json").unlink()
+    (tmp_path / "precious").write_text("precious")
+    for name in ("part-00003.npy", "part-00005.npy.isosent.json"):
+        (tmp_path / "out" / name).unlink()
+        (tmp_path / "out" / name).symlink_to(tmp_path / "precious")
+    encode(inputs, tmp_path / "out", Here(), wordllama)
+    assert contents(tmp_path / "out") == contents(whole)
+    assert (tmp_path / "precious").read_text() == "precious"
+
+
+class Unshared:
+    """Workers whose files nobody else sees."""
+
+    def __init__(self, folder):
+        self._folder = folder
+
+    @contextmanager
+    def workers(self, job, advance):
+        worker = Worker(job)
+
+        def run(tasks):
+            for task in tasks:
+                yield task, worker.attempt(task)
+                for path in self._folder.glob("part-*"):
+                    path.unlink()
+
+        yield run
+        worker.close()
+
+
+def test_a_folder_that_is_not_shared_is_noticed(inputs, wordllama, tmp_path):
+    with pytest.raises(OutputError, match=r"lacks part-00000\.npy, which a worker wrote"):
+        encode(inputs, tmp_path / "out", Unshared(tmp_path / "out"), wordllama)
+
+
 @pytest.mark.parametrize(
     ("on", "gpus", "words"),
-    [("spark", 0, r"--on must be ray, or ray://ADDRESS; got spark"), (None, 1, "--gpus-per-worker is for a cluster")],
+    [
+        ("spark", 0, r"--on must be ray, or ray://ADDRESS; got spark"),
+        (None, 1, "--gpus-per-worker is for a cluster"),
+        ("ray", 1.5, r"--gpus-per-worker must be at most 1, or a whole number; got 1\.5"),
+        ("ray", float("nan"), "--gpus-per-worker must be"),
+    ],
 )
 def test_workers_elsewhere_are_refused(on, gpus, words):
     with pytest.raises(InputError, match=words):
@@ -309,6 +443,15 @@ def test_ray_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match="ray is not installed"):
         engine_for("ray", 2)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_cluster_that_does_not_answer_is_named(address, inputs, wordllama, tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray")
+    assert not ray.is_initialized()
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(InputError, match=f"no Ray cluster at {address}: .*refused"):
+        encode(inputs, tmp_path / "out", engine_for(address if "ray:" in address else "ray", 1), wordllama)
 
 
 # -- files elsewhere -------------------------------------------------------------------------------------------------
@@ -340,7 +483,73 @@ def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
         encode(["memory://in/none.txt"], "memory://other", Here(), wordllama)
 
 
-@pytest.mark.parametrize("url", ["s3a7://bucket/x.txt", "nosuch://x/y.txt"])
+def test_names_elsewhere_mean_what_they_mean_here(memory, texts, tmp_path):
+    expanded = isosent.io.remote.expanded
+    for name in ("a.txt", ".hidden.txt", "x[1].txt"):
+        memory.pipe(f"/in/{name}", f"{texts[0]}\n".encode())
+    assert expanded(["memory://in"], (".txt",)) == ["memory://in/a.txt", "memory://in/x[1].txt"]
+    assert expanded(["memory://in/x[1].txt"], (".txt",)) == ["memory://in/x[1].txt"]
+    folder = tmp_path / "n[1]"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a\n")
+    assert expanded([f"{folder}/*.txt"], (".txt",)) == [f"{folder}/a.txt"]
+
+
+def test_an_input_elsewhere_whose_change_cannot_be_seen_is_read_again(memory, texts, wordllama):
+    for first in (texts[0], texts[0][::-1]):
+        memory.pipe("/in/a.txt", f"{first}\n{texts[1]}\n".encode())
+        if first == texts[0]:
+            encode(["memory://in/a.txt"], "memory://out", Here(), wordllama)
+        else:
+            with pytest.raises(InputError, match="begun with other inputs"):
+                encode(["memory://in/a.txt"], "memory://out", Here(), wordllama)
+
+
+def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wordllama, tmp_path):
+    memory.pipe("/out/.shards.json-77.tmp", b"a killed upload")
+    encode(inputs, "memory://out", Here(), wordllama)
+    assert not memory.exists("/out/.shards.json-77.tmp")
+    urls = isosent.io.remote.expanded(["memory://out"], (".npy",))
+    assert urls == [f"memory://out/part-{number:05d}.npy" for number in range(N_SHARDS)]
+    with isosent.io.remote.copied(["memory://out", urls[3]]) as (paths, named):
+        assert named(f"in {paths[1]}") == f"in {urls[3]}"
+        part = open_vectors(paths[1])
+        assert part.space.fingerprint == wordllama.fingerprint
+        part.verify()
+        assert open_vectors(paths[0]).n_rows == 450
+    with (
+        pytest.raises(InputFileError, match=r"^memory://out/part-00003\.npy must be shown"),
+        isosent.io.remote.copied(urls[3:4]) as (paths, _),
+    ):
+        raise InputFileError(f"{paths[0]} must be shown")
+    index = isosent.io.remote.read_index("memory://out")
+    isosent.io.remote.write_index("memory://out", index.with_shards({3: None}))
+    with pytest.raises(InputFileError, match="9 of 10 are there"):
+        isosent.io.remote.expanded(["memory://out"], (".npy",))
+
+
+def test_texts_and_vectors_elsewhere_are_fitted_and_indexed(memory, inputs, tmp_path, monkeypatch):
+    pytest.importorskip("faiss")
+    monkeypatch.chdir(tmp_path)
+    for path in inputs:
+        memory.pipe(f"/in/{Path(path).name}", Path(path).read_bytes())
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["isosent", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0
+
+    assert run("encode", "memory://in", "-o", "memory://vectors", "--shard-size", "50") == 0
+    for source in ("memory://in", "memory://vectors"):
+        assert run("fit", source, "-o", "model", "--transform", "whitening", "--dims", "8") == 0
+        assert "memory://" in isosent.load("model").fits[-1].source
+        assert run("index", source, "-o", "index") == 0
+        assert len(isosent.search.Index.open("index")) == 450
+    assert run("fit", "memory://none.txt", "-o", "other") == 2
+
+
+@pytest.mark.parametrize("url", ["s3a7://bucket/x.txt", "nosuch://x/y.txt", "github://a/b.txt"])
 def test_a_file_system_that_is_not_known_is_named(url, wordllama, tmp_path):
     with pytest.raises(InputError, match=f"{url.partition(':')[0]}://.* cannot be reached"):
         encode([url], tmp_path / "out", Here(), wordllama)
@@ -382,11 +591,14 @@ def test_a_cluster_that_loses_a_node_and_a_worker_makes_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_a_driver_of_a_cluster_that_is_killed_leaves_whole_shards(cluster, inputs, whole, wordllama, tmp_path):
+def test_a_driver_of_a_cluster_that_is_killed_leaves_whole_shards(
+    cluster, inputs, whole, wordllama, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # the cluster runs elsewhere
     with pytest.raises(KeyboardInterrupt):
-        encode(inputs, tmp_path / "out", Ray(None, 1, 0), wordllama, progress=after_rows(60, _interrupt))
+        encode(inputs, "out", Ray(None, 1, 0), wordllama, progress=after_rows(60, _interrupt))
     assert 0 < len(read_index(tmp_path / "out").missing) < N_SHARDS
-    encode(inputs, tmp_path / "out", Ray(None, 1, 0), wordllama)
+    encode(inputs, "out", Ray(None, 1, 0), wordllama)
     assert contents(tmp_path / "out") == contents(whole)
 
 

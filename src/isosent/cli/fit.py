@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from operator import add
 from pathlib import Path
@@ -28,7 +28,7 @@ from isosent.cli.workers import worker_options
 from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.remote import expanded, remove
+from isosent.io.remote import copied, expanded, remove
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
@@ -122,21 +122,26 @@ def fit(
             raise InputError("fit: --queries, --space, --checkpoint and --sketch do not go with --workers.")
         _fit_by_workers(inputs, model, transform, settings, output, column, engine, details)
         return
-    inputs = tuple(expanded(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS)))
-    kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in inputs}
-    if len(set(kinds.values())) > 1:
-        vectors, texts = (next(path for path in inputs if kinds[path] is kind) for kind in (True, False))
-        raise InputError(f"fit: inputs must be all texts or all vectors; got texts, {texts}, and vectors, {vectors}.")
-    if all(kinds.values()):
-        _fit_vectors(inputs, model, transform, settings, output, column, queries, space, checkpoint, sketch)
-    elif (space, checkpoint, sketch) != (None, None, None):
-        raise InputError(f"fit: --space, --checkpoint and --sketch are for vectors; {', '.join(inputs)} holds texts.")
-    else:
-        _fit_texts(inputs, model, transform, settings, output, column, queries, details)
+    with copied(expanded(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)) as (paths, named):
+        kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in paths}
+        if len(set(kinds.values())) > 1:
+            vectors, texts = (next(path for path in paths if kinds[path] is kind) for kind in (True, False))
+            raise InputError(
+                f"fit: inputs must be all texts or all vectors; got texts, {texts}, and vectors, {vectors}."
+            )
+        if all(kinds.values()):
+            _fit_vectors(paths, named, model, transform, settings, output, column, queries, space, checkpoint, sketch)
+        elif (space, checkpoint, sketch) != (None, None, None):
+            raise InputError(
+                f"fit: --space, --checkpoint and --sketch are for vectors; {', '.join(paths)} holds texts."
+            )
+        else:
+            _fit_texts(paths, named, model, transform, settings, output, column, queries, details)
 
 
 def _fit_texts(
     inputs: Sequence[str],
+    named: Callable[[str], str],
     model: Model,
     transform: str,
     settings: Mapping[str, Any],
@@ -149,7 +154,7 @@ def _fit_texts(
     queries = (
         None if queries_file is None else read_texts(queries_file, column=column if is_table(queries_file) else None)
     )
-    before, source = model.open(), ", ".join(inputs)
+    before, source = model.open(), named(", ".join(inputs))
     n_fits = len(before.fits)
     chosen = resolve_transform(transform, settings, dim=before.dim)
     if chosen is None and queries is not None:
@@ -226,6 +231,7 @@ def _fit_by_workers(
 
 def _fit_vectors(
     inputs: Sequence[str],
+    named: Callable[[str], str],
     model: Model,
     transform: str,
     settings: Mapping[str, Any],
@@ -256,12 +262,12 @@ def _fit_vectors(
     if sketch is not None:
         if merged or queries is not None or checkpoint is not None:
             raise InputError("fit: a sketch needs vectors; moments, --queries and --checkpoint do not go with it.")
-        after = _fitted_on_sketch(before, sources, chosen, sketch)
+        after = _fitted_on_sketch(before, sources, chosen, sketch, named)
     elif is_flow(chosen):
         if merged or queries is not None or checkpoint is not None:
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
-        names = ", ".join(str(source.path) for source in sources)
+        names = named(", ".join(str(source.path) for source in sources))
         after = before.fitted_on_vectors(vectors, chosen, source=names, report=_show_likelihood)
     else:
         radial = not isinstance(chosen, Auto) and chosen.uses_radial_moments
@@ -276,13 +282,13 @@ def _fit_vectors(
             chosen,
             query_moments=query_moments,
             n_zero_rows=measured.n_zero_rows,
-            source=", ".join(measured.sources),
+            source=named(", ".join(measured.sources)),
         )
     after.save(output)
     _show_fit(after)
     if sources and sketch is None:  # what follows takes the covariance
         sample = _sampled_rows(sources[0])
-        vectors, title = before.transform(sample), f"{len(sample):,} vectors of {sources[0].path}"
+        vectors, title = before.transform(sample), f"{len(sample):,} vectors of {named(str(sources[0].path))}"
         show(change_table(describe_space(vectors), describe_space(after.transform(sample)), title))
         if after.fits[-1].transform != NO_TRANSFORM and not is_flow(chosen):
             _show_recall(vectors, chosen, after.dim)
@@ -292,12 +298,12 @@ def _fit_vectors(
 
 
 def _fitted_on_sketch(
-    before: SentenceEncoder, sources: Sequence[VectorSource], chosen: Any, size: int
+    before: SentenceEncoder, sources: Sequence[VectorSource], chosen: Any, size: int, named: Callable[[str], str]
 ) -> SentenceEncoder:
     n_rows = sum(source.n_rows for source in sources)
     with progress_bar("reading", "vectors") as bar:
         sketch = sketch_of(sources, size, progress=bar(n_rows))
-    names = ", ".join(str(source.path) for source in sources)
+    names = named(", ".join(str(source.path) for source in sources))
     after = before.fitted_on_moments(sketch, chosen, n_zero_rows=n_rows - round(sketch.weight), source=names)
     error, kept = sketch.error / sketch.weight, sketch.spectrum.values[: after.dim]
     show(f"variances of the axes kept: {kept[0]:.3g} to {kept[-1]:.3g}, up to {error:.3g} too small")

@@ -21,7 +21,7 @@ from isosent.errors import InputError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
 from isosent.io.parquet import table_schema, vector_columns
-from isosent.io.remote import expanded
+from isosent.io.remote import copied, expanded
 from isosent.io.remote import remove as remove_shards
 from isosent.io.space import space_in
 from isosent.io.texts import TEXT_ENDINGS
@@ -114,36 +114,37 @@ def create(
     """
     _extras.require("faiss")  # the extra is named before a file is read
     check_folder(output, INDEX)
-    paths = expanded(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS))
-    if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
-        raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
-    inputs = _joined([_read_inputs(path, column, id_column, texts) for path in paths])
-    loaded = model.open() if model.is_named or inputs["vectors"] is None else None
-    if engine is not None:
-        if loaded is None or inputs["vectors"] is not None:
-            raise InputError(f"index: --workers encode texts; {paths[0]} holds vectors.")
-        inputs["vectors"] = _encoded(model, loaded, paths, column, f"{output}.shards", engine)
-    chosen: Any = None if kind == "auto" else kind
-    n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
-    is_replaced = is_index(output)
-    with progress_bar("indexing") as bar:
-        made = Index.create(
-            *(inputs.pop("texts"), loaded),
-            **inputs,
-            folder=output,
-            kind=chosen,
-            store=store,
-            budget_mb=budget_mb,
-            min_recall=min_recall,
-            progress=bar(n_rows),
-        )
-    if engine is not None:
-        remove_shards(f"{output}.shards")
-    if is_replaced:
-        say(f"replaced the index that was in {output}")
-    _show_stats(output, made.stats())
-    if budget_mb is not None:
-        _show_budget(made.stats(), budget_mb)
+    names = expanded(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
+    with copied(names) as (paths, _):
+        if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
+            raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
+        inputs = _joined([_read_inputs(path, column, id_column, texts) for path in paths])
+        loaded = model.open() if model.is_named or inputs["vectors"] is None else None
+        if engine is not None:
+            if loaded is None or inputs["vectors"] is not None:
+                raise InputError(f"index: --workers encode texts; {paths[0]} holds vectors.")
+            inputs["vectors"] = _encoded(model, loaded, names, column, f"{output}.shards", engine)
+        chosen: Any = None if kind == "auto" else kind
+        n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
+        is_replaced = is_index(output)
+        with progress_bar("indexing") as bar:
+            made = Index.create(
+                *(inputs.pop("texts"), loaded),
+                **inputs,
+                folder=output,
+                kind=chosen,
+                store=store,
+                budget_mb=budget_mb,
+                min_recall=min_recall,
+                progress=bar(n_rows),
+            )
+        if engine is not None:
+            remove_shards(f"{output}.shards")
+        if is_replaced:
+            say(f"replaced the index that was in {output}")
+        _show_stats(output, made.stats())
+        if budget_mb is not None:
+            _show_budget(made.stats(), budget_mb)
 
 
 @index.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import sys
 import time
 from collections import Counter, deque
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stdout
+from itertools import islice
 from threading import Thread
 from typing import Any, Final
 
@@ -26,6 +28,7 @@ RAY: Final = "ray"
 _IN_FLIGHT: Final = 2  # tasks of a worker, so that it never waits for the next one
 _MOST_DEATHS: Final = 3  # of workers over one task
 _START_S: Final = 600.0  # without any worker
+_KNOCK_S: Final = 10.0
 
 
 def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0) -> Engine:
@@ -36,6 +39,8 @@ def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0
         if gpus_per_worker:
             raise InputError("--gpus-per-worker is for a cluster. Add --on ray.")
         return Here() if workers in (None, 1) else Processes(workers or 1)
+    if not (gpus_per_worker <= 1 or gpus_per_worker % 1 == 0):
+        raise InputError(f"--gpus-per-worker must be at most 1, or a whole number; got {gpus_per_worker:g}.")
     address = on.removeprefix(RAY).removeprefix(":")
     if not on.startswith(RAY) or (address and not address.startswith("//")):
         raise InputError(f"--on must be ray, or ray://ADDRESS; got {on}.")
@@ -77,8 +82,9 @@ class Processes:
         running: dict[Future[Outcome], Task] = {}
         while queue or running:
             self._pool = self._pool or self._start(job)
-            # after a death each task runs alone, so that the one that kills is found
-            most = 1 if any(deaths[task] for task in queue) else _IN_FLIGHT * self._n_processes
+            # after a death each of these tasks runs alone, before the others, so that the one that kills is found
+            suspects = any(deaths[task] for task in (*running.values(), *islice(queue, 1)))
+            most = 1 if suspects else _IN_FLIGHT * self._n_processes
             try:
                 while queue and len(running) < most:
                     running[self._pool.submit(_attempt, queue[0])] = queue[0]
@@ -94,7 +100,7 @@ class Processes:
                 self._pool = None
                 deaths[task] += 1
                 if deaths[task] < _MOST_DEATHS:
-                    queue.append(task)
+                    queue.appendleft(task)
                 else:
                     yield task, _died(task)
 
@@ -145,10 +151,12 @@ class Ray:
         ray = _extras.require("ray")
         was_connected = ray.is_initialized()
         if not was_connected:
+            address = self._address or os.environ.get("RAY_ADDRESS") or "local"  # not one that ran here some time ago
             try:
-                ray.init(self._address, log_to_driver=False, configure_logging=False, include_dashboard=False)
-            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-                raise InputError(f"no Ray cluster at {self._address}: {_check.brief(error)}.") from None
+                _knock(address)
+                ray.init(address, log_to_driver=False, configure_logging=False, include_dashboard=False)
+            except (OSError, RuntimeError, ValueError) as error:
+                raise InputError(f"no Ray cluster at {address}: {_check.brief(error)}.") from None
         actors = _Actors(ray, job, self._n_actors, self._gpus)
         try:
             with redirect_stdout(sys.stderr):  # Ray prints there, from a thread, that a worker died
@@ -157,6 +165,13 @@ class Ray:
             actors.stop()
             if not was_connected:
                 ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise an error if nobody answers at HOST:PORT: Ray would wait for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_S).close()
 
 
 class _Actors:

@@ -11,8 +11,8 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import sha256
@@ -23,8 +23,8 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.space import INDEX_FILE, note_path
-from isosent.io.vectors import ShardIndex, check_shard_folder
+from isosent.io.space import INDEX_FILE, NOTE_ENDING, note_path
+from isosent.io.vectors import ShardIndex, check_complete, check_shard_folder
 from isosent.io.vectors import read_index as _read_index
 from isosent.io.vectors import write_index as _write_index
 
@@ -32,6 +32,9 @@ _REMOTE: Final = re.compile(r"^(?!https?:|file:|hf:)[a-z][a-z0-9+.-]+://")
 _GLOB: Final = re.compile(r"[*?\[]")
 _MOST_STAGED: Final = 2  # files that a worker keeps a copy of
 _PIECE_BYTES: Final = 8 << 20
+_LONGEST_NAME: Final = 100  # characters of a copy
+_NOTED: Final = (".npy", ".fvecs")  # files that have a note beside them
+_UNFINISHED: Final = re.compile(r"\..+-\d+\.tmp")  # uploads
 
 State = tuple[int, int]
 
@@ -47,10 +50,10 @@ def joined(folder: str | os.PathLike[str], name: str) -> str:
 
 
 def state_of(path: str) -> State | None:
-    """Size and time of the last change; None for standard input and pipes, which have none."""
+    """Size and time of the last change; None for standard input and pipes, and where no time is known."""
     if is_remote(path):
         info = _info(path)
-        return int(info.size or 0), int(info.mtime_ns or 0)
+        return None if info.mtime_ns is None else (int(info.size or 0), int(info.mtime_ns))
     try:
         found = (Path(path) / INDEX_FILE if Path(path).is_dir() else Path(path)).stat()
     except (OSError, ValueError):
@@ -68,24 +71,48 @@ def is_pipe(path: str) -> bool:
         return False
 
 
-def expanded(patterns: Sequence[str], endings: Sequence[str]) -> list[str]:
-    """List the files that are named: files, the files of a folder with one of the endings, and globs."""
+def expanded(patterns: Sequence[str], endings: Sequence[str], *, as_parts: bool = True) -> list[str]:
+    """List the files that are named: files, the files of a folder with one of the endings, and globs.
+
+    A folder of shards is one input; elsewhere its parts are, in their order, unless `as_parts` is false.
+    """
     found: list[str] = []
     for pattern in patterns:
         base, _, name = pattern.rpartition("/")
-        if _GLOB.search(name) and (is_remote(pattern) or not Path(pattern).exists()):
-            if _GLOB.search(base):
+        if _is_folder(pattern):
+            paths = _inputs_in(pattern, tuple(endings), as_parts)
+        elif _GLOB.search(pattern) and not _exists(pattern):
+            if _GLOB.search(base) and not _is_folder(base):
                 raise InputError(f"{pattern}: only the last part of a path may hold *, ? or [.")
-            paths = [path for path in _listed(base or ".") if fnmatchcase(path.rpartition("/")[2], name)]
-        elif _is_folder(pattern) and not (Path(pattern) / INDEX_FILE).exists():
-            paths = [path for path in _listed(pattern) if path.lower().endswith(tuple(endings))]
+            paths = sorted(path for path in _listed(base or ".") if fnmatchcase(path.rpartition("/")[2], name))
         else:
             found.append(pattern)
             continue
         if not paths:
             raise InputError(f"{pattern}: no file there, or none that ends in {', '.join(endings)}.")
-        found += sorted(paths)
+        found += paths
     return found
+
+
+def _inputs_in(folder: str, endings: tuple[str, ...], as_parts: bool) -> list[str]:
+    if not is_remote(folder) or not as_parts:
+        has_index = (Path(folder) / INDEX_FILE).exists() if not is_remote(folder) else INDEX_FILE in sizes(folder)
+        if has_index:
+            return [folder]
+    elif index := read_index(folder):
+        check_complete(folder, index)
+        names = [index.shard_name(number) for number in range(index.n_shards)]
+        return [joined(folder, name) for name in names if name.endswith(endings)]
+    return sorted(path for path in _listed(folder) if path.lower().endswith(endings))
+
+
+def _exists(path: str) -> bool:
+    if is_remote(path):
+        return bool(_info(path, must_exist=False).type.name != "NotFound")
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
 
 
 def _is_folder(path: str) -> bool:
@@ -98,26 +125,20 @@ def _is_folder(path: str) -> bool:
 
 
 def _listed(folder: str) -> list[str]:
-    """Paths of the files in a folder."""
-    if not is_remote(folder):
-        if not Path(folder).is_dir():
-            raise InputFileError(f"{folder} must exist; got no such folder.")
-        return [str(path) for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
-    fs = _extras.require("pyarrow.fs")
-
-    with _reaching(folder):
-        system, path = _filesystem(folder)
-        scheme = folder.partition("://")[0]
-        found = system.get_file_info(fs.FileSelector(path))
-        return [f"{folder.rstrip('/')}/{each.base_name}" if scheme else each.path for each in found if each.is_file]
+    """Paths of the files in a folder, but for hidden ones."""
+    if is_remote(folder):
+        return [joined(folder, name) for name in sizes(folder, must_exist=True) if not name.startswith(".")]
+    if not Path(folder).is_dir():
+        raise InputFileError(f"{folder} must exist; got no such folder.")
+    return [str(path) for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
 
 
 class Staged:
-    """Local copies of remote files; the latest ones are kept."""
+    """Local copies of remote files and folders of shards; the latest `most` are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = _MOST_STAGED) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._kept: dict[str, Path] = {}
+        self._most, self._kept = most, dict[str, Path]()
 
     def close(self) -> None:
         """Remove the copies."""
@@ -132,19 +153,65 @@ class Staged:
         if path not in self._kept:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="isosent-")
-            if len(self._kept) == _MOST_STAGED:
-                self._kept.pop(next(iter(self._kept))).unlink(missing_ok=True)
-            copy = Path(self._folder.name) / f"{sha256(path.encode()).hexdigest()[:16]}-{path.rpartition('/')[2]}"
-            _download(path, copy)
+            if len(self._kept) >= self._most:
+                _remove_copy(self._kept.pop(next(iter(self._kept))))
+            name = path.rstrip("/").rpartition("/")[2][-_LONGEST_NAME:]  # its ending is needed
+            copy = Path(self._folder.name) / f"{sha256(path.encode()).hexdigest()[:16]}-{name}"
+            _copy(path, copy)
             self._kept[path] = copy
         return str(self._kept[path])
+
+    def named(self, message: str) -> str:
+        """Put addresses in place of the paths of copies."""
+        for path, copy in self._kept.items():
+            message = message.replace(str(copy), path)
+        return message
+
+    def rename(self, error: IsosentError) -> None:
+        """Put addresses in place of the paths of copies in a message."""
+        error.args = tuple(self.named(each) if isinstance(each, str) else each for each in error.args)
+
+
+@contextmanager
+def copied(paths: Sequence[str]) -> Iterator[tuple[list[str], Callable[[str], str]]]:
+    """Copy what is remote, for as long as it is read; and how messages name the files that were copied."""
+    with closing(Staged(len(paths))) as staged:
+        try:
+            yield [staged.path_of(path) for path in paths], staged.named
+        except IsosentError as error:
+            staged.rename(error)
+            raise
+
+
+def _copy(url: str, copy: Path) -> None:
+    """Copy a folder of shards, or a file with the note beside it."""
+    if _is_folder(url):
+        copy.mkdir()
+        for name in sizes(url):
+            _download(joined(url, name), copy / name)
+        return
+    _download(url, copy)
+    if copy.suffix.lower() in _NOTED and _exists(url + NOTE_ENDING):
+        _download(url + NOTE_ENDING, note_path(copy))
+
+
+def _remove_copy(copy: Path) -> None:
+    if copy.is_dir():
+        shutil.rmtree(copy)
+    else:
+        copy.unlink(missing_ok=True)
+        note_path(copy).unlink(missing_ok=True)
 
 
 @contextmanager
 def destination(folder: str, name: str) -> Iterator[Path]:
     """Where to write a file of a folder; a remote one is copied there when it is complete, its note first."""
     if not is_remote(folder):
-        yield Path(folder) / name
+        path = Path(folder) / name
+        for each in (path, path.with_name(name + NOTE_ENDING)):
+            if each.is_symlink():
+                each.unlink(missing_ok=True)  # it would lead elsewhere
+        yield path
         return
     with tempfile.TemporaryDirectory(prefix="isosent-") as temporary:
         path = Path(temporary) / name
@@ -161,21 +228,29 @@ def check_folder(folder: str) -> None:
     """Refuse a place where no shards can be written, before any work is done."""
     if not is_remote(folder):
         check_shard_folder(Path(folder))
-    elif (names := sizes(folder)) and INDEX_FILE not in names:
+    elif (names := [each for each in sizes(folder) if not _UNFINISHED.fullmatch(each)]) and INDEX_FILE not in names:
         raise OutputError(f"{folder} must be empty, or hold shards with their {INDEX_FILE}; got {min(names)}.")
 
 
-def sizes(folder: str) -> dict[str, int]:
-    """Size in bytes of each file of a folder, by its name."""
+def sweep_folder(folder: str) -> None:
+    """Remove what killed uploads left in a folder elsewhere."""
+    for name in filter(_UNFINISHED.fullmatch, sizes(folder)):
+        with _reaching(folder):
+            system, path = _filesystem(joined(folder, name))
+            system.delete_file(path)
+
+
+def sizes(folder: str, *, must_exist: bool = False) -> dict[str, int]:
+    """Size in bytes of each file of a folder, by its name; without links, which may lead elsewhere."""
     if not is_remote(folder):
         with os.scandir(folder) as entries:
-            return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
+            return {each.name: each.stat().st_size for each in entries if each.is_file(follow_symlinks=False)}
     fs = _extras.require("pyarrow.fs")
 
     with _reaching(folder):
         system, path = _filesystem(folder)
-        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        return {each.base_name: int(each.size) for each in found if each.is_file}
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=not must_exist))
+        return {each.base_name: int(each.size or 0) for each in found if each.is_file}
 
 
 def read_index(folder: str) -> ShardIndex | None:
@@ -196,43 +271,54 @@ def write_index(folder: str, index: ShardIndex) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder of shards."""
-    if is_remote(folder):
-        with _reaching(folder):
-            system, path = _filesystem(folder)
-            system.delete_dir(path)
-    else:
+    """Remove a folder of shards, its index last: a run that is killed meanwhile is resumed."""
+    if not is_remote(folder):
+        for each in Path(folder).iterdir():
+            if each.name != INDEX_FILE and each.is_file():
+                each.unlink()
         shutil.rmtree(folder)
+        return
+    with _reaching(folder):
+        for name in sizes(folder):
+            if name != INDEX_FILE:
+                system, path = _filesystem(joined(folder, name))
+                system.delete_file(path)
+        system, path = _filesystem(folder)
+        system.delete_dir(path)
 
 
 # -- file systems ----------------------------------------------------------------------------------------------------
 
 
 def _filesystem(url: str) -> tuple[Any, str]:
-    scheme, _, path = url.partition("://")
-    return _system_of(scheme, path.partition("/")[0]), path.rstrip("/")
+    """The file system of a URL, and the path on it. Keys and addresses of services are those of the environment."""
+    fs = _extras.require("pyarrow.fs")
+
+    scheme, _, rest = url.partition("://")
+    if scheme in ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"):
+        host, _, path = rest.partition("/")
+        system, base = _system_of(f"{scheme}://{host}/")
+        return system, f"{base.rstrip('/')}/{path}".rstrip("/")
+    import fsspec  # a dependency of huggingface-hub
+
+    system, path = fsspec.core.url_to_fs(url)
+    return fs.PyFileSystem(fs.FSSpecHandler(system)), path.rstrip("/")
 
 
 @lru_cache(maxsize=16)
-def _system_of(scheme: str, host: str) -> Any:
-    """The file system of a URL. Keys and addresses of services are those of the environment, as for other tools."""
-    fs = _extras.require("pyarrow.fs")
-
-    if scheme in ("s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"):
-        return fs.FileSystem.from_uri(f"{scheme}://{host}/")[0]
-    import fsspec  # a dependency of huggingface-hub
-
-    return fs.PyFileSystem(fs.FSSpecHandler(fsspec.filesystem(scheme)))
+def _system_of(url: str) -> tuple[Any, str]:
+    system, base = _extras.require("pyarrow.fs").FileSystem.from_uri(url)
+    return system, base
 
 
 @contextmanager
 def _reaching(url: str, error_type: type[IsosentError] = InputFileError) -> Iterator[None]:
-    """Turn what file systems raise into an error that names the URL."""
+    """Turn what file systems raise, which may be anything, into an error that names the URL."""
     try:
         yield
     except IsosentError:
         raise
-    except (OSError, ValueError, ImportError, KeyError) as error:
+    except Exception as error:
         raise error_type(f"{url} cannot be reached: {brief(error)}.") from None
 
 

@@ -34,7 +34,7 @@ FORMAT_VERSION = 2
 
 INDEX_FILE = "shards.json"  # of a folder of shards
 
-_ENDING = ".isosent.json"
+NOTE_ENDING = ".isosent.json"
 SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
@@ -121,7 +121,7 @@ def file_identity(path: Path) -> dict[str, Any]:
 def note_path(path: Path) -> Path:
     """Name of the note beside a file."""
     path = path.resolve() if path.is_symlink() else path
-    return path.with_name(path.name + _ENDING)
+    return path.with_name(path.name + NOTE_ENDING)
 
 
 def note_entry(path: Path, checksum: str, facts: Mapping[str, Any], space: Space | None) -> dict[str, Any]:
@@ -164,7 +164,8 @@ def read_note(path: Path) -> tuple[Space | None, str | None]:
             f"replaced. Restore both from a copy, or write both again; if {path.name} was replaced on purpose, remove "
             "the note."
         )
-    space = Space(entry["fingerprint"], entry["reference"]) if entry.get("fingerprint") else None
+    fingerprint, reference = entry.get("fingerprint"), entry.get("reference")
+    space = Space(fingerprint, reference or "vectors") if fingerprint else None
     return space, entry.get("checksum")
 
 

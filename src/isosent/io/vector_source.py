@@ -234,7 +234,7 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     name = _choose_tensor(path, tensors, column)
     dtype, (begin, end) = tensors[name]["dtype"], tensors[name]["data_offsets"]
     if dtype not in _SAFETENSORS_NAMES:
-        raise FileFormatError(f"{path}: tensor {name} must hold {', '.join(_SAFETENSORS_NAMES)}; it holds {dtype}.")
+        raise FileFormatError(f"{path}: tensor {name} must hold {', '.join(_SAFETENSORS_NAMES)}; it holds {dtype!r}.")
     number_type = NUMBER_TYPES[_SAFETENSORS_NAMES[dtype]]
     n_rows, dim = _matrix_shape(path, tensors[name]["shape"])
     if end - begin != n_rows * dim * number_type.stored.itemsize:

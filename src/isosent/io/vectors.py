@@ -91,11 +91,7 @@ def _is_folder(path: str | os.PathLike[str]) -> bool:
 def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorSource:
     if index.holds != "vectors":
         raise FileFormatError(f"{folder} must hold shards of vectors; it holds {index.holds}.")
-    if not index.is_complete:
-        raise FileFormatError(
-            f"{folder} must hold all its shards; {index.n_shards - len(index.missing)} of {index.n_shards} are there. "
-            "Run the same command again to resume."
-        )
+    check_complete(folder, index)
     if column not in (None, VECTOR_COLUMN):
         raise InputError(f"{folder} holds shards of vectors; got column {column}. Leave it out.")
     shards = [open_shard(folder, index, number) for number in range(index.n_shards)]
@@ -114,6 +110,15 @@ def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorS
 
     number_type = NUMBER_TYPES[index.sharding.dtype]
     return VectorSource(folder, sum(shard.n_rows for shard in shards), index.dim, number_type, index.space, read)
+
+
+def check_complete(folder: str | os.PathLike[str], index: ShardIndex) -> None:
+    """Refuse a folder in which shards are missing, as its index says."""
+    if not index.is_complete:
+        raise FileFormatError(
+            f"{folder} must hold all its shards; {index.n_shards - len(index.missing)} of {index.n_shards} are there. "
+            "Run the same command again to resume."
+        )
 
 
 ENDINGS = (".npy", ".fvecs", ".parquet")
@@ -237,6 +242,7 @@ class InputFile(Struct, frozen=True, forbid_unknown_fields=True):
     n_rows: Count
     sha256: Sha256  # of its texts in their order, or of 64 stretches of a file of vectors
     state: tuple[Count, int] | None = None  # its size and the time of its last change, by which it is known at once
+    checksum: Checksum | None = None  # of a table whose other columns are written beside the vectors
 
 
 Counter = Literal["n_texts", "n_cut", "n_tokens", "n_unknown", "n_zero_rows"]
@@ -269,7 +275,8 @@ class ShardIndex(Struct, frozen=True, forbid_unknown_fields=True):
     shards: tuple[Written | None, ...]  # None: not yet
     role: str = "text"  # what the texts were encoded as: text, query or document
     computed_in: str = "float32"  # number type that they were encoded in, whatever is written
-    holds: Literal["vectors", "moments"] = "vectors"
+    holds: Literal["vectors", "moments", "radial moments"] = "vectors"
+    column: str | None = None  # of the inputs
 
     @property
     def plan(self) -> Sequence[Shard]:

@@ -87,9 +87,9 @@ class TextRows:
         """Read rows. Later ones than before are read on from there, without beginning again."""
         if not 0 <= self._next <= first_row:
             self._rows, self._next = self._open(first_row)
-        skipped = first_row - self._next
+        skipped, self._next = first_row - self._next, -1  # unless all are read
+        yield from islice(self._rows, skipped, skipped + n_rows)
         self._next = first_row + n_rows
-        return islice(self._rows, skipped, skipped + n_rows)
 
     def _open(self, first_row: int) -> tuple[Iterator[Row], int]:
         if self.table is not None and not self.table.parquet:

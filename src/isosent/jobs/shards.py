@@ -22,11 +22,11 @@ from msgspec import Struct
 from isosent import _extras
 from isosent._check import brief
 from isosent.encoders.base import EncodingStats, Progress, collecting_stats
-from isosent.errors import InputError, InputFileError, IsosentError, OutputError
+from isosent.errors import InputError, InputFileError, IsosentError, OutputError, WorkerError
 from isosent.io import remote
 from isosent.io.atomic import locked
 from isosent.io.checksum import file_checksum
-from isosent.io.space import Space, same_space
+from isosent.io.space import NOTE_ENDING, Space, same_space
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import (
@@ -56,12 +56,14 @@ from isosent.persistence import ModelRecord
 
 _SHARE_OF_TIME = 0.05  # to write the index
 _MOST_LISTED = 5
+_SETTINGS = ("dim", "role", "computed_in", "holds")  # of an index, which a resumed run must share
 
 
 class Job(Struct, frozen=True, kw_only=True):
     """What a worker must know: it opens the files and the model by itself."""
 
     makes: Literal["encode", "transform", "moments"]
+    directory: str = msgspec.field(default_factory=os.getcwd)  # that paths are relative to
     reference: str
     options: dict[str, str] = {}
     fingerprint: str = ""  # of the model that began the job
@@ -101,15 +103,22 @@ class Worker:
         self._open: tuple[str, TextRows | VectorSource, ExitStack] | None = None
 
     def ready(self) -> int:
-        """Answer with the id of this process, when it has started."""
+        """Answer with the id of this process, when it has started elsewhere."""
+        try:
+            os.chdir(self._job.directory)
+        except OSError:
+            os.chdir(os.sep)  # where it happens to be, files of the same names may be other ones
         return os.getpid()
 
     def attempt(self, task: Task) -> Outcome:
         """Do a task. An error of isosent is returned, as this may be another process."""
         try:
             return getattr(self, task.name)(*task.arguments)
-        except IsosentError as error:
+        except BaseException as error:
             self._leave()  # the file may have been read halfway
+            if not isinstance(error, IsosentError):
+                raise
+            self._staged.rename(error)
             return error
 
     def close(self) -> None:
@@ -133,7 +142,9 @@ class Worker:
                 check_source(source, self._record)
             source.verify()
             return InputFile(name, source.n_rows, source.identity["sample_sha256"], state)
-        return InputFile(name, source.source.n_texts, source.source.sha256, state)
+        has_table = source.table is not None and not remote.is_pipe(name)
+        checksum = str(file_checksum(Path(self._staged.path_of(name)))) if has_table else None
+        return InputFile(name, source.source.n_texts, source.source.sha256, state, checksum)
 
     def make(self, shard: Shard, file: InputFile, folder: str, name: str) -> Written:
         """Make a shard, and put it in its place."""
@@ -409,10 +420,10 @@ def make_shards(
 
     with _exclusive(folder), engine.workers(job, advance) as run:
         older = remote.read_index(folder)
-        described, holds = _described(inputs, older, run), "moments" if job.makes == "moments" else "vectors"
-        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, cast("Any", holds))
+        described = _described(inputs, older if older and older.column == job.column else None, run)
+        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, _held(job), job.column)
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
-        index = new if older is None else _resumed_index(folder, older, new)
+        index = new if older is None else _resumed_index(job, folder, older, new)
         remote.write_index(folder, index)
         if resumed and index.missing != list(range(index.n_shards)):
             resumed(index)
@@ -434,7 +445,30 @@ def make_shards(
             saved.write()
     if failed:
         raise _failure(saved.index, failed)
+    if gone := _gone(folder, saved.index):
+        name = saved.index.shard_name(gone[0])
+        raise OutputError(f"{folder} lacks {name}, which a worker wrote. All machines must share this folder.")
     return saved.index
+
+
+def _held(job: Job) -> Literal["vectors", "moments", "radial moments"]:
+    if job.makes != "moments":
+        return "vectors"
+    return "radial moments" if job.radial else "moments"
+
+
+def _gone(folder: str, index: ShardIndex) -> list[int]:
+    """Numbers of the shards that are complete, but not there, or without the note that an array must have."""
+    sizes = remote.sizes(folder)
+
+    def is_there(name: str, size_bytes: int) -> bool:
+        return sizes.get(name) == size_bytes and (not name.endswith(".npy") or name + NOTE_ENDING in sizes)
+
+    return [
+        number
+        for number, written in enumerate(index.shards)
+        if written and not is_there(index.shard_name(number), written.size_bytes)
+    ]
 
 
 class _Saved:
@@ -476,6 +510,8 @@ def _described(inputs: Sequence[str], older: ShardIndex | None, run: Run) -> tup
     tasks = [Task("describe", (name, known.get(name))) for name in inputs]
     found = {}
     for task, outcome in run(tasks):
+        if isinstance(outcome, WorkerError):
+            raise WorkerError(f"{task.arguments[0]}: {outcome}")
         if isinstance(outcome, Exception):
             raise outcome
         found[task.arguments[0]] = outcome
@@ -502,6 +538,7 @@ def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> Is
 def _exclusive(folder: str) -> Iterator[None]:
     """Create a folder if it does not exist, and lock it for this process. Folders elsewhere have no locks."""
     if remote.is_remote(folder):
+        remote.sweep_folder(folder)
         yield
         return
     path = Path(folder)
@@ -526,10 +563,10 @@ def _exclusive(folder: str) -> Iterator[None]:
         raise OutputError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
-def _resumed_index(folder: str, index: ShardIndex, new: ShardIndex) -> ShardIndex:
+def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex) -> ShardIndex:
     """Index of an earlier run without the shards that are gone; a run that cannot be resumed is refused."""
     same_space("the model", new.space, folder, index.space)
-    then, now = ([(file.n_rows, file.sha256) for file in each.inputs] for each in (index, new))
+    then, now = ([(file.n_rows, file.sha256, file.checksum) for file in each.inputs] for each in (index, new))
     if then != now:
         before, after = (
             ", ".join(f"{file.n_rows:,} rows of {file.name}" for file in each.inputs) for each in (index, new)
@@ -538,19 +575,14 @@ def _resumed_index(folder: str, index: ShardIndex, new: ShardIndex) -> ShardInde
             f"{folder} was begun with other inputs: {brief(before)} then, {brief(after)} now, and the content "
             "differs. Name another folder, or remove this one."
         )
+    names = (*_SETTINGS, "column") if job.holds_vectors else _SETTINGS  # texts have a hash, whatever their column
     settings = [
-        msgspec.structs.asdict(run.sharding) | {"role": run.role, "computed_in": run.computed_in, "holds": run.holds}
-        for run in (index, new)
+        msgspec.structs.asdict(run.sharding) | {name: getattr(run, name) for name in names} for run in (index, new)
     ]
     if changed := [name for name in settings[0] if settings[0][name] != settings[1][name]]:
         before, after = (", ".join(f"{name}={each[name]}" for name in changed) for each in settings)
         raise InputError(
             f"{folder} was begun with other settings: {before}, not {after}. Name another folder, or remove this one."
         )
-    sizes = remote.sizes(folder)
-    gone = {
-        number: None
-        for number, written in enumerate(index.shards)
-        if written and sizes.get(index.shard_name(number)) != written.size_bytes
-    }
+    gone = dict.fromkeys(_gone(folder, index))
     return msgspec.structs.replace(index.with_shards(gone), inputs=new.inputs)  # they may have been moved

@@ -30,7 +30,8 @@ def nonzero_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     # Few rows begin with a zero. Reading every number would take as long as applying a map.
     is_nonzero = np.asarray(vectors[:, 0] != 0)
     candidates = np.flatnonzero(~is_nonzero)
-    is_nonzero[candidates] = vectors[candidates].any(axis=1)
+    with np.errstate(invalid="ignore"):  # of a signaling NaN, as damaged files hold; it is refused elsewhere
+        is_nonzero[candidates] = vectors[candidates].any(axis=1)
     return is_nonzero
 
 

@@ -384,7 +384,7 @@ def _parse_line(where: str, number: int, line: bytes, dim: int) -> tuple[bytes, 
             f"{where}: line {number} must hold a word and {dim} numbers, as the file begins; got {got}."
         )
     vector = parse_numbers(values)
-    if vector is None:
+    if vector is None or len(vector) != dim:  # rarer white space may lie between numbers, too
         raise FileFormatError(f"{where}: line {number} must hold {dim} numbers; got {_shown(values)}.")
     return b" ".join(word_fields), vector
 
