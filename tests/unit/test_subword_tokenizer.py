@@ -47,6 +47,18 @@ def test_the_subword_tokenizer_skips_the_unknown_token_of_a_unigram_model(unigra
     assert as_lists(SubwordTokenizer(unigram)(["a zebra b", "zebra", ""])) == [[0, 1], [], []]
 
 
+def test_a_vocabulary_without_its_unknown_token_is_refused(word_level):
+    content = json.loads(word_level.read_text())
+    content["model"]["unk_token"] = "[NONE]"
+    word_level.write_text(json.dumps(content))
+    with pytest.raises(FileFormatError, match=r"tokenizer\.json cannot be used: .*Missing"):
+        SubwordTokenizer(word_level)(["zebra"])
+    content["model"] |= {"vocab": {}, "unk_token": "[UNK]"}
+    word_level.write_text(json.dumps(content))
+    with pytest.raises(FileFormatError, match="must have tokens; it has none"):
+        SubwordTokenizer(word_level)
+
+
 def test_the_subword_tokenizer_cuts_and_counts(word_level):
     tokens = SubwordTokenizer(word_level, max_length=2)(["a b a", "a b", "b b b b"])
     assert (as_lists(tokens), tokens.n_cut) == ([[1, 2], [1, 2], [2, 2]], 2)

@@ -219,6 +219,8 @@ class SubwordTokenizer:
             self.tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every malformed file
             raise FileFormatError(f"{path} must be a tokenizer.json; got: {error}.") from None
+        if not self.tokenizer.get_vocab(with_added_tokens=False):
+            raise FileFormatError(f"{path} must have tokens; it has none.")
         if self.largest_id > bounds.LARGEST_TOKEN_ID:
             raise FileFormatError(f"{path}: a token has the id {self.largest_id}; at most {bounds.LARGEST_TOKEN_ID}.")
         self.tokenizer.no_padding()
@@ -296,7 +298,10 @@ class SubwordTokenizer:
         pieces = [list(pieces_of(text)) for text in texts]
         parts = []  # a character takes 70 bytes while it is tokenized: some pieces at a time
         for block in text_blocks(chain.from_iterable(pieces), _MOST_TEXTS, n_characters=LONGEST_PIECE, at_once=1):
-            encodings = self.tokenizer.encode_batch_fast(block, add_special_tokens=False)
+            try:
+                encodings = self.tokenizer.encode_batch_fast(block, add_special_tokens=False)
+            except Exception as error:  # tokenizers raises nothing more special
+                raise FileFormatError(f"tokenizer.json cannot be used: {_check.brief(error)}.") from None
             parts.append(TokenIds.from_lists([encoding.ids for encoding in encodings]))
         lengths = np.concatenate([np.empty(0, dtype=np.int64), *(part.lengths for part in parts)])
         ids = np.concatenate([np.empty(0, dtype=np.int32), *(part.ids for part in parts)])
