@@ -176,8 +176,9 @@ def load_saved(
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
         encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)
     except InputError as error:
+        reason = str(error).partition("\n")[0]  # the rest says what may be typed
         raise ModelFolderError(
-            f"{folder}: its encoder, {moved_to or record.reference}, could not be loaded: {error}\n"
+            f"{folder}: its encoder, {moved_to or record.reference}, could not be loaded: {reason}\n"
             "If it was moved, name it: FOLDER?encoder=REFERENCE. Name other files that were moved as its options, as "
             "in FOLDER?encoder=words:FILE?stop_words=FILE."
         ) from error

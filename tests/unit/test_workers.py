@@ -137,6 +137,16 @@ def test_processes_make_the_bytes_of_one_process_though_one_is_killed(inputs, wh
     assert contents(tmp_path / "out") == contents(whole)
 
 
+def test_a_worker_that_dies_while_it_waits_is_replaced(inputs, whole, wordllama, tmp_path):
+    def killed(total):
+        kill_one(children("spawn_main"))  # all inputs are described, and no shard is begun
+        time.sleep(0.5)
+        return lambda n_rows: None
+
+    encode(inputs, tmp_path / "out", Processes(1), wordllama, progress=killed)
+    assert contents(tmp_path / "out") == contents(whole)
+
+
 def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole, wordllama, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "_attempt", _kill_for_one_shard)
     monkeypatch.setattr(engines, "_MOST_DEATHS", 2)

@@ -90,7 +90,8 @@ class Processes:
                     running[self._pool.submit(_attempt, queue[0])] = queue[0]
                     queue.popleft()
             except BrokenProcessPool:
-                pass  # so are those that run
+                if not running:  # else they say so
+                    self._pool = None
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 task, error = running.pop(future), future.exception()
