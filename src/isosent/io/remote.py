@@ -95,14 +95,12 @@ def expanded(patterns: Sequence[str], endings: Sequence[str], *, as_parts: bool 
 
 
 def _inputs_in(folder: str, endings: tuple[str, ...], as_parts: bool) -> list[str]:
-    if not is_remote(folder) or not as_parts:
-        has_index = (Path(folder) / INDEX_FILE).exists() if not is_remote(folder) else INDEX_FILE in sizes(folder)
-        if has_index:
-            return [folder]
-    elif index := read_index(folder):
+    if is_remote(folder) and as_parts and (index := read_index(folder)):
         check_complete(folder, index)
         names = [index.shard_name(number) for number in range(index.n_shards)]
         return [joined(folder, name) for name in names if name.endswith(endings)]
+    if INDEX_FILE in sizes(folder) if is_remote(folder) else (Path(folder) / INDEX_FILE).exists():
+        return [folder]
     return sorted(path for path in _listed(folder) if path.lower().endswith(endings))
 
 
