@@ -144,6 +144,7 @@ def test_a_file_of_that_form_is_read(written):
         ("conditions:\n", "conditions: []\n#", "table 1: a table must have at least one column and one condition"),
         ("label: mean", "label: mean, options: 3", "Expected `object`, got `int`.*options"),
         ("name: T", "[", "is not valid YAML: .*line"),
+        ("name: T", "name: " + "[" * 30_000, "is not valid YAML: maximum recursion depth exceeded"),
         (SMALL, "- 1", "must hold names and their values; got list"),
     ],
 )

@@ -167,7 +167,7 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a YAML file of names and values."""
     content = _check.input_file(path).read_bytes()
     try:
-        document = yaml.load(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = yaml.safe_load(content)  # libyaml, which is faster, crashes on deep nesting
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise FileFormatError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):
@@ -178,7 +178,7 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _convert(document: Any, where: str, kind: type[T]) -> T:
     try:
         return msgspec.convert(document, kind)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
         raise FileFormatError(f"{where}: {error}.") from None
 
 

@@ -365,6 +365,7 @@ def _result_of_json(document: dict[str, Any], path: Path) -> EvaluationResult:
     facts = {name: value for name, value in document.items() if name not in ("format", "checksum")}
     result = EvaluationResult(tasks=tasks, **facts)
     if wrong := next(_wrong_fields(result, items), None):
+        wrong = _check.brief(wrong)  # it holds names of the file
         raise FileFormatError(f"{path} must be as isosent evaluate ... --json wrote it; {wrong}. Evaluate again.")
     return result
 
