@@ -598,7 +598,9 @@ def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
     except FileNotFoundError:
         raise InputFileError(f"{path} must exist; got no such file.") from None
     except (SafetensorError, TypeError) as error:
-        raise FileFormatError(f"{path} must be a safetensors file of int8, float16 or float32; got: {error}.") from None
+        raise FileFormatError(
+            f"{path} must be a safetensors file of int8, float16 or float32; got: {_check.brief(error)}."
+        ) from None
 
 
 def _check_vocabulary(folder: Path, vectors: Any, tokenizer: SubwordTokenizer) -> None:

@@ -19,8 +19,8 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Checksum = Annotated[str, Meta(pattern=PATTERN)]
 Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-FileName = Annotated[str, Meta(pattern=r"^(?!\.\.?$)[^/\\\x00]+$")]
-RelativePath = Annotated[str, Meta(pattern=r"^(?!/)(?!(.*/)?\.\.?(/|$))[^\\\x00]+$")]
+FileName = Annotated[str, Meta(pattern=r"^(?!\.\.?$)[^/\\\x00-\x1f]+\Z")]
+RelativePath = Annotated[str, Meta(pattern=r"^(?!/)(?!(.*/)?\.\.?(/|$))[^\\\x00-\x1f]+\Z")]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
 
 

@@ -218,7 +218,7 @@ class SubwordTokenizer:
         try:
             self.tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every malformed file
-            raise FileFormatError(f"{path} must be a tokenizer.json; got: {error}.") from None
+            raise FileFormatError(f"{path} must be a tokenizer.json; got: {_check.brief(error)}.") from None
         if not self.tokenizer.get_vocab(with_added_tokens=False):
             raise FileFormatError(f"{path} must have tokens; it has none.")
         if self.largest_id > bounds.LARGEST_TOKEN_ID:
@@ -301,7 +301,8 @@ class SubwordTokenizer:
             try:
                 encodings = self.tokenizer.encode_batch_fast(block, add_special_tokens=False)
             except Exception as error:  # tokenizers raises nothing more special
-                raise FileFormatError(f"tokenizer.json cannot be used: {_check.brief(error)}.") from None
+                reason = _check.brief(error).rpartition(" error: ")[2]
+                raise FileFormatError(f"tokenizer.json cannot be used: {reason}.") from None
             parts.append(TokenIds.from_lists([encoding.ids for encoding in encodings]))
         lengths = np.concatenate([np.empty(0, dtype=np.int64), *(part.lengths for part in parts)])
         ids = np.concatenate([np.empty(0, dtype=np.int32), *(part.ids for part in parts)])
