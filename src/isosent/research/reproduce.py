@@ -20,7 +20,7 @@ from msgspec import structs
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.encoders.reference import SCHEMES, escape, parse_reference, without_permissions
-from isosent.errors import FileFormatError, InputError, TaskNotFoundError
+from isosent.errors import FileFormatError, InputError, ModelReferenceError, TaskNotFoundError
 from isosent.evaluation.published import (
     EVALUATED,
     PAPERS,
@@ -218,7 +218,10 @@ class Request:
         return shlex.join(arguments)
 
     def load(self) -> SentenceEncoder:
-        return load(self.reference, options=dict(self.options))
+        try:
+            return load(self.reference, options=dict(self.options))
+        except ModelReferenceError as error:  # whose other lines say what may be typed
+            raise ModelReferenceError(str(error).splitlines()[0]) from None
 
     def make_transform(self, dim: int) -> Transform | None:
         if self.transform is None:
