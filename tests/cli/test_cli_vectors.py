@@ -197,6 +197,19 @@ def test_texts_and_vectors_are_not_mixed(isosent_, refuses):
     )
 
 
+def test_a_sketch_has_room_for_the_axes_that_are_kept(isosent_, refuses):
+    rows = np.random.default_rng(0).normal(size=(60, 12)) * np.r_[9, 7, 5, np.ones(9)]
+    np.save("wide.npy", rows)
+    fit = ("fit", "wide.npy", "-o", "m", "--sketch")
+    refuses(isosent_(*fit, 4), "a sketch needs a transform: --transform principal_components, or whitening")
+    for width in ((), ("--dims", 8)):
+        refuses(isosent_(*fit, 4, "--transform", "whitening", *width), "a sketch of 4 rows has 4 axes; got ")
+    said = isosent_(*fit, 5, "--transform", "whitening", "--dims", 4)
+    assert said.code == 0
+    assert "too small; use a larger --sketch" in said.out
+    refuses(isosent_("fit", "wide.npy", "-o", "m", "--shard-size", 3), "--shard-size is for --workers")
+
+
 def test_several_files_of_texts_are_fitted_on(isosent_, here):
     (here / "more.txt").write_text("yak\ndog man\n")
     assert isosent_("fit", "texts.txt", "more.txt", "-m", "words:glove.txt", "--dims", "2", "-o", "model")[0] == 0

@@ -288,7 +288,8 @@ def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, 
 
     folder = str(Path(inputs[0]).parent)
     for name, workers in (("one", ()), ("two", ("--workers", "2"))):
-        assert run("fit", folder, "-o", name, "--transform", "whitening", "--dims", "16", *workers)[0] == 0
+        size = ("--shard-size", "50") if workers else ()
+        assert run("fit", folder, "-o", name, "--transform", "whitening", "--dims", "16", *workers, *size)[0] == 0
         assert run("index", folder, "-o", f"index-{name}", *workers)[0] == 0
     one, two = (isosent.load(tmp_path / name) for name in ("one", "two"))
     np.testing.assert_allclose(two.encode(["A man."]), one.encode(["A man."]), atol=1e-5)

@@ -47,7 +47,7 @@ vector_column_option = click.option("--column", metavar="NAME", help="Column or 
 _format_option = click.option(
     *("--format", "file_format"), metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
 )
-_size_option = click.option(
+shard_size_option = click.option(
     "--shard-size", type=int, metavar="N", help=f"Folder: rows of a file.  [default: {SHARD_SIZE}]"
 )
 checkpoint_option = click.option(
@@ -57,7 +57,7 @@ checkpoint_option = click.option(
 
 def shard_options(command: Command) -> Command:
     """Pass ``--format`` as ``file_format``, and ``--shard-size``."""
-    return _format_option(_size_option(command))
+    return _format_option(shard_size_option(command))
 
 
 @click.command()

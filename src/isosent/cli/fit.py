@@ -12,7 +12,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.cli.encode import checkpoint_option, measure, open_vector_files, say_resumed
+from isosent.cli.encode import checkpoint_option, measure, open_vector_files, say_resumed, shard_size_option
 from isosent.cli.options import PATH, Model, details_option, json_option, model_options, transform_options
 from isosent.cli.printing import (
     change_table,
@@ -31,7 +31,7 @@ from isosent.errors import InputError
 from isosent.io.remote import copied, expanded, remove
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
+from isosent.io.vectors import SHARD_SIZE, VECTOR_ENDINGS, holds_vectors
 from isosent.jobs.shards import Engine, measure_folder, sample_texts
 from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, sketch_of
 from isosent.loading import read_record
@@ -91,6 +91,7 @@ def demo(output: Path | None) -> None:
     "--sketch", type=click.IntRange(1), metavar="N", help="Vectors of many dimensions: the covariance as N rows."
 )
 @details_option
+@shard_size_option
 @worker_options
 def fit(
     inputs: tuple[str, ...],
@@ -104,6 +105,7 @@ def fit(
     checkpoint: Path | None,
     sketch: int | None,
     details: bool,
+    shard_size: int | None,
     engine: Engine | None,
 ) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
@@ -120,8 +122,10 @@ def fit(
     if engine is not None:
         if (queries, space, checkpoint, sketch) != (None, None, None, None):
             raise InputError("fit: --queries, --space, --checkpoint and --sketch do not go with --workers.")
-        _fit_by_workers(inputs, model, transform, settings, output, column, engine, details)
+        _fit_by_workers(inputs, model, transform, settings, output, column, engine, shard_size, details)
         return
+    if shard_size is not None:
+        raise InputError("fit: --shard-size is for --workers.")
     with copied(expanded(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)) as (paths, named):
         kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in paths}
         if len(set(kinds.values())) > 1:
@@ -193,6 +197,7 @@ def _fit_by_workers(
     output: Path,
     column: str | None,
     engine: Engine,
+    shard_size: int | None,
     details: bool,
 ) -> None:
     before, paths = model.open(), expanded(inputs, TEXT_ENDINGS)
@@ -209,6 +214,7 @@ def _fit_by_workers(
         measured, index = measure_folder(
             *(before, paths, folder),
             column=column,
+            shard_size=SHARD_SIZE if shard_size is None else shard_size,
             radial=not isinstance(chosen, Auto) and chosen.uses_radial_moments,
             engine=engine,
             reference=model.reference,
@@ -300,13 +306,22 @@ def _fit_vectors(
 def _fitted_on_sketch(
     before: SentenceEncoder, sources: Sequence[VectorSource], chosen: Any, size: int, named: Callable[[str], str]
 ) -> SentenceEncoder:
+    if isinstance(chosen, Auto):
+        raise InputError("fit: a sketch needs a transform: --transform principal_components, or whitening.")
+    width = getattr(chosen, "n_components", 0)
+    width = before.dim if width is None else width
+    if isinstance(width, int) and width > size:
+        raise InputError(
+            f"fit: a sketch of {size} rows has {size} axes; got {width} to keep. Name several times as many."
+        )
     n_rows = sum(source.n_rows for source in sources)
     with progress_bar("reading", "vectors") as bar:
         sketch = sketch_of(sources, size, progress=bar(n_rows))
     names = named(", ".join(str(source.path) for source in sources))
     after = before.fitted_on_moments(sketch, chosen, n_zero_rows=n_rows - round(sketch.weight), source=names)
     error, kept = sketch.error / sketch.weight, sketch.spectrum.values[: after.dim]
-    show(f"variances of the axes kept: {kept[0]:.3g} to {kept[-1]:.3g}, up to {error:.3g} too small")
+    advice = "; use a larger --sketch" if error > kept[-1] else ""
+    show(f"variances of the axes kept: {kept[0]:.3g} to {kept[-1]:.3g}, up to {error:.3g} too small{advice}")
     return after
 
 

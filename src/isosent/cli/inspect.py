@@ -141,7 +141,8 @@ def _show_drift(found: Drift, old: str, new: str) -> None:
     show(table)
     if found.axes:
         caption = f"{len(found.axes):,} of {found.n_axes:,} axes have changed (p < {LEVEL}, corrected for their number)"
-        axes = make_table("axis", "largest entry", "mean moved by", "p", "variance times", "p", left=2, caption=caption)
+        names = ["axis", "largest entry", "mean moved by", "p", "variance times", *["p"] * found.knows_kurtosis]
+        axes = make_table(*names, left=2, caption=caption)
         for each in found.axes[:_MOST_AXES_SHOWN]:
             axes.add_row(
                 f"{each.axis}",
@@ -149,7 +150,7 @@ def _show_drift(found: Drift, old: str, new: str) -> None:
                 f"{each.shift:+.2f} sd",
                 _p_value(each.mean_p_value),
                 f"{each.variance_ratio:.2f}",
-                _p_value(each.variance_p_value),
+                *[_p_value(each.variance_p_value)] * found.knows_kurtosis,
             )
         show(axes)
     if not found.knows_kurtosis:

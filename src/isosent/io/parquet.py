@@ -105,7 +105,7 @@ def reading_parquet(where: str) -> Iterator[None]:
     except IsosentError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{where} is not a readable parquet file: {brief(error)}.") from None
+        raise FileFormatError(f"{where} is not a readable parquet file: {brief(error).rstrip('.')}.") from None
 
 
 def _number_type(kind: Any) -> NumberType | None:
