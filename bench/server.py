@@ -6,7 +6,7 @@ throughput [MODEL [INFINITY]]  32 clients with 1, 16 and 256 texts a request, in
 soak MINUTES        4 to 64 clients of a model, an index and a proxy, with 1 to 256 texts of mixed lengths, some of whom
                     hang up: every answer is compared with the library, memory and p99 are written down every minute,
                     and in the last minute server and proxy are killed and started again
-kills N             the same, but a proxy or the server behind it is killed N times under load
+kills N             clients of a proxy, while the proxy and the server behind it are killed in turn, N times in all
 Needs the extra serve, and for the peer fastapi and sentence-transformers. Prints JSON lines.
 Usage: python bench/server.py throughput wordllama
 """
@@ -371,7 +371,7 @@ def soak(minutes, reference="wordllama"):
 
 
 def kills(n_kills, reference="wordllama"):
-    """Kill the proxy or the server behind it at random moments under load: what is left on the disk must be whole."""
+    """Kill the proxy and its server in turn, at random times under load; the cache and the moments must stay valid."""
     draw, wrong = random.Random(0), 0
     counts = dict.fromkeys(("answered", "hung_up", "wrong", "closed", "refused"), 0)
     with tempfile.TemporaryDirectory() as name:

@@ -265,13 +265,12 @@ def _fit_vectors(
     chosen = resolve_transform(transform, settings, dim=before.dim)
     if chosen is None:
         raise InputError("fit: vectors need a transform to fit; got none.")
+    if (sketch is not None or is_flow(chosen)) and (merged or queries is not None or checkpoint is not None):
+        kind = "flow" if sketch is None else "sketch"
+        raise InputError(f"fit: a {kind} needs vectors; moments, --queries and --checkpoint do not go with it.")
     if sketch is not None:
-        if merged or queries is not None or checkpoint is not None:
-            raise InputError("fit: a sketch needs vectors; moments, --queries and --checkpoint do not go with it.")
         after = _fitted_on_sketch(before, sources, chosen, sketch, named)
     elif is_flow(chosen):
-        if merged or queries is not None or checkpoint is not None:
-            raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
         names = named(", ".join(str(source.path) for source in sources))
         after = before.fitted_on_vectors(vectors, chosen, source=names, report=_show_likelihood)

@@ -24,7 +24,7 @@ from isosent._check import brief
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.space import INDEX_FILE, NOTE_ENDING, note_path
-from isosent.io.vectors import ShardIndex, check_complete, check_shard_folder
+from isosent.io.vectors import ShardIndex, check_complete, check_shard_folder, is_folder
 from isosent.io.vectors import read_index as _read_index
 from isosent.io.vectors import write_index as _write_index
 
@@ -116,10 +116,7 @@ def _exists(path: str) -> bool:
 def _is_folder(path: str) -> bool:
     if is_remote(path):
         return path.endswith("/") or _info(path, must_exist=False).type.name == "Directory"
-    try:
-        return Path(path).is_dir()
-    except OSError:
-        return False
+    return is_folder(path)
 
 
 def _listed(folder: str) -> list[str]:

@@ -44,7 +44,7 @@ VECTOR_ENDINGS = tuple(_OPENERS)  # of the files of a folder
 
 def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> VectorSource:
     """Open a file of vectors, or a folder of shards; nothing but headers is read yet."""
-    index = read_index(Path(path)) if _is_folder(path) else None
+    index = read_index(Path(path)) if is_folder(path) else None
     if index is not None:
         return _open_folder(Path(path), index, column)
     file = _check.input_file(path)
@@ -59,7 +59,7 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
 
 def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
     """Whether a file holds vectors rather than texts, by its ending and, for a table, its columns."""
-    if _is_folder(path) and (Path(path) / INDEX_FILE).exists():
+    if is_folder(path) and (Path(path) / INDEX_FILE).exists():
         return True
     ending = Path(path).suffix.lower()
     if ending != ".parquet":
@@ -81,7 +81,8 @@ def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
     return source
 
 
-def _is_folder(path: str | os.PathLike[str]) -> bool:
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is that of a folder on this machine."""
     try:
         return Path(path).is_dir()
     except OSError:  # a name that is too long
