@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN ?= .venv/bin
 
-.PHONY: install test check lint types docs bench wheel lowest sbom
+.PHONY: install test slow check lint types docs bench wheel lowest sbom
 
 install:
 	$(PYTHON) -m venv .venv
@@ -9,6 +9,9 @@ install:
 
 test:
 	$(BIN)/python -m pytest
+
+slow:
+	$(BIN)/python -m pytest -m slow
 
 check: lint types docs
 

@@ -1,9 +1,14 @@
 """The process: signals, draining, reload, hostile connections, and what the command line refuses."""
 
+import io
+import json
+import logging
 import signal
 import socket
+import sys
 import threading
 import time
+import warnings
 
 import httpx
 import numpy as np
@@ -11,6 +16,7 @@ import pytest
 
 import isosent
 from isosent.numeric.similarity import unit_rows
+from isosent.server.http import log_to_stderr
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +144,19 @@ def test_what_cannot_be_served_is_refused(isosent_, refuses, tmp_path):
     np.save(tmp_path / "vectors.npy", vectors)
     assert isosent_("fit", tmp_path / "vectors.npy", "-o", tmp_path / "map", "--transform", "whitening").code == 0
     refuses(isosent_("serve", tmp_path / "map"), "proxy")
+
+
+def test_the_log_goes_to_what_standard_error_is_now(monkeypatch, capsys):
+    logger = logging.getLogger("isosent.server")
+    for name in ("isosent.server", "uvicorn", "asyncio"):
+        for attribute in ("handlers", "propagate", "level"):  # set again after the test
+            changed = logging.getLogger(name)
+            monkeypatch.setattr(changed, attribute, getattr(changed, attribute))
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    with monkeypatch.context() as patch:
+        before = io.StringIO()
+        patch.setattr(sys, "stderr", before)
+        log_to_stderr()
+        before.close()
+    logger.warning("still there")
+    assert json.loads(capsys.readouterr().err)["event"] == "still there"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="forks, and limits on memory and files, as Linux has them"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="forks, and limits on memory and files, as Linux has them"),
+]
 
 FAULTS = Path(__file__).parents[2] / "bench" / "faults.py"
 

@@ -8,6 +8,8 @@ from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import pytest
+
 import isosent
 
 ROOT = Path(__file__).parents[2]
@@ -219,6 +221,8 @@ class Finder(PathFinder):
         hidden = name in ("torch", "transformers", "numba", "llvmlite", "pyarrow", "faiss", "pandas")
         return None if hidden else super().find_spec(name, path, target)
 sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
+import pytest
+
 import isosent
 """
 
@@ -248,3 +252,23 @@ def test_the_readme_shows_its_two_commands_once_each():
     readme = (ROOT / "README.md").read_text()
     assert readme.count("isosent demo\n```") == 1
     assert readme.count("pytest\n```") == 1
+
+
+CRASHES = """
+import ctypes
+def test_passes(): pass
+def test_accident(): ctypes.{accident}
+"""
+
+
+@pytest.mark.parametrize("accident", ["string_at(0)", "CDLL(None).sleep(60)"], ids=["crash", "hang"])
+def test_a_crash_or_a_hang_ends_the_run_and_is_named(tmp_path, accident):
+    (tmp_path / "test_it.py").write_text(CRASHES.format(accident=accident))
+    (tmp_path / "test_other.py").write_text("def test_other(): pass")
+    settings = ["-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-n2", "-o", "faulthandler_timeout=2"]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *settings, tmp_path], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "crashed while running 'test_it.py::test_accident'" in run.stdout
+    assert "in test_accident" in run.stderr  # the stack that faulthandler prints

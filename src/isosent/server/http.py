@@ -311,9 +311,20 @@ class JsonLines(logging.Formatter):
         return json.dumps(facts | getattr(record, "facts", {}))
 
 
+class _StandardError(logging.StreamHandler[Any]):
+    """Writes to what standard error is now, not to what it was: who replaced it may have closed that."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+
 def log_to_stderr() -> None:
     """Write the log to standard error, a line of JSON for every message or warning."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _StandardError()
     handler.setFormatter(JsonLines())
     for name, level in (("isosent.server", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
         logger = logging.getLogger(name)
