@@ -52,7 +52,7 @@ def test_the_package_can_be_run_as_a_module(here):
         )
 
     assert run("--version").stdout.startswith("isosent ")
-    refused = run("encode", "none.txt")
+    refused = run("fit", "none.txt", "-o", "model")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "none.txt" in refused.stderr
 
