@@ -2,12 +2,12 @@
 
 Starts `isosent serve` with a model and with the same model whitened to 64 dimensions, and two `isosent proxy` that ask
 it as OpenAI's API and as Text Embeddings Inference. Every client that is installed asks for texts of all kinds: short,
-long, with blank lines, emoji, other scripts. Prints a JSON line for each client and call, with the largest difference of
-a number from the vectors of the library, and ends with 1 if one is above 1e-6 or a call failed.
+long, with blank lines, emoji, other scripts. Prints a JSON line for each client and call, with the largest difference
+of a number from the vectors of the library, and ends with 1 if one is above 1e-6 or a call failed.
 
 Needs the extra serve, and for each client its package: openai, huggingface_hub, langchain-openai,
-llama-index-embeddings-openai, -openai-like, -text-embeddings-inference, -huggingface-api. langchain-huggingface takes no
-URL.
+llama-index-embeddings-openai, -openai-like, -text-embeddings-inference, -huggingface-api. langchain-huggingface takes
+no URL.
 Usage: python bench/clients.py [MODEL]
 """
 
@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -200,14 +201,22 @@ def running(*arguments):
         text=True,
         env=os.environ | {"ISOSENT_API_KEYS": "", "ISOSENT_UPSTREAM_KEY": ""},
     )
+    lines = []
     try:
-        yield f"http://127.0.0.1:{json.loads(process.stderr.readline())['port']}"
+        port = json.loads(process.stderr.readline())["port"]
+        reader = threading.Thread(target=lambda: lines.extend(process.stderr))  # a full pipe would stop the process
+        reader.start()
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.send_signal(signal.SIGTERM)
-        for line in process.communicate(timeout=60)[1].splitlines():
-            facts = json.loads(line)
-            if facts["event"] != "request" and facts["level"] != "info":
-                print(json.dumps({"log of": arguments[0], **facts}), flush=True)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+    reader.join()
+    for facts in map(json.loads, lines):
+        if facts["level"] != "info":
+            print(json.dumps({"log of": arguments[0], **facts}), flush=True)
 
 
 def main():
