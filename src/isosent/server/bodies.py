@@ -82,5 +82,5 @@ def _unknown_fields(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) ->
             yield name
             continue
         for nested in (fields[name], *get_args(fields[name])):  # a struct, or a union with one
-            if isinstance(nested, type) and issubclass(nested, msgspec.Struct) and memoryview(value)[:1] == b"{":
+            if isinstance(nested, type) and issubclass(nested, msgspec.Struct) and bytes(memoryview(value)[:1]) == b"{":
                 yield from (f"{name}.{inner}" for inner in _unknown_fields(value, nested))
