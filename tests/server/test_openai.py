@@ -149,9 +149,9 @@ def test_fields_of_a_newer_client_are_ignored_and_logged_once(client, caplog):
         (b"[" * 100_000, ""),
         (b'{"input": "\xff"}', "UTF-8"),
         (b'{"input": "\xed\xa0\x80"}', "UTF-8"),
-        (b'{"input": "\\ud800"}', "surrogate"),
-        (b'{"input": "\\ud83d and more"}', "surrogate"),
-        (b'{"input": "\\udc00 and more"}', "surrogate"),
+        (b'{"input": "\\ud800"}', "one half of a surrogate pair"),
+        (b'{"input": "\\ud83d and more"}', "one half of a surrogate pair"),
+        (b'{"input": "\\udc00 and more"}', "one half of a surrogate pair"),
         (b'{"input": "\\ud83d\\ude00 \\\\ud83d", "model": }', "malformed"),  # a whole character, and a backslash
     ],
 )

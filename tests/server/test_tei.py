@@ -1,5 +1,7 @@
 """Clients of Text Embeddings Inference: bodies, answers and status codes are those of its documentation."""
 
+import logging
+
 import numpy as np
 import pytest
 from huggingface_hub import InferenceClient
@@ -48,10 +50,12 @@ def test_the_client_of_hugging_face_needs_a_url_and_nothing_else(client, small):
     assert np.allclose(cosines, [expected[0] @ expected[1], 1], atol=1e-6)
 
 
-def test_the_root_takes_what_is_compared_too(client, wordllama):
+def test_the_root_takes_what_is_compared_too(client, caplog):
     inputs = {"source_sentence": "a dog", "sentences": ["a puppy", "a car"]}
     named = {"model": "wordllama", "parameters": {"truncate": True, "later": 1}}
-    answer = client.post("/", json={"inputs": inputs, **named})
+    with caplog.at_level(logging.WARNING, logger="isosent.server"):
+        answer = client.post("/", json={"inputs": inputs, **named})
+    assert [record.facts["field"] for record in caplog.records] == ["parameters.later"]
     assert answer.json() == client.post("/similarity", json={"inputs": inputs, **named}).json()
     assert client.post("/", json={"inputs": {"source_sentence": "a dog"}}).status_code == 422
 
