@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from isosent import _check
+from isosent._locks import Lock
 from isosent.encoders.base import WINDOW, Encoder, Progress, Summands, TokenSpan, check_range, check_same
 from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
 from isosent.encoders.reference import (
@@ -385,8 +385,8 @@ class RowTable:
         ids = tokens.ids[is_known] if tokens.unknown else tokens.ids
         new = np.unique(ids[self._place[ids] < 0])
         self._write(decoded(self._vectors, self._scales, new))
-        self._place[new] = np.arange(self._n_rows, self._n_rows + len(new))
-        self._n_rows += len(new)
+        first, self._n_rows = self._n_rows, self._n_rows + len(new)
+        self._place[new] = np.arange(first, self._n_rows)
         if not tokens.unknown:
             return self._rows, self._products, self._place[ids]
         self._write(self._vectors_of_unknown(tokens.unknown))  # after the rows that stay, for this call only

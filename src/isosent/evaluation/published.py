@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import as_file, files
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -16,13 +16,12 @@ from msgspec import Struct
 from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.evaluation.sts import TASKS
+from isosent.io.json import check_schema
 from isosent.networks.layer_pooling import format_layers, resolve_layers
 
 PAPERS = ("S1", "S2", "S3", "S4", "others")
 TARGET, EVALUATED = "target", "evaluated"
 SCORE = "x100"
-
-T = TypeVar("T")
 
 
 class _Entry(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -141,7 +140,8 @@ class KnownModel(_Entry):
 def known_models() -> Mapping[str, KnownModel]:
     """Return the models and files that the names in the tables mean."""
     with as_file(files("isosent") / "data" / "papers" / "models.yaml") as path:
-        return _convert(read_yaml(path), os.fspath(path), dict[str, KnownModel])
+        known: dict[str, KnownModel] = check_schema(read_yaml(path), os.fspath(path), dict[str, KnownModel])
+        return known
 
 
 @cache
@@ -160,7 +160,8 @@ def read_paper(path: str | os.PathLike[str]) -> Paper:
             columns := table.get("columns"), list
         ):  # a column may be a task's name
             table["columns"] = [{"name": each, "task": each} if isinstance(each, str) else each for each in columns]
-    return _convert(document, os.fspath(path), Paper)
+    paper: Paper = check_schema(document, os.fspath(path), Paper)
+    return paper
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -173,13 +174,6 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):
         raise FileFormatError(f"{path} must hold names and their values; got {type(document).__name__}.")
     return document
-
-
-def _convert(document: Any, where: str, kind: type[T]) -> T:
-    try:
-        return msgspec.convert(document, kind)
-    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
-        raise FileFormatError(f"{where}: {error}.") from None
 
 
 class PublishedRow(Struct, frozen=True):

@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from isosent._locks import Lock
 from isosent.errors import IsosentError, OutputError
 
 try:
@@ -104,11 +105,10 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
     try:
         _sweep_once(path.parent)
         _IN_USE.add(temporary)
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        descriptor = _opened(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR)
         mode = _make_private(temporary)
         if not fcntl or not _lock(descriptor, wait=False):  # Windows renames no file that is open
-            os.close(descriptor)
-            descriptor = -1
+            _close(descriptor)
         yield temporary
         fsync(temporary)
         like = mode_of if mode_of and mode_of.exists() else path
@@ -120,10 +120,10 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
         intact = "; the file that was there is intact" if path.exists() else ""
         raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
     finally:
-        with suppress(OSError):
-            temporary.unlink()
-        if descriptor >= 0:
-            os.close(descriptor)
+        if temporary in _IN_USE:
+            with suppress(OSError):
+                temporary.unlink()
+        _close(descriptor)
         _IN_USE.discard(temporary)
 
 
@@ -142,7 +142,7 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
         temporary.mkdir()
         mode = _make_private(temporary)
         if fcntl:
-            descriptor = os.open(temporary, os.O_RDONLY)
+            descriptor = _opened(temporary)
             _lock(descriptor, wait=False)
         yield temporary
         for inner in temporary.rglob("*"):
@@ -160,9 +160,9 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
         intact = "; the folder that was there is intact" if path.exists() else ""
         raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if descriptor >= 0:
-            os.close(descriptor)
+        if temporary in _IN_USE:
+            shutil.rmtree(temporary, ignore_errors=True)
+        _close(descriptor)
         _IN_USE.discard(temporary)
 
 
@@ -376,7 +376,7 @@ def locked(folder: Path, *, wait: bool = True, of: Path | None = None) -> Iterat
     try:
         if lock.depth and not wait:  # it is this thread that has it
             raise _busy(named)
-        descriptor = os.open(folder, os.O_RDONLY) if fcntl and not lock.depth else -1
+        descriptor = _opened(folder) if fcntl and not lock.depth else -1
         try:
             if descriptor >= 0 and not _lock(descriptor, wait=wait):
                 raise _busy(named)
@@ -388,10 +388,7 @@ def locked(folder: Path, *, wait: bool = True, of: Path | None = None) -> Iterat
             finally:
                 lock.depth -= 1
         finally:
-            if descriptor >= 0:
-                with suppress(OSError):  # closing is not enough where a child process has it, too
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
-                os.close(descriptor)
+            _close(descriptor)
     finally:
         lock.threads.release()
 
@@ -415,6 +412,23 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
     return True
 
 
+def _opened(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file or folder to lock it."""
+    descriptor = os.open(path, flags, 0o666)
+    _DESCRIPTORS.add(descriptor)
+    return descriptor
+
+
+def _close(descriptor: int) -> None:
+    """Close what `_opened` returned, unless that was done, or was done by the parent of this process."""
+    if descriptor in _DESCRIPTORS:
+        _DESCRIPTORS.discard(descriptor)
+        with suppress(OSError):  # closing is not enough while a child process that is just starting has it, too
+            if fcntl:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
 class _FolderLock:
     """A lock of this process on a folder: a thread that has it may take it again, as a system's lock does not allow."""
 
@@ -423,10 +437,22 @@ class _FolderLock:
 
 
 _LOCKS: dict[tuple[int, int], _FolderLock] = {}
-_LOCKS_GUARD = threading.Lock()
+_LOCKS_GUARD = Lock()
+_DESCRIPTORS: Final[set[int]] = set()  # of what is locked
+
+
+def _leave_to_parent() -> None:
+    """Give up, in a forked child, what the parent locks and writes: the child unlocks and removes nothing of it."""
+    _LOCKS.clear()
+    _IN_USE.clear()
+    for descriptor in _DESCRIPTORS:  # else the lock of a parent that is killed lives on
+        with suppress(OSError):
+            os.close(descriptor)
+    _DESCRIPTORS.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_LOCKS.clear)  # they belong to the parent
-    os.register_at_fork(after_in_child=_IN_USE.clear)
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _busy(folder: Path) -> OutputError:

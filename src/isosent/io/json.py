@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from isosent._locks import Lock
 from isosent.errors import FileFormatError, InputFileError
 from isosent.io.atomic import replacing
 from isosent.io.bounds import LARGEST_DOCUMENT, shown_bytes
@@ -39,6 +40,8 @@ def nan_where_none(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 
 _SEAL: Final = "checksum"
+# msgspec studies a type when it first meets it, and crashes if two threads do so at once
+_TYPES: Final = Lock()
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape can spell a lone surrogate, which UTF-8 cannot
 
 
@@ -74,11 +77,18 @@ def parse_json(content: bytes | str, where: str, schema: Any = dict[str, Any]) -
     return document
 
 
+def decode(content: bytes, schema: type[Record]) -> Record:
+    """Read JSON of others, such as a request, into a record; what msgspec raises is left to the caller."""
+    with _TYPES:
+        return msgspec.json.decode(content, type=schema)
+
+
 def check_schema(value: Any, where: str, schema: Any) -> Any:
     """Convert JSON values to the type of a schema, and refuse those that do not fit; the message says where."""
     try:
-        return msgspec.convert(value, schema)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        with _TYPES:
+            return msgspec.convert(value, schema)
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
         raise FileFormatError(f"{where}: {error}.") from None
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from safetensors import SafetensorError
 
 from isosent import _extras
+from isosent._locks import Lock
 from isosent.errors import FileFormatError, InputError, PaddingWarning
 from isosent.io.json import read_json
 from isosent.io.schemas import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
@@ -120,6 +120,7 @@ class Network:
     has_hidden_states: bool = True  # whether it returns the hidden states of layers below the last
     # Layers and batch runners by how they are computed: several layer poolings and encoders share them.
     prepared: dict[Hashable, Any] = field(default_factory=dict)
+    preparing: Lock = field(default_factory=Lock)
     tokenizing: Lock = field(default_factory=Lock)  # truncation is a state of the tokenizer that all threads share
 
     def __reduce__(self) -> tuple[Any, ...]:

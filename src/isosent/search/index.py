@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _check
+from isosent._locks import Lock
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, OutputError
@@ -49,6 +50,7 @@ from isosent.search.storage import (
     copy_last_commit,
     opened,
     read_state,
+    remove_temporary,
     remove_unnamed,
     replacing_index,
     write_bytes,
@@ -88,6 +90,7 @@ class Index:
     ) -> None:
         self.folder = Path(folder)
         self._model = model
+        self._loading = Lock()
         self._snapshot: Snapshot = opened(self.folder, self._open) if snapshot is None else snapshot
 
     # -- making --------------------------------------------------------------------------------------------------
@@ -261,7 +264,7 @@ class Index:
                 shutil.rmtree(home, ignore_errors=True)
             raise
         if home is not None:
-            weakref.finalize(index, shutil.rmtree, home, ignore_errors=True)
+            weakref.finalize(index, remove_temporary, home, os.getpid())
         return index
 
     @classmethod
@@ -307,8 +310,9 @@ class Index:
     @property
     def model(self) -> SentenceEncoder:
         """What encodes queries; loaded when it is first needed."""
-        if self._model is None:
-            self._model = load_saved(self._record, self.folder / MODEL_FOLDER)
+        with self._loading:  # a model may be large, and threads may ask for it at once
+            if self._model is None:
+                self._model = load_saved(self._record, self.folder / MODEL_FOLDER)
         return self._model
 
     @property

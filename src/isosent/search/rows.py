@@ -220,30 +220,37 @@ def write_rows(table: Any, has_vector: NDArray[np.bool_], path: Path) -> str:
 
 
 class RowFile:
-    """Rows in a Parquet file, of which only what is asked for is read."""
+    """Rows in a Parquet file, of which only what is asked for is read. Threads may share it."""
 
     def __init__(self, path: Path, n_rows: int) -> None:
         pa = _extras.require("pyarrow", extra="search")
+
+        self.path, self._footer = path, None
+        with reading_parquet(str(path)):
+            # mapped once: the file may be removed by a writer while this is in use
+            self._bytes = pa.memory_map(str(path)).read_buffer()
+            with self._reader() as reader:
+                self._footer, self.schema = reader.metadata, reader.schema_arrow
+        if self._footer.num_rows != n_rows or HAS_VECTOR not in self.schema.names:
+            raise FileFormatError(
+                f"{path} must hold {n_rows} rows with {HAS_VECTOR}; it holds {self._footer.num_rows}."
+            )
+        self._group = lru_cache(maxsize=_GROUPS_IN_MEMORY)(self._read_group)
+        group_rows = [self._footer.row_group(group).num_rows for group in range(self._footer.num_row_groups)]
+        self._starts = np.cumsum([0, *group_rows])
+
+    def _reader(self) -> Any:
+        # One for each read: a reader of pyarrow that threads share crashes, or finds a sound file damaged. Making one
+        # takes 0.01 ms when the footer is parsed already.
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self.path = path
-        with reading_parquet(str(path)):
-            # opened once: the file may be removed by a writer while this is in use
-            self._file = pq.ParquetFile(pa.memory_map(str(path)))
-            self.schema = self._file.schema_arrow
-            if self._file.metadata.num_rows != n_rows or HAS_VECTOR not in self.schema.names:
-                raise FileFormatError(
-                    f"{path} must hold {n_rows} rows with {HAS_VECTOR}; it holds {self._file.metadata.num_rows}."
-                )
-        self._group = lru_cache(maxsize=_GROUPS_IN_MEMORY)(self._read_group)
-        self._starts = np.cumsum(
-            [0] + [self._file.metadata.row_group(g).num_rows for g in range(self._file.num_row_groups)]
-        )
+        return pq.ParquetFile(pa.BufferReader(self._bytes), metadata=self._footer)
 
     def columns(self, names: Sequence[str]) -> Any:
         """Read whole columns."""
-        with reading_parquet(str(self.path)):
-            return self._file.read(list(names))
+        with reading_parquet(str(self.path)), self._reader() as reader:
+            return reader.read(list(names))
 
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Read the rows at these positions, in this order."""
@@ -260,8 +267,8 @@ class RowFile:
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
     def _read_group(self, group: int) -> Any:
-        with reading_parquet(str(self.path)):
-            return self._file.read_row_group(group)
+        with reading_parquet(str(self.path)), self._reader() as reader:
+            return reader.read_row_group(group)
 
 
 # -- rows of a file --------------------------------------------------------------------------------------------------

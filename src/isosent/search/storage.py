@@ -162,6 +162,12 @@ def remove_unnamed(folder: Path, state: State) -> None:
                 path.unlink()
 
 
+def remove_temporary(home: str, maker: int) -> None:
+    """Remove the folder of a temporary index, but not for a forked child of the process that made it."""
+    if os.getpid() == maker:
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def opened(folder: Path, open_all: Callable[[State], Opened]) -> Opened:
     """Open all files of the last commit; again if a writer committed, or replaced the folder, meanwhile."""
     recover(folder)

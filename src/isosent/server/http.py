@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isosent.errors import InputError, InputTypeError, IsosentError
+from isosent.io.json import decode
 from isosent.server.limits import Limits, RequestError, reason_of
 from isosent.server.metrics import Metrics
 
@@ -88,8 +89,8 @@ async def read_body(request: Request, limits: Limits, kind: type[Body], *, wrong
     content = await read_bytes(request, limits)
     try:
         if len(content) <= _IN_A_THREAD:
-            return msgspec.json.decode(content, type=kind)
-        return await asyncio.to_thread(msgspec.json.decode, content, type=kind)
+            return decode(content, kind)
+        return await asyncio.to_thread(decode, content, kind)
     except msgspec.ValidationError as error:
         place = re.search(r"`\$\.(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
         names = ", ".join(field.name for field in msgspec.structs.fields(kind))

@@ -174,10 +174,8 @@ def _as_point(where: str, values: dict[str, Any]) -> Point:
             f"{where}: the event {event!r} does not occur in a training. Expected a metrics.jsonl of isosent train."
         )
     numbers = {name: math.nan if value is None else value for name, value in values.items()}
-    try:
-        return msgspec.convert(numbers, LossPoint | DevPoint)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise FileFormatError(f"{where}: {error}.") from None
+    point: Point = check_schema(numbers, where, LossPoint | DevPoint)
+    return point
 
 
 class TrainingProgress(Protocol):
