@@ -114,7 +114,7 @@ def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
         If the index belongs to another vector space; the message names both.
     """
     same_space("the model", space_of(model), f"the index {path}", read_space(path))
-    return read_codes(path, in_memory=True)
+    return read_codes(path, model.dim, in_memory=True)
 
 
 def export_faiss(
@@ -138,7 +138,7 @@ def export_faiss(
     has_map, contents = linear_map is not None, ""
     with ExitStack() as commit, replacing(output) as temporary:
         checksum = write_codes(behind_map(made, linear_map), temporary)
-        saved = read_codes(temporary)
+        saved = read_codes(temporary, model.dim)
         agreement = _agreement(model, saved, with_map=has_map)
         require_agreement(TARGET, agreement)
         if source is not None:

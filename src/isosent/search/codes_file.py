@@ -26,7 +26,7 @@ _MOST_LINKS: Final = 1 << 12  # of a node on a layer
 _BLOCK_LINKS: Final = 1 << 22
 
 
-class _Unsound(ValueError):
+class _UnsoundError(ValueError):
     """What is wrong with a file, as the end of a sentence."""
 
 
@@ -35,13 +35,13 @@ def check_codes(path: Path, n_rows: int, dim: int, settings: SearchSettings, *, 
     try:
         with path.open("rb") as file:
             if not path.stat().st_size:
-                raise _Unsound("it is empty")
+                raise _UnsoundError("it is empty")
             reader = _Reader(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), n_rows)
         if has_map:
             reader.map_and_scaling(dim)
         reader.codes(dim, settings)
         reader.end()
-    except _Unsound as error:
+    except _UnsoundError as error:
         raise FileFormatError(
             f"{path} must be {n_rows} x {dim} codes, {settings.kind} and {settings.store}, as isosent writes them; "
             f"{error}. Make the index again."
@@ -59,7 +59,7 @@ class _Reader:
     def _bytes(self, n_bytes: int) -> memoryview:
         start, self._place = self._place, self._place + n_bytes
         if self._place > len(self._content):
-            raise _Unsound(f"it ends before byte {self._place}")
+            raise _UnsoundError(f"it ends before byte {self._place}")
         return self._content[start : self._place]
 
     def _fields(self, kinds: str) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ class _Reader:
 
     def _expect(self, what: str, actual: object, *allowed: object) -> None:
         if actual not in allowed:
-            raise _Unsound(f"its {what} is {actual!r:.40} at byte {self._place}")
+            raise _UnsoundError(f"its {what} is {actual!r:.40} at byte {self._place}")
 
     def _code(self, *allowed: str) -> str:
         code = bytes(self._bytes(4)).decode("latin-1")
@@ -97,7 +97,7 @@ class _Reader:
     def end(self) -> None:
         """Nothing may follow."""
         if self._place != len(self._content):
-            raise _Unsound(f"it goes on after byte {self._place}")
+            raise _UnsoundError(f"it goes on after byte {self._place}")
 
     # -- what comes before the codes -----------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class _Reader:
         self._code("RmDT")
         places = self._vector("dimensions", "<i4", width)
         if not np.array_equal(places, [*range(dim), *[-1] * (width - dim)]):
-            raise _Unsound(f"its dimensions are in another order at byte {self._place}")
+            raise _UnsoundError(f"its dimensions are in another order at byte {self._place}")
         self._expect("padding", self._fields("iiB"), (dim, width, 1))
 
     # -- the codes ---------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class _Reader:
         n_lists, n_probe = self._fields("QQ")
         self._expect("number of clusters", n_lists, max(settings.n_lists, 1))
         if not 1 <= n_probe <= n_lists:
-            raise _Unsound(f"it searches {n_probe} of {n_lists} clusters")
+            raise _UnsoundError(f"it searches {n_probe} of {n_lists} clusters")
         self._flat(dim, n_lists, "float32")
         self._expect("map of rows", self._fields("BQ"), (0, 0))
         n_bytes = 4 * dim
@@ -212,19 +212,19 @@ class _Reader:
         else:
             pairs = self._vector("clusters", "<u8").reshape(-1, 2) if self._is_even() else None
             if pairs is None or (pairs[:, 0] >= n_lists).any() or (np.diff(pairs[:, 0].astype(np.int64)) <= 0).any():
-                raise _Unsound(f"its clusters are not numbered at byte {self._place}")
+                raise _UnsoundError(f"its clusters are not numbered at byte {self._place}")
             sizes = pairs[:, 1]
         if (sizes > self.n_rows).any() or int(sizes.sum()) != self.n_rows:
-            raise _Unsound(f"its clusters do not hold {self.n_rows} rows")
+            raise _UnsoundError(f"its clusters do not hold {self.n_rows} rows")
         is_listed = np.zeros(self.n_rows, bool)
         for size in sizes.tolist():
             self._bytes(size * n_bytes)
             positions = np.frombuffer(self._bytes(8 * size), "<i8")
             if ((positions < 0) | (positions >= self.n_rows)).any():
-                raise _Unsound(f"it names rows beyond its {self.n_rows}")
+                raise _UnsoundError(f"it names rows beyond its {self.n_rows}")
             is_listed[positions] = True
         if not is_listed.all():
-            raise _Unsound("it lacks a row in its clusters")
+            raise _UnsoundError("it lacks a row in its clusters")
 
     def _is_even(self) -> bool:
         """Whether the vector that follows has an even length."""
@@ -237,25 +237,27 @@ class _Reader:
         n_layers = len(self._vector("layers", "<f8"))
         starts = self._vector("layers", "<i4", n_layers + 1).astype(np.int64)  # of a layer in the links of a node
         if not n_layers or starts[0] or ((widths := np.diff(starts)) <= 0).any() or (widths > _MOST_LINKS).any():
-            raise _Unsound("its layers have no links, or too many")
+            raise _UnsoundError("its layers have no links, or too many")
         levels = self._vector("rows", "<i4", self.n_rows)
         offsets = self._vector("rows", "<u8", self.n_rows + 1)
         if ((levels < 1) | (levels > n_layers)).any():
-            raise _Unsound(f"its rows are on more than {n_layers} layers")
+            raise _UnsoundError(f"its rows are on more than {n_layers} layers")
         if offsets[0] or (np.diff(offsets) != starts[levels].astype(np.uint64)).any():
-            raise _Unsound("its links do not fit its layers")
+            raise _UnsoundError("its links do not fit its layers")
         links = self._vector("links", "<i4", int(offsets[-1]))
         for start in range(0, len(links), _BLOCK_LINKS):
             block = links[start : start + _BLOCK_LINKS]
             if ((block < -1) | (block >= self.n_rows)).any():
-                raise _Unsound(f"it names rows beyond its {self.n_rows}")
+                raise _UnsoundError(f"it names rows beyond its {self.n_rows}")
         for layer in range(1, int(levels.max(initial=1))):  # a neighbor on a layer must have links there
             nodes = np.flatnonzero(levels > layer)
             places = offsets[nodes].astype(np.int64)[:, None] + np.arange(starts[layer], starts[layer + 1])
             neighbors = links[places]
             if (levels[neighbors[neighbors >= 0]] <= layer).any():
-                raise _Unsound("it links to rows on a layer that they are not on")
+                raise _UnsoundError("it links to rows on a layer that they are not on")
         entry, top, _, _, _ = self._fields("iiiii")
-        is_sound = (entry, top) == (-1, -1) if not self.n_rows else 0 <= entry < self.n_rows and levels[entry] == top + 1
+        is_sound = (entry, top) == (-1, -1)
+        if self.n_rows:
+            is_sound = 0 <= entry < self.n_rows and levels[entry] == top + 1
         if not is_sound:
-            raise _Unsound("its search begins at no row")
+            raise _UnsoundError("its search begins at no row")

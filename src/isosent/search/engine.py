@@ -204,11 +204,13 @@ def write_codes(index: Any, path: Path) -> str:
     return hashing.checksum
 
 
-def read_codes(path: str | os.PathLike[str], *, in_memory: bool = False) -> Any:
-    """Open an index by memory map, or read it into memory."""
+def read_codes(path: str | os.PathLike[str], dim: int, *, in_memory: bool = False) -> Any:
+    """Open an index of so many dimensions by memory map, or read it into memory."""
     faiss = _extras.require("faiss")
+    # FAISS counts a square of the dimensions for each transform, even for those that are a number or a list
+    n_bytes = Path(path).stat().st_size + 4 * _width(dim) ** 2
     try:
-        with _limits(faiss, os.stat(path).st_size):
+        with _limits(faiss, n_bytes):
             return faiss.read_index(os.fspath(path), 0 if in_memory else faiss.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
         reason = (str(error).splitlines() or ["it is larger than the memory"])[-1]
@@ -217,12 +219,12 @@ def read_codes(path: str | os.PathLike[str], *, in_memory: bool = False) -> Any:
 
 @contextmanager
 def _limits(faiss: Any, n_bytes: int) -> Iterator[None]:
-    """While a file of this size is read, have FAISS refuse vectors and loops that are longer than the file."""
+    """Have FAISS refuse vectors and loops that are longer than a file."""
     limits = {"vector_byte": n_bytes, "loop": n_bytes, "lattice_r2": 1}  # isosent writes no lattice
     with _READING:  # the limits are those of the process
         before = {}
         for name, limit in limits.items():
-            if hasattr(faiss, f"set_deserialization_{name}_limit"):  # since FAISS 1.14
+            if hasattr(faiss, f"set_deserialization_{name}_limit"):  # not in FAISS 1.12
                 before[name] = getattr(faiss, f"get_deserialization_{name}_limit")()
                 getattr(faiss, f"set_deserialization_{name}_limit")(limit)
         try:

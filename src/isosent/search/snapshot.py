@@ -42,16 +42,16 @@ class _Part:
         rows = RowFile(folder / entry.rows.name, entry.n_rows)
         has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
         check_codes(folder / entry.codes.name, entry.n_rows, dim, settings, has_map=True)
-        owner = read_codes(folder / entry.codes.name)
+        owner = read_codes(folder / entry.codes.name, dim)
         finer, kept = None, finer_settings(settings)
         if (entry.vectors is None) != (kept is None):
             raise FileFormatError(
-                f"{folder / MANIFEST}: {entry.codes.name} must {'' if kept else 'not '}have vectors beside it, as every "
-                f"{settings.kind} index of {settings.store}. Make the index again."
+                f"{folder / MANIFEST}: {entry.codes.name} must {'' if kept else 'not '}have vectors beside it, as in "
+                f"every {settings.kind} index of {settings.store}. Make the index again."
             )
         if entry.vectors is not None and kept is not None:
             check_codes(folder / entry.vectors.name, entry.n_rows, dim, kept, has_map=False)
-            finer = read_codes(folder / entry.vectors.name)
+            finer = read_codes(folder / entry.vectors.name, dim)
         keywords = None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
         return cls(rows, has_vector, inner_codes(owner), finer, keywords, owner)
 
