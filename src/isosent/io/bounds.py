@@ -23,6 +23,7 @@ from isosent.errors import FileFormatError, InputFileError, OutputError
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
 LARGEST_JSON = 256 << 20  # bytes of a .json table, which is parsed as one: it takes 5 to 30 times that
 LARGEST_DOCUMENT = 256 << 20  # bytes of a model file, a result, a config; results of a million items have 40 MB
+LARGEST_YAML = 128 << 10  # bytes; tables of a paper have 10 KiB, and numbers to the base 60 take quadratic time
 LARGEST_XML = 32 << 20  # bytes; parsed it takes up to 40 times that, and the files of SemEval have 4 MiB
 MOST_DIMENSIONS = 1 << 16  # of a vector; published ones have 25 to 8,192
 LONGEST_NUMBER = 32  # characters of a number and a blank; a float64 takes 25
