@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from campaign import processes
+from campaign.crafted import described_again
 from campaign.mutations import mutated
 from campaign.outcomes import Outcome
 from campaign.readers import Reader
@@ -79,7 +80,8 @@ def _keep(failure: Outcome, keep: Path, folder: Path, case: Case) -> None:
         path = Path(home) / Path(case.name).name
         path.write_bytes(_spoilt(folder, case))
         (Path(home) / "command.txt").write_text(
-            f"put {path.name} in place of {case.name}\nisosent {case.reader.command}\n"
+            f"put {path.name} in place of {case.name}, and its checksum into what describes it\n"
+            f"isosent {case.reader.command}\n"
         )
         failure.keep_folder(keep, Path(home))
 
@@ -118,14 +120,19 @@ _TICKS = iter(range(1, 1 << 60))
 
 
 def _look(folder: Path, case: Case) -> tuple[str, str]:
-    return look(folder, case.reader, case.name, _spoilt(folder, case))
+    is_crafted = random.Random(f"{case.seed} crafted").random() < 0.8
+    return look(folder, case.reader, case.name, _spoilt(folder, case), is_crafted=is_crafted)
 
 
-def look(folder: Path, reader: Reader, name: str, content: bytes) -> tuple[str, str]:
-    """Put other content into a file, run the command, and judge its exit code and what it says."""
+def look(folder: Path, reader: Reader, name: str, content: bytes, *, is_crafted: bool = False) -> tuple[str, str]:
+    """Put other content into a file, run the command, and judge its exit code and what it says.
+
+    Where it is crafted, the checksums of the file in others are made to fit.
+    """
     os.chdir(folder)
     os.environ["ISOSENT_CACHE"] = str(folder / "cache")
     path = folder / name
+    described = described_again(folder, name, original(folder, name), content) if is_crafted else []
     path.write_bytes(content)
     os.utime(path, ns=(0, 1_700_000_000_000_000_000 + next(_TICKS)))
     try:
@@ -133,7 +140,8 @@ def look(folder: Path, reader: Reader, name: str, content: bytes) -> tuple[str, 
     finally:
         clean(folder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(folder.with_name("originals") / name, path)
+        for changed in (name, *described):
+            shutil.copy2(folder.with_name("originals") / changed, folder / changed)
     return _judged(code, err)
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from campaign.crafted import binary
 from isosent.io import checksum
 
 _SEAL = re.compile(rb"xxh3:[0-9a-f]{32}")
@@ -109,7 +110,13 @@ def mutated(name: str, content: bytes, chosen: random.Random) -> bytes:
         ways += [_header, _header]
     if path.suffix == ".npy":
         ways += [_npy, _npy]
-    if path.suffix not in (".npy", ".fvecs", ".safetensors", ".parquet", ".bin", ".gz"):
+    if path.suffix == ".faiss":
+        ways += [binary] * 9
+    if path.suffix in (".parquet", ".safetensors"):
+        ways += [binary]
+    if path.suffix in (".yaml",):
+        ways += [_yaml, _yaml]
+    if path.suffix not in (".npy", ".fvecs", ".safetensors", ".parquet", ".bin", ".gz", ".faiss"):
         ways += [_text, _text]
     changed = chosen.choice(ways)(content, chosen)
     return resealed(changed) if chosen.random() < 0.7 else changed
@@ -239,6 +246,24 @@ def _places(value: Any) -> Any:
     for key in list(keys)[:200]:
         yield value, key
         yield from _places(value[key])
+
+
+def _yaml(content: bytes, chosen: random.Random) -> bytes:
+    """A value becomes one that YAML alone can spell."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    number = chosen.randrange(len(lines) or 1)
+    if not lines or ":" not in lines[number]:
+        return _blind(content, chosen)
+    aliases = ["&a0 [x]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 20))]
+    value = chosen.choice(
+        (
+            *(f"[{', '.join(aliases)}]", "&a [*a]", "&a {b: *a}", "1:" * 9000 + "1", "[" * 9000),
+            *("!!python/object/apply:os.getcwd []", "!!binary =", "0o777", ".inf", "2001-99-99", "!!set {a, b}"),
+            *("<<: *a", "? [a]\n: b", "~", "|"),
+        )
+    )
+    lines[number] = f"{lines[number].partition(':')[0]}: {value}"
+    return "\n".join(lines).encode()
 
 
 def _header(content: bytes, chosen: random.Random) -> bytes:
