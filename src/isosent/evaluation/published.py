@@ -184,6 +184,8 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _n_values(value: Any, counted: dict[int, int]) -> int:
     """Values in a document, those of an alias each time that it is used."""
+    if isinstance(value, int) and value.bit_length() > 64:  # numbers to the base 60 have no bound
+        raise ValueError("a whole number is too large")
     if not isinstance(value, (dict, list, tuple, set)):
         return 1
     if id(value) in counted:

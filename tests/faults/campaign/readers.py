@@ -125,7 +125,7 @@ READERS = (
     ),
     Reader(
         "model folder, quantization",
-        "encode texts.txt -m ./model --precision int8 -o o.npy",
+        "index texts.txt -m ./model --store int8 -o o",
         ("model/quantization", "model/quantization"),
     ),
     Reader("exported index", "export ./model --to faiss -o o.faiss", ("model/linear_map",)),
