@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import re
+import resource
 import shlex
 import shutil
 import tempfile
@@ -22,7 +23,8 @@ from campaign.seeds import write_seeds
 from campaign.targets import succeed
 
 LIMIT_S = 20
-MEMORY_BYTES = 1 << 30
+MEMORY_BYTES = 1 << 30  # of addresses, which libraries reserve more of than they use
+USED_BYTES = 256 << 20
 _UNPRINTABLE = re.compile("[\x00-\x1f]")
 _PYTHON = ("Error(", "object has no attribute", "not subscriptable", "object at 0x")  # says nothing to a user
 LONGEST_MESSAGE = 2000  # characters on standard error; a hostile value must not fill the screen
@@ -135,6 +137,7 @@ def look(folder: Path, reader: Reader, name: str, content: bytes, *, is_crafted:
     described = described_again(folder, name, original(folder, name), content) if is_crafted else []
     path.write_bytes(content)
     os.utime(path, ns=(0, 1_700_000_000_000_000_000 + next(_TICKS)))
+    before_bytes = _most_used_bytes()
     try:
         code, err = _captured(shlex.split(reader.command))
     finally:
@@ -142,7 +145,14 @@ def look(folder: Path, reader: Reader, name: str, content: bytes, *, is_crafted:
         path.parent.mkdir(parents=True, exist_ok=True)
         for changed in (name, *described):
             shutil.copy2(folder.with_name("originals") / changed, folder / changed)
+    if (used_bytes := _most_used_bytes() - before_bytes) > USED_BYTES:
+        return "memory", f"{used_bytes >> 20} MiB more than before"
     return _judged(code, err)
+
+
+def _most_used_bytes() -> int:
+    """The most memory that this process has used so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def _captured(arguments: list[str]) -> tuple[int, str]:
