@@ -114,7 +114,9 @@ def mutated(name: str, content: bytes, chosen: random.Random) -> bytes:
         ways += [binary] * 9
     if path.suffix in (".parquet", ".safetensors"):
         ways += [binary]
-    if path.suffix in (".yaml",):
+    if path.name == "tokenizer.json":
+        ways += [_tokenizer]
+    if path.suffix == ".yaml":
         ways += [_yaml, _yaml]
     if path.suffix not in (".npy", ".fvecs", ".safetensors", ".parquet", ".bin", ".gz", ".faiss"):
         ways += [_text, _text]
@@ -246,6 +248,42 @@ def _places(value: Any) -> Any:
     for key in list(keys)[:200]:
         yield value, key
         yield from _places(value[key])
+
+
+def _tokenizer(content: bytes, chosen: random.Random) -> bytes:
+    """A step makes texts longer, or a limit is taken away."""
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return _blind(content, chosen)
+    longer = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * chosen.choice((2, 10, 1000))}
+    between = {"type": "Replace", "pattern": {"Regex": ""}, "content": "b" * chosen.choice((1, 20))}
+    sequence = {"id": "A", "type_id": 0}
+    document |= chosen.choice(
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [chosen.choice((longer, between))] * 20}},
+            {"normalizer": {"type": "Prepend", "prepend": "a " * chosen.choice((1, 1_000_000))}},
+            {
+                "post_processor": {
+                    "type": "TemplateProcessing",
+                    "single": [{"Sequence": sequence}] * chosen.choice((1, 20_000)),
+                    "pair": [{"Sequence": sequence}],
+                    "special_tokens": {},
+                }
+            },
+            {
+                "pre_tokenizer": {
+                    "type": "Metaspace",
+                    "replacement": "_",
+                    "prepend_scheme": chosen.choice(("always", "never", "x")),
+                    "split": True,
+                }
+            },
+            {"truncation": {"direction": "Right", "max_length": 0, "strategy": "LongestFirst", "stride": 9}},
+            {"padding": {"strategy": {"Fixed": 1 << 40}, "direction": "Left", "pad_id": 0, "pad_type_id": 0}},
+        )
+    )
+    return json.dumps(document).encode()
 
 
 def _yaml(content: bytes, chosen: random.Random) -> bytes:
