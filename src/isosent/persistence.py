@@ -391,6 +391,9 @@ def _map_bytes(postprocessing: Postprocessing) -> bytes:
 
 def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
     tensors = _tensors(content)
+    largest = np.finfo(np.float32).max  # vectors are computed in float32
+    if outside := next((name for name, array in tensors.items() if (np.abs(array) > largest).any()), None):
+        raise InputError(f"{outside} holds numbers beyond float32.")
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
     query_bias = tensors.get("query_bias")
     return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)

@@ -5,11 +5,12 @@ The bounds are far above what data sets of the field hold; `docs/encoding.md` li
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -23,12 +24,18 @@ from isosent.errors import FileFormatError, InputFileError, OutputError
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
 LARGEST_JSON = 256 << 20  # bytes of a .json table, which is parsed as one: it takes 5 to 30 times that
 LARGEST_DOCUMENT = 256 << 20  # bytes of a model file, a result, a config; results of a million items have 40 MB
+LARGEST_YAML = 128 << 10  # bytes; tables of a paper have 10 KiB, and numbers to the base 60 take quadratic time
 LARGEST_XML = 32 << 20  # bytes; parsed it takes up to 40 times that, and the files of SemEval have 4 MiB
 MOST_DIMENSIONS = 1 << 16  # of a vector; published ones have 25 to 8,192
 LONGEST_NUMBER = 32  # characters of a number and a blank; a float64 takes 25
 LONGEST_WORD = 1 << 16  # bytes; the longest of published word vectors are URLs
 LONGEST_VECTOR_LINE = LONGEST_WORD + MOST_DIMENSIONS * LONGEST_NUMBER
 LARGEST_TOKEN_ID = 1 << 24  # tables have a row for each id up to the largest; vocabularies have up to 1 M tokens
+MOST_GROWTH = 16  # characters that a tokenizer makes of one; published ones make at most 2
+LONGEST_INSERTED = (
+    64  # characters that a tokenizer puts before a word or in place of one character; NFKC makes 18 of one
+)
+LONGEST_SPLIT_WORD = 10_000  # characters of a word that WordPiece cuts, in quadratic time; BERT's are 100
 LONGEST_NGRAM = 256  # characters; fastText's default is 6
 LARGEST_EXPANSION = 100  # bytes for each packed byte; text and word vectors pack 3:1, zeros 1000:1
 FREELY_EXPANDED = 64 << 20  # bytes up to which a packed file may expand by any factor
@@ -66,6 +73,32 @@ def parquet_batch_rows(name: str, metadata: Any, column: str | None = None) -> i
             "Write it again without compression if you trust it."
         )
     return _TIGHT_ROWS if is_tight else _BATCH_ROWS
+
+
+def check_growth(name: str, tokenizer: Mapping[str, Any]) -> None:
+    """Refuse a ``tokenizer.json`` that makes a text many times longer, or is slow by design."""
+    growth = 1.0
+    steps = [tokenizer.get("normalizer"), tokenizer.get("pre_tokenizer")]
+    for step in steps:
+        step = step or {}
+        steps += [*step.get("normalizers", ()), *step.get("pretokenizers", ())]
+        content, pattern = step.get("content") or "", step.get("pattern") or {}
+        if step.get("type") == "Replace" and content:
+            # a regular expression may match between two characters
+            growth *= max(1.0, len(content) / len(pattern["String"])) if pattern.get("String") else 1 + len(content)
+        charsmap = base64.b64decode(step.get("precompiled_charsmap") or "")
+        longest = max(map(len, charsmap[4 + int.from_bytes(charsmap[:4], "little") :].split(b"\0")))
+        inserted = [len(step.get(field) or "") for field in ("prepend", "replacement")]
+        if growth > MOST_GROWTH or max(longest, *inserted) > LONGEST_INSERTED:
+            raise FileFormatError(f"{name} makes texts many times longer: {step.get('type')}. Use another tokenizer.")
+    template = (tokenizer.get("post_processor") or {}).get("single") or ()
+    model = tokenizer.get("model") or {}
+    if (
+        len(template) > LONGEST_INSERTED
+        or len(model.get("continuing_subword_prefix") or "") > LONGEST_INSERTED
+        or (model.get("max_input_chars_per_word") or 0) > LONGEST_SPLIT_WORD
+    ):
+        raise FileFormatError(f"{name} repeats or cuts words without a bound. Use another tokenizer.")
 
 
 def read_document(name: str, file: IO[bytes], largest: int, advice: str = "") -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import pickle
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from safetensors import SafetensorError
 from isosent import _extras
 from isosent._locks import Lock
 from isosent.errors import FileFormatError, InputError, PaddingWarning
+from isosent.io.bounds import check_growth
 from isosent.io.json import read_json
 from isosent.io.schemas import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
 from isosent.networks.batching import Backend, BatchRunner, share_of_threads
@@ -204,6 +206,8 @@ def load_network(
         check_n_layers(n_layers)
     with quiet(transformers), _naming(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **sources)
+        if tokenizer.is_fast:
+            check_growth(f"the tokenizer of {folder}", json.loads(tokenizer.backend_tokenizer.to_str()))
         has_encoder_class = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
         model, loading = (
             transformers.AutoModelForTextEncoding if has_encoder_class else transformers.AutoModel

@@ -38,6 +38,7 @@ from isosent.search.engine import (
     bytes_per_vector,
     choose_settings,
     empty_codes,
+    finer_settings,
     held_out,
     tail_settings,
     train_codes,
@@ -177,11 +178,9 @@ class Spill:
 
 
 def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
-    """An empty index for the vectors beside their codes: codes of ivf cannot be read one by one, others are coarse."""
-    if settings.kind != "ivf" and settings.store in ("float32", "float16"):
-        return None
-    store: Store = "float32" if settings.store == "float32" else "float16"
-    return empty_codes(dim, SearchSettings(store=store), quantization)
+    """An empty index for the vectors beside their codes; None where the codes are as fine."""
+    finer = finer_settings(settings)
+    return None if finer is None else empty_codes(dim, finer, quantization)
 
 
 def build(

@@ -20,6 +20,7 @@ import numpy as np
 from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
+from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
 from isosent.io.atomic import Replaceable, is_temporary, locked, recover, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
@@ -233,7 +234,8 @@ def read_array(path: Path) -> NDArray[Any]:
     except (ValueError, EOFError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {error}.") from None
+        reason = brief(error).partition(": <")[0]  # numpy shows an object of its parser
+        raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {reason}.") from None
 
 
 def copy_last_commit(source: Path, target: Path) -> None:
