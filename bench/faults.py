@@ -1,7 +1,8 @@
 """Kill, starve, damage and deceive isosent, and check what docs/reliability.md promises.
 
 kills: SIGKILL at random times and at every rename. disks: full ones. flips: single bits in every file that isosent
-writes. calls: each open, read, write, flush, map and rename fails once; needs a C compiler. fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
+writes. calls: every call that opens, reads, writes, flushes, maps or renames a file fails once; needs a C compiler.
+fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
 guided: like fuzz, for N seconds a file; what makes isosent run new lines is spoilt further. Not in all; needs atheris.
 Prints a JSON line for each failure and a summary for each campaign; exit code 1 if anything failed. Needs Linux and all
 extras; with --quick none.

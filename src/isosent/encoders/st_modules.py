@@ -25,6 +25,7 @@ from isosent.io.schemas import (
     path_inside,
 )
 from isosent.io.space import verify_export
+from isosent.io.system import system_error
 from isosent.networks.layer_pooling import canonical_pooling, format_layers
 
 _TRANSFORMER_CONFIGS = tuple(
@@ -241,7 +242,9 @@ def _read_weights(spec: ModuleSpec) -> dict[str, Any]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (OSError, SafetensorError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         raise FileFormatError(f"{path} is damaged: {error}.") from None
     # in memory of torch's own: products round differently where a file happens to be aligned differently
     return {name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}

@@ -35,6 +35,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.json import read_json
 from isosent.io.schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
 from isosent.io.space import verify_export
+from isosent.io.system import system_error
 from isosent.io.texts import text_blocks
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
@@ -597,7 +598,9 @@ def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputFileError(f"{path} must exist; got no such file.") from None
-    except (SafetensorError, TypeError) as error:
+    except (OSError, SafetensorError, TypeError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         raise FileFormatError(
             f"{path} must be a safetensors file of int8, float16 or float32; got: {_check.brief(error)}."
         ) from None

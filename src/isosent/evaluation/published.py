@@ -16,6 +16,7 @@ from msgspec import Struct
 from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.evaluation.sts import TASKS
+from isosent.io.system import read_bytes
 from isosent.networks.layer_pooling import format_layers, resolve_layers
 
 PAPERS = ("S1", "S2", "S3", "S4", "others")
@@ -165,7 +166,7 @@ def read_paper(path: str | os.PathLike[str]) -> Paper:
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a YAML file of names and values."""
-    content = _check.input_file(path).read_bytes()
+    content = read_bytes(_check.input_file(path))
     try:
         document = yaml.safe_load(content)  # libyaml, which is faster, crashes on deep nesting
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:

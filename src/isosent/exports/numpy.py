@@ -13,6 +13,7 @@ from isosent.errors import OutputError
 from isosent.exports.check import Export, compare, require_agreement, required_map, sample_vectors, space_of, total
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.space import space_in
+from isosent.io.system import system_error
 from isosent.io.tensors import tensors_bytes
 from isosent.model import SentenceEncoder
 
@@ -50,7 +51,9 @@ def _is_export(path: Path) -> bool:
     try:
         with safe_open(path, "numpy") as file:
             metadata = file.metadata() or {}
-    except (OSError, SafetensorError):
+    except (OSError, SafetensorError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from error
         return False
     return space_in(metadata) is not None and _NORMALIZE in metadata
 

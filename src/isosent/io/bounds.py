@@ -19,6 +19,7 @@ from typing import IO, Any, BinaryIO, Final, cast
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError, OutputError
+from isosent.io.system import open_to_read
 
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
 LARGEST_JSON = 256 << 20  # bytes of a .json table, which is parsed as one: it takes 5 to 30 times that
@@ -108,11 +109,7 @@ def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]
             yield "standard input", copy
         return
     name, path = str(path), _check.input_file(path)
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
-    with file:
+    with open_to_read(path) as file:
         if path.is_file():
             yield name, file
             return
@@ -133,7 +130,7 @@ def _copied(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
     """Return the lines of a file, split at line feeds only; there must be one."""
-    with _check.input_file(path).open("rb") as file:
+    with open_to_read(_check.input_file(path)) as file:
         lines = list(lines_in(str(path), file, encoding))
     if not lines:
         raise FileFormatError(f"{path} must hold at least one line; it is empty.")

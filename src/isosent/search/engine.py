@@ -18,6 +18,7 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.checksum import HashingFile
 from isosent.io.schemas import Count
+from isosent.io.system import system_error
 from isosent.numeric.linear_map import LinearMap
 from isosent.transforms.quantization import Quantization
 
@@ -195,6 +196,8 @@ def read_codes(path: str | os.PathLike[str]) -> Any:
     try:
         return faiss.read_index(os.fspath(path), faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {str(error).splitlines()[-1]}") from None
 
 

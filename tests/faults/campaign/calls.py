@@ -1,4 +1,4 @@
-"""Each call on a file fails once: EIO, ENOSPC, EMFILE or EINTR at every open, read, write, flush, rename and map in turn.
+"""Each call on a file fails once: EIO, ENOSPC, EMFILE or EINTR at every open, read, write, flush, rename and map.
 
 The calls are those of the C library, of native code too: `failing_calls.c` takes their place in this process, and in
 every fork of it.
@@ -57,7 +57,6 @@ _LASTING = {
 _BLAME = re.compile(
     r"damaged|truncated|corrupt|edited|is missing|no such|not a (readable|model|valid)|must (be|hold)|not JSON|format"
 )
-_TEMPORARY = re.compile(r"(.*/)?\.[^/]*\.isosent-[^/]*(/.*)?")
 
 
 class Fault(NamedTuple):
@@ -198,11 +197,12 @@ def _judged(target: Target, states: States, finished: processes.Finished) -> tup
         problems.append(f"exit code {finished.code}, {finished.err.strip()[-900:]}")
     found, is_left = contents(states.folder), False
     for name in found.keys() | states.old.keys():
-        if found.get(name) in (states.old.get(name), states.new.get(name)):  # of several files, some are new
+        is_whole = found.get(name) in (states.old.get(name), states.new.get(name))  # of several files, some are new
+        if is_whole or re.fullmatch(f"{target.unfinished}|{target.varies}", name):
             continue
-        is_left |= _TEMPORARY.fullmatch(name) is not None
-        if not re.fullmatch(f"{target.unfinished}|{target.varies}|{_TEMPORARY.pattern}", name):
-            problems.append(f"{name} is {'gone' if name not in found else 'changed' if name in states.old else 'left'}")
+        if name in states.old:
+            problems.append(f"{name} is {'changed' if name in found else 'gone'}")
+        is_left = True
     if found != states.old and target.read is not None:
         value = value_of(target, states.folder)
         is_allowed = value in (states.old_value, states.new_value)
@@ -248,8 +248,14 @@ def _machines(folder: Path, n_runs: int) -> Iterator[tuple[str, Callable[[], Non
 
 
 def _limit_open_files(n_more: int) -> None:
-    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + n_more, highest + n_more))
+    """Let this process open so many more files at once."""
+    is_open = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+    is_open = {number for number in is_open if Path(f"/proc/self/fd/{number}").exists()}  # not that of the folder
+    limit = n_free = 0
+    while n_free < n_more or limit in is_open:
+        n_free += limit not in is_open
+        limit += 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 def _on_machine(
