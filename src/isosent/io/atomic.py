@@ -206,7 +206,7 @@ def _write_error(error: Exception, temporary: Path) -> str | None:
     """Why a file could not be written; None for an error about something else, or one of isosent."""
     if isinstance(error, IsosentError):
         return None
-    if isinstance(error, OSError) and isinstance(error.filename, str) and temporary.name not in error.filename:
+    if isinstance(error, OSError) and error.filename and temporary.name not in str(error.filename):
         return None  # an input that cannot be read
     return error.strerror or str(error) if isinstance(error, OSError) else disk_error(error)
 

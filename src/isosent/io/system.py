@@ -74,7 +74,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def sentence(error: OSError) -> str:
     """A message for people: which file, what was wrong, what to do."""
-    name = error.filename if isinstance(error.filename, (str, bytes)) else "standard output"
+    name = error.filename if isinstance(error.filename, (str, bytes, os.PathLike)) else "standard output"
     reason = error.strerror or str(error) or "it could not be read or written"
     return f"{os.fsdecode(name)}: {reason.rstrip('.')}.{advice(error.errno)}"
 
@@ -86,7 +86,7 @@ def advice(code: int | None) -> str:
 
 def open_to_read(path: str | os.PathLike[str]) -> io.BufferedReader:
     """Open a file of bytes; errors while it is read name it, as those while it is opened do."""
-    return io.BufferedReader(_NamedFile(path))
+    return io.BufferedReader(_NamedFile(os.fspath(path)))
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:

@@ -190,7 +190,10 @@ def _failed(target: Target, states: States, fault: Fault, keep: Path | None) -> 
 def _judged(target: Target, states: States, finished: processes.Finished) -> tuple[str, list[str]]:
     """Exit code 2, one sentence, everything as it was, or as it is to be; or success, everything as it is to be."""
     if finished.code == 0:
-        return "succeeded", differences(target, states, value_of(target, states.folder))
+        problems = differences(target, states, value_of(target, states.folder))
+        if all(problem.endswith(" is left") for problem in problems):
+            problems = problems and _run_again(target, states)
+        return "succeeded", problems
     problems = []
     errors = [line for line in finished.err.splitlines() if line.startswith("error: ")]
     if finished.code != 2 or len(errors) != 1 or "Traceback" in finished.err:
@@ -209,14 +212,15 @@ def _judged(target: Target, states: States, finished: processes.Finished) -> tup
         is_absent = states.old_value is None and value[0] == "refused"
         if not (is_allowed or is_absent):
             problems.append(f"{target.output} reads as {str(value)[:300]}")
-    if is_left:  # the next run must remove it
-        again = processes.run(target.arguments(states.folder), states.folder)
-        if again.code != 0:
-            problems.append(f"run again, it ended with {again.code}: {again.err.strip()[-400:]}")
-        else:
-            value = value_of(target, states.folder)
-            problems += [f"run again: {problem}" for problem in differences(target, states, value)]
-    return "refused", problems
+    return "refused", problems + (_run_again(target, states) if is_left else [])
+
+
+def _run_again(target: Target, states: States) -> list[str]:
+    """The next run must remove what was left."""
+    again = processes.run(target.arguments(states.folder), states.folder)
+    if again.code != 0:
+        return [f"run again, it ended with {again.code}: {again.err.strip()[-400:]}"]
+    return [f"run again: {problem}" for problem in differences(target, states, value_of(target, states.folder))]
 
 
 def _poor_message(message: str, fault: Fault, target: Target) -> list[str]:
