@@ -226,7 +226,7 @@ def _run_again(target: Target, states: States) -> list[str]:
 def _poor_message(message: str, fault: Fault, target: Target) -> list[str]:
     """What is wrong with the sentence: it must name the file and the error, and never call a healthy file damaged."""
     line = next((line for line in message.splitlines() if line.startswith("error: ")), "")
-    names = [part for part in Path(fault.path).parts if part != "/" and not part.startswith(".")]
+    names = [part for part in Path(fault.path).parts if part != "/" and not part.startswith(".")] or ["/run"]
     problems = []
     if os.strerror(abs(fault.error)).lower() not in line.lower():
         problems.append(f"it does not say {os.strerror(abs(fault.error))!r}: {line[:400]}")
