@@ -65,12 +65,12 @@ def instrumented():
 
 
 def chosen_targets(name, arguments):
-    """Targets of a campaign: readers for fuzz and guided, writers for the others."""
-    targets = (
-        importlib.import_module("campaign.readers").READERS
-        if name in ("fuzz", "guided")
-        else importlib.import_module("campaign.targets").TARGETS
-    )
+    """Targets of a campaign: readers for fuzz and guided, both for calls, writers for the others."""
+    readers = importlib.import_module("campaign.readers").READERS
+    writers = importlib.import_module("campaign.targets").TARGETS
+    targets = readers if name in ("fuzz", "guided") else writers
+    if name == "calls" and not arguments.quick:
+        targets = (*writers, *readers)
     chosen = [
         target for target in targets if arguments.only in target.name and (target.is_quick or not arguments.quick)
     ]

@@ -419,7 +419,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder} must be a folder to write to; got: {error.strerror}.") from None
+        raise OutputError(f"{folder} could not be created: {error.strerror}.") from None
 
 
 def _sha256(path: Path) -> str:

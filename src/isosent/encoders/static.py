@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from isosent import _check
 from isosent.encoders.base import WINDOW, Encoder, Progress, Summands, TokenSpan, check_range, check_same
@@ -36,6 +36,7 @@ from isosent.io.json import read_json
 from isosent.io.schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
 from isosent.io.space import verify_export
 from isosent.io.system import system_error
+from isosent.io.tensors import open_tensors
 from isosent.io.texts import text_blocks
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
@@ -594,7 +595,7 @@ def _assembled(
 def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
     """Read every tensor of a safetensors file."""
     try:
-        with safe_open(path, framework="numpy") as file:
+        with open_tensors(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputFileError(f"{path} must exist; got no such file.") from None

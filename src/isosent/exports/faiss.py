@@ -30,7 +30,7 @@ from isosent.io.atomic import check_destination, locked, replacing
 from isosent.io.checksum import file_checksum
 from isosent.io.parquet import read_integers
 from isosent.io.space import is_noted, note_entry, note_path, same_space
-from isosent.io.system import system_error
+from isosent.io.system import system_error, uninterrupted
 from isosent.io.vector_source import VectorSource
 from isosent.jobs.vectors import encoder_space
 from isosent.model import SentenceEncoder
@@ -116,7 +116,7 @@ def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
     """
     same_space("the model", space_of(model), f"the index {path}", read_space(path))
     try:
-        return _extras.require("faiss").read_index(os.fspath(path))
+        return uninterrupted(lambda: _extras.require("faiss").read_index(os.fspath(path)))
     except RuntimeError as error:
         if unreadable := system_error(error, path):
             raise unreadable from None

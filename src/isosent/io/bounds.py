@@ -19,7 +19,7 @@ from typing import IO, Any, BinaryIO, Final, cast
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError, OutputError
-from isosent.io.system import open_to_read
+from isosent.io.system import open_to_read, system_code
 
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
 LARGEST_JSON = 256 << 20  # bytes of a .json table, which is parsed as one: it takes 5 to 30 times that
@@ -89,10 +89,16 @@ _KOREAN_SHARE: Final = 0.9
 _TWO_BYTES: Final = re.compile(rb"([\xb0-\xc8][\xa1-\xfe])|[\x80-\xff].", re.DOTALL)  # the group: a Hangul syllable
 
 
+def _unless_skipped(error: OSError) -> None:
+    """Stop a walk at a folder that cannot be listed now; those of other people are skipped."""
+    if system_code(error) is not None and not isinstance(error, PermissionError):
+        raise error
+
+
 def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """Walk through a folder and all below it, with the names of their files; follows links, each folder once."""
     visited: set[str] = set()
-    for path, folders, files in os.walk(root, followlinks=True):
+    for path, folders, files in os.walk(root, onerror=_unless_skipped, followlinks=True):
         folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
         visited.update(os.path.realpath(Path(path, folder)) for folder in folders)
         yield Path(path), files

@@ -6,12 +6,14 @@ import errno
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+Value = TypeVar("Value")
 
 # others, such as "invalid argument", may well come from what a file holds
 _SYSTEM_ERRORS: Final = {
@@ -22,7 +24,8 @@ _SYSTEM_ERRORS: Final = {
 # how native libraries spell them when they raise no OSError: faiss, safetensors, torch
 _SPELLED: Final = re.compile(
     "|".join(re.escape(os.strerror(code)) for code in _SYSTEM_ERRORS)
-    + rf"|os error (?P<code>{'|'.join(map(str, _SYSTEM_ERRORS))})\b|(?P<torch>PytorchStreamWriter failed writing)"
+    + rf"|(?:os error|system error number) (?P<code>{'|'.join(map(str, _SYSTEM_ERRORS))})\b"
+    + "|(?P<torch>PytorchStreamWriter failed writing)"
 )
 _CODES: Final = {os.strerror(code): code for code in _SYSTEM_ERRORS}
 _ADVICE: Final = {
@@ -82,6 +85,16 @@ def sentence(error: OSError) -> str:
 def advice(code: int | None) -> str:
     """What to do about an error; empty where its name says it."""
     return _ADVICE.get(code or 0, "")
+
+
+def uninterrupted(call: Callable[[], Value]) -> Value:
+    """Call native code again where a signal interrupted one of its calls; Python does so for its own."""
+    while True:
+        try:
+            return call()
+        except Exception as error:  # errors of onnxruntime share no base class
+            if system_code(error) != errno.EINTR:
+                raise
 
 
 def open_to_read(path: str | os.PathLike[str]) -> io.BufferedReader:

@@ -94,6 +94,17 @@ def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
     return tensors, metadata
 
 
+def open_tensors(path: str | os.PathLike[str], framework: str) -> Any:
+    """Open a file as ``safetensors.safe_open`` does."""
+    from safetensors import safe_open
+
+    try:
+        return safe_open(path, framework)
+    except FileNotFoundError:  # the library says so whatever was wrong
+        open_to_read(path).close()
+        return safe_open(path, framework)
+
+
 def tensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
     """Arrays and metadata as a file of safetensors that holds its own checksum."""
     from safetensors.numpy import save

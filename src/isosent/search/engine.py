@@ -18,7 +18,7 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.checksum import HashingFile
 from isosent.io.schemas import Count
-from isosent.io.system import system_error
+from isosent.io.system import system_error, uninterrupted
 from isosent.numeric.linear_map import LinearMap
 from isosent.transforms.quantization import Quantization
 
@@ -194,7 +194,7 @@ def read_codes(path: str | os.PathLike[str]) -> Any:
     """Open an index by memory map."""
     faiss = _extras.require("faiss")
     try:
-        return faiss.read_index(os.fspath(path), faiss.IO_FLAG_MMAP_IFC)
+        return uninterrupted(lambda: faiss.read_index(os.fspath(path), faiss.IO_FLAG_MMAP_IFC))
     except RuntimeError as error:
         if unreadable := system_error(error, path):
             raise unreadable from None

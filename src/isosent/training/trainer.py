@@ -25,6 +25,7 @@ from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import document_bytes, read_json
 from isosent.io.schemas import Checksum, Count, Document, RelativePath
 from isosent.io.system import disk_error, system_error
+from isosent.io.tensors import open_tensors
 from isosent.training.base_models import Base
 from isosent.training.batching import batch_sampler, example_lengths
 from isosent.training.development import SPEARMAN, dev_evaluator
@@ -474,7 +475,8 @@ class Checkpoint:
     def _tensors(self, name: str) -> dict[str, Any]:
         n_tensors = self._rest["n_tensors"].get(name)
         try:
-            tensors: dict[str, Any] = _extras.require("safetensors.torch").load_file(str(self.path / name))
+            with open_tensors(self.path / name, "pt") as file:
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
             if unreadable := system_error(error, self.path / name):
                 raise unreadable from error

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 from campaign import processes
 from campaign.kills import differences
 from campaign.outcomes import Outcome
+from campaign.readers import Reader
+from campaign.seeds import write_seeds
 from campaign.targets import States, Target, contents, prepare, restore, value_of
 
 KINDS = (
@@ -73,14 +75,18 @@ class Fault(NamedTuple):
         return f"{name}{' from' * self.is_lasting} at call {self.number}, {self.kind} {self.path.removeprefix('/')}"
 
 
-def calls(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path | None) -> Iterator[Outcome]:
+def calls(targets: list[Target | Reader], home: Path, n_runs: int, seed: int, keep: Path | None) -> Iterator[Outcome]:
     """Let `n_runs` calls of each command fail, every one where there are fewer; then whole machines that are poor."""
     if shim() is None:
         yield Outcome("failing calls", "skipped, they need a C compiler and LD_PRELOAD")
         return
-    for target in targets:
+    if any(isinstance(target, Reader) for target in targets):
+        heavy = any(target.modules for target in targets if isinstance(target, Reader))
+        write_seeds(home / "readers" / "inputs", is_heavy=heavy)
+    for each in targets:
+        target = each if isinstance(each, Target) else _target_of(each)
         try:
-            states = prepare(target, home)
+            states = prepare(target, home if target is each else home / "readers")
         except RuntimeError as error:
             yield Outcome(target.name, "broken", str(error), is_failure=True)
             continue
@@ -89,6 +95,11 @@ def calls(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path 
             yield _failed(target, states, fault, keep)
         for label, prepare_fork in _machines(states.folder, n_runs):
             yield _on_machine(target, states, label, prepare_fork, keep)
+
+
+def _target_of(reader: Reader) -> Target:
+    """A command that reads, as one that writes; what it writes is called ``o`` with any ending."""
+    return Target(f"reading {reader.name}", reader.command, "o", modules=reader.modules)
 
 
 # -- the library that fails ------------------------------------------------------------------------------------------
@@ -226,8 +237,11 @@ def _run_again(target: Target, states: States) -> list[str]:
 def _poor_message(message: str, fault: Fault, target: Target) -> list[str]:
     """What is wrong with the sentence: it must name the file and the error, and never call a healthy file damaged."""
     line = next((line for line in message.splitlines() if line.startswith("error: ")), "")
-    names = [part for part in Path(fault.path).parts if part != "/" and not part.startswith(".")] or ["/run"]
-    problems = []
+    parts = [re.sub(r"^\.(.+)\.isosent-[^/]*", r"\1", part) for part in Path(fault.path).parts]
+    names = [part for part in parts if part != "/" and not part.startswith(".")] or ["/run"]
+    problems: list[str] = []
+    if "not enough memory" in line:
+        return problems
     if os.strerror(abs(fault.error)).lower() not in line.lower():
         problems.append(f"it does not say {os.strerror(abs(fault.error))!r}: {line[:400]}")
     if not any(name in line for name in (*names, target.output)):

@@ -4,6 +4,7 @@ Counts calls that open, read, write, flush, map or rename a file below one folde
 lets one of them fail, or all from there on. Other files, imports among them, are left alone. */
 
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -184,6 +185,11 @@ OPENAT(openat64)
     }
 FOPEN(fopen)
 FOPEN(fopen64)
+
+DIR *opendir(const char *path) {
+    FAIL(on_path(OPEN_READ, AT_FDCWD, path), NULL);
+    return REAL(opendir)(path);
+}
 
 ssize_t read(int descriptor, void *bytes, size_t size) {
     HALVE(on_descriptor(READ, descriptor), size);
