@@ -27,17 +27,9 @@ from campaign.readers import Reader
 from campaign.seeds import write_seeds
 from campaign.targets import States, Target, contents, prepare, restore, value_of
 
-KINDS = (
-    "open to read",
-    "open to write",
-    "read",
-    "write",
-    "fsync",
-    "rename",
-    "mmap",
-    "mkdir",
-)  # the order of the C file
-READS = ("open to read", "read", "mmap")
+# as in the C file
+KINDS = ("open to read", "open to write", "read", "write", "fsync", "rename", "mmap", "mkdir", "list")
+READS = ("open to read", "read", "mmap", "list")
 SHORT = -1  # in place of an error: half of the bytes, which is none
 
 # kind -> error, and whether all later calls that it suits fail as well
@@ -50,10 +42,11 @@ FAULTS: dict[str, tuple[tuple[int, bool], ...]] = {
     "rename": ((errno.EIO, False), (errno.ENOSPC, True)),
     "mmap": ((errno.ENOMEM, False),),
     "mkdir": ((errno.EIO, False), (errno.ENOSPC, True)),
+    "list": ((errno.EIO, False), (errno.EMFILE, True)),
 }
 _LASTING = {
     errno.EIO: READS,
-    errno.EMFILE: ("open to read", "open to write"),
+    errno.EMFILE: ("open to read", "open to write", "list"),
     errno.ENOSPC: ("open to write", "write", "fsync", "rename", "mkdir"),
 }
 _BLAME = re.compile(
@@ -244,7 +237,8 @@ def _poor_message(message: str, fault: Fault, target: Target) -> list[str]:
         return problems
     if os.strerror(abs(fault.error)).lower() not in line.lower():
         problems.append(f"it does not say {os.strerror(abs(fault.error))!r}: {line[:400]}")
-    if not any(name in line for name in (*names, target.output)):
+    is_later = fault.is_lasting and not line.startswith("error: standard output")  # the one after it may be named
+    if not (is_later or any(name in line for name in (*names, target.output))):
         problems.append(f"it names no file: {line[:400]}")
     if match := _BLAME.search(line):
         problems.append(f"it blames the file ({match[0]}): {line[:400]}")

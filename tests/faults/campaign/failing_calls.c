@@ -23,7 +23,7 @@ lets one of them fail, or all from there on. Other files, imports among them, ar
 #include <time.h>
 #include <unistd.h>
 
-enum { OPEN_READ, OPEN_WRITE, READ, WRITE, FSYNC, RENAME, MMAP, MKDIR };
+enum { OPEN_READ, OPEN_WRITE, READ, WRITE, FSYNC, RENAME, MMAP, MKDIR, LIST };
 enum { SHORT = -1 }; /* in place of an error: half of the bytes */
 
 #define MOST_CALLS 20000
@@ -112,7 +112,7 @@ static int on_path(int kind, int folder, const char *name) {
     int saved = errno, is_counted = full_path(folder, name, path) && is_below(path);
     errno = saved;
     if (!is_counted) return 0;
-    if (shared->is_read_only) return kind == OPEN_READ ? 0 : EROFS;
+    if (shared->is_read_only) return kind == OPEN_READ || kind == LIST ? 0 : EROFS;
     return kind < 0 ? 0 : counted(kind, path);
 }
 
@@ -187,7 +187,7 @@ FOPEN(fopen)
 FOPEN(fopen64)
 
 DIR *opendir(const char *path) {
-    FAIL(on_path(OPEN_READ, AT_FDCWD, path), NULL);
+    FAIL(on_path(LIST, AT_FDCWD, path), NULL);
     return REAL(opendir)(path);
 }
 
