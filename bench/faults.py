@@ -1,7 +1,8 @@
 """Kill, starve, damage and deceive isosent, and check what docs/reliability.md promises.
 
 kills: SIGKILL at random times and at every rename. disks: full ones. flips: single bits in every file that isosent
-writes. fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
+writes. calls: every call that opens, reads, writes, flushes, maps or renames a file fails once; needs a C compiler.
+fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
 guided: like fuzz, for N seconds a file; what makes isosent run new lines is spoilt further. Not in all; needs atheris.
 Prints a JSON line for each failure and a summary for each campaign; exit code 1 if anything failed. Needs Linux and all
 extras; with --quick none.
@@ -26,8 +27,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 from campaign import processes
 
-RUNS = {"kills": 3, "disks": 5, "flips": 40, "fuzz": 30, "writers": 4, "guided": 60}
-QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 3, "fuzz": 2, "writers": 0.4}
+RUNS = {"kills": 3, "disks": 5, "flips": 40, "calls": 10_000, "fuzz": 30, "writers": 4, "guided": 60}
+QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 3, "calls": 2, "fuzz": 2, "writers": 0.4}
 COMPILED = [
     f"isosent.{name}" for name in ("words.subwords", "words.vocabulary", "numeric.gem_kernels", "numeric.word_averages")
 ]
@@ -45,6 +46,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="few faults, and targets that need no torch")
     arguments = parser.parse_args()
     names = [name for name in RUNS if name != "guided"] if arguments.name == "all" else [arguments.name]
+    if "calls" in names:
+        importlib.import_module("campaign.calls").preload()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         with instrumented() if names == ["guided"] else nullcontext():
             targets = {name: chosen_targets(name, arguments) for name in names}
@@ -62,12 +65,12 @@ def instrumented():
 
 
 def chosen_targets(name, arguments):
-    """Targets of a campaign: readers for fuzz and guided, writers for the others."""
-    targets = (
-        importlib.import_module("campaign.readers").READERS
-        if name in ("fuzz", "guided")
-        else importlib.import_module("campaign.targets").TARGETS
-    )
+    """Targets of a campaign: readers for fuzz and guided, both for calls, writers for the others."""
+    readers = importlib.import_module("campaign.readers").READERS
+    writers = importlib.import_module("campaign.targets").TARGETS
+    targets = readers if name in ("fuzz", "guided") else writers
+    if name == "calls" and not arguments.quick:
+        targets = (*writers, *readers)
     chosen = [
         target for target in targets if arguments.only in target.name and (target.is_quick or not arguments.quick)
     ]

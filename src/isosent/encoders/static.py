@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from isosent import _check
 from isosent._locks import Lock
@@ -35,6 +35,8 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.json import read_json
 from isosent.io.schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
 from isosent.io.space import verify_export
+from isosent.io.system import system_error
+from isosent.io.tensors import open_tensors
 from isosent.io.texts import text_blocks
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
@@ -593,11 +595,13 @@ def _assembled(
 def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
     """Read every tensor of a safetensors file."""
     try:
-        with safe_open(path, framework="numpy") as file:
+        with open_tensors(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputFileError(f"{path} must exist; got no such file.") from None
-    except (SafetensorError, TypeError) as error:
+    except (OSError, SafetensorError, TypeError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         raise FileFormatError(
             f"{path} must be a safetensors file of int8, float16 or float32; got: {_check.brief(error)}."
         ) from None

@@ -18,6 +18,7 @@ from isosent.errors import FileFormatError
 from isosent.evaluation.sts import TASKS
 from isosent.io import bounds
 from isosent.io.json import check_schema
+from isosent.io.system import open_to_read
 from isosent.networks.layer_pooling import format_layers, resolve_layers
 
 _MOST_VALUES: Final = 100_000  # of a YAML file
@@ -169,7 +170,7 @@ def read_paper(path: str | os.PathLike[str]) -> Paper:
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a YAML file of names and values."""
-    with _check.input_file(path).open("rb") as file:
+    with open_to_read(_check.input_file(path)) as file:
         content = bounds.read_document(str(path), file, bounds.LARGEST_YAML)
     try:
         document = yaml.safe_load(content)  # libyaml, which is faster, crashes on deep nesting

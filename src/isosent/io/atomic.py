@@ -23,6 +23,7 @@ from typing import Final
 
 from isosent._locks import Lock
 from isosent.errors import IsosentError, OutputError
+from isosent.io.system import disk_error
 
 try:
     import fcntl
@@ -37,13 +38,6 @@ _ABANDONED_S: Final = 24 * 3600
 _SWEPT: Final[set[str]] = set()  # folders that this process has swept
 _IN_USE: Final[set[Path]] = set()  # temporary files and folders of this process
 _NO_LOCKS: Final = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
-
-_DISK_ERRORS: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EROFS)
-# how libraries spell a full disk when they raise no OSError: faiss and torch, safetensors
-_DISK_FULL: Final = re.compile(
-    "|".join(re.escape(os.strerror(code)) for code in _DISK_ERRORS)
-    + rf"|os error (?P<code>{'|'.join(map(str, _DISK_ERRORS))})\b|PytorchStreamWriter failed writing"
-)
 
 
 # -- checks before any work ------------------------------------------------------------------------------------------
@@ -115,7 +109,7 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
         temporary.chmod(stat.S_IMODE(like.stat().st_mode) if like.exists() else mode)
         temporary.replace(path)
     except Exception as error:
-        if (reason := _write_error(error)) is None:
+        if (reason := _write_error(error, temporary)) is None:
             raise
         intact = "; the file that was there is intact" if path.exists() else ""
         raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
@@ -155,7 +149,7 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
         fsync(temporary)
         put_in_place(temporary, path)
     except Exception as error:
-        if (reason := _write_error(error)) is None:
+        if (reason := _write_error(error, temporary)) is None:
             raise
         intact = "; the folder that was there is intact" if path.exists() else ""
         raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
@@ -208,24 +202,13 @@ def _temporary_name(path: Path, kind: str, suffix: str = "") -> Path:
     return path.with_name(f".{name}.isosent-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.{kind}{suffix}")
 
 
-def _write_error(error: Exception) -> str | None:
+def _write_error(error: Exception, temporary: Path) -> str | None:
     """Why a file could not be written; None for an error about something else, or one of isosent."""
     if isinstance(error, IsosentError):
         return None
+    if isinstance(error, OSError) and error.filename and temporary.name not in str(error.filename):
+        return None  # an input that cannot be read
     return error.strerror or str(error) if isinstance(error, OSError) else disk_error(error)
-
-
-def disk_error(error: BaseException | None) -> str | None:
-    """Why the disk could not be written to; None if neither an error nor its causes say so."""
-    seen = set()  # causes may go in a circle
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-            return os.strerror(error.errno)
-        if not isinstance(error, OSError) and (match := _DISK_FULL.search(str(error))):
-            return os.strerror(int(match["code"])) if match["code"] else match[0]
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def fsync(path: Path) -> None:

@@ -20,6 +20,7 @@ from typing import IO, Any, BinaryIO, Final, cast
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError, OutputError
+from isosent.io.system import open_to_read, system_code
 
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
 LARGEST_JSON = 256 << 20  # bytes of a .json table, which is parsed as one: it takes 5 to 30 times that
@@ -121,10 +122,16 @@ _KOREAN_SHARE: Final = 0.9
 _TWO_BYTES: Final = re.compile(rb"([\xb0-\xc8][\xa1-\xfe])|[\x80-\xff].", re.DOTALL)  # the group: a Hangul syllable
 
 
+def _unless_skipped(error: OSError) -> None:
+    """Stop a walk at a folder that cannot be listed now; those of other people are skipped."""
+    if system_code(error) is not None and not isinstance(error, PermissionError):
+        raise error
+
+
 def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """Walk through a folder and all below it, with the names of their files; follows links, each folder once."""
     visited: set[str] = set()
-    for path, folders, files in os.walk(root, followlinks=True):
+    for path, folders, files in os.walk(root, onerror=_unless_skipped, followlinks=True):
         folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
         visited.update(os.path.realpath(Path(path, folder)) for folder in folders)
         yield Path(path), files
@@ -141,11 +148,7 @@ def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]
             yield "standard input", copy
         return
     name, path = str(path), _check.input_file(path)
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
-    with file:
+    with open_to_read(path) as file:
         if path.is_file():
             yield name, file
             return
@@ -166,7 +169,7 @@ def _copied(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
     """Return the lines of a file, split at line feeds only; there must be one."""
-    with _check.input_file(path).open("rb") as file:
+    with open_to_read(_check.input_file(path)) as file:
         lines = list(lines_in(str(path), file, encoding))
     if not lines:
         raise FileFormatError(f"{path} must hold at least one line; it is empty.")

@@ -21,6 +21,7 @@ from isosent.errors import FileFormatError, InputFileError
 from isosent.io.atomic import replacing
 from isosent.io.bounds import LARGEST_DOCUMENT, shown_bytes
 from isosent.io.checksum import PATTERN, UNSEALED, damaged, is_intact, sealed
+from isosent.io.system import read_bytes, system_error
 
 Record = TypeVar("Record")
 
@@ -51,12 +52,14 @@ def read_json(path: str | os.PathLike[str], schema: Any = dict[str, Any]) -> Any
     try:
         if (size := path.stat().st_size) > LARGEST_DOCUMENT:
             raise FileFormatError(f"{path}: {shown_bytes(size)}; at most {shown_bytes(LARGEST_DOCUMENT)} are read.")
-        content = path.read_bytes()
+        content = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{path}: no such file.") from None
     except FileFormatError:
         raise
     except OSError as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         raise InputFileError(f"{path}: cannot be read: {error.strerror or error}.") from None
     return parse_json(content, str(path), schema)
 
@@ -116,9 +119,11 @@ def check_format(document: Any, where: str, name: str, format_version: int) -> N
 def format_of(path: str | os.PathLike[str]) -> str | None:
     """The format that a JSON file names, whatever else is in it; None where it names none."""
     try:
-        content = Path(path).read_bytes() if Path(path).stat().st_size <= LARGEST_DOCUMENT else b""
+        content = read_bytes(path) if Path(path).stat().st_size <= LARGEST_DOCUMENT else b""
         return str(json.loads(content)["format"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from error
         return None
 
 

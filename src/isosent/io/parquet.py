@@ -27,6 +27,7 @@ from isosent.io.checksum import (
     seal_file,
 )
 from isosent.io.space import space_in
+from isosent.io.system import open_to_read, system_error
 from isosent.io.vector_source import NUMBER_TYPES, NumberType, VectorSource, in_blocks
 
 SEAL_MARK = b"isosent.checksum="
@@ -51,7 +52,7 @@ def open_parquet(path: Path, column: str | None) -> VectorSource:
         return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
 
     space = space_in(schema.metadata or {})
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         checksum, seal_at = find_seal(file)
     if dim > MOST_DIMENSIONS:
         raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
@@ -105,6 +106,8 @@ def reading_parquet(where: str) -> Iterator[None]:
     except IsosentError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if unreadable := system_error(error, where):
+            raise unreadable from None
         raise FileFormatError(f"{where} is not a readable parquet file: {brief(error).rstrip('.')}.") from None
 
 

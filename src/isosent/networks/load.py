@@ -21,6 +21,7 @@ from isosent.errors import FileFormatError, InputError, PaddingWarning
 from isosent.io.bounds import check_growth
 from isosent.io.json import read_json
 from isosent.io.schemas import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
+from isosent.io.system import open_to_read
 from isosent.networks.batching import Backend, BatchRunner, share_of_threads
 from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.onnx_backend import OnnxBackend
@@ -315,7 +316,7 @@ def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> N
     has_safetensors = False
     for path in folder.glob("*.safetensors"):
         has_safetensors = True
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             if file.read(len(_LFS)) == _LFS:
                 raise FileFormatError(f"hf: {path} is a Git LFS pointer, not the weights. Run: git lfs pull")
     if indexed or has_safetensors:

@@ -20,6 +20,7 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.checksum import HashingFile
 from isosent.io.schemas import Count
+from isosent.io.system import system_error, uninterrupted
 from isosent.numeric.linear_map import LinearMap
 from isosent.transforms.quantization import Quantization
 
@@ -211,8 +212,11 @@ def read_codes(path: str | os.PathLike[str], dim: int, *, in_memory: bool = Fals
     n_bytes = Path(path).stat().st_size + 4 * _width(dim) ** 2
     try:
         with _limits(faiss, n_bytes):
-            return faiss.read_index(os.fspath(path), 0 if in_memory else faiss.IO_FLAG_MMAP_IFC)
+            flags = 0 if in_memory else faiss.IO_FLAG_MMAP_IFC
+            return uninterrupted(lambda: faiss.read_index(os.fspath(path), flags))
     except (RuntimeError, MemoryError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         reason = (str(error).splitlines() or ["it is larger than the memory"])[-1]
         raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {reason}") from None
 

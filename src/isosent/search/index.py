@@ -21,8 +21,8 @@ from isosent._locks import Lock
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, OutputError
-from isosent.io.atomic import disk_error
 from isosent.io.space import Space, same_space
+from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load_saved
 from isosent.model import SentenceEncoder, check_model

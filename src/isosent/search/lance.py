@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, OutputError
-from isosent.io.atomic import disk_error, locked
+from isosent.io.atomic import locked
 from isosent.io.space import Space, space_in
+from isosent.io.system import disk_error
 from isosent.search.columns import check_columns, names_beside_hits
 from isosent.search.keywords import fuse
 from isosent.search.rows import ID, TEXT, VECTOR

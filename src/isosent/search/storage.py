@@ -27,6 +27,7 @@ from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
 from isosent.io.space import Space
+from isosent.io.system import system_error
 from isosent.search.engine import Kind, SearchSettings
 from isosent.search.rows import IdKind
 
@@ -234,6 +235,8 @@ def read_array(path: Path) -> NDArray[Any]:
     except (ValueError, EOFError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         reason = brief(error).partition(": <")[0]  # numpy shows an object of its parser
         raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {reason}.") from None
 

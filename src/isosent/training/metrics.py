@@ -21,6 +21,7 @@ from isosent.io.atomic import check_destination, replacing
 from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import check_schema, parse_json, without_nan
 from isosent.io.schemas import Checksum, Count
+from isosent.io.system import open_to_read
 from isosent.training.development import DevScore
 
 MILESTONES: Final = ("start", "resumed", "checkpoint", "best", "stopped", "end")
@@ -139,7 +140,7 @@ def _line(point: Point) -> bytes:
 
 def _read_points(path: Path) -> Iterator[Point]:
     have_checksums = None
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         for number, line in enumerate(file, start=1):
             where = f"{path}: line {number}"
             if not line.endswith(b"\n"):
