@@ -399,8 +399,8 @@ class RowTable:
     def _write(self, vectors: NDArray[np.float32]) -> None:
         """Append rows to those that stay."""
         rows = vectors
-        if self._word_map is not None:  # in float64: float32 products of one row and of many are not the same
-            rows = self._word_map.apply(vectors.astype(np.float64)).astype(np.float32)
+        if self._word_map is not None:
+            rows = self._word_map.apply(vectors).astype(np.float32, copy=False)
         start, stop = self._n_rows, self._n_rows + len(rows)
         self._rows = _with_room(self._rows, stop)
         self._rows[start:stop] = rows
