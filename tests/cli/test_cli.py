@@ -45,6 +45,18 @@ def test_the_demo_runs_reports_and_keeps_its_model_where_it_is_told(isosent_, he
     assert isosent.load(here / "kept").dim == 64
 
 
+def test_the_package_can_be_run_as_a_module(here):
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "isosent", *arguments], capture_output=True, text=True, check=False
+        )
+
+    assert run("--version").stdout.startswith("isosent ")
+    refused = run("fit", "none.txt", "-o", "model")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "none.txt" in refused.stderr
+
+
 def test_encode_writes_an_array_with_row_i_for_text_i(isosent_, here):
     finished = isosent_(*encode())
     assert (finished.code, finished.err) == (0, "")

@@ -49,12 +49,19 @@ def test_sigterm_drains_and_then_ends(serving, model):
 
 
 def test_a_second_signal_ends_at_once(serving, model):
-    with serving("serve", model, "--drain-delay", 600) as (process, url, _):
+    with serving("serve", model, "--drain-delay", 600) as (process, url, lines):
         assert ask(url).status_code == 200
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 10) as waiting:
+            waiting.sendall(b"POST /embed HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+            waiting.sendall(b"Content-Length: 50\r\n\r\n{")  # a request in flight, whose body never comes
+            assert ask(url).status_code == 200
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    events = [line for line in lines if line["event"] != "request"]
+    assert [line["event"] for line in events] == ["draining", "stopped at once"]
+    assert [line["level"] for line in events] == ["info", "warning"]
 
 
 def test_a_reload_changes_the_model_and_loses_no_request(serving, model, wordllama, texts):

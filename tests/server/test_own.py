@@ -66,6 +66,7 @@ def test_search_takes_filters_words_and_rows(client):
         {"like": "horse", "hybrid": True},
         {"query": "a", "k": 500, "explain": True},
         {"query": "a", "index": "other"},
+        {"query": "a", "filter": "year < 2020"},  # a misspelled condition would find what it hides
     ],
 )
 def test_searches_that_mean_nothing_are_refused(client, body):
@@ -170,4 +171,7 @@ def test_every_path_is_described(client):
     assert {"/v1/embeddings", "/embed", "/search", "/ready"} <= set(document["paths"])
     schema = document["components"]["schemas"]["EmbeddingsBody"]
     assert schema["required"] == ["input"]
-    assert schema["additionalProperties"] is False
+    assert schema["properties"]["input"]["anyOf"]
+    compared = document["components"]["schemas"]["RootBody"]["properties"]["inputs"]["anyOf"]
+    assert {"$ref": "#/components/schemas/SimilarityInputs"} in compared
+    assert "source_sentence" in document["components"]["schemas"]["SimilarityInputs"]["properties"]

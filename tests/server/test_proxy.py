@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import socket
 import sqlite3
 
 import httpx
@@ -61,7 +62,8 @@ class FakeUpstream:
             rows = [vector_of(item).tolist() for item in body["texts"]]
             return JSONResponse({"embeddings": {"float": rows}, "meta": {"billed_units": {"input_tokens": 7}}})
         if path == "/embed":
-            return JSONResponse([vector_of(item).tolist() for item in body["inputs"]])
+            rows = [vector_of(item).tolist() for item in body["inputs"]]
+            return JSONResponse(rows, headers={"x-compute-tokens": "7"})
         if path == "/api/embed":
             rows = [vector_of(item).tolist() for item in body["input"]]
             return JSONResponse({"embeddings": rows, "prompt_eval_count": 7})
@@ -153,7 +155,7 @@ def test_every_dialect_gives_the_vectors_of_the_map(make, fake, folder, dialect)
     response = ask(client)
     assert np.allclose(vectors_of(response), expected_vectors(folder, ["a dog", "a cat"]), atol=1e-6)
     assert response.headers["X-Isosent-Space"] == isosent.load(folder).fingerprint
-    assert response.json()["usage"]["prompt_tokens"] == (0 if dialect == "tei" else 7)
+    assert response.json()["usage"]["prompt_tokens"] == 7
     [(request, _)] = fake.requests
     assert request.headers["authorization"] == CALLER["Authorization"]
 
@@ -162,8 +164,12 @@ def test_the_openai_client_needs_no_change(make, folder):
     client = make()
     with openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="sk", max_retries=0) as sdk:
         answer = sdk.embeddings.create(model="small", input=["a dog"], dimensions=3)
-    expected = unit_rows(expected_vectors(folder, ["a dog"])[:, :3])
-    assert np.allclose(answer.data[0].embedding, expected[0], atol=1e-6)
+        expected = unit_rows(expected_vectors(folder, ["a dog"])[:, :3])
+        assert np.allclose(answer.data[0].embedding, expected[0], atol=1e-6)
+        assert [model.id for model in sdk.models.list()] == ["small"]
+        assert sdk.models.retrieve("small").dimensions == 6
+        with pytest.raises(openai.NotFoundError, match="small"):
+            sdk.models.retrieve("large")
 
 
 def test_the_key_of_the_proxy_is_sent_and_that_of_the_client_is_not(make, fake):
@@ -204,7 +210,6 @@ def test_queries_of_cohere_are_queries(make, fake):
         ({"input": ["a"] * 301}, 413, "--max-texts"),
         ({"input": "a", "model": "other"}, 404, "small"),
         ({"input": "a", "dimensions": 7}, 400, "6"),
-        ({"input": "a", "colour": 1}, 400, "colour"),
     ],
 )
 def test_wrong_requests_never_reach_the_upstream(make, fake, body, status, word):
@@ -239,6 +244,7 @@ MISBEHAVIOUR = {
         502,
         "cannot be read",
     ),
+    "zeros": (lambda n: data_of([[1.0] * DIM, [0.0] * DIM]), 502, "zeros for 1 of 2 texts"),
     "no JSON": (lambda n: Response("<html>"), 502, "cannot be read"),
     "a list": (lambda n: JSONResponse([1, 2]), 502, "cannot be read"),
     "bad base64": (lambda n: data_of(["!!!", "!!!"]), 502, "cannot be read"),
@@ -258,17 +264,44 @@ MISBEHAVIOUR = {
 }
 
 
+CAUSES = {"ragged": "ValueError", "no JSON": "DecodeError", "a list": "TypeError", "bad base64": "Error"}
+
+
 @pytest.mark.parametrize("name", list(MISBEHAVIOUR))
-def test_an_upstream_that_misbehaves_gives_one_sentence(make, fake, name):
+def test_an_upstream_that_misbehaves_gives_one_sentence(make, fake, name, caplog):
     fake.misbehave, status, word = MISBEHAVIOUR[name]
-    response = ask(make())
+    with caplog.at_level(logging.WARNING, logger="isosent.server"):
+        response = ask(make())
     assert response.status_code == status
     assert word in response.json()["error"]["message"]
     assert response.headers.get("Retry-After") == ("77" if name == "later" else None)
+    logged = [record.facts for record in caplog.records if record.getMessage() == "upstream failed"]
+    assert [facts["status"] for facts in logged] == ([502] if status == 502 else [])
+    for facts in logged:
+        assert word in facts["reason"]
+        assert facts.get("cause") == CAUSES.get(name, facts.get("cause"))
+        assert facts.get("cause") not in ("ExceptionGroup", "RequestError")
 
 
-def test_an_upstream_that_is_down_or_slow_gives_502_or_504(make, fake):
-    assert ask(make(url="http://127.0.0.1:1")).status_code == 502
+def test_blank_texts_may_have_a_vector_of_zeros(make, fake, tmp_path):
+    fake.misbehave = lambda n: data_of([[0.0] * DIM, [1.0] * DIM])
+    assert vectors_of(ask(make(folders={}, cache=VectorCache(tmp_path / "cache", max_bytes=10**6)), [" ", "a"])).any()
+
+
+def test_zeros_that_an_older_version_kept_are_asked_for_again(make, fake, tmp_path):
+    cache = VectorCache(tmp_path / "cache", max_bytes=10**6)
+    client = make(cache=cache)
+    keys = [client.proxy._key("a dog", "text", {"authorization": CALLER["Authorization"]})]
+    cache.put({keys[0]: np.zeros(DIM, np.float32)})
+    assert vectors_of(ask(client, ["a dog"])).any()
+    assert fake.texts == ["a dog"]
+
+
+def test_an_upstream_that_is_down_or_slow_gives_502_or_504(make, fake, caplog):
+    with caplog.at_level(logging.WARNING, logger="isosent.server"):
+        assert ask(make(url="http://127.0.0.1:1")).status_code == 502
+    [facts] = [record.facts for record in caplog.records if record.getMessage() == "upstream failed"]
+    assert facts == {"status": 502, "reason": "the upstream cannot be reached.", "cause": "ConnectionRefusedError"}
 
     async def sleep():
         await asyncio.sleep(5)
@@ -277,6 +310,33 @@ def test_an_upstream_that_is_down_or_slow_gives_502_or_504(make, fake):
     response = ask(make(timeout_s=0.2))
     assert response.status_code == 504
     assert "--upstream-timeout" in response.json()["error"]["message"]
+
+
+def test_the_proxy_is_ready_while_the_upstream_can_be_reached(make, fake, running, monkeypatch):
+    client = make()
+    assert client.get("/ready").status_code == 200  # nothing is known yet: it is asked without a text
+    assert fake.requests == []
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    client.proxy.upstream.url = f"http://127.0.0.1:{port}/v1"
+    assert client.get("/ready").status_code == 200  # what was known a moment ago
+    assert ask(client).status_code == 502
+    refused = client.get("/ready")
+    assert (refused.status_code, refused.json()) == (503, {"status": "the upstream cannot be reached"})
+    monkeypatch.setattr(upstream, "_KNOWN_FOR_S", 0)
+    assert client.get("/ready").status_code == 503  # without a request in between
+    client.proxy.upstream.url = make().proxy.upstream.url
+    assert client.get("/ready").status_code == 200
+    fake.misbehave = lambda n: Response(status_code=500)  # of one text
+    assert ask(client).status_code == 502
+    assert client.get("/ready").status_code == 200
+    monkeypatch.setattr(upstream, "_KNOWN_FOR_S", 60)
+    fake.misbehave = lambda n: Response(status_code=503)
+    assert ask(client).status_code == 502
+    assert client.get("/ready").status_code == 503
+    fake.misbehave = None
+    assert ask(client).status_code == 200
+    assert client.get("/ready").status_code == 200
 
 
 def test_what_fails_for_a_moment_is_asked_again(make, fake, folder):

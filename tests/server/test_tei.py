@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from huggingface_hub import InferenceClient
 
 from isosent.numeric.similarity import unit_rows
 
@@ -37,6 +38,30 @@ def test_similarity_is_the_cosine(client, wordllama):
     assert np.allclose(answer, wordllama.similarity("a dog", ["a puppy", "a car"])[0], atol=1e-6)
 
 
+def test_the_client_of_hugging_face_needs_a_url_and_nothing_else(client, small):
+    texts = ["A man rides a horse.", "Eine Katze schläft. 🐈"]
+    expected = unit_rows(small.encode(texts)).astype(np.float32)
+    hub = InferenceClient(model=str(client.base_url), token="none")
+    assert np.array_equal(np.float32(hub.feature_extraction(texts)), expected)
+    assert np.allclose(hub.feature_extraction(texts[0]), expected[:1], atol=1e-6)
+    cosines = hub.sentence_similarity(texts[0], other_sentences=[texts[1], texts[0]])
+    assert np.allclose(cosines, [expected[0] @ expected[1], 1], atol=1e-6)
+
+
+def test_the_root_takes_what_is_compared_too(client, wordllama):
+    inputs = {"source_sentence": "a dog", "sentences": ["a puppy", "a car"]}
+    named = {"model": "wordllama", "parameters": {"truncate": True, "later": 1}}
+    answer = client.post("/", json={"inputs": inputs, **named})
+    assert answer.json() == client.post("/similarity", json={"inputs": inputs, **named}).json()
+    assert client.post("/", json={"inputs": {"source_sentence": "a dog"}}).status_code == 422
+
+
+def test_the_tokens_are_counted_in_the_header_of_text_embeddings_inference(client, wordllama):
+    answer = client.post("/embed", json={"inputs": ["a dog", "two cats"], "model": "wordllama"})
+    n_tokens = len(wordllama.encoder.tokenize(["a dog", "two cats"]).ids)
+    assert answer.headers["X-Compute-Tokens"] == str(n_tokens)
+
+
 def test_tokens_have_ids_and_places(client, wordllama):
     [tokens] = client.post("/tokenize", json={"inputs": "hello you", "model": "wordllama"}).json()
     assert [token["id"] for token in tokens] == wordllama.encoder.tokenize(["hello you"]).ids.tolist()
@@ -49,6 +74,7 @@ def test_info_names_every_limit_and_its_flag(client):
     info = client.get("/info").json()
     assert info["model_id"] == "small"
     assert info["max_client_batch_size"] == 300
+    assert info["max_concurrent_requests"] is None  # requests are not counted, tokens are
     flags = {limit["flag"] for limit in info["limits"]}
     assert flags == {
         "--max-body-bytes",
@@ -103,5 +129,9 @@ def test_metrics_have_the_names_of_text_embeddings_inference(client):
         'te_queue_size{model="small"} 0.0',
         "te_request_queue_duration_bucket",
         'isosent_texts_total{model="small"}',
+        "# TYPE te_request_count counter\n",
+        "# TYPE te_request_success counter\n",
+        "# TYPE te_request_failure counter\n",
+        "# TYPE te_queue_size gauge\n",
     ):
         assert name in lines

@@ -100,6 +100,10 @@ def test_filters_and_words(database):
     query = vectors_of(rows([7]))
     [table] = database.search(query, 60, where="year >= 2050 and not id in ('55')")
     assert sorted(table.column("id").to_pylist()) == sorted(set(map(str, range(50, 60))) - {"55"})
+    text = rows([7])["text"][0].as_py()
+    for words in (None, ["dogs 33"]):
+        [table] = database.search(query, 3, where=f"text = '{text}'", texts=words)
+        assert table.column("text").to_pylist() == [text]
     [table] = database.search(query, 3, texts=["dogs 33"])
     assert "33" in table.column("id").to_pylist()
     [table] = database.search(query, 3, texts=['a "quoted" (odd) query: with & signs | \' here'])

@@ -144,6 +144,23 @@ def test_filters_hold_for_every_hit(text_index):
     assert all(hit["lang"] == "de" and hit["year"] >= 100 for hit in hits)
 
 
+def test_texts_are_filtered_like_the_other_columns(small, wordllama):
+    def found(where, **how):
+        return sorted(name for name in small.search("an animal", 5, where=where, **how).ids[0] if name is not None)
+
+    small.add(["a dog barks", "A dog barks"], ids=["x", "y"])
+    small.remove(["b"])
+    assert found("text = 'a dog barks'") == ["x"]
+    assert found("text in ('a cat sleeps', 'A dog barks') and id != 'y'") == ["a"]
+    assert found("text >= 'r'", hybrid=True) == ["c", "d", "e"]
+    assert found("text is null or text = 'no such text'") == []
+    assert small.more_like(["a"], 5, where="text = 'A dog barks'").ids[0, 0] == "y"
+    with pytest.raises(InputError, match="colour; there are: id, text"):
+        small.search("x", where="colour = 1")
+    with pytest.raises(InputError, match="text"):  # rows of vectors have none
+        Index.create(vectors=wordllama.encode(["a dog"])).search(np.ones(256), where="text = 'a dog'")
+
+
 @pytest.mark.parametrize("kind", ["flat", "ivf"])
 def test_a_filtered_search_is_exact_among_few_rows(vectors, kind):
     index = Index.create(vectors=vectors, kind=kind, metadata={"group": np.arange(1500) % 50})

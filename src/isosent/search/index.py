@@ -57,7 +57,6 @@ from isosent.search.storage import (
     write_state,
     writing,
 )
-from isosent.search.where import matching_rows
 from isosent.transforms.quantization import Quantization
 
 _MOST_TAILS: Final = 8
@@ -396,7 +395,7 @@ class Index:
         k : int, default 10
             Most hits of a query.
         where : str, optional
-            Condition on the metadata, such as ``'lang = "en" and year >= 2020'``.
+            Condition on the ids, the texts and the metadata, such as ``'lang = "en" and year >= 2020'``.
         hybrid : bool, default False
             Whether to fuse the ranking by vectors with one by words (BM25); queries must be texts.
         false_alarms : float, optional
@@ -419,7 +418,7 @@ class Index:
         texts, units = self._query_units(queries)
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
-        allowed = None if where is None else matching_rows(snapshot.metadata, where)
+        allowed = None if where is None else snapshot.matching(where)
         n_rows = max(1, len(snapshot))
         n_fetched, k = min(max(k, FUSED) if hybrid else k, n_rows), min(k, n_rows)
         scores, positions = snapshot.nearest(units, n_fetched, allowed)
@@ -460,7 +459,7 @@ class Index:
             unknown = list(ids)[int(np.flatnonzero(rows < 0)[0])]
             raise InputError(f"more_like: the index has no row with the id {unknown!r}.")
         units = snapshot.vectors(rows)
-        allowed = None if where is None else matching_rows(snapshot.metadata, where)
+        allowed = None if where is None else snapshot.matching(where)
         scores, positions = snapshot.nearest(units, min(k + 1, max(1, len(self))), allowed)
         scores = np.where(positions == rows[:, None], np.float32(-np.inf), scores)
         positions = np.where(positions == rows[:, None], -1, positions)

@@ -22,6 +22,7 @@ from isosent.search.engine import SearchSettings, Segment, best, finer_settings,
 from isosent.search.keywords import Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import MANIFEST, MODEL_FOLDER, SegmentEntry, State, read_array
+from isosent.search.where import matching_rows, parse_where
 
 FUSED: Final = 100  # hits of each ranking that are fused
 
@@ -123,6 +124,17 @@ class Snapshot:
 
         names = [name for name in self.rows[0].schema.names if name not in (TEXT, HAS_VECTOR)]
         return pa.concat_tables([rows.columns(names) for rows in self.rows])
+
+    def matching(self, where: str) -> NDArray[np.bool_]:
+        """Which rows match a filter, deleted ones included, (n_rows,)."""
+        import pyarrow as pa
+
+        schema = self.rows[0].schema
+        names = parse_where(where, schema.remove(schema.get_field_index(HAS_VECTOR))).columns
+        if TEXT not in names:
+            return matching_rows(self.metadata, where)
+        # texts are most of the rows: they are read when a filter names them, and not kept in memory
+        return matching_rows(pa.concat_tables([rows.columns(sorted(names)) for rows in self.rows]), where)
 
     def ids_at(self, positions: NDArray[np.int64]) -> NDArray[Any]:
         """Ids at positions of any shape; -1 or None where a position is -1."""

@@ -66,7 +66,7 @@ ENDPOINTS = (
     Endpoint("/v1/models", openai.models, "List the models.", answer=_object(object=_STRING, data=_listed(_ANY))),
     Endpoint("/v1/models/{name:path}", openai.model, "Describe a model.", answer=_object(id=_STRING, object=_STRING)),
     Endpoint("/embed", tei.embed, "Embed texts, as Text Embeddings Inference does.", tei.EmbedBody, _listed(_VECTOR)),
-    Endpoint("/", tei.embed, "The same.", tei.EmbedBody, _listed(_VECTOR)),
+    Endpoint("/", tei.root, "The same, or compare a text with others.", tei.RootBody, {"type": "array"}),
     Endpoint("/embed_all", tei.embed_all, "Embed each token.", tei.EmbedAllBody, _listed(_listed(_VECTOR))),
     Endpoint("/similarity", tei.similarity, "Compare a text with others.", tei.SimilarityBody, _VECTOR),
     Endpoint("/tokenize", tei.tokenize, "Split texts into tokens.", tei.TokenizeBody, _listed(_listed(_ANY))),
@@ -186,6 +186,8 @@ def openapi_document() -> dict[str, Any]:
     schema_of = dict(zip(bodies, schemas, strict=True))
     for body, name in ((openai.EmbeddingsBody, "input"), (tei.EmbedBody, "inputs"), (tei.EmbedAllBody, "inputs")):
         components[body.__name__]["properties"][name] = openai.INPUT_SCHEMA
+    compared = {"$ref": f"#/components/schemas/{tei.SimilarityInputs.__name__}"}
+    components[tei.RootBody.__name__]["properties"]["inputs"] = {"anyOf": [*openai.INPUT_SCHEMA["anyOf"], compared]}
     paths: dict[str, Any] = {}
     for endpoint in ENDPOINTS:
         operation: dict[str, Any] = {"summary": endpoint.summary, "responses": _responses(endpoint)}

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import msgspec
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -23,12 +22,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isosent.errors import InputError, InputTypeError, IsosentError
-from isosent.io.json import decode
+from isosent.server.bodies import Body, decode_body
 from isosent.server.limits import Limits, RequestError, reason_of
 from isosent.server.metrics import Metrics
 
 T = TypeVar("T")
-Body = TypeVar("Body", bound=msgspec.Struct)
 _log = logging.getLogger("isosent.server")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -87,17 +85,9 @@ async def read_body(request: Request, limits: Limits, kind: type[Body], *, wrong
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError(415, "a compressed body is not read; send it without Content-Encoding.")
     content = await read_bytes(request, limits)
-    try:
-        if len(content) <= _IN_A_THREAD:
-            return decode(content, kind)
-        return await asyncio.to_thread(decode, content, kind)
-    except msgspec.ValidationError as error:
-        place = re.search(r"`\$\.(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
-        names = ", ".join(field.name for field in msgspec.structs.fields(kind))
-        message = f"the body must have other fields or values: {_short(str(error))}. Its fields are {names}."
-        raise RequestError(wrong, message, param=place and place[1]) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError(400, f"the body is no valid JSON: {_short(str(error))}.") from None
+    if len(content) <= _IN_A_THREAD:
+        return decode_body(content, kind, wrong=wrong)
+    return await asyncio.to_thread(decode_body, content, kind, wrong=wrong)
 
 
 async def read_bytes(request: Request, limits: Limits) -> bytes:
@@ -115,10 +105,6 @@ async def read_bytes(request: Request, limits: Limits) -> bytes:
         message = f"the request must arrive within {limits.request_timeout_s:g} s (--request-timeout)."
         raise RequestError(408, message, headers={"Connection": "close"}) from None
     return bytes(content)
-
-
-def _short(message: str) -> str:
-    return message.rstrip(".").replace("\n", " ")[:300]
 
 
 async def raise_error(request: Request, error: Exception) -> Response:

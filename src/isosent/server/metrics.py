@@ -13,6 +13,7 @@ from prometheus_client import (
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_RISING = (b"te_request_count", b"te_request_success", b"te_request_failure")
 _SIZES = tuple(2**power for power in range(0, 17, 2))
 
 
@@ -20,7 +21,7 @@ class Metrics:
     """The metrics of one server."""
 
     # prometheus-client puts "_total" behind the names of counters. Those of Text Embeddings Inference end without it,
-    # so they are gauges that only rise.
+    # so they are gauges here, and `text` calls them counters.
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -82,4 +83,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""
-        return generate_latest(self.registry)
+        content = generate_latest(self.registry)
+        for name in _RISING:
+            content = content.replace(b"# TYPE %s gauge\n" % name, b"# TYPE %s counter\n" % name)
+        return content

@@ -30,7 +30,7 @@ Texts = Annotated[list[Text], Meta(extra_json_schema={"minItems": 1})]
 Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]
 
 
-class EmbeddingsBody(Struct, forbid_unknown_fields=True):
+class EmbeddingsBody(Struct):
     """Body of ``POST /v1/embeddings``."""
 
     input: str | list[Any]

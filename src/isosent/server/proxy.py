@@ -58,6 +58,7 @@ CANARY_TEXTS: Final = (
 _LEAST_CANARY_COSINE: Final = 0.99
 _CANARY: Final = "canary"
 _CANARY_EVERY_S: Final = 3600.0
+_CANARY_AGAIN_S: Final = 60.0  # after a failure of the upstream
 _SAVED_EVERY_S: Final = 60.0
 _FOLDED_ROWS: Final = 256
 _MOST_SEEN: Final = 1_000_000
@@ -227,8 +228,7 @@ class Proxy:
                 future.exception()  # nobody may be waiting for it
             if isinstance(error, RequestError) and error.status >= 500:
                 self.failures.inc()
-                cause = type(error.__cause__ or error.__context__ or error).__name__
-                _log.warning("upstream failed", extra={"facts": {"status": error.status, "cause": cause}})
+                _log.warning("upstream failed", extra={"facts": _reason(error)})
             raise
         else:
             fetched = dict(zip(items, answer.vectors, strict=True))
@@ -258,7 +258,8 @@ class Proxy:
             return {}
         found = await self._use_cache(partial(self.cache.get, keys)) or {}
         dim = self.dim or next(map(len, found.values()), None)
-        return {key: vector for key, vector in found.items() if len(vector) == dim}
+        # zeros were kept by a version that took them for an answer
+        return {key: vector for key, vector in found.items() if len(vector) == dim and vector.any()}
 
     async def _use_cache(self, call: Callable[[], Any]) -> Any:
         try:
@@ -272,13 +273,15 @@ class Proxy:
     async def watch(self) -> None:
         """Compare the canary texts at the start and every hour."""
         while True:
+            wait_s = _CANARY_EVERY_S
             try:
                 await self.check_canary()
             except RequestError as error:
-                _log.warning("canary not checked", extra={"facts": {"status": error.status}})
+                _log.warning("canary not checked", extra={"facts": _reason(error)})
+                wait_s = _CANARY_AGAIN_S if error.status >= 500 else _CANARY_EVERY_S
             except Exception as error:
                 _log.warning("canary not stored", extra={"facts": {"error": type(error).__name__}})
-            await asyncio.sleep(_CANARY_EVERY_S)
+            await asyncio.sleep(wait_s)
 
     async def check_canary(self) -> None:
         """Embed the canary texts, and compare with the model folders; store them where there are none."""
@@ -315,6 +318,16 @@ class Proxy:
                 _log.error("moments not saved", extra={"facts": {"error": type(error).__name__}})
 
 
+def _reason(error: RequestError) -> dict[str, Any]:
+    """Why the upstream failed, for the log: never the text of another library, which may quote what was sent."""
+    cause: BaseException | None = error.__cause__
+    facts: dict[str, Any] = {"status": error.status, "reason": error.message}
+    while isinstance(cause, Exception):  # a time limit is a cancellation underneath
+        facts["cause"] = type(cause).__name__
+        cause = cause.exceptions[0] if isinstance(cause, ExceptionGroup) else cause.__cause__ or cause.__context__
+    return facts
+
+
 def _load_map(folder: Path) -> SentenceEncoder:
     model = load(folder)
     if not isinstance(model.encoder, PrecomputedVectors):
@@ -340,6 +353,7 @@ def create_proxy(proxy: Proxy, *, keys: Iterable[str] = (), hosts: Sequence[str]
     routes = [
         Route("/v1/embeddings", _embeddings, methods=["POST"]),
         Route("/v1/models", _models),
+        Route("/v1/models/{name:path}", _model),
         Route("/moments", _moments),
         Route("/metrics", _metrics),
         Route("/ready", _ready),
@@ -452,12 +466,18 @@ def _keys_of(request: Request) -> dict[str, str]:
 
 async def _models(request: Request) -> Response:
     proxy: Proxy = request.app.state.service
-    names: dict[str, int | None] = {name: model.dim for name, model in proxy.models.items()}
-    data = [
-        {"id": name, "object": "model", "created": proxy.started_at, "owned_by": "isosent", "dimensions": dim}
-        for name, dim in (names or {proxy.upstream.model: proxy.dim}).items()
-    ]
-    return json_response({"object": "list", "data": data})
+    names: list[str] = list(proxy.models) or [proxy.upstream.model]
+    return json_response({"object": "list", "data": [_described(proxy, name) for name in names]})
+
+
+async def _model(request: Request) -> Response:
+    proxy: Proxy = request.app.state.service
+    return json_response(_described(proxy, _chosen(proxy, request.path_params["name"])[0]))
+
+
+def _described(proxy: Proxy, name: str) -> dict[str, Any]:
+    dim = proxy.models[name].dim if name in proxy.models else proxy.dim
+    return {"id": name, "object": "model", "created": proxy.started_at, "owned_by": "isosent", "dimensions": dim}
 
 
 async def _moments(request: Request) -> Response:
@@ -481,4 +501,6 @@ async def _ready(request: Request) -> Response:
         return json_response({"status": "draining"}, 503, {"Retry-After": "1"})
     if proxy.has_changed:
         return json_response({"status": "the upstream model has changed"}, 503)
+    if not await proxy.upstream.is_up():
+        return json_response({"status": "the upstream cannot be reached"}, 503, {"Retry-After": "5"})
     return json_response({"status": "ready"})

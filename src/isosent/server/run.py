@@ -90,6 +90,9 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; at once the second time."""
         if self._service.is_draining:
+            # uvicorn calls what is interrupted a failure of the application
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            _log.warning("stopped at once", extra={"facts": {"signal": sig, "requests": len(self.server_state.tasks)}})
             self.should_exit = self.force_exit = True
             return
         self._service.is_draining = True

@@ -19,10 +19,9 @@ from isosent.server.registry import Served, check_dimensions, cut, role_of, with
 from isosent.server.service import Service, check_space, space_headers
 
 
-class EmbedBody(Struct, forbid_unknown_fields=True):
-    """Body of ``POST /embed``."""
+class EmbedOptions(Struct, kw_only=True):
+    """How texts are embedded."""
 
-    inputs: str | list[Any]
     truncate: bool | None = None  # false refuses long texts; otherwise they are cut, and counted in a header
     truncation_direction: Literal["Right", "right"] | None = None
     normalize: bool = True
@@ -31,7 +30,13 @@ class EmbedBody(Struct, forbid_unknown_fields=True):
     model: str | None = None
 
 
-class EmbedAllBody(Struct, forbid_unknown_fields=True):
+class EmbedBody(EmbedOptions, kw_only=True):
+    """Body of ``POST /embed``."""
+
+    inputs: str | list[Any]
+
+
+class EmbedAllBody(Struct):
     """Body of ``POST /embed_all``."""
 
     inputs: str | list[Any]
@@ -40,14 +45,14 @@ class EmbedAllBody(Struct, forbid_unknown_fields=True):
     model: str | None = None
 
 
-class SimilarityInputs(Struct, forbid_unknown_fields=True):
+class SimilarityInputs(Struct):
     """A text, and texts to compare it with."""
 
     source_sentence: Text
     sentences: Texts
 
 
-class SimilarityParameters(Struct, forbid_unknown_fields=True):
+class SimilarityParameters(Struct):
     """How to encode."""
 
     truncate: bool | None = None
@@ -55,7 +60,7 @@ class SimilarityParameters(Struct, forbid_unknown_fields=True):
     prompt_name: Side | None = None
 
 
-class SimilarityBody(Struct, forbid_unknown_fields=True):
+class SimilarityBody(Struct):
     """Body of ``POST /similarity``."""
 
     inputs: SimilarityInputs
@@ -63,7 +68,14 @@ class SimilarityBody(Struct, forbid_unknown_fields=True):
     model: str | None = None
 
 
-class TokenizeBody(Struct, forbid_unknown_fields=True):
+class RootBody(EmbedOptions, kw_only=True):
+    """Body of ``POST /``: that of ``/embed`` or of ``/similarity``, by its inputs."""
+
+    inputs: str | list[Any] | SimilarityInputs
+    parameters: SimilarityParameters | None = None
+
+
+class TokenizeBody(Struct):
     """Body of ``POST /tokenize``."""
 
     inputs: Text | Texts
@@ -75,19 +87,31 @@ async def embed(request: Request) -> Response:
     """Embed texts."""
     service: Service = request.app.state.service
     body = await read_body(request, service.limits, EmbedBody)
+    return await _embed(request, body.inputs, body)
+
+
+async def root(request: Request) -> Response:
+    """Embed texts, or compare them: clients of Inference Endpoints name no path."""
+    service: Service = request.app.state.service
+    body = await read_body(request, service.limits, RootBody)
+    if isinstance(body.inputs, SimilarityInputs):
+        return await _similarity(request, body.inputs, body.parameters or SimilarityParameters(), body.model)
+    return await _embed(request, body.inputs, body)
+
+
+async def _embed(request: Request, inputs: str | list[Any], options: EmbedOptions) -> Response:
+    service: Service = request.app.state.service
 
     async def answer(served: Served) -> Response:
-        check_dimensions(served.model, served.name, body.dimensions)
-        space = served.space(body.dimensions)
+        check_dimensions(served.model, served.name, options.dimensions)
+        space = served.space(options.dimensions)
         check_space(request, space)
-        vectors, headers = await _embedded(
-            request, served, await texts_of(body.inputs, served, service, "inputs"), body
-        )
-        rows = cut(vectors, body.dimensions, normalize=body.normalize)
+        vectors, headers = await _embedded(request, served, await texts_of(inputs, served, service, "inputs"), options)
+        rows = cut(vectors, options.dimensions, normalize=options.normalize)
         headers["X-Isosent-Space"] = space
         return await vectors_response(lambda: np.ascontiguousarray(rows), rows.size, headers)
 
-    response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
+    response: Response = await with_current(lambda: service.registry.text_model(options.model), answer)
     return response
 
 
@@ -119,18 +143,25 @@ async def similarity(request: Request) -> Response:
     """Compare a text with others: cosines."""
     service: Service = request.app.state.service
     body = await read_body(request, service.limits, SimilarityBody)
+    return await _similarity(request, body.inputs, body.parameters or SimilarityParameters(), body.model)
+
+
+async def _similarity(
+    request: Request, inputs: SimilarityInputs, parameters: SimilarityParameters, model: str | None
+) -> Response:
+    service: Service = request.app.state.service
 
     async def answer(served: Served) -> Response:
         check_space(request, served.space())
-        if not body.inputs.sentences:
+        if not inputs.sentences:
             raise RequestError(400, "inputs.sentences must not be empty.", param="inputs")
-        texts = [body.inputs.source_sentence, *body.inputs.sentences]
+        texts = [inputs.source_sentence, *inputs.sentences]
         texts = await texts_of(texts, served, service, "inputs")
-        vectors, headers = await _embedded(request, served, texts, body.parameters or SimilarityParameters())
+        vectors, headers = await _embedded(request, served, texts, parameters)
         cosines = cosine_matrix(vectors[:1], vectors[1:])[0]
         return json_response(cosines.tolist(), headers=headers)
 
-    response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
+    response: Response = await with_current(lambda: service.registry.text_model(model), answer)
     return response
 
 
@@ -160,15 +191,16 @@ async def tokenize(request: Request) -> Response:
 
 
 async def _embedded(
-    request: Request, served: Served, texts: list[str], body: EmbedBody | SimilarityParameters
+    request: Request, served: Served, texts: list[str], options: EmbedOptions | SimilarityParameters
 ) -> tuple[NDArray[np.float32], dict[str, str]]:
     """Vectors of texts, and the headers of the answer."""
-    embedded = await unless_gone(request, served.worker.embed(texts, role_of(body.prompt_name)))
-    if body.truncate is False and embedded.n_truncated:
+    embedded = await unless_gone(request, served.worker.embed(texts, role_of(options.prompt_name)))
+    if options.truncate is False and embedded.n_truncated:
         most = served.model.encoder.options.get("max_length")
         raise RequestError(422, f"{embedded.n_truncated} of the inputs must have at most {most} tokens.")
     request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
-    return embedded.vectors, space_headers(served.space(), embedded.n_truncated)
+    headers = space_headers(served.space(), embedded.n_truncated)
+    return embedded.vectors, headers | {"X-Compute-Tokens": str(embedded.n_tokens)}
 
 
 async def info(request: Request) -> Response:
@@ -183,7 +215,7 @@ async def info(request: Request) -> Response:
             "model_sha": served.space(),
             "model_dtype": encoder.computed_in,
             "model_type": {"embedding": {"pooling": encoder.options.get("pooling", "mean")}},
-            "max_concurrent_requests": limits.max_queued_tokens,
+            "max_concurrent_requests": None,  # no limit: what waits is bounded in tokens, not in requests
             "max_input_length": int(length) if length and length.isdigit() else None,
             "max_batch_tokens": limits.max_batch_tokens,
             "max_batch_requests": None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import math
 import random
 import re
 import time
@@ -31,6 +32,9 @@ _LONGEST_WAIT_S: Final = 20.0
 _LONGEST_MESSAGE: Final = 500
 _MOST_BYTES: Final = 1 << 28
 _RETRIED = (429, 500, 502, 503, 504)
+_NOBODY_BEHIND: Final = (502, 503, 504)  # what a load balancer answers for servers that are down
+_KNOWN_FOR_S: Final = 10.0  # how long the last answer says whether the API can be reached
+_PROBE_TIMEOUT_S: Final = 3.0
 
 
 class Answer(NamedTuple):
@@ -49,7 +53,7 @@ class Dialect(NamedTuple):
     takes_ids: bool
     body: Callable[[Sequence[Item], str, Role], dict[str, Any]]
     rows: Callable[[Any], list[Any]]  # vectors in the answer: lists of numbers, or base64
-    n_tokens: Callable[[Any], Any]
+    n_tokens: Callable[[Any, httpx.Headers], Any]
     key_header: str = "Authorization"
     has_roles: bool = False  # whether queries and documents have different vectors
 
@@ -65,7 +69,7 @@ def _openai_rows(answer: Any) -> list[Any]:
     return [row["embedding"] for row in data]
 
 
-def _openai_tokens(answer: Any) -> Any:
+def _openai_tokens(answer: Any, headers: httpx.Headers) -> Any:
     return answer.get("usage", {}).get("prompt_tokens", 0)
 
 
@@ -83,11 +87,16 @@ DIALECTS = {
         False,
         _cohere_body,
         lambda answer: answer["embeddings"]["float"],
-        lambda answer: answer.get("meta", {}).get("billed_units", {}).get("input_tokens", 0),
+        lambda answer, headers: answer.get("meta", {}).get("billed_units", {}).get("input_tokens", 0),
         has_roles=True,
     ),
     "tei": Dialect(
-        "/embed", 32, True, lambda items, *_: {"inputs": list(items), "truncate": True}, list, lambda answer: 0
+        "/embed",
+        32,
+        True,
+        lambda items, *_: {"inputs": list(items), "truncate": True},
+        list,
+        lambda answer, headers: int(headers.get("x-compute-tokens", 0)),
     ),
     "ollama": Dialect(
         "/api/embed",
@@ -95,7 +104,7 @@ DIALECTS = {
         False,
         lambda items, model, _: {"model": model, "input": list(items)},
         lambda answer: answer["embeddings"],
-        lambda answer: answer.get("prompt_eval_count", 0),
+        lambda answer, headers: answer.get("prompt_eval_count", 0),
     ),
 }
 
@@ -128,7 +137,27 @@ class Upstream:
     max_requests: int = 8
 
     def __post_init__(self) -> None:
-        self._free = asyncio.Semaphore(self.max_requests)
+        self._free, self._probing = asyncio.Semaphore(self.max_requests), asyncio.Lock()
+        self._is_up, self._known_at = True, -math.inf
+
+    async def is_up(self) -> bool:
+        """Whether the API can be reached, by the requests of the last seconds or by a question without key and text."""
+        async with self._probing:
+            if time.monotonic() - self._known_at < _KNOWN_FOR_S:
+                return self._is_up
+            try:
+                url = self.url + self.dialect.path
+                response = await self.client.head(url, timeout=_PROBE_TIMEOUT_S, follow_redirects=False)
+            except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL):
+                self._note(is_up=False)
+            except httpx.HTTPError:  # busy, or it does not know HEAD: what the last request showed still holds
+                self._note(is_up=self._is_up)
+            else:  # that it refuses is an answer, too
+                self._note(is_up=response.status_code not in _NOBODY_BEHIND)
+            return self._is_up
+
+    def _note(self, *, is_up: bool, is_sure: bool = True) -> None:
+        self._is_up, self._known_at = is_up, time.monotonic() if is_sure else -math.inf
 
     async def embed(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
         """Return the vectors of texts; `caller` has the headers with the key of the caller."""
@@ -138,7 +167,8 @@ class Upstream:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._embed_block(block, role, caller)) for block in blocks]
         except* RequestError as errors:
-            raise errors.exceptions[0] from None
+            first = errors.exceptions[0]
+            raise first from first.__cause__  # not from the group
         answers = [task.result() for task in tasks]
         if len({answer.vectors.shape[1] for answer in answers}) > 1:
             raise RequestError(502, "the upstream answered with vectors of different widths.")
@@ -149,14 +179,21 @@ class Upstream:
         response, content = await self._asked(self.dialect.body(items, self.model, role), caller)
         try:
             answer = msgspec.json.decode(content)
-            rows, n_tokens = self.dialect.rows(answer), self.dialect.n_tokens(answer)
+            rows, n_tokens = self.dialect.rows(answer), self.dialect.n_tokens(answer, response.headers)
             vectors = _vectors(rows)
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            raise RequestError(502, "the upstream's answer cannot be read as vectors.") from None
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise RequestError(502, "the upstream's answer cannot be read as vectors.") from error
         if len(vectors) != len(items):
             raise RequestError(502, f"the upstream answered with {len(vectors)} vectors for {len(items)} texts.")
         if not np.isfinite(vectors).all():
             raise RequestError(502, "the upstream answered with NaN or infinity.")
+        has_content = np.array([not isinstance(item, str) or bool(item.strip()) for item in items])
+        if n_zero := int((has_content & ~vectors.any(axis=1)).sum()):
+            raise RequestError(
+                502,
+                f"the upstream answered with vectors of zeros for {n_zero} of {len(items)} texts, so these cannot be "
+                "compared. Send them again, or leave them out.",
+            )
         return Answer(vectors, n_tokens if type(n_tokens) is int and n_tokens >= 0 else 0, _rate_limits(response))
 
     async def _answer_to(self, url: str, content: bytes, headers: Mapping[str, str]) -> tuple[httpx.Response, bytes]:
@@ -180,13 +217,18 @@ class Upstream:
             try:
                 async with self._free, asyncio.timeout(self.timeout_s):
                     response, answer = await self._answer_to(url, content, headers)
-            except (httpx.TimeoutException, TimeoutError):
+            except (httpx.TimeoutException, TimeoutError) as error:
+                self._note(is_up=False, is_sure=False)  # or this request is a hard one
                 message = f"the upstream did not answer within {self.timeout_s:g} s (--upstream-timeout)."
-                raise RequestError(504, message) from None
-            except (httpx.HTTPError, httpx.InvalidURL):
+                raise RequestError(504, message) from error
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
                 if is_last:
-                    raise RequestError(502, "the upstream cannot be reached.") from None
+                    self._note(is_up=False)
+                    is_refused = isinstance(error, (httpx.ConnectError, httpx.InvalidURL))
+                    what = "cannot be reached" if is_refused else "broke off the connection"
+                    raise RequestError(502, f"the upstream {what}.") from error
             else:
+                self._note(is_up=response.status_code not in _NOBODY_BEHIND)
                 if response.is_success:
                     return response, answer
                 asked_s = _retry_after(response)
