@@ -10,11 +10,11 @@ import csv
 import json
 import math
 import os
-from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from itertools import accumulate, chain
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -24,7 +24,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.atomic import replacing
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
-from isosent.io.parquet import reading_parquet, verify_parquet
+from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
 STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
@@ -67,6 +67,12 @@ class Table:
             raise InputError(f"{self.name} has no column {column}; it has: {listed}.")
         if self.columns.count(column) > 1:
             raise FileFormatError(f"{self.name} names the column {column!r} twice. Rename one of the two.")
+
+    def require_distinct(self) -> None:
+        """Refuse a table that names a column twice."""
+        for column, count in Counter(self.columns).items():
+            if count > 1:
+                self.require(column)
 
     def place(self, number: int) -> str:
         """Where a row lies, to begin a message with."""
@@ -278,7 +284,10 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
         names, rows = [str(place) for place in range(1, len(first) + 1)], chain([(number, first)], rows)
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
-        places = [names.index(column) if column in names else -1 for column in (*columns, *optional)]
+        place_of = {
+            column: place for place, column in reversed([*enumerate(names)])
+        }  # the first, if one is there twice
+        places = [place_of.get(column, -1) for column in (*columns, *optional)]
         n_needed = max(places[: len(columns)], default=-1) + 1
         values_at = itemgetter(*places) if len(places) > 1 else None  # twice as fast as a list comprehension
         for number, fields in rows:
@@ -424,17 +433,12 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
         wanted = (*columns, *optional)
         tops = [path if path in names else path.partition(".")[0] for path in wanted]
-        n_rows = min((bounds.parquet_batch_rows(name, table.metadata, top) for top in tops), default=1)
-        stops = list(accumulate(table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)))
-        group = bisect_right(stops, first_row)
-        number = stops[group - 1] if group else 0
-        with reading_parquet(name):
-            for batch in table.iter_batches(n_rows, columns=list(wanted), row_groups=range(group, len(stops))):
-                skipped = min(len(batch), max(0, first_row - number))
-                number += skipped
-                lists = [values_of(batch.slice(skipped), top, path) for top, path in zip(tops, wanted, strict=True)]
-                yield from enumerate(zip(*lists, strict=True), number)
-                number += len(batch) - skipped
+        n_rows = bounds.parquet_batch_rows(name, table.metadata, tops)
+        number = first_row
+        for batch in bounded_batches(name, file, table, wanted, first_row, n_rows):
+            lists = [values_of(batch, top, path) for top, path in zip(tops, wanted, strict=True)]
+            yield from enumerate(zip(*lists, strict=True), number)
+            number += len(batch)
 
     made = Table(name, list(paths(table.schema_arrow)), select, _ROW)
     made.schema = table.schema_arrow

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from isosent import _extras
+from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
@@ -88,7 +88,7 @@ def _choose(table: Table, column: str | None) -> str:
         return column
     if len(table.columns) != 1:
         raise InputError(
-            f"{table.name} has {len(table.columns)} columns ({', '.join(table.columns)}). "
+            f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
             "Choose one: column=NAME, on the command line --column NAME."
         )
     return table.columns[0]
@@ -178,8 +178,7 @@ class TextTable:
             types = _json_types(table.objects)
         else:
             types = dict.fromkeys(table.columns, "string")
-            for name in types:
-                table.require(name)  # a .parquet file with two columns of one name cannot be read
+            table.require_distinct()  # a .parquet file with two columns of one name cannot be read
         if self._column == VECTOR_COLUMN:
             raise InputError(
                 f"{table.name}: rename the column {self._column}; vectors are written to one of that name."

@@ -18,6 +18,9 @@ from starlette.responses import Response
 from isosent.demo import demo_texts
 from isosent.errors import InputError
 from isosent.evaluation.unlabelled import compare_on_texts
+from isosent.io.parquet import table_schema
+from isosent.io.tables import ending_of
+from isosent.io.texts import is_table
 from isosent.pages.html import theme
 from isosent.search.rows import read_rows
 from isosent.server.http import json_response, read_body, read_bytes, unless_gone
@@ -82,19 +85,27 @@ def _texts_in(content: bytes, name: str, column: str | None) -> list[str]:
     if b"\0" in content[:4096] and not name.lower().endswith(".parquet"):
         raise RequestError(422, "the file is no text: it holds zero bytes.", param="file")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"texts{Path(name).suffix.lower()[:10]}"
+        # of the name only an ending that is known: the rest may be what no file can be called
+        path = Path(folder) / f"texts{ending_of(name) if is_table(name) else '.txt'}"
         path.write_bytes(content)
         try:
+            if ending_of(path) == ".parquet" and (n_rows := table_schema(path)[1]) > MOST_TEXTS:
+                raise _too_many_texts(n_rows)
             return read_rows(str(path), column=column)[0] or []
         except (InputError, OSError) as error:
             raise RequestError(422, str(error).replace(str(path), "the file"), param="file") from None
+
+
+def _too_many_texts(n_texts: int) -> RequestError:
+    """The error for more texts than can be tried."""
+    return RequestError(413, f"there are {n_texts} texts; at most {MOST_TEXTS} can be tried.", param="texts")
 
 
 async def _tried(request: Request, texts: Sequence[str], model: str | None) -> Response:
     service: Service = request.app.state.service
     listed = [text.strip() for text in texts if text.strip()]
     if len(listed) > MOST_TEXTS:
-        raise RequestError(413, f"there are {len(listed)} texts; at most {MOST_TEXTS} can be tried.", param="texts")
+        raise _too_many_texts(len(listed))
     if len(set(listed)) < 3:
         raise RequestError(422, "at least three different texts are needed.", param="texts")
 
