@@ -106,4 +106,4 @@ def test_the_status_lists_models_and_limits(client):
     status = client.get("/status").json()
     assert [model["name"] for model in status["models"]] == ["small", "wordllama", "notes"]
     assert status["models"][2]["rows"] == 5
-    assert len(status["limits"]) == 5
+    assert len(status["limits"]) == 6

@@ -180,7 +180,7 @@ def table_batches(
 def bounded_batches(
     name: str, source: Path | IO[bytes], file: Any, names: Sequence[str] | None, start_row: int, n_rows: int
 ) -> Iterator[Any]:
-    """Read columns of an open parquet file, or all, from a row on; refuses what becomes far more than the file holds."""
+    """Read columns of an open parquet file, or all; refuses what becomes far more than the file holds."""
     most = max(FREELY_EXPANDED, LARGEST_EXPANSION * _size_of(source))
     stop = n_bytes = 0
     for group in range(file.num_row_groups):
@@ -223,13 +223,13 @@ def _rows_at_once(
     }
     if not repeating:
         return n_rows
-    longest = 1
+    longest: int = 1
     probe = pq.ParquetFile(source, read_dictionary=[*repeating], buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
     for batch in probe.iter_batches(1, row_groups=[group], columns=[*repeating], use_threads=False):
         for texts in (texts for column in batch.columns for texts in _dictionaries(column)):
             longest = max(longest, pc.max(pc.binary_length(texts)).as_py() or 0)
         break
-    row_bytes = longest * max(1, max(repeating.values()) // facts.num_rows)  # lists hold several
+    row_bytes: int = longest * max(1, max(repeating.values()) // facts.num_rows)  # lists hold several
     if row_bytes > _LARGEST_ROW:
         raise expands_too_far(name, row_bytes)
     return max(1, min(n_rows, _BATCH_TEXT_BYTES // row_bytes))

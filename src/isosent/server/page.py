@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from isosent.demo import demo_texts
 from isosent.errors import InputError
-from isosent.evaluation.unlabelled import compare_on_texts
+from isosent.evaluation.unlabelled import compare_vectors, halves_of
 from isosent.io.parquet import table_schema
 from isosent.io.tables import ending_of
 from isosent.io.texts import is_table
@@ -27,7 +28,7 @@ from isosent.server.http import json_response, read_body, read_bytes, unless_gon
 from isosent.server.limits import RequestError
 from isosent.server.registry import Served, with_current
 from isosent.server.service import Service
-from isosent.server.tried import TextSet
+from isosent.server.tried import TextSet, new_name
 
 MOST_TEXTS: Final = 20_000
 _AT_ONCE: Final = 1000
@@ -77,7 +78,7 @@ async def try_file(request: Request) -> Response:
     content = await read_bytes(request, service.limits)
     name = Path(request.query_params.get("name", "")).name or "texts.txt"
     column = request.query_params.get("column") or None
-    texts = await asyncio.to_thread(_texts_in, content, name, column)
+    texts = await service.heavy.run(request, _texts_in, content, name, column)
     return await _tried(request, texts, request.query_params.get("model"))
 
 
@@ -114,8 +115,15 @@ async def _tried(request: Request, texts: Sequence[str], model: str | None) -> R
         for start in range(0, len(listed), _AT_ONCE):
             embedded = await unless_gone(request, served.worker.embed(listed[start : start + _AT_ONCE]))
             raw[start : start + _AT_ONCE] = embedded.raw
-        made = await asyncio.to_thread(TextSet.of, listed, served.model, raw)
-        return await asyncio.to_thread(lambda: json_response({"id": service.text_sets.add(made), **made.facts()}))
+
+        def rotated() -> tuple[TextSet, Response]:
+            made = TextSet.of(listed, served.model, raw)
+            return made, json_response({"id": name, **made.facts()})
+
+        name = new_name()
+        made, response = await service.heavy.run(request, rotated)
+        service.text_sets.add(name, made)
+        return response
 
     response: Response = await with_current(lambda: service.registry.text_model(model), answer)
     return response
@@ -129,7 +137,11 @@ async def draw(request: Request) -> Response:
     _check_sliders(texts, body.strength, body.dimensions)
     if not 0 <= body.query < len(texts.texts):
         raise RequestError(422, f"query must be from 0 to {len(texts.texts) - 1}.", param="query")
-    return await asyncio.to_thread(lambda: json_response(texts.draw(body.strength, body.dimensions, body.query)))
+
+    def drawn() -> Response:
+        return json_response(texts.draw(body.strength, body.dimensions, body.query))
+
+    return await service.heavy.run(request, drawn)
 
 
 async def download(request: Request) -> Response:
@@ -141,7 +153,7 @@ async def download(request: Request) -> Response:
     if service.has_keys and "/" in texts.model.encoder.reference:
         message = "this server does not give away models: their files name the folder of the encoder."
         raise RequestError(403, message)
-    content = await asyncio.to_thread(texts.zip_of_model, body.strength, body.dimensions)
+    content = await service.heavy.run(request, texts.zip_of_model, body.strength, body.dimensions)
     headers = {"Content-Disposition": 'attachment; filename="isosent-model.zip"'}
     return Response(content, headers=headers, media_type="application/zip")
 
@@ -161,9 +173,20 @@ async def compare(request: Request) -> Response:
     service: Service = request.app.state.service
     body = await read_body(request, service.limits, CompareBody)
     service.limits.check_texts(len(body.texts), "texts")
-    a, b = (service.registry.text_model(name) for name in (body.model_a, body.model_b))
-    work = asyncio.to_thread(compare_on_texts, a.model, b.model, body.texts)
-    result = await unless_gone(request, work)
+    for name in (body.model_a, body.model_b):
+        service.registry.text_model(name)  # refused before any work
+
+    halves = await service.heavy.run(request, halves_of, body.texts)
+
+    async def embedded(served: Served) -> NDArray[np.float32]:
+        # by the model's own queue, where they take turns with the texts of other requests
+        return (await unless_gone(request, served.worker.embed(halves))).vectors
+
+    vectors = [
+        await with_current(partial(service.registry.text_model, name), embedded)
+        for name in (body.model_a, body.model_b)
+    ]
+    result = await service.heavy.run(request, compare_vectors, *vectors)
     return json_response(asdict(result) | {"verdict": result.verdict})
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -129,6 +130,8 @@ class Upstream:
 
     def __post_init__(self) -> None:
         self._free = asyncio.Semaphore(self.max_requests)
+        # All callers share the client: a session that the upstream opens for one of them must not serve another.
+        self.client.cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
     async def embed(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
         """Return the vectors of texts; `caller` has the headers with the key of the caller."""
