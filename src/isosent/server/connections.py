@@ -18,7 +18,7 @@ from isosent.server.limits import Limits
 
 SWEEP_S: Final = 1.0
 _LEAST_READ: Final = 1 << 20  # bytes of an answer, in the time of a request
-_MOST_UNREAD: Final = 128 << 20  # bytes of all answers, for longer than a sweep
+_MOST_UNREAD: Final = 64 << 20  # bytes of several answers, for longer than a sweep
 _FULL: Final = orjson.dumps({"error": {"message": "too many connections. Try again in 1 s.", "type": "server_error"}})
 _REFUSAL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -102,7 +102,7 @@ def close_slow(connections: Iterable[Connection], now: float) -> None:
         elif connection.unread_since is not None:
             unread.append(connection)
     n_bytes = sum(connection.n_unread for connection in unread)
-    for connection in sorted(unread, key=lambda each: each.unread_since or now):
+    for connection in sorted(unread, key=lambda each: each.unread_since or now)[:-1]:  # one may be as long as it is
         if n_bytes <= _MOST_UNREAD or now - (connection.unread_since or now) < SWEEP_S:
             return
         n_bytes -= connection.n_unread
