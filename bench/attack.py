@@ -44,9 +44,13 @@ class Target:
         command = [*MAIN, *map(str, arguments), "--port", "0", "--request-timeout", str(TIMEOUT_S)]
         command += ["--max-connections", str(MOST_CONNECTIONS)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
+        self.failures = []
+
+    def listen(self):
+        """Wait until it does."""
         lines = iter(self.process.stderr)
         facts = next(facts for facts in map(json.loads, lines) if facts["event"] == "listening")
-        self.port, self.failures = facts["port"], []
+        self.port = facts["port"]
         threading.Thread(target=self._watch, args=[lines], daemon=True).start()
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=WAIT_S)
         self.client.headers["Authorization"] = f"Bearer {KEY}"
@@ -90,7 +94,6 @@ class Target:
         return sock
 
     def stop(self):
-        self.client.close()
         self.process.terminate()
         try:
             self.process.wait(30)
@@ -231,7 +234,7 @@ def bombs(server, proxy, rng, is_quick):
             "shape.npy": ["inspect"],
         }
         peaks = {}
-        for name in ["rows.parquet", "nested.parquet"] if is_quick else commands:
+        for name in ["nested.parquet"] if is_quick else commands:
             command, *options = commands[name]
             code, error, peak = run([command, files[name], *options], folder)
             peaks[name] = peak
@@ -242,8 +245,9 @@ def bombs(server, proxy, rng, is_quick):
 
 def run(arguments, folder):
     """Run a command; its exit code, its errors and its peak of memory."""
-    code = "import resource\nfrom isosent.cli.main import main\n"
-    code += "try: main()\nfinally: open('peak', 'w').write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))"
+    code = "import re\nfrom isosent.cli.main import main\n"
+    # not ru_maxrss, which begins with the memory of this process
+    code += "try: main()\nfinally: open('peak', 'w').write(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
     finished = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=folder,
@@ -276,7 +280,7 @@ def names(server, proxy, rng, is_quick):
         for column in ("", "&column=%00", "&column=" + "c" * 5000):
             answer = server.client.post(f"/try/file?name={name}{column}", content=b"text\none\ntwo\nthree\n")
             statuses[f"{name[:30]}{column[:12]}"] = answer.status_code
-            if answer.status_code >= 500 or "/tmp" in answer.text:
+            if answer.status_code not in ((422,) if "%0" in name else (200, 422)) or "/tmp" in answer.text:
                 broken.append(f"name={name[:30]}{column[:12]}: {answer.status_code}")
     return {"statuses": statuses}, broken
 
@@ -479,34 +483,20 @@ def targets():
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "keys").write_text(KEY + "\n")
-        fit = [
-            "fit",
-            folder / "texts.txt",
-            "-m",
-            "wordllama",
-            "--transform",
-            "whitening",
-            "--dims",
-            "16",
-            "-o",
-            folder / "small",
-        ]
-        (folder / "texts.txt").write_text(
-            "\n".join(f"{a} and {b} {c}" for a in WORDS for b in WORDS for c in WORDS[:4])
-        )
-        subprocess.run([*MAIN, *map(str, fit)], check=True, capture_output=True)
         upstream = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
         stack.callback(upstream.server_close)
         stack.callback(upstream.shutdown)
         threading.Thread(target=upstream.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{upstream.server_address[1]}/v1"
         learn = ["--upstream-model", "stub", "--learn", folder / "seen.safetensors"]
-        server = Target("serve", "wordllama", f"small={folder / 'small'}", "--api-key-file", folder / "keys")
-        stack.callback(server.stop)
-        proxy = Target("proxy", "--upstream", url, "--dialect", "openai", *learn)
-        stack.callback(proxy.stop)
-        server.is_well()
-        yield server, proxy
+        served = ["serve", "wordllama", "small=wordllama", "--api-key-file", folder / "keys"]
+        started = [Target(*served), Target("proxy", "--upstream", url, "--dialect", "openai", *learn)]
+        for target in started:
+            stack.callback(target.stop)
+        for target in started:
+            target.listen()
+        started[0].is_well()
+        yield started
 
 
 def main():

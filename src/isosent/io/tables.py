@@ -29,6 +29,7 @@ from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
 STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
 
+_DEEPEST = 64  # levels of objects in objects
 _LINE, _ROW = "line {}", "row {} (counted from 0)"
 
 Values = tuple[Any, ...]
@@ -370,11 +371,11 @@ def _object_table(name: str, ending: str, file: BinaryIO) -> Table:
             values = [_value(fields, column) for column in (*columns, *optional)]
             for column, value in zip(columns, values, strict=False):
                 if value is _ABSENT:
-                    listed = _check.brief(", ".join(_paths(fields)), 600)
+                    listed = _check.brief(", ".join(_paths(fields, name)), 600)
                     raise FileFormatError(f"{name}, {place.format(number)} has no column {column}; it has: {listed}.")
             yield number, tuple([None if value is _ABSENT else value for value in values])
 
-    table = Table(name, _paths(first[1]), select, place)
+    table = Table(name, _paths(first[1], name), select, place)
     table.objects = rows
     return table
 
@@ -461,10 +462,19 @@ def _value(fields: Mapping[str, Any], path: str) -> Any:
     return _ABSENT
 
 
-def _paths(fields: Mapping[str, Any], prefix: str = "") -> list[str]:
+def _paths(fields: Mapping[str, Any], where: str, prefix: str = "", depth: int = 0) -> list[str]:
     """The columns of an object and of those nested in it."""
+    check_depth(where, depth)
     return [
         path
         for name, value in fields.items()
-        for path in (_paths(value, f"{prefix}{name}.") if isinstance(value, dict) else [prefix + name])
+        for path in (
+            _paths(value, where, f"{prefix}{name}.", depth + 1) if isinstance(value, dict) else [prefix + name]
+        )
     ]
+
+
+def check_depth(where: str, depth: int) -> None:
+    """Refuse objects in objects before Python runs out of stack."""
+    if depth > _DEEPEST:
+        raise FileFormatError(f"{where}: objects lie more than {_DEEPEST} deep in each other. Write fewer levels.")

@@ -32,6 +32,7 @@ from isosent.server.tried import TextSet, new_name
 
 MOST_TEXTS: Final = 20_000
 _AT_ONCE: Final = 1000
+_MOST_UNPACKED: Final = 4  # characters for each byte of a request, of a packed file
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript",
@@ -77,6 +78,8 @@ async def try_file(request: Request) -> Response:
     service: Service = request.app.state.service
     content = await read_bytes(request, service.limits)
     name = Path(request.query_params.get("name", "")).name or "texts.txt"
+    if not name.isprintable():
+        raise RequestError(422, "name must be the name of a file.", param="name")
     column = request.query_params.get("column") or None
     texts = await service.heavy.run(request, _texts_in, content, name, column)
     return await _tried(request, texts, request.query_params.get("model"))
@@ -107,6 +110,8 @@ async def _tried(request: Request, texts: Sequence[str], model: str | None) -> R
     listed = [text.strip() for text in texts if text.strip()]
     if len(listed) > MOST_TEXTS:
         raise _too_many_texts(len(listed))
+    if sum(map(len, listed)) > _MOST_UNPACKED * service.limits.max_body_bytes:
+        raise service.limits.body_too_large()
     if len(set(listed)) < 3:
         raise RequestError(422, "at least three different texts are needed.", param="texts")
 
