@@ -247,7 +247,8 @@ def run(arguments, folder):
     """Run a command; its exit code, its errors and its peak of memory."""
     code = "import re\nfrom isosent.cli.main import main\n"
     # not ru_maxrss, which begins with the memory of this process
-    code += "try: main()\nfinally: open('peak', 'w').write(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
+    code += "try: main()\nfinally:\n status = open('/proc/self/status').read()\n"
+    code += " open('peak', 'w').write(re.search(r'VmHWM:\\s+(\\d+)', status)[1])"
     finished = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         cwd=folder,

@@ -35,7 +35,7 @@ FREELY_EXPANDED = 64 << 20  # bytes up to which a packed file may expand by any 
 
 _BATCH_ROWS, _TIGHT_ROWS = 1024, 16
 _VALUE_BYTES: Final = 4  # the least that a value takes in memory, but for truth values
-_UNITS: Final = ((20, "MiB"), (10, "KiB"), (0, "bytes"))
+_UNITS: Final = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 
 
 def shown_bytes(n_bytes: int) -> str:
