@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -42,7 +42,8 @@ LARGEST_EXPANSION = 100  # bytes for each packed byte; text and word vectors pac
 FREELY_EXPANDED = 64 << 20  # bytes up to which a packed file may expand by any factor
 
 _BATCH_ROWS, _TIGHT_ROWS = 1024, 16
-_UNITS: Final = ((20, "MiB"), (10, "KiB"), (0, "bytes"))
+_VALUE_BYTES: Final = 4  # the least that a value takes in memory, but for truth values
+_UNITS: Final = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 
 
 def shown_bytes(n_bytes: int) -> str:
@@ -58,21 +59,19 @@ def line_too_long(
     return FileFormatError(f"{where}, line {number}: longer than {shown_bytes(longest)}. {advice}")
 
 
-def parquet_batch_rows(name: str, metadata: Any, column: str | None = None) -> int:
-    """Rows of a parquet file, or of one of its columns, to decode at once; refuses what its text cannot be packed to."""  # noqa: E501
+def parquet_batch_rows(name: str, metadata: Any, columns: Collection[str] | None = None) -> int:
+    """Rows of a parquet file, or of some of its columns, to decode at once; refuses what texts cannot be packed to."""
     # Few where they are packed tightly: a dictionary page holds a text once, whatever the number of its rows.
     n_unpacked = n_packed = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
-            if column is None or chunk.path_in_schema.partition(".")[0] == column:
-                n_unpacked += chunk.total_uncompressed_size
+            if columns is None or chunk.path_in_schema.partition(".")[0] in columns:
+                # A run of one value has a few bytes for any number of rows.
+                n_unpacked += max(chunk.total_uncompressed_size, _VALUE_BYTES * chunk.num_values)
                 n_packed += chunk.total_compressed_size
     is_tight = n_unpacked > LARGEST_EXPANSION * n_packed
     if is_tight and n_unpacked > FREELY_EXPANDED:
-        raise FileFormatError(
-            f"{name} unpacks to {shown_bytes(n_unpacked)}, more than {LARGEST_EXPANSION} times its size; texts do not. "
-            "Write it again without compression if you trust it."
-        )
+        raise expands_too_far(name, n_unpacked)
     return _TIGHT_ROWS if is_tight else _BATCH_ROWS
 
 
@@ -100,6 +99,14 @@ def check_growth(name: str, tokenizer: Mapping[str, Any]) -> None:
         or (model.get("max_input_chars_per_word") or 0) > LONGEST_SPLIT_WORD
     ):
         raise FileFormatError(f"{name} repeats or cuts words without a bound. Use another tokenizer.")
+
+
+def expands_too_far(name: str, n_bytes: int) -> FileFormatError:
+    """What is raised for a file that unpacks to far more than texts or vectors do."""
+    return FileFormatError(
+        f"{name} unpacks to {shown_bytes(n_bytes)} or more, over {LARGEST_EXPANSION} times its size; texts and vectors "
+        "do not. Write it again without compression and without dictionaries if you trust it."
+    )
 
 
 def read_document(name: str, file: IO[bytes], largest: int, advice: str = "") -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
+from isosent.io.bounds import open_content, parquet_batch_rows
 from isosent.io.checksum import HashingFile
-from isosent.io.parquet import reading_parquet
-from isosent.io.tables import ending_of, open_table
+from isosent.io.parquet import bounded_batches, reading_parquet
+from isosent.io.tables import ending_of, table_in
 from isosent.io.texts import STANDARD_INPUT, is_table, read_texts
 
 ID, TEXT, VECTOR = "id", "text", "vector"
@@ -24,6 +26,7 @@ IdKind = Literal["numbers", "int", "str"]  # numbers: given by the index, in the
 _GROUP_ROWS: Final = 16_384
 _GROUPS_IN_MEMORY: Final = 64
 _MOST_LISTED: Final = 3
+_FREE_CELLS: Final = 4 << 20  # of a table of text; beyond, a cell for each byte: rows of JSON may lack columns
 _TYPED: Final = (".parquet", ".jsonl", ".json")
 # numbers that are written as numbers are: 007, +49 and 12e4 are names, and so is what 64 bits cannot hold exactly;
 # 1e-05 and 1.5e+20 are how programs write numbers
@@ -309,7 +312,9 @@ def read_rows(
         ]
         candidates = [TEXT] if TEXT in columns else candidates
         if len(candidates) != 1 and vector_column is None:
-            raise InputError(f"{path} has the columns {', '.join(columns)}. Choose the texts: --column NAME.")
+            raise InputError(
+                f"{path} has the columns {brief(', '.join(columns), 600)}. Choose the texts: --column NAME."
+            )
         column = candidates[0] if len(candidates) == 1 else None
     for name in (column, id_column):
         if name is not None and name not in columns:
@@ -340,12 +345,23 @@ def _read_table(path: str) -> Any:
 
     if ending_of(path) == ".parquet":
         file = _check.input_file(path)
-        with reading_parquet(str(file)):
-            return pq.read_table(file, memory_map=True)
-    with open_table(path, header=True) as table:
-        for name in table.columns:
-            table.require(name)
-        rows = [values for _, values in table.rows(optional=table.columns)]
+        with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
+            n_rows = parquet_batch_rows(str(file), table.metadata)
+            batches = bounded_batches(str(file), file, table, None, 0, n_rows)
+            return pa.Table.from_batches(batches, table.schema_arrow)
+    with open_content(path) as (name, content):
+        most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
+        content.seek(0)
+        table = table_in(name, ending_of(path), content, header=True)
+        table.require_distinct()
+        rows = []
+        for _, values in table.rows(optional=table.columns):
+            rows.append(values)
+            if len(rows) * len(values) > most_cells:
+                raise FileFormatError(
+                    f"{path}: rows of {len(table.columns):,} columns, as in the first, do not fit into the file. Leave "
+                    "out columns that few rows have."
+                )
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
     arrays = {}
     for name, values in zip(table.columns, columns, strict=True):
