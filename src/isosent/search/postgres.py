@@ -18,7 +18,7 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, IsosentError, OutputError
 from isosent.io.space import Space
-from isosent.search.columns import check_columns, names_beside_hits
+from isosent.search.columns import arrow_types, check_columns, names_beside_hits, sql_columns
 from isosent.search.keywords import fuse
 from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.snapshot import FUSED
@@ -28,8 +28,8 @@ TABLE: Final = "isosent_rows"
 _FORMAT, _FORMAT_VERSION = "isosent-index", 1
 _TIMEOUT: Final = 10  # seconds, of connecting
 _OLDEST_PGVECTOR: Final = (0, 8)  # iterative scans
-_LARGEST_VECTOR, _LARGEST_HALFVEC = 2000, 4000  # dimensions that HNSW of pgvector can hold
-_LONGEST_TABLE, _LONGEST_COLUMN = 50, 63  # bytes; names of the indexes are longer than that of the table
+_LARGEST_HALFVEC: Final = 4000  # dimensions that HNSW of pgvector can hold
+_LONGEST_TABLE: Final = 50  # bytes; names of the indexes are longer than that of the table
 _EF: Final = 40
 _FILTERED_EF: Final = 400  # rows that fit a filter may be far from the query
 _LARGEST_EF: Final = 1000
@@ -128,7 +128,7 @@ class PostgresTable:
                 "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
                 [row[0]],
             ).fetchall()
-            self._columns = {name: kind for name, kind in columns if name == VECTOR or kind in _arrow_types()}
+            self._columns = {name: kind for name, kind in columns if name == VECTOR or kind in arrow_types()}
             self._is_half = self._columns.get(VECTOR, "").endswith("halfvec")
             self._register()
         return comment
@@ -192,7 +192,7 @@ class PostgresTable:
         """The columns as pyarrow reads them."""
         import pyarrow as pa
 
-        types = _arrow_types() | {self._columns[VECTOR]: pa.list_(pa.float32(), self.dim)}
+        types = arrow_types() | {self._columns[VECTOR]: pa.list_(pa.float32(), self.dim)}
         return pa.schema([(name, types[kind]) for name, kind in self._columns.items()])
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class PostgresTable:
                     f"{self.name}: pgvector can index {_LARGEST_HALFVEC:,} dimensions; the vectors have {dim:,}. "
                     "Fit a model with fewer: --dims 512."
                 )
-            columns = _sql_columns(schema, dim)
+            columns = sql_columns(schema, dim)
             comment = _Comment(_FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits)
             self._create(columns, comment)
             self._comment = self._read()
@@ -588,56 +588,3 @@ def _values(comment: _Comment) -> dict[str, Any]:
 
 def _bits(vector: str, dim: int) -> str:
     return f"binary_quantize({vector})::bit({dim})"
-
-
-def _arrow_types() -> dict[str, Any]:
-    """Type of pyarrow by that of PostgreSQL."""
-    import pyarrow as pa
-
-    return {
-        "text": pa.string(),
-        "bigint": pa.int64(),
-        "double precision": pa.float64(),
-        "boolean": pa.bool_(),
-        "date": pa.date32(),
-        "timestamp without time zone": pa.timestamp("us"),
-        "timestamp with time zone": pa.timestamp("us", "UTC"),
-    }
-
-
-def _sql_columns(schema: Any, dim: int) -> dict[str, str]:
-    """Definition of each column, vectors last."""
-    columns = {field.name: _sql_type(field) for field in schema if field.name != VECTOR}
-    if ID not in columns or columns[ID] not in ("bigint", _TEXT):
-        raise InputError(f"an index needs the column {ID} with strings or whole numbers; there are: {schema.names}.")
-    for name in columns:
-        if len(name.encode()) > _LONGEST_COLUMN:
-            raise InputError(f"the name of a column of PostgreSQL has at most {_LONGEST_COLUMN} bytes; got {name!r}.")
-    return columns | {VECTOR: f"halfvec({dim})" if dim > _LARGEST_VECTOR else f"vector({dim})"}
-
-
-_TEXT: Final = 'text COLLATE "C"'  # the order of code points, as elsewhere in isosent
-
-
-def _sql_type(field: Any) -> str:
-    import pyarrow as pa
-
-    kind, types = field.type, pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_null(kind):
-        return _TEXT
-    if types.is_integer(kind):
-        return "bigint"
-    if types.is_floating(kind):
-        return "double precision"
-    if types.is_boolean(kind):
-        return "boolean"
-    if types.is_date(kind):
-        return "date"
-    if types.is_timestamp(kind):
-        return "timestamptz" if kind.tz else "timestamp"
-    raise InputError(
-        f"the column {field.name} is {kind}; PostgreSQL takes texts, numbers, true and false, dates and times. "
-        "Convert it, or leave it out."
-    )
