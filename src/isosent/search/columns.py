@@ -41,6 +41,22 @@ def _kind(id_type: Any) -> str:
     return "whole numbers" if pa.types.is_integer(id_type) else "strings"
 
 
+def nul_in(batch: Any) -> tuple[Any, str] | None:
+    """Id and column of the first text of a record batch that holds the character NUL."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            row = compute.index(compute.match_substring(column, "\0"), True).as_py()
+            if row >= 0:
+                return batch.column(ID)[row].as_py(), name
+    return None
+
+
 # -- types of PostgreSQL ---------------------------------------------------------------------------------------------
 
 
