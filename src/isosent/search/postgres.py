@@ -330,9 +330,12 @@ class PostgresTable(Connection):
             with self._connection.transaction():
                 self._run(f"{statement} NOWAIT")
         except errors.LockNotAvailable:
-            query = "SELECT pid FROM pg_stat_progress_create_index WHERE relid = to_regclass(quote_ident(%s))"
+            query = (
+                "SELECT pid FROM pg_locks WHERE relation = to_regclass(quote_ident(%s)) AND granted "
+                "AND mode IN ('ShareUpdateExclusiveLock', 'ShareLock') AND pid <> pg_backend_pid()"
+            )
             if row := self._run(query, [self.table]).fetchone():
-                say(f"{self.name}: waiting for another process that builds its index (process {row[0]} of the server)")
+                say(f"{self.name}: waiting for process {row[0]} of the server, which builds its index or vacuums it")
             self._run(statement)
 
     # -- recall --------------------------------------------------------------------------------------------------
