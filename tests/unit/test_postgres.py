@@ -465,9 +465,9 @@ def overlap(table, queries, vectors, k=10):
 @pytest.fixture(scope="module")
 def many(postgres_url):
     """URL of a table of vectors that are hard to search, made by a push, with what was said; and the vectors."""
-    vectors, said = units(3000, 48), []
+    vectors, said = units(3000, 128), []
     url = f"{postgres_url}&table=many"
-    index = Index.from_batches([rows(vectors, list(range(3000)), texts=False)], space=SPACE, dim=48)
+    index = Index.from_batches([rows(vectors, list(range(3000)), texts=False)], space=SPACE, dim=128)
     push(index, url, say=said.append)
     return index, url, vectors, said
 
@@ -480,8 +480,8 @@ def test_a_push_states_the_recall_and_searches_reach_it(many, sql):
     assert f"ef_search {tuning['effort']}" in said
     assert tuning["effort"] > 40
     with closing(open_postgres(url)) as table:
-        assert overlap(table, units(100, 48, seed=7), vectors) >= 0.98
-        assert overlap(table, units(20, 48, seed=7), vectors, k=60) >= 0.95
+        assert overlap(table, units(100, 128, seed=7), vectors) >= 0.98
+        assert overlap(table, units(20, 128, seed=7), vectors, k=60) >= 0.95
     again = []
     push(index, url, say=again.append)
     assert again == [said]
@@ -496,7 +496,7 @@ def test_what_the_user_has_set_is_left_as_it_is(many, sql, is_role):
     try:
         url += "" if is_role else "&options=-c%20hnsw.ef_search=12"
         with closing(open_postgres(url)) as table:
-            assert overlap(table, units(100, 48, seed=7), vectors) < 0.9
+            assert overlap(table, units(100, 128, seed=7), vectors) < 0.9
         push(index, url, say=said.append)
     finally:
         sql("ALTER ROLE postgres RESET hnsw.ef_search")
@@ -511,7 +511,7 @@ def test_the_recall_of_bits_is_stated(many, postgres_url, sql):
     recall = float(said[0].split("recall@10: ")[1].split()[0])
     assert ("no setting" in said[-1]) == (recall < 0.99)
     with closing(open_postgres(f"{postgres_url}&table=many_bits")) as table:
-        assert overlap(table, units(100, 48, seed=7), vectors) == pytest.approx(recall, abs=0.03)
+        assert overlap(table, units(100, 128, seed=7), vectors) == pytest.approx(recall, abs=0.03)
 
 
 def test_the_recall_is_measured_again_when_many_rows_have_changed(postgres_url, sql):
