@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -174,7 +174,10 @@ class LanceTable:
         with _errors(self.folder):
             yield from (query if columns is None else query.select(list(columns))).to_batches(n_rows)
 
-    def finish(self) -> None:
+    def check(self, batches: Iterable[Any]) -> None:
+        """Do nothing: LanceDB holds all that an index can hold."""
+
+    def finish(self, n_changed: int = 0, sample: Any = None, say: Any = None) -> None:
         """Index the texts, and the vectors if there are many."""
         from lancedb.index import FTS  # type: ignore[import-untyped, unused-ignore]
 
