@@ -1,8 +1,10 @@
 """Kill, starve, damage and deceive isosent, and check what docs/reliability.md promises.
 
 kills: SIGKILL at random times and at every rename. disks: full ones. flips: single bits in every file that isosent
-writes. fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
-guided: like fuzz, for N seconds a file; what makes isosent run new lines is spoilt further. Not in all; needs atheris.
+writes. calls: every call that opens, reads, writes, flushes, maps or renames a file fails once; needs a C compiler.
+fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
+model: operations at random on indexes, against a dictionary. guided: like fuzz, for N seconds a file; what makes isosent
+run new lines is spoilt further; needs atheris. Neither is in all.
 Prints a JSON line for each failure and a summary for each campaign; exit code 1 if anything failed. Needs Linux and all
 extras; with --quick none.
 Usage: python bench/faults.py NAME [--runs N] [--seed S] [--keep DIR] [--only TARGET] [--quick]
@@ -26,8 +28,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 from campaign import processes
 
-RUNS = {"kills": 3, "disks": 5, "flips": 40, "fuzz": 30, "writers": 4, "guided": 60}
-QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 3, "fuzz": 2, "writers": 0.4}
+RUNS = {"kills": 3, "disks": 5, "flips": 40, "calls": 10_000, "fuzz": 30, "writers": 4, "guided": 60, "model": 5000}
+QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 3, "calls": 2, "fuzz": 2, "writers": 0.4}
 COMPILED = [
     f"isosent.{name}" for name in ("words.subwords", "words.vocabulary", "numeric.gem_kernels", "numeric.word_averages")
 ]
@@ -37,14 +39,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=[*RUNS, "all"])
     parser.add_argument(
-        "--runs", type=int, metavar="N", help="faults of a kind for each target; not the same for all kinds"
+        "--runs", "--operations", type=int, metavar="N", help="faults of a kind, or operations, for each target"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the files of every failure here")
     parser.add_argument("--only", default="", metavar="TARGET", help="targets whose name holds this")
     parser.add_argument("--quick", action="store_true", help="few faults, and targets that need no torch")
     arguments = parser.parse_args()
-    names = [name for name in RUNS if name != "guided"] if arguments.name == "all" else [arguments.name]
+    names = [name for name in RUNS if name not in ("guided", "model")] if arguments.name == "all" else [arguments.name]
+    if "calls" in names:
+        importlib.import_module("campaign.calls").preload()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         with instrumented() if names == ["guided"] else nullcontext():
             targets = {name: chosen_targets(name, arguments) for name in names}
@@ -62,12 +66,12 @@ def instrumented():
 
 
 def chosen_targets(name, arguments):
-    """Targets of a campaign: readers for fuzz and guided, writers for the others."""
-    targets = (
-        importlib.import_module("campaign.readers").READERS
-        if name in ("fuzz", "guided")
-        else importlib.import_module("campaign.targets").TARGETS
-    )
+    """Targets of a campaign: readers for fuzz and guided, indexes for model, both for calls, writers for the others."""
+    sources = {"fuzz": ["readers"], "guided": ["readers"], "model": ["model"]}.get(name, ["targets"])
+    if name == "calls" and not arguments.quick:
+        sources = ["targets", "readers"]
+    modules = [importlib.import_module(f"campaign.{source}") for source in sources]
+    targets = [target for module in modules for target in getattr(module, "READERS", None) or module.TARGETS]
     chosen = [
         target for target in targets if arguments.only in target.name and (target.is_quick or not arguments.quick)
     ]

@@ -7,6 +7,8 @@ soak MINUTES        4 to 64 clients of a model, an index and a proxy, with 1 to 
                     hang up: every answer is compared with the library, memory and p99 are written down every minute,
                     and in the last minute server and proxy are killed and started again
 kills N             clients of a proxy, while the proxy and the server behind it are killed in turn, N times in all
+searches ROWS ROUNDS  32 clients search an index of so many rows as soon as its server listens, when nothing of it has
+                    been read; every hit is compared with the library's; the server is started again for each round
 Needs the extra serve, and for the peer fastapi and sentence-transformers. Prints JSON lines.
 Usage: python bench/server.py throughput wordllama
 """
@@ -412,6 +414,47 @@ def kills(n_kills, reference="wordllama"):
         show(kills=int(n_kills), damaged=wrong, **counts)
 
 
+def searches(n_rows, n_rounds, dim=16, k=100, n_requests=8):
+    """Clients that search as soon as the server listens, for rows like a row."""
+    n_rows, n_rounds = int(n_rows), int(n_rounds)
+    vectors = np.random.default_rng(0).standard_normal((n_rows, dim)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        index = Index.create([f"text {row}" for row in range(n_rows)], vectors=vectors, folder=folder, kind="flat")
+        expected = {}
+        for round_ in range(n_rounds):
+            draw = np.random.default_rng(round_)
+            rows = draw.integers(n_rows, size=(N_CLIENTS, n_requests)).tolist()
+            for row in (row for of_client in rows for row in of_client if row not in expected):
+                expected[row] = index.more_like([row], k).to_arrow().drop(["query"]).to_pylist()
+            counts, times = dict.fromkeys(("right", "wrong", "errors"), 0), []
+
+            def client(of_client, port, counts=counts, times=times):
+                connection = Connection(port, "/search")
+                for row in of_client:
+                    begun = time.perf_counter()
+                    try:
+                        connection.send(json.dumps({"like": row, "k": k}).encode())
+                        status, content = connection.receive()
+                    except OSError:
+                        status, connection = 0, Connection(port, "/search")
+                    times.append(time.perf_counter() - begun)
+                    is_right = status == 200 and json.loads(content)["hits"] == expected[row]
+                    counts["right" if is_right else "wrong" if status == 200 else "errors"] += 1
+                connection.close()
+
+            process, port = start(["serve", f"index={folder}"])
+            try:
+                threads = [threading.Thread(target=client, args=(of_client, port)) for of_client in rows]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            finally:
+                stop(process)
+            p50, p99 = np.quantile(times, [0.5, 0.99])
+            show(rows=n_rows, clients=N_CLIENTS, **counts, p50_ms=round(1e3 * p50, 1), p99_ms=round(1e3 * p99, 1))
+
+
 def is_whole(folder):
     """Whether what a proxy keeps can be read: its moments, and its cache."""
     if (folder / "seen.safetensors").exists():
@@ -439,4 +482,4 @@ def asked(connection, body, is_right, hangs_up):
 
 
 if __name__ == "__main__":
-    {"throughput": throughput, "soak": soak, "kills": kills}[sys.argv[1]](*sys.argv[2:])
+    {"throughput": throughput, "soak": soak, "kills": kills, "searches": searches}[sys.argv[1]](*sys.argv[2:])

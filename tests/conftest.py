@@ -4,6 +4,7 @@ import socket
 import sys
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch are loaded: a worker has one core
@@ -191,6 +192,26 @@ def _running(app):
     finally:
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture
+def together():
+    """Call a function in 16 threads that begin at once and take turns in the middle of things; all results."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+
+    def together(call, n_rounds=1, n_threads=16):
+        barrier = threading.Barrier(n_threads)
+
+        def rounds(number):
+            barrier.wait()
+            return [call(turn) for turn in range(number, number + n_rounds)]
+
+        with ThreadPoolExecutor(n_threads) as pool:
+            return [result for results in pool.map(rounds, range(n_threads)) for result in results]
+
+    yield together
+    sys.setswitchinterval(interval)
 
 
 @pytest.fixture(scope="session")

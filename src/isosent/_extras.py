@@ -1,6 +1,7 @@
 """Import of optional packages."""
 
 import importlib
+import os
 from types import ModuleType
 
 from isosent.errors import MissingExtraError
@@ -31,7 +32,7 @@ def require(module: str, *, extra: str | None = None) -> ModuleType:
     """Import a module of an optional package; the error names the extra that installs it."""
     package = module.partition(".")[0]
     try:
-        return importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name not in (module, package):
             raise
@@ -40,3 +41,20 @@ def require(module: str, *, extra: str | None = None) -> ModuleType:
         raise MissingExtraError(
             f"{package} is not installed. Install it with: pip install {wanted}", name=package
         ) from None
+    if package in _SET_THREADS and package not in _USED:
+        _USED[package] = importlib.import_module(package)
+    return imported
+
+
+# A forked child has none of OpenMP's other threads, and would wait for them for ever.
+_SET_THREADS = {"faiss": "omp_set_num_threads", "torch": "set_num_threads"}
+_USED: dict[str, ModuleType] = {}  # by isosent
+
+
+def _compute_in_one_thread() -> None:
+    for package, module in _USED.items():
+        getattr(module, _SET_THREADS[package])(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_compute_in_one_thread)

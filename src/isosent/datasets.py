@@ -26,6 +26,7 @@ from isosent.io import bounds
 from isosent.io.atomic import locked, replacing
 from isosent.io.json import check_schema, parse_json, read_record, write_document
 from isosent.io.schemas import Document, Sha256
+from isosent.io.system import open_to_read, read_bytes, system_error
 
 LOCK_NAME = "isosent-data.json"
 FORMAT = "isosent-data"
@@ -250,17 +251,19 @@ def converted(file: DataFile, source: Path) -> bytes:
     try:
         return CONVERSIONS[file.how](file, source)
     except (ValueError, LookupError, TypeError, EOFError, OSError, zlib.error, tarfile.TarError) as error:
+        if unreadable := system_error(error, source):
+            raise unreadable from error
         reason = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else error
         raise FileFormatError(f"{source} cannot be converted to {file.path}: {reason}.") from error
 
 
 def _gunzip(source: Path) -> bytes:
-    with gzip.open(source) as file:
+    with open_to_read(source) as packed, gzip.open(packed) as file:
         return bounds.read_document(str(source), cast("IO[bytes]", file), bounds.LARGEST_JSON)
 
 
 def _member(file: DataFile, source: Path) -> bytes:
-    with tarfile.open(source) as archive:
+    with open_to_read(source) as packed, tarfile.open(fileobj=packed) as archive:
         content = archive.extractfile(file.member) if file.member in archive.getnames() else None
         if content is None:
             raise KeyError(file.member)
@@ -291,7 +294,7 @@ def _lines(lines: Sequence[str], n_tabs: int) -> bytes:
 
 
 CONVERSIONS: Mapping[str, Callable[[DataFile, Path], bytes]] = {
-    "copy": lambda file, source: source.read_bytes(),
+    "copy": lambda file, source: read_bytes(source),
     "gunzip": lambda file, source: _gunzip(source),
     "member": _member,
     "stsb": _stsb,
@@ -416,9 +419,9 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder} must be a folder to write to; got: {error.strerror}.") from None
+        raise OutputError(f"{folder} could not be created: {error.strerror}.") from None
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -28,6 +28,7 @@ from isosent.io.atomic import check_parent, is_temporary, locked, recover, repla
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive, Text
+from isosent.io.system import read_bytes
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import Postprocessing
@@ -255,7 +256,7 @@ def _has_model_name(path: Path) -> bool:
 def _is_model_file(path: Path) -> bool:
     """Whether a file belongs to a model, by its name and by the hash in its name."""
     try:
-        return _has_model_name(path) and (is_temporary(path.name) or _is_intact(path.name, path.read_bytes()))
+        return _has_model_name(path) and (is_temporary(path.name) or _is_intact(path.name, read_bytes(path)))
     except FileNotFoundError:
         return True
 
@@ -356,7 +357,7 @@ def _parsed(
         return None
     path = folder / str(document[kind])
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         if not _is_intact(path.name, content):
             raise ModelFolderError(
                 f"{path}: damaged. Its content does not match the hash in its name. Fit the model again."
@@ -364,7 +365,7 @@ def _parsed(
         return parse(content)
     except FileNotFoundError:
         raise ModelFolderError(f"{folder} must hold {path.name}; it is missing. Copy the whole folder.") from None
-    except (OSError, SafetensorError) as error:
+    except SafetensorError as error:
         raise ModelFolderError(f"{path} must be a safetensors file; it is damaged or truncated: {error}.") from None
     except ModelFolderError:
         raise
@@ -391,6 +392,9 @@ def _map_bytes(postprocessing: Postprocessing) -> bytes:
 
 def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
     tensors = _tensors(content)
+    largest = np.finfo(np.float32).max  # vectors are computed in float32
+    if outside := next((name for name, array in tensors.items() if (np.abs(array) > largest).any()), None):
+        raise InputError(f"{outside} holds numbers beyond float32.")
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
     query_bias = tensors.get("query_bias")
     return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)

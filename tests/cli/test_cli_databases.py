@@ -34,6 +34,17 @@ def test_an_index_goes_to_a_database_and_back(isosent_, here):
     assert hits == ids(isosent_("search", "index", *query)) == ids(isosent_("search", "copy", *query))
 
 
+def test_a_pull_without_a_model_says_what_is_missing(isosent_, here):
+    pytest.importorskip("lancedb")
+    isosent_("push", "index", "--to", "lance:db")
+    pulled = isosent_("pull", "lance:db", "-o", "copy")
+    assert pulled.code == 0
+    assert "no model" in pulled.err
+    assert "-m wordllama" in pulled.err
+    assert isosent_("search", "copy", "salt").code == 2
+    assert "no model" not in isosent_("pull", "lance:db", "-o", "other", "-m", "wordllama").err
+
+
 def ids(finished):
     [result] = json.loads(finished.out)["results"]
     return [hit["id"] for hit in result["hits"]]

@@ -1,4 +1,4 @@
-"""Every kind of model gives the same vectors behind a pickle, a copy and the way to a worker."""
+"""Every kind of model gives the same vectors behind a pickle, a copy, the way to a worker, and in threads."""
 
 import copy
 import json
@@ -191,6 +191,25 @@ def test_threads_of_matrix_products_do_not_matter(made, kind):
             is_bare = isinstance(model.encoder, PrecomputedVectors)
             results.append(model.transform(ROWS.astype(np.float32)) if is_bare else model.encode(CORPUS))
     assert_same(results[1:], results[:1] * 2)
+
+
+@pytest.mark.parametrize("n_rounds", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["wordllama", *KINDS])
+def test_threads_share_a_model(made, together, kind, n_rounds):
+    """It has computed nothing when they begin: whatever it keeps, they write at once."""
+    alone, shared = made(kind), made(kind)
+    n_rounds = min(n_rounds, 30) if kind in TRANSFORMERS or kind.startswith("flow") else n_rounds
+    groups = [[CORPUS[number], CORPUS[2 * number]] for number in range(48)]
+
+    def vectors(model, turn):
+        if isinstance(model.encoder, PrecomputedVectors):
+            return model.transform(ROWS[turn % 40 :]).tobytes()
+        return model.encode(groups[turn % 48]).tobytes() + model.encode_query(groups[turn % 7]).tobytes()
+
+    expected = [vectors(alone, turn) for turn in range(16 + n_rounds)]
+    results = together(lambda turn: vectors(shared, turn) == expected[turn], n_rounds)
+    assert len(results) == 16 * n_rounds
+    assert all(results)
 
 
 @pytest.mark.parametrize("kind", ["hf", "hf-heads", "hf-static"])

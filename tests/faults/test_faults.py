@@ -25,8 +25,10 @@ def lines():
     return [json.loads(line) for line in finished.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("campaign", ["kills", "disks", "flips", "fuzz", "writers"])
+@pytest.mark.parametrize("campaign", ["kills", "disks", "flips", "calls", "fuzz", "writers"])
 def test_no_fault_breaks_a_promise(lines, campaign):
     summary, *failures = (line for line in reversed(lines) if line["campaign"] == campaign)
+    if any("skipped, they need a C compiler" in outcome for outcome in summary["outcomes"]):
+        pytest.skip("no call was made to fail: there is no C compiler")
     assert failures == []
     assert summary["faults"] > len(summary["targets"]) > 0

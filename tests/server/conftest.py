@@ -31,5 +31,5 @@ def client(running, small, wordllama, notes):
     """A client of a server with two models and an index."""
     limits = Limits(max_texts=300, max_body_bytes=200_000, request_timeout_s=5)
     app = create_app({"small": small, "wordllama": wordllama, "notes": notes}, limits=limits)
-    with running(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with running(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
         yield client

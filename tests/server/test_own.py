@@ -4,8 +4,10 @@ import logging
 import re
 
 import httpx
+import numpy as np
 import pytest
 
+from isosent.search import Index, rows
 from isosent.server import create_app
 
 KEYS = ["the first key of this server", "another key of this server"]
@@ -22,6 +24,21 @@ def test_search_finds_the_nearest_rows_with_their_columns(client, notes):
     assert hits[0]["year"] == 2021
     assert hits[0]["text"] == "She slices an onion."
     assert hits[0]["score"] == pytest.approx(float(notes.search("cutting vegetables", 1).scores[0, 0]), abs=1e-6)
+
+
+def test_many_clients_search_an_index_of_which_nothing_was_read(running, together, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "_GROUP_ROWS", 50)
+    monkeypatch.setattr(rows, "_GROUPS_IN_MEMORY", 2)
+    vectors = np.random.default_rng(0).standard_normal((2000, 8)).astype(np.float32)
+    index = Index.create([f"text {row}" for row in range(2000)], vectors=vectors, folder=tmp_path / "index")
+    expected = [index.more_like([row], 40).to_arrow().drop(["query"]).to_pylist() for row in range(35)]
+    with running(create_app({"index": Index.open(tmp_path / "index")})) as port:
+
+        def hits(row):
+            body = {"like": row, "k": 40}
+            return httpx.post(f"http://127.0.0.1:{port}/search", json=body, trust_env=False, timeout=60).json()["hits"]
+
+        assert all(together(lambda row: hits(row) == expected[row], n_rounds=3, n_threads=32))
 
 
 def test_search_takes_filters_words_and_rows(client):

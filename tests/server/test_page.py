@@ -4,9 +4,13 @@ import io
 import zipfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from isosent.evaluation.unlabelled import compare_on_texts
 from isosent.numeric.similarity import cosine_matrix
+from isosent.server import page
 
 
 def tried(client, texts):
@@ -106,4 +110,47 @@ def test_the_status_lists_models_and_limits(client):
     status = client.get("/status").json()
     assert [model["name"] for model in status["models"]] == ["small", "wordllama", "notes"]
     assert status["models"][2]["rows"] == 5
-    assert len(status["limits"]) == 5
+    assert len(status["limits"]) == 6
+
+
+@pytest.mark.parametrize("name", ["con.csv%00", "%00", "a.parquet%00.csv", "a.csv%0a", "%1b.txt"])
+def test_names_that_no_file_can_have_are_refused(client, name):
+    response = client.post(f"/try/file?name={name}", content=b"one\ntwo\nthree\n")
+    assert response.status_code == 422
+    assert "name" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["a" * 3000, ".csv", "%ff.tsv", "nul", "a.CSV", "a.nothing"])
+def test_strange_names_change_nothing(client, name):
+    assert client.post(f"/try/file?name={name}", content=b"one\ntwo\nthree\nfour\n").status_code == 200
+
+
+def parquet_of(texts):
+    file = io.BytesIO()
+    pq.write_table(pa.table({"text": texts}), file, compression="zstd", use_dictionary=False)
+    return file.getvalue()
+
+
+def test_a_table_of_too_many_rows_is_not_decoded(client, monkeypatch):
+    monkeypatch.setattr(page, "read_rows", None)
+    content = parquet_of(["a text"] * 20_001)
+    response = client.post("/try/file?name=a.parquet", content=content)
+    assert response.status_code == 413
+    assert "20001 texts" in response.json()["error"]["message"]
+
+
+def test_texts_that_unpack_to_more_than_a_few_requests_are_refused(client):
+    texts = [str(number) + "a b " * 100_000 for number in range(4)]
+    assert client.post("/try/file?name=a.parquet", content=parquet_of(texts)).status_code == 413
+    assert client.post("/try/file?name=a.parquet", content=parquet_of(["one", "two", "three"])).status_code == 200
+
+
+def test_a_comparison_takes_turns_in_the_queues_of_its_models(client, wordllama, small, texts):
+    body = {"model_a": "wordllama", "model_b": "small", "texts": texts[:200]}
+    answer = client.post("/compare", json=body).json()
+    expected = compare_on_texts(wordllama, small, texts[:200])
+    assert answer["n_texts"] == expected.n_texts
+    assert answer["difference"] == pytest.approx(expected.difference, abs=1e-3)
+    for name in ("model_a", "model_b"):
+        assert client.post("/compare", json=body | {name: "none"}).status_code == 404
+    assert client.post("/compare", json=body | {"texts": ["too short"] * 50}).status_code == 422

@@ -15,7 +15,7 @@ import isosent
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "isosent"
 LAYERS = [
-    {"errors", "_check", "_extras"},
+    {"errors", "_check", "_extras", "_locks"},
     {"numeric", "io", "pages"},
     {"words", "transforms", "datasets"},
     {"networks"},

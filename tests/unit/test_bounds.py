@@ -17,9 +17,12 @@ from isosent import read_texts
 from isosent.errors import FileFormatError
 from isosent.evaluation.cqa import read_cqa
 from isosent.evaluation.sts import read_scored_pairs
-from isosent.io import bounds
+from isosent.io import bounds, parquet
 from isosent.io.tables import read_numbers
 from isosent.io.texts import open_texts, text_blocks
+from isosent.io.vectors import open_vectors
+from isosent.search import rows
+from isosent.search.rows import read_rows
 from isosent.training.data import read_examples
 from isosent.words.frequencies import read_frequencies
 from isosent.words.tokens import pieces_of
@@ -317,3 +320,100 @@ def test_a_line_of_a_gigabyte_takes_no_memory(tmp_path, name, call):
     imports = "from isosent.words.word_vectors import read_word_vectors\n"
     before, after = peak_mib(tmp_path, imports), peak_mib(tmp_path, imports + REFUSED.format(call))
     assert after - before < 150
+
+
+# -- small parquet files of many rows --------------------------------------------------------------------------------
+
+
+def repeated(value, n_rows):
+    """A column that a file stores once, whatever the number of its rows."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n_rows, np.int32)), pa.array([value]))
+
+
+def read_all(path):
+    with open_texts(path, column="text") as texts:
+        return list(texts.read())
+
+
+READERS = [lambda path: read_texts(path, column="text"), read_all, lambda path: read_rows(str(path), column="text")]
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(("value", "n_rows"), [("a short text", 20_000_000), ("x y " * 50_000, 100_000)])
+def test_rows_without_number_in_a_small_file_are_refused(tmp_path, read, value, n_rows):
+    path = tmp_path / "rows.parquet"
+    part = pa.table({"text": repeated(value, min(n_rows, 1_000_000))})
+    with pq.ParquetWriter(path, part.schema, store_schema=False) as writer:
+        for _ in range(n_rows // len(part)):
+            writer.write_table(part)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(FileFormatError, match=r"rows.parquet unpacks to .*100 times its size"):
+        read(path)
+
+
+def test_a_long_text_that_many_rows_repeat_is_decoded_a_few_rows_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_BATCH_TEXT_BYTES", 1 << 16)
+    text = "".join(map(chr, np.random.default_rng(0).integers(0x4E00, 0x9FA5, 3000)))
+    pq.write_table(pa.table({"text": repeated(text, 2000)}), tmp_path / "long.parquet", store_schema=False)
+    file = pq.ParquetFile(tmp_path / "long.parquet")
+    batches = list(parquet.bounded_batches("long", tmp_path / "long.parquet", file, ["text"], 500, 1024))
+    assert sum(map(len, batches)) == 1500
+    assert max(batch.nbytes for batch in batches) <= 1 << 17
+    assert read_texts(tmp_path / "long.parquet") == [text] * 2000
+
+
+def test_lists_of_one_long_text_are_refused(tmp_path):
+    tags = pa.ListArray.from_arrays(pa.array([0, 100_000, 200_000], pa.int32()), repeated("x" * 100_000, 200_000))
+    path = tmp_path / "tags.parquet"
+    pq.write_table(pa.table({"text": ["one", "two"], "tags": tags}), path, store_schema=False)
+    with pytest.raises(FileFormatError, match="unpacks to"):
+        read_rows(str(path), column="text")
+
+
+def test_a_vector_of_endless_numbers_is_refused_unread(tmp_path, monkeypatch):
+    numbers = pa.ListArray.from_arrays(pa.array([0, 1, 20_000_000], pa.int32()), pa.array(np.zeros(20_000_000, "f4")))
+    pq.write_table(pa.table({"vector": numbers}), tmp_path / "vectors.parquet")
+    monkeypatch.setattr(parquet, "table_batches", None)
+    with pytest.raises(FileFormatError, match="unpacks to"):
+        open_vectors(tmp_path / "vectors.parquet")
+
+
+@pytest.mark.parametrize("first_row", [0, 5, 10, 25])
+def test_row_groups_are_read_from_any_row_on(tmp_path, first_row):
+    texts = [f"text {number % 7}" for number in range(40)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "texts.parquet", row_group_size=10)
+    with open_texts(tmp_path / "texts.parquet") as source:
+        assert list(source.read(first_row)) == texts[first_row:]
+
+
+# -- tables of text whose cells are not in the file ------------------------------------------------------------------
+
+
+def test_rows_that_lack_the_columns_of_the_first_are_refused(write, monkeypatch):
+    monkeypatch.setattr(rows, "_FREE_CELLS", 1000)
+    first = json.dumps({"text": "one"} | {f"c{number}": "" for number in range(100)})
+    path = write("cells.jsonl", first + "\n" + '{"text": "two"}\n' * 1000)
+    with pytest.raises(FileFormatError, match="101 columns"):
+        read_rows(str(path), column="text")
+    assert len(read_texts(path, column="text")) == 1001  # one column is no matter
+
+
+@pytest.mark.parametrize("depth", [100, 900])
+def test_objects_deep_in_each_other_are_refused(write, depth):
+    nested = '{"a":' * depth + '"b"' + "}" * depth
+    path = write("deep.jsonl", nested + "\n")
+    with pytest.raises(FileFormatError, match=r"deep.jsonl: objects lie more than 64 deep"):
+        read_texts(path, column="a")
+    path = write("later.jsonl", '{"text": "one"}\n{"text": "two", "more": ' + nested + "}\n")
+    assert read_texts(path, column="text") == ["one", "two"]
+    with open_texts(path, column="text") as source, pytest.raises(FileFormatError, match="64 deep"):
+        source.table()
+
+
+def test_a_table_of_many_columns_is_read(write):
+    names = [f"c{number}" for number in range(50_000)]
+    path = write("wide.csv", ",".join(names) + "\n" + ",".join(names) + "\n")
+    assert read_rows(str(path), column="c49999")[0] == ["c49999"]
+    path.write_text(",".join([*names, "c7"]) + "\n")
+    with pytest.raises(FileFormatError, match="'c7' twice"):
+        read_rows(str(path), column="c1")

@@ -2,6 +2,7 @@
 
 import datetime
 import itertools
+import json
 import subprocess
 import sys
 import threading
@@ -15,6 +16,8 @@ import pytest
 
 from isosent.errors import InputError, IsosentError, OutputError
 from isosent.io.space import Space
+from isosent.search import Index
+from isosent.search.database import push
 from isosent.search.postgres import open_postgres
 
 psycopg = pytest.importorskip("psycopg")
@@ -316,6 +319,22 @@ def test_passwords_are_never_shown(address, with_password):
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
 
 
+def test_options_of_the_url_reach_the_server(table_url):
+    options = "options=-c%20maintenance_work_mem=123MB%20-c%20work_mem%3D5MB"
+    with closing(open_postgres(f"{table_url}&{options}")) as table:
+        settings = table._run("SELECT current_setting('maintenance_work_mem'), current_setting('work_mem')")
+        assert settings.fetchone() == ("123MB", "5MB")
+
+
+@pytest.mark.parametrize("option", ["colour=red", "password=hush%zz", "password=a&hush!hush", "connect_timeout"])
+def test_options_that_cannot_be_read_are_no_question_of_the_password(postgres_url, option):
+    with pytest.raises(InputError, match="options") as raised:
+        open_postgres(f"{postgres_url}&{option}")
+    assert "of the password" not in str(raised.value)
+    assert "hush" not in str(raised.value)
+    assert ("colour" in str(raised.value)) == ("colour" in option)
+
+
 def test_what_is_wrong_with_the_server_is_said(postgres_url):
     with pytest.raises(InputError, match=r"nowhere.*does not exist"):
         open_postgres(postgres_url.replace("/postgres?", "/nowhere?"))
@@ -369,3 +388,150 @@ def test_a_killed_writer_leaves_whole_batches(filled, table_url):
     assert filled.count == N + 20
     filled.add(rows(units(20), names(20, start=200)))
     assert filled.count == N + 40
+
+
+# -- the HNSW index --------------------------------------------------------------------------------------------------
+
+BUILDS = """
+import sys
+sys.path[:0] = [sys.argv[2]]
+import test_postgres as t
+t.open_postgres(sys.argv[1]).finish()
+"""
+
+
+def indexes(sql, table):
+    query = (
+        "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam "
+        "WHERE indrelid = to_regclass(quote_ident(%s)) AND amname = 'hnsw' AND indisvalid ORDER BY 1"
+    )
+    return [name for (name,) in sql(query, [table]).fetchall()]
+
+
+def until(condition):
+    for _ in range(1200):
+        if result := condition():
+            return result
+        time.sleep(0.05)
+    raise AssertionError("waited for 60 seconds")
+
+
+def test_a_push_killed_while_it_builds_leaves_one_index(filled, table_url, postgres_url, sql):
+    def builders():
+        query = "SELECT pid FROM pg_stat_activity WHERE query LIKE %s AND wait_event_type = 'Lock'"
+        return sql(query, [f'CREATE INDEX%"{filled.table}"%']).fetchone()
+
+    with psycopg.connect(postgres_url) as writer:  # a build waits until this transaction ends
+        writer.execute(f'LOCK TABLE "{filled.table}" IN ROW EXCLUSIVE MODE')
+        command = [sys.executable, "-c", BUILDS, table_url, str(Path(__file__).parent)]
+        with subprocess.Popen(command) as builder:
+            [pid] = until(builders)
+            builder.kill()
+        said = []
+        second = threading.Thread(target=filled.finish, kwargs={"say": said.append})
+        second.start()
+        until(lambda: said)
+        assert f"process {pid} of the server" in said[0]
+        # the server ends what nobody waits for, so that the second can begin
+        until(lambda: builders() not in (None, (pid,)))
+    second.join(60)
+    assert indexes(sql, filled.table) == [f"{filled.table}_hnsw"]
+    assert filled.count == N
+
+
+def test_copies_of_the_index_are_dropped(filled, sql):
+    def create(name, options=""):
+        sql(f'CREATE INDEX "{name}" ON "{filled.table}" USING hnsw (vector vector_ip_ops) {options}')
+
+    create("z old%")
+    create("a copy%")
+    create("finer", "WITH (m = 20)")
+    create("broken%")
+    sql("UPDATE pg_index SET indisvalid = false WHERE indexrelid = '\"broken%\"'::regclass")
+    said = []
+    filled.finish(say=said.append)
+    assert indexes(sql, filled.table) == ["finer", "z old%"]
+    assert sql("SELECT to_regclass('\"broken%\"')").fetchone() == (None,)
+    assert ["a copy%" in said[0] or "a copy%" in said[1], len(said)] == [True, 2]
+    sql('DROP INDEX "z old%", finer')
+
+
+def overlap(table, queries, vectors, k=10):
+    exact = np.argsort(-(queries @ vectors.T), axis=1)[:, :k]
+    hits = [result.column("id").to_pylist() for result in table.search(queries, k)]
+    return np.mean([len(set(found) & set(best)) / k for found, best in zip(hits, exact.tolist(), strict=True)])
+
+
+@pytest.fixture(scope="module")
+def many(postgres_url):
+    """URL of a table of vectors that are hard to search, made by a push, with what was said; and the vectors."""
+    vectors, said = units(3000, 128), []
+    url = f"{postgres_url}&table=many"
+    index = Index.from_batches([rows(vectors, list(range(3000)), texts=False)], space=SPACE, dim=128)
+    push(index, url, say=said.append)
+    return index, url, vectors, said
+
+
+def test_a_push_states_the_recall_and_searches_reach_it(many, sql):
+    index, url, vectors, [said] = many
+    assert "recall@10: 0.99" in said or "recall@10: 1.0" in said
+    tuning = json.loads(sql("SELECT obj_description('many'::regclass)").fetchone()[0])["tuning"]
+    assert tuning["recall"] >= 0.99
+    assert f"ef_search {tuning['effort']}" in said
+    assert tuning["effort"] > 40
+    with closing(open_postgres(url)) as table:
+        assert overlap(table, units(100, 128, seed=7), vectors) >= 0.98
+        assert overlap(table, units(20, 128, seed=7), vectors, k=60) >= 0.95
+    again = []
+    push(index, url, say=again.append)
+    assert again == [said]
+
+
+@pytest.mark.parametrize("is_role", [True, False])
+def test_what_the_user_has_set_is_left_as_it_is(many, sql, is_role):
+    index, url, vectors, _ = many
+    said = []
+    if is_role:
+        sql("ALTER ROLE postgres SET hnsw.ef_search = 12")
+    try:
+        url += "" if is_role else "&options=-c%20hnsw.ef_search=12"
+        with closing(open_postgres(url)) as table:
+            assert overlap(table, units(100, 128, seed=7), vectors) < 0.9
+        push(index, url, say=said.append)
+    finally:
+        sql("ALTER ROLE postgres RESET hnsw.ef_search")
+    assert "hnsw.ef_search is 12" in said[1]
+    assert ("role" if is_role else "connection") in said[1]
+
+
+def test_the_recall_of_bits_is_stated(many, postgres_url, sql):
+    index, _, vectors, _ = many
+    said = []
+    push(index, f"{postgres_url}&table=many_bits&bits=true", say=said.append)
+    recall = float(said[0].split("recall@10: ")[1].split()[0])
+    assert ("no setting" in said[-1]) == (recall < 0.99)
+    with closing(open_postgres(f"{postgres_url}&table=many_bits")) as table:
+        assert overlap(table, units(100, 128, seed=7), vectors) == pytest.approx(recall, abs=0.03)
+
+
+def test_the_recall_is_measured_again_when_many_rows_have_changed(postgres_url, sql):
+    def pushed(n, seed):
+        vectors = np.vstack([units(200, seed=1), units(n, seed=seed)])
+        batch = rows(vectors, list(range(len(vectors))), texts=False)
+        push(Index.from_batches([batch], space=SPACE, dim=DIM), f"{postgres_url}&table=changed", say=said.append)
+        return json.loads(sql("SELECT obj_description('changed'::regclass)").fetchone()[0])["tuning"]
+
+    said = []
+    tunings = [pushed(0, 2), pushed(15, 2), pushed(15, 3)]
+    assert [(each["n_rows"], each["n_changed"]) for each in tunings] == [(200, 0), (200, 15), (215, 0)]
+    assert "15 rows have changed since" in said[1]
+
+
+def test_a_text_that_cannot_be_stored_is_named_before_a_row_is_written(postgres_url, sql):
+    ids = names(9000)
+    column = pa.array(["fine"] * 8999 + ["a\0b"]).dictionary_encode()
+    batch = rows(units(9000), ids, texts=False, note=column)
+    index = Index.from_batches([batch], space=SPACE, dim=DIM)
+    with pytest.raises(InputError, match=r"note of the row 'r8999'.*NUL"):
+        push(index, f"{postgres_url}&table=nul")
+    assert sql("SELECT to_regclass('nul')").fetchone() == (None,)

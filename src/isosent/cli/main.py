@@ -135,7 +135,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_INTERNAL_ERROR)
     except OSError as error:
-        _stop(EXIT_BAD_INPUT, f"error: {error.filename or 'standard output'}: {error.strerror}.")
+        from isosent.io.system import sentence
+
+        _stop(EXIT_BAD_INPUT, f"error: {sentence(error)}")
     except MemoryError as error:
         _stop(EXIT_BAD_INPUT, f"error: not enough memory: {str(error).rstrip('.') or 'the input is too large'}.")
     except Exception:

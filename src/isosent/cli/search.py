@@ -280,7 +280,7 @@ def push(folder: Path, url: str) -> None:
     """Make the table of a database hold exactly the rows of INDEX. Run it again to resume."""
     opened = Index.open(folder)
     with progress_bar("pushing", "rows") as bar:
-        n_written, n_deleted = push_index(opened, url, progress=bar(len(opened)))
+        n_written, n_deleted = push_index(opened, url, progress=bar(len(opened)), say=say)
     show(f"{n_written} rows written, {n_deleted} deleted; {len(opened)} now")
 
 
@@ -295,6 +295,11 @@ def pull(url: str, output: Path, model: str | None) -> None:
     with progress_bar("pulling", "rows") as bar:
         made = pull_index(url, output, model=loaded, progress=bar(0))
     _show_stats(output, made.stats())
+    if loaded is None:
+        say(
+            f"{output} has no model, so it cannot search texts. Pull again with the model that made the vectors: "
+            f"-m {made.stats().space.reference}"
+        )
 
 
 def _read_inputs(

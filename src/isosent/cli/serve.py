@@ -163,7 +163,7 @@ def open_source(reference: str) -> SentenceEncoder | Index:
 @click.option(
     "--learn", type=PATH, metavar="FILE", help="Compute the moments of the vectors that pass; no texts are kept."
 )
-@serving_options("max_body_bytes", "max_texts", "request_timeout_s")
+@serving_options("max_body_bytes", "max_texts", "max_connections", "request_timeout_s")
 def proxy(
     upstream: str,
     dialect: str | None,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.encoders.static import read_all_tensors
@@ -25,6 +25,8 @@ from isosent.io.schemas import (
     path_inside,
 )
 from isosent.io.space import verify_export
+from isosent.io.system import system_error
+from isosent.io.tensors import open_tensors
 from isosent.networks.layer_pooling import canonical_pooling, format_layers
 
 _TRANSFORMER_CONFIGS = tuple(
@@ -239,9 +241,11 @@ def _read_weights(spec: ModuleSpec) -> dict[str, Any]:
     if not path.exists():
         raise FileFormatError(f"{path} must exist; got no such file. Weights in pickles are not loaded.")
     try:
-        with safe_open(path, framework="pt") as file:
+        with open_tensors(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except (OSError, SafetensorError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         raise FileFormatError(f"{path} is damaged: {error}.") from None
     # in memory of torch's own: products round differently where a file happens to be aligned differently
     return {name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}

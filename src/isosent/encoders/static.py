@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from isosent import _check
+from isosent._locks import Lock
 from isosent.encoders.base import WINDOW, Encoder, Progress, Summands, TokenSpan, check_range, check_same
 from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
 from isosent.encoders.reference import (
@@ -35,6 +35,8 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.json import read_json
 from isosent.io.schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
 from isosent.io.space import verify_export
+from isosent.io.system import system_error
+from isosent.io.tensors import open_tensors
 from isosent.io.texts import text_blocks
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
@@ -385,8 +387,8 @@ class RowTable:
         ids = tokens.ids[is_known] if tokens.unknown else tokens.ids
         new = np.unique(ids[self._place[ids] < 0])
         self._write(decoded(self._vectors, self._scales, new))
-        self._place[new] = np.arange(self._n_rows, self._n_rows + len(new))
-        self._n_rows += len(new)
+        first, self._n_rows = self._n_rows, self._n_rows + len(new)
+        self._place[new] = np.arange(first, self._n_rows)
         if not tokens.unknown:
             return self._rows, self._products, self._place[ids]
         self._write(self._vectors_of_unknown(tokens.unknown))  # after the rows that stay, for this call only
@@ -397,8 +399,8 @@ class RowTable:
     def _write(self, vectors: NDArray[np.float32]) -> None:
         """Append rows to those that stay."""
         rows = vectors
-        if self._word_map is not None:  # in float64: float32 products of one row and of many are not the same
-            rows = self._word_map.apply(vectors.astype(np.float64)).astype(np.float32)
+        if self._word_map is not None:
+            rows = self._word_map.apply(vectors).astype(np.float32, copy=False)
         start, stop = self._n_rows, self._n_rows + len(rows)
         self._rows = _with_room(self._rows, stop)
         self._rows[start:stop] = rows
@@ -593,11 +595,13 @@ def _assembled(
 def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
     """Read every tensor of a safetensors file."""
     try:
-        with safe_open(path, framework="numpy") as file:
+        with open_tensors(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputFileError(f"{path} must exist; got no such file.") from None
-    except (SafetensorError, TypeError) as error:
+    except (OSError, SafetensorError, TypeError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         raise FileFormatError(
             f"{path} must be a safetensors file of int8, float16 or float32; got: {_check.brief(error)}."
         ) from None

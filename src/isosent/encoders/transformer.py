@@ -274,11 +274,12 @@ class TransformerEncoder(Encoder):
     def _batch_runner(self, layer_poolings: tuple[LayerPooling, ...]) -> BatchRunner:
         """What computes some layer poolings: made once, shared with the encoders of other roles."""
         prepared, place = self.network.prepared, (self.runtime, layer_poolings)
-        if place not in prepared:
-            prepared[place] = batch_runner(
-                self.network, layer_poolings, self.runtime, key=lambda: self._first.fingerprint
-            )
-        runner: BatchRunner = prepared[place]
+        with self.network.preparing:
+            if place not in prepared:
+                prepared[place] = batch_runner(
+                    self.network, layer_poolings, self.runtime, key=lambda: self._first.fingerprint
+                )
+            runner: BatchRunner = prepared[place]
         return runner
 
     def _after_pooling(self, pooled: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -22,6 +22,7 @@ from isosent.evaluation.rte import FIXED_THRESHOLD
 from isosent.evaluation.task import Encode, Task
 from isosent.io import bounds
 from isosent.io.bounds import decode_utf8, folders_below, read_lines, split_fields
+from isosent.io.system import open_to_read
 from isosent.numeric.ranking import (
     Ranks,
     average_precision,
@@ -214,7 +215,7 @@ def _read_candidates(path: Path, text: str) -> list[_Candidate]:
 def _parse(path: Path) -> ElementTree.Element:
     # Declarations of entities and of defaults of attributes are refused: no file of the task has one, and both can be
     # made to fill the memory
-    with _check.input_file(path).open("rb") as file:
+    with open_to_read(_check.input_file(path)) as file:
         content = decode_utf8(str(path), bounds.read_document(str(path), file, bounds.LARGEST_XML))
     if "<!ENTITY" in content:
         raise FileFormatError(f"{path} must not declare entities; got <!ENTITY. No file of the task does.")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import as_file, files
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import msgspec
 import yaml
@@ -16,13 +16,16 @@ from msgspec import Struct
 from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.evaluation.sts import TASKS
+from isosent.io import bounds
+from isosent.io.json import check_schema
+from isosent.io.system import open_to_read
 from isosent.networks.layer_pooling import format_layers, resolve_layers
+
+_MOST_VALUES: Final = 100_000  # of a YAML file
 
 PAPERS = ("S1", "S2", "S3", "S4", "others")
 TARGET, EVALUATED = "target", "evaluated"
 SCORE = "x100"
-
-T = TypeVar("T")
 
 
 class _Entry(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -141,7 +144,8 @@ class KnownModel(_Entry):
 def known_models() -> Mapping[str, KnownModel]:
     """Return the models and files that the names in the tables mean."""
     with as_file(files("isosent") / "data" / "papers" / "models.yaml") as path:
-        return _convert(read_yaml(path), os.fspath(path), dict[str, KnownModel])
+        known: dict[str, KnownModel] = check_schema(read_yaml(path), os.fspath(path), dict[str, KnownModel])
+        return known
 
 
 @cache
@@ -160,26 +164,40 @@ def read_paper(path: str | os.PathLike[str]) -> Paper:
             columns := table.get("columns"), list
         ):  # a column may be a task's name
             table["columns"] = [{"name": each, "task": each} if isinstance(each, str) else each for each in columns]
-    return _convert(document, os.fspath(path), Paper)
+    paper: Paper = check_schema(document, os.fspath(path), Paper)
+    return paper
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a YAML file of names and values."""
-    content = _check.input_file(path).read_bytes()
+    with open_to_read(_check.input_file(path)) as file:
+        content = bounds.read_document(str(path), file, bounds.LARGEST_YAML)
     try:
         document = yaml.safe_load(content)  # libyaml, which is faster, crashes on deep nesting
+        n_values = _n_values(document, {})
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise FileFormatError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from None
+    if n_values > _MOST_VALUES:  # aliases of aliases grow without a bound
+        raise FileFormatError(f"{path}: holds more than {_MOST_VALUES:,} values. Write them without aliases.")
     if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):
         raise FileFormatError(f"{path} must hold names and their values; got {type(document).__name__}.")
     return document
 
 
-def _convert(document: Any, where: str, kind: type[T]) -> T:
-    try:
-        return msgspec.convert(document, kind)
-    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
-        raise FileFormatError(f"{where}: {error}.") from None
+def _n_values(value: Any, counted: dict[int, int]) -> int:
+    """Values in a document, those of an alias each time that it is used."""
+    if isinstance(value, int) and value.bit_length() > 64:  # numbers to the base 60 have no bound
+        raise ValueError("a whole number is too large")
+    if not isinstance(value, (dict, list, tuple, set)):
+        return 1
+    if id(value) in counted:
+        if not counted[id(value)]:
+            raise ValueError("an alias is a part of itself")
+        return counted[id(value)]
+    counted[id(value)] = 0
+    inner = value.values() if isinstance(value, dict) else value
+    counted[id(value)] = n_values = 1 + sum(_n_values(each, counted) for each in inner)
+    return n_values
 
 
 class PublishedRow(Struct, frozen=True):

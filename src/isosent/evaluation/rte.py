@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.task import Encode, Task
 from isosent.io import bounds
 from isosent.io.bounds import folders_below, read_lines, split_fields
+from isosent.io.system import open_to_read
 from isosent.numeric.similarity import pairwise_cosine
 
 ENTAILMENT, NOT_ENTAILMENT = "entailment", "not_entailment"
@@ -104,7 +106,7 @@ def best_threshold(cosines: NDArray[np.float64], entailed: NDArray[np.bool_]) ->
 
 def _is_rte(path: Path) -> bool:
     """Whether the first lines are those of RTE; other tasks of GLUE have files of the same names."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
+    with TextIOWrapper(open_to_read(path), "utf-8-sig", "replace", "\n") as file:
         header, first = (file.readline(bounds.LONGEST_LINE).rstrip("\r\n").split("\t") for _ in range(2))
     return header == list(_HEADER) and first[-1] in (ENTAILMENT, NOT_ENTAILMENT)
 

@@ -30,6 +30,7 @@ from isosent.evaluation.rte import rte_tasks
 from isosent.evaluation.sts import SICKR_PARTS, TASKS, pairs_task, sts_tasks
 from isosent.evaluation.task import Role, Task, name_key
 from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
+from isosent.io.system import open_to_read
 from isosent.io.texts import read_texts
 from isosent.model import SentenceEncoder, check_model
 from isosent.numeric.similarity import nonzero_rows
@@ -482,7 +483,7 @@ def checksums(root: str | os.PathLike[str], files: Sequence[Path]) -> dict[str, 
     sums = {}
     for path in files:
         name = path.relative_to(home).as_posix() if home in path.parents else path.name
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             sums[name] = hashlib.file_digest(file, "sha256").hexdigest()
     return sums
 

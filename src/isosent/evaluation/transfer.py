@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.task import Encode, Task, task_names
 from isosent.io import bounds
 from isosent.io.bounds import folders_below, read_lines, split_fields
+from isosent.io.system import open_to_read
 from isosent.numeric.logistic import LogisticFits, logistic_path
 from isosent.numeric.similarity import pearson, spearman
 
@@ -347,7 +349,7 @@ class _Format:
     def owns(self, path: Path) -> bool:
         if self.begins is None:
             return True
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        with TextIOWrapper(open_to_read(path), "utf-8", "replace", "\n") as file:
             return self.begins(file.readline(bounds.LONGEST_LINE))
 
 

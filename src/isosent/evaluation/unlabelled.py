@@ -67,35 +67,40 @@ def compare_on_texts(
     InputError
         If fewer than 30 distinct texts are long enough.
     """
-    halves = cut_in_halves(_check.text_list("compare_on_texts", texts), seed=seed)
-    if len(halves) < FEWEST_TEXTS:
+    halves = halves_of(_check.text_list("compare_on_texts", texts), seed=seed)
+    vectors = [model.encode(halves, show_progress_bar=False) for model in (a, b)]
+    return compare_vectors(vectors[0], vectors[1], seed=seed)
+
+
+def halves_of(texts: Sequence[str], *, seed: int = 0) -> list[str]:
+    """The first halves of distinct texts that have enough words, and then their second halves."""
+    words = [texts[row].split() for row in distinct_rows(texts)]
+    long = [each for each in words if len(each) >= _FEWEST_WORDS]
+    if len(long) < FEWEST_TEXTS:
         raise InputError(
             f"compare: at least {FEWEST_TEXTS} different texts of {_FEWEST_WORDS} words or more are needed; got "
-            f"{len(halves)}."
+            f"{len(long)}."
         )
-    ranks = np.stack([reciprocal_ranks(model, halves) for model in (a, b)])
+    chosen = [long[i] for i in np.random.default_rng(seed).permutation(len(long))[:_MOST_TEXTS]]
+    halves = [(each[: len(each) // 2], each[len(each) // 2 :]) for each in chosen]
+    return [" ".join(first) for first, _ in halves] + [" ".join(second) for _, second in halves]
+
+
+def compare_vectors(a: NDArray[Any], b: NDArray[Any], *, seed: int = 0) -> UnlabelledComparison:
+    """Compare two models by their vectors of `halves_of`."""
+    ranks = np.stack([_reciprocal_ranks(vectors) for vectors in (a, b)])
     gains = ranks[1] - ranks[0]
     draws = [counts @ gains / len(gains) for counts in resampled_counts(len(gains), seed=seed)]
     low, high = central_interval(np.concatenate(draws))
     score_a, score_b = ranks.mean(axis=1).tolist()
-    return UnlabelledComparison(len(halves), score_a, score_b, score_b - score_a, float(low), float(high))
+    return UnlabelledComparison(len(gains), score_a, score_b, score_b - score_a, float(low), float(high))
 
 
-def cut_in_halves(texts: Sequence[str], *, seed: int = 0) -> list[tuple[str, str]]:
-    """Halves of distinct texts that have enough words."""
-    words = [texts[row].split() for row in distinct_rows(texts)]
-    long = [each for each in words if len(each) >= _FEWEST_WORDS]
-    order = np.random.default_rng(seed).permutation(len(long))[:_MOST_TEXTS]
-    return [(" ".join(long[i][: len(long[i]) // 2]), " ".join(long[i][len(long[i]) // 2 :])) for i in order]
-
-
-def reciprocal_ranks(model: SentenceEncoder, halves: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+def _reciprocal_ranks(vectors: NDArray[Any]) -> NDArray[np.float64]:
     """One over the rank of each second half among all second halves; ties count half."""
-    vectors = model.encode([first for first, _ in halves] + [second for _, second in halves], show_progress_bar=False)
-    units: NDArray[Any] = unit_rows(vectors.astype(np.float64))
-    first, second = units[: len(halves)], units[len(halves) :]
-    ranks = np.empty(len(halves))
-    for start in range(0, len(halves), _BLOCK):
+    first, second = np.split(unit_rows(vectors.astype(np.float64)), 2)
+    ranks = np.empty(len(first))
+    for start in range(0, len(first), _BLOCK):
         cosines = first[start : start + _BLOCK] @ second.T
         own = cosines[np.arange(len(cosines)), np.arange(start, start + len(cosines))][:, None]
         ranks[start : start + len(cosines)] = 0.5 + (cosines > own).sum(axis=1) + 0.5 * (cosines == own).sum(axis=1)

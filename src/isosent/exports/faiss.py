@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
-from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
+from isosent.errors import InputError, InputFileError, OutputError
 from isosent.exports.check import (
     Agreement,
     Export,
@@ -114,10 +114,7 @@ def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
         If the index belongs to another vector space; the message names both.
     """
     same_space("the model", space_of(model), f"the index {path}", read_space(path))
-    try:
-        return _extras.require("faiss").read_index(os.fspath(path))
-    except RuntimeError as error:
-        raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {str(error).splitlines()[-1]}") from None
+    return read_codes(path, model.dim, in_memory=True)
 
 
 def export_faiss(
@@ -141,7 +138,7 @@ def export_faiss(
     has_map, contents = linear_map is not None, ""
     with ExitStack() as commit, replacing(output) as temporary:
         checksum = write_codes(behind_map(made, linear_map), temporary)
-        saved = read_codes(temporary)
+        saved = read_codes(temporary, model.dim)
         agreement = _agreement(model, saved, with_map=has_map)
         require_agreement(TARGET, agreement)
         if source is not None:

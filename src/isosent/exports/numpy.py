@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from isosent.errors import OutputError
 from isosent.exports.check import Export, compare, require_agreement, required_map, sample_vectors, space_of, total
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.space import space_in
-from isosent.io.tensors import tensors_bytes
+from isosent.io.system import system_error
+from isosent.io.tensors import open_tensors, tensors_bytes
 from isosent.model import SentenceEncoder
 
 TARGET = "numpy"
@@ -48,16 +49,18 @@ def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expo
 def _is_export(path: Path) -> bool:
     """Whether a file is an older export; files of vectors have a fingerprint too, but not this setting."""
     try:
-        with safe_open(path, "numpy") as file:
+        with open_tensors(path, "numpy") as file:
             metadata = file.metadata() or {}
-    except (OSError, SafetensorError):
+    except (OSError, SafetensorError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from error
         return False
     return space_in(metadata) is not None and _NORMALIZE in metadata
 
 
 def _apply(path: Path, bias: str, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Use the file as the documentation shows."""
-    with safe_open(path, "numpy") as file:
+    with open_tensors(path, "numpy") as file:
         mapped: NDArray[np.float32] = vectors @ file.get_tensor("weight") + file.get_tensor(bias)
         normalize = file.metadata()[_NORMALIZE] == "true"
     return mapped / np.linalg.norm(mapped, axis=1, keepdims=True) if normalize else mapped

@@ -35,6 +35,7 @@ from isosent.exports.check import (
 )
 from isosent.exports.tokenizer import static_tokenizer, transformer_tokenizer, unknown_id
 from isosent.io.atomic import check_folder, replacing_folder
+from isosent.io.system import uninterrupted
 from isosent.model import SentenceEncoder
 from isosent.networks.onnx_backend import write_graph
 from isosent.numeric.linear_map import LinearMap
@@ -245,7 +246,9 @@ class _Graph:
 def _check(model: SentenceEncoder, folder: Path, files: _Files, role: str) -> Agreement:
     """Run a graph as a user would, in padded batches, and compare."""
     onnxruntime = _extras.require("onnxruntime")
-    session = onnxruntime.InferenceSession(str(folder / files.graph), providers=["CPUExecutionProvider"])
+    session = uninterrupted(
+        lambda: onnxruntime.InferenceSession(str(folder / files.graph), providers=["CPUExecutionProvider"])
+    )
     if files.tokenizer is None:
         vectors = sample_vectors(model)
         mapped = session.run(None, {"encoded": vectors})[0]

@@ -16,6 +16,7 @@ from isosent.errors import InputError, OutputError
 from isosent.exports.check import Export, compare, require_agreement, required_map, sample_vectors, space_of, total
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.space import Space
+from isosent.io.system import open_to_read, read_bytes
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
@@ -50,7 +51,7 @@ def export_sql(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export
 
 
 def _is_export(path: Path) -> bool:
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         return file.read(len(_FIRST_LINE)) == _FIRST_LINE.encode()
 
 
@@ -128,7 +129,7 @@ def _comment(function: str, space: Space, role: str) -> str:
 
 def _apply(path: Path, vectors: NDArray[np.float32], *, queries: bool) -> NDArray[np.float32]:
     """What the functions compute, from the numbers in the file."""
-    script = path.read_text("utf-8")
+    script = read_bytes(path).decode("utf-8")
     mean, *rest = (np.array(match[1].split(","), np.float32) for match in _VECTORS.finditer(script))
     bias = np.array(_RESTS.findall(script), np.float64)
     if queries:

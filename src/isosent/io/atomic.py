@@ -21,7 +21,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from isosent._locks import Lock
 from isosent.errors import IsosentError, OutputError
+from isosent.io.system import disk_error
 
 try:
     import fcntl
@@ -36,13 +38,6 @@ _ABANDONED_S: Final = 24 * 3600
 _SWEPT: Final[set[str]] = set()  # folders that this process has swept
 _IN_USE: Final[set[Path]] = set()  # temporary files and folders of this process
 _NO_LOCKS: Final = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL)
-
-_DISK_ERRORS: Final = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EROFS)
-# how libraries spell a full disk when they raise no OSError: faiss and torch, safetensors
-_DISK_FULL: Final = re.compile(
-    "|".join(re.escape(os.strerror(code)) for code in _DISK_ERRORS)
-    + rf"|os error (?P<code>{'|'.join(map(str, _DISK_ERRORS))})\b|PytorchStreamWriter failed writing"
-)
 
 
 # -- checks before any work ------------------------------------------------------------------------------------------
@@ -104,26 +99,25 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
     try:
         _sweep_once(path.parent)
         _IN_USE.add(temporary)
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        descriptor = _opened(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR)
         mode = _make_private(temporary)
         if not fcntl or not _lock(descriptor, wait=False):  # Windows renames no file that is open
-            os.close(descriptor)
-            descriptor = -1
+            _close(descriptor)
         yield temporary
         fsync(temporary)
         like = mode_of if mode_of and mode_of.exists() else path
         temporary.chmod(stat.S_IMODE(like.stat().st_mode) if like.exists() else mode)
         temporary.replace(path)
     except Exception as error:
-        if (reason := _write_error(error)) is None:
+        if (reason := _write_error(error, temporary)) is None:
             raise
         intact = "; the file that was there is intact" if path.exists() else ""
         raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
     finally:
-        with suppress(OSError):
-            temporary.unlink()
-        if descriptor >= 0:
-            os.close(descriptor)
+        if temporary in _IN_USE:
+            with suppress(OSError):
+                temporary.unlink()
+        _close(descriptor)
         _IN_USE.discard(temporary)
 
 
@@ -142,7 +136,7 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
         temporary.mkdir()
         mode = _make_private(temporary)
         if fcntl:
-            descriptor = os.open(temporary, os.O_RDONLY)
+            descriptor = _opened(temporary)
             _lock(descriptor, wait=False)
         yield temporary
         for inner in temporary.rglob("*"):
@@ -155,14 +149,14 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
         fsync(temporary)
         put_in_place(temporary, path)
     except Exception as error:
-        if (reason := _write_error(error)) is None:
+        if (reason := _write_error(error, temporary)) is None:
             raise
         intact = "; the folder that was there is intact" if path.exists() else ""
         raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if descriptor >= 0:
-            os.close(descriptor)
+        if temporary in _IN_USE:
+            shutil.rmtree(temporary, ignore_errors=True)
+        _close(descriptor)
         _IN_USE.discard(temporary)
 
 
@@ -208,24 +202,13 @@ def _temporary_name(path: Path, kind: str, suffix: str = "") -> Path:
     return path.with_name(f".{name}.isosent-{_host()}-{os.getpid()}-{secrets.token_hex(4)}.{kind}{suffix}")
 
 
-def _write_error(error: Exception) -> str | None:
+def _write_error(error: Exception, temporary: Path) -> str | None:
     """Why a file could not be written; None for an error about something else, or one of isosent."""
     if isinstance(error, IsosentError):
         return None
+    if isinstance(error, OSError) and error.filename and temporary.name not in str(error.filename):
+        return None  # an input that cannot be read
     return error.strerror or str(error) if isinstance(error, OSError) else disk_error(error)
-
-
-def disk_error(error: BaseException | None) -> str | None:
-    """Why the disk could not be written to; None if neither an error nor its causes say so."""
-    seen = set()  # causes may go in a circle
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-            return os.strerror(error.errno)
-        if not isinstance(error, OSError) and (match := _DISK_FULL.search(str(error))):
-            return os.strerror(int(match["code"])) if match["code"] else match[0]
-        error = error.__cause__ or error.__context__
-    return None
 
 
 def fsync(path: Path) -> None:
@@ -376,7 +359,7 @@ def locked(folder: Path, *, wait: bool = True, of: Path | None = None) -> Iterat
     try:
         if lock.depth and not wait:  # it is this thread that has it
             raise _busy(named)
-        descriptor = os.open(folder, os.O_RDONLY) if fcntl and not lock.depth else -1
+        descriptor = _opened(folder) if fcntl and not lock.depth else -1
         try:
             if descriptor >= 0 and not _lock(descriptor, wait=wait):
                 raise _busy(named)
@@ -388,10 +371,7 @@ def locked(folder: Path, *, wait: bool = True, of: Path | None = None) -> Iterat
             finally:
                 lock.depth -= 1
         finally:
-            if descriptor >= 0:
-                with suppress(OSError):  # closing is not enough where a child process has it, too
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
-                os.close(descriptor)
+            _close(descriptor)
     finally:
         lock.threads.release()
 
@@ -415,6 +395,23 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
     return True
 
 
+def _opened(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file or folder to lock it."""
+    descriptor = os.open(path, flags, 0o666)
+    _DESCRIPTORS.add(descriptor)
+    return descriptor
+
+
+def _close(descriptor: int) -> None:
+    """Close what `_opened` returned, unless that was done, or was done by the parent of this process."""
+    if descriptor in _DESCRIPTORS:
+        _DESCRIPTORS.discard(descriptor)
+        with suppress(OSError):  # closing is not enough while a child process that is just starting has it, too
+            if fcntl:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
 class _FolderLock:
     """A lock of this process on a folder: a thread that has it may take it again, as a system's lock does not allow."""
 
@@ -423,10 +420,22 @@ class _FolderLock:
 
 
 _LOCKS: dict[tuple[int, int], _FolderLock] = {}
-_LOCKS_GUARD = threading.Lock()
+_LOCKS_GUARD = Lock()
+_DESCRIPTORS: Final[set[int]] = set()  # of what is locked
+
+
+def _leave_to_parent() -> None:
+    """Give up, in a forked child, what the parent locks and writes: the child unlocks and removes nothing of it."""
+    _LOCKS.clear()
+    _IN_USE.clear()
+    for descriptor in _DESCRIPTORS:  # else the lock of a parent that is killed lives on
+        with suppress(OSError):
+            os.close(descriptor)
+    _DESCRIPTORS.clear()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_LOCKS.clear)  # they belong to the parent
-    os.register_at_fork(after_in_child=_IN_USE.clear)
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _busy(folder: Path) -> OutputError:

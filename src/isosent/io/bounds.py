@@ -5,11 +5,12 @@ The bounds are far above what data sets of the field hold; `docs/encoding.md` li
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -19,22 +20,30 @@ from typing import IO, Any, BinaryIO, Final, cast
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError, OutputError
+from isosent.io.system import open_to_read, system_code
 
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
 LARGEST_JSON = 256 << 20  # bytes of a .json table, which is parsed as one: it takes 5 to 30 times that
 LARGEST_DOCUMENT = 256 << 20  # bytes of a model file, a result, a config; results of a million items have 40 MB
+LARGEST_YAML = 128 << 10  # bytes; tables of a paper have 10 KiB, and numbers to the base 60 take quadratic time
 LARGEST_XML = 32 << 20  # bytes; parsed it takes up to 40 times that, and the files of SemEval have 4 MiB
 MOST_DIMENSIONS = 1 << 16  # of a vector; published ones have 25 to 8,192
 LONGEST_NUMBER = 32  # characters of a number and a blank; a float64 takes 25
 LONGEST_WORD = 1 << 16  # bytes; the longest of published word vectors are URLs
 LONGEST_VECTOR_LINE = LONGEST_WORD + MOST_DIMENSIONS * LONGEST_NUMBER
 LARGEST_TOKEN_ID = 1 << 24  # tables have a row for each id up to the largest; vocabularies have up to 1 M tokens
+MOST_GROWTH = 16  # characters that a tokenizer makes of one; published ones make at most 2
+LONGEST_INSERTED = (
+    64  # characters that a tokenizer puts before a word or in place of one character; NFKC makes 18 of one
+)
+LONGEST_SPLIT_WORD = 10_000  # characters of a word that WordPiece cuts, in quadratic time; BERT's are 100
 LONGEST_NGRAM = 256  # characters; fastText's default is 6
 LARGEST_EXPANSION = 100  # bytes for each packed byte; text and word vectors pack 3:1, zeros 1000:1
 FREELY_EXPANDED = 64 << 20  # bytes up to which a packed file may expand by any factor
 
 _BATCH_ROWS, _TIGHT_ROWS = 1024, 16
-_UNITS: Final = ((20, "MiB"), (10, "KiB"), (0, "bytes"))
+_VALUE_BYTES: Final = 4  # the least that a value takes in memory, but for truth values
+_UNITS: Final = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 
 
 def shown_bytes(n_bytes: int) -> str:
@@ -50,22 +59,54 @@ def line_too_long(
     return FileFormatError(f"{where}, line {number}: longer than {shown_bytes(longest)}. {advice}")
 
 
-def parquet_batch_rows(name: str, metadata: Any, column: str | None = None) -> int:
-    """Rows of a parquet file, or of one of its columns, to decode at once; refuses what its text cannot be packed to."""  # noqa: E501
+def parquet_batch_rows(name: str, metadata: Any, columns: Collection[str] | None = None) -> int:
+    """Rows of a parquet file, or of some of its columns, to decode at once; refuses what texts cannot be packed to."""
     # Few where they are packed tightly: a dictionary page holds a text once, whatever the number of its rows.
     n_unpacked = n_packed = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
-            if column is None or chunk.path_in_schema.partition(".")[0] == column:
-                n_unpacked += chunk.total_uncompressed_size
+            if columns is None or chunk.path_in_schema.partition(".")[0] in columns:
+                # A run of one value has a few bytes for any number of rows.
+                n_unpacked += max(chunk.total_uncompressed_size, _VALUE_BYTES * chunk.num_values)
                 n_packed += chunk.total_compressed_size
     is_tight = n_unpacked > LARGEST_EXPANSION * n_packed
     if is_tight and n_unpacked > FREELY_EXPANDED:
-        raise FileFormatError(
-            f"{name} unpacks to {shown_bytes(n_unpacked)}, more than {LARGEST_EXPANSION} times its size; texts do not. "
-            "Write it again without compression if you trust it."
-        )
+        raise expands_too_far(name, n_unpacked)
     return _TIGHT_ROWS if is_tight else _BATCH_ROWS
+
+
+def check_growth(name: str, tokenizer: Mapping[str, Any]) -> None:
+    """Refuse a ``tokenizer.json`` that makes a text many times longer, or is slow by design."""
+    growth = 1.0
+    steps = [tokenizer.get("normalizer"), tokenizer.get("pre_tokenizer")]
+    for step in steps:
+        step = step or {}
+        steps += [*step.get("normalizers", ()), *step.get("pretokenizers", ())]
+        content, pattern = step.get("content") or "", step.get("pattern") or {}
+        if step.get("type") == "Replace" and content:
+            # a regular expression may match between two characters
+            growth *= max(1.0, len(content) / len(pattern["String"])) if pattern.get("String") else 1 + len(content)
+        charsmap = base64.b64decode(step.get("precompiled_charsmap") or "")
+        longest = max(map(len, charsmap[4 + int.from_bytes(charsmap[:4], "little") :].split(b"\0")))
+        inserted = [len(step.get(field) or "") for field in ("prepend", "replacement")]
+        if growth > MOST_GROWTH or max(longest, *inserted) > LONGEST_INSERTED:
+            raise FileFormatError(f"{name} makes texts many times longer: {step.get('type')}. Use another tokenizer.")
+    template = (tokenizer.get("post_processor") or {}).get("single") or ()
+    model = tokenizer.get("model") or {}
+    if (
+        len(template) > LONGEST_INSERTED
+        or len(model.get("continuing_subword_prefix") or "") > LONGEST_INSERTED
+        or (model.get("max_input_chars_per_word") or 0) > LONGEST_SPLIT_WORD
+    ):
+        raise FileFormatError(f"{name} repeats or cuts words without a bound. Use another tokenizer.")
+
+
+def expands_too_far(name: str, n_bytes: int) -> FileFormatError:
+    """What is raised for a file that unpacks to far more than texts or vectors do."""
+    return FileFormatError(
+        f"{name} unpacks to {shown_bytes(n_bytes)} or more, over {LARGEST_EXPANSION} times its size; texts and vectors "
+        "do not. Write it again without compression and without dictionaries if you trust it."
+    )
 
 
 def read_document(name: str, file: IO[bytes], largest: int, advice: str = "") -> bytes:
@@ -88,10 +129,16 @@ _KOREAN_SHARE: Final = 0.9
 _TWO_BYTES: Final = re.compile(rb"([\xb0-\xc8][\xa1-\xfe])|[\x80-\xff].", re.DOTALL)  # the group: a Hangul syllable
 
 
+def _unless_skipped(error: OSError) -> None:
+    """Stop a walk at a folder that cannot be listed now; those of other people are skipped."""
+    if system_code(error) is not None and not isinstance(error, PermissionError):
+        raise error
+
+
 def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
     """Walk through a folder and all below it, with the names of their files; follows links, each folder once."""
     visited: set[str] = set()
-    for path, folders, files in os.walk(root, followlinks=True):
+    for path, folders, files in os.walk(root, onerror=_unless_skipped, followlinks=True):
         folders[:] = sorted(folder for folder in folders if os.path.realpath(Path(path, folder)) not in visited)
         visited.update(os.path.realpath(Path(path, folder)) for folder in folders)
         yield Path(path), files
@@ -108,11 +155,7 @@ def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]
             yield "standard input", copy
         return
     name, path = str(path), _check.input_file(path)
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise InputFileError(f"{name} could not be read: {error.strerror}.") from error
-    with file:
+    with open_to_read(path) as file:
         if path.is_file():
             yield name, file
             return
@@ -133,7 +176,7 @@ def _copied(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
 
 def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
     """Return the lines of a file, split at line feeds only; there must be one."""
-    with _check.input_file(path).open("rb") as file:
+    with open_to_read(_check.input_file(path)) as file:
         lines = list(lines_in(str(path), file, encoding))
     if not lines:
         raise FileFormatError(f"{path} must hold at least one line; it is empty.")

@@ -16,10 +16,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from isosent._locks import Lock
 from isosent.errors import FileFormatError, InputFileError
 from isosent.io.atomic import replacing
 from isosent.io.bounds import LARGEST_DOCUMENT, shown_bytes
 from isosent.io.checksum import PATTERN, UNSEALED, damaged, is_intact, sealed
+from isosent.io.system import read_bytes, system_error
 
 Record = TypeVar("Record")
 
@@ -39,6 +41,8 @@ def nan_where_none(scores: Mapping[str, float | None]) -> dict[str, float]:
 
 
 _SEAL: Final = "checksum"
+# msgspec studies a type when it first meets it, and crashes if two threads do so at once
+_TYPES: Final = Lock()
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape can spell a lone surrogate, which UTF-8 cannot
 
 
@@ -48,12 +52,14 @@ def read_json(path: str | os.PathLike[str], schema: Any = dict[str, Any]) -> Any
     try:
         if (size := path.stat().st_size) > LARGEST_DOCUMENT:
             raise FileFormatError(f"{path}: {shown_bytes(size)}; at most {shown_bytes(LARGEST_DOCUMENT)} are read.")
-        content = path.read_bytes()
+        content = read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{path}: no such file.") from None
     except FileFormatError:
         raise
     except OSError as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
         raise InputFileError(f"{path}: cannot be read: {error.strerror or error}.") from None
     return parse_json(content, str(path), schema)
 
@@ -74,11 +80,18 @@ def parse_json(content: bytes | str, where: str, schema: Any = dict[str, Any]) -
     return document
 
 
+def decode(content: bytes, schema: type[Record]) -> Record:
+    """Read JSON of others, such as a request, into a record; what msgspec raises is left to the caller."""
+    with _TYPES:
+        return msgspec.json.decode(content, type=schema)
+
+
 def check_schema(value: Any, where: str, schema: Any) -> Any:
     """Convert JSON values to the type of a schema, and refuse those that do not fit; the message says where."""
     try:
-        return msgspec.convert(value, schema)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        with _TYPES:
+            return msgspec.convert(value, schema)
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
         raise FileFormatError(f"{where}: {error}.") from None
 
 
@@ -106,9 +119,11 @@ def check_format(document: Any, where: str, name: str, format_version: int) -> N
 def format_of(path: str | os.PathLike[str]) -> str | None:
     """The format that a JSON file names, whatever else is in it; None where it names none."""
     try:
-        content = Path(path).read_bytes() if Path(path).stat().st_size <= LARGEST_DOCUMENT else b""
+        content = read_bytes(path) if Path(path).stat().st_size <= LARGEST_DOCUMENT else b""
         return str(json.loads(content)["format"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from error
         return None
 
 

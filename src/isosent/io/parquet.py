@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentError
-from isosent.io.bounds import MOST_DIMENSIONS, parquet_batch_rows
+from isosent.io.bounds import (
+    FREELY_EXPANDED,
+    LARGEST_EXPANSION,
+    MOST_DIMENSIONS,
+    expands_too_far,
+    parquet_batch_rows,
+)
 from isosent.io.checksum import (
     UNSEALED,
     FileState,
@@ -27,6 +33,7 @@ from isosent.io.checksum import (
     seal_file,
 )
 from isosent.io.space import space_in
+from isosent.io.system import open_to_read, system_error
 from isosent.io.vector_source import NUMBER_TYPES, NumberType, VectorSource, in_blocks
 
 SEAL_MARK = b"isosent.checksum="
@@ -34,6 +41,8 @@ SEAL_MARK = b"isosent.checksum="
 _ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
 _READ_BUFFER_BYTES = 1 << 20
 _INTEGER_ROWS = 1 << 16
+_BATCH_TEXT_BYTES = 64 << 20  # of a batch of texts, if each row repeats the longest
+_LARGEST_ROW = 256 << 20  # of the texts of a list
 _BATCH_BYTES = 4 << 20  # pyarrow needs five times as much to decode a batch of lists
 
 Array = NDArray[Any]
@@ -41,9 +50,13 @@ Array = NDArray[Any]
 
 def open_parquet(path: Path, column: str | None) -> VectorSource:
     """Open a column of vectors, read row group by row group."""
+    pq = _extras.require("pyarrow.parquet")
+
     state = file_state(path)
     schema, n_rows = table_schema(path)
     name, number_type = _choose_column(path, schema, column)
+    with reading_parquet(str(path)):
+        parquet_batch_rows(str(path), pq.read_metadata(path), {name})
     dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
@@ -51,7 +64,7 @@ def open_parquet(path: Path, column: str | None) -> VectorSource:
         return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
 
     space = space_in(schema.metadata or {})
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         checksum, seal_at = find_seal(file)
     if dim > MOST_DIMENSIONS:
         raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
@@ -105,6 +118,8 @@ def reading_parquet(where: str) -> Iterator[None]:
     except IsosentError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if unreadable := system_error(error, where):
+            raise unreadable from None
         raise FileFormatError(f"{where} is not a readable parquet file: {brief(error).rstrip('.')}.") from None
 
 
@@ -153,24 +168,88 @@ def _first_length(path: Path, name: str) -> int:
 
 
 def table_batches(
-    path: Path, names: list[str], start_row: int, n_rows: int, state: FileState | None = None
+    path: Path, names: Sequence[str], start_row: int, n_rows: int, state: FileState | None = None
 ) -> Iterator[Any]:
     """Read columns of a table, row group by row group."""
     pq = _extras.require("pyarrow.parquet")
 
-    settings = {"buffer_size": _READ_BUFFER_BYTES, "pre_buffer": False, "page_checksum_verification": True}
-    with pq.ParquetFile(path, **settings) as file:
+    with pq.ParquetFile(
+        path, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+    ) as file:
         check_unchanged(path, state)
-        stop = 0
-        for group in range(file.num_row_groups):
-            row, stop = stop, stop + file.metadata.row_group(group).num_rows
-            if stop <= start_row:
-                continue
-            with reading_parquet(f"{path}, row group {group} (rows {row} to {stop - 1}),"):
-                for batch in file.iter_batches(n_rows, row_groups=[group], columns=names):
-                    row += len(batch)
-                    if row > start_row:
-                        yield batch.slice(max(0, len(batch) - (row - start_row)))
+        yield from bounded_batches(str(path), path, file, names, start_row, n_rows)
+
+
+def bounded_batches(
+    name: str, source: Path | IO[bytes], file: Any, names: Sequence[str] | None, start_row: int, n_rows: int
+) -> Iterator[Any]:
+    """Read columns of an open parquet file, or all; refuses what becomes far more than the file holds."""
+    most = max(FREELY_EXPANDED, LARGEST_EXPANSION * _size_of(source))
+    stop = n_bytes = 0
+    for group in range(file.num_row_groups):
+        row, stop = stop, stop + file.metadata.row_group(group).num_rows
+        if stop <= start_row:
+            continue
+        with reading_parquet(f"{name}, row group {group} (rows {row} to {stop - 1}),"):
+            at_once = _rows_at_once(name, source, file, group, names, n_rows)
+            for batch in file.iter_batches(at_once, row_groups=[group], columns=names and list(names)):
+                n_bytes += batch.nbytes
+                if n_bytes > most:
+                    raise expands_too_far(name, n_bytes)
+                row += len(batch)
+                if row > start_row:
+                    yield batch.slice(max(0, len(batch) - (row - start_row)))
+
+
+def _size_of(source: Path | IO[bytes]) -> int:
+    return source.stat().st_size if isinstance(source, Path) else source.seek(0, os.SEEK_END)
+
+
+def _rows_at_once(
+    name: str, source: Path | IO[bytes], file: Any, group: int, names: Sequence[str] | None, n_rows: int
+) -> int:
+    """At most `n_rows` rows of a row group, and fewer where each of them may repeat a long text."""
+    pc = _extras.require("pyarrow.compute")
+    pq = _extras.require("pyarrow.parquet")
+
+    # A dictionary holds a text once, and a decoded batch holds it for each row. How long it is no footer says, so the
+    # first row is read with its dictionary as it is stored. All rows that way would be slow where texts differ.
+    tops = None if names is None else {name.partition(".")[0] for name in names}
+    facts = file.metadata.row_group(group)
+    repeating = {
+        chunk.path_in_schema: chunk.num_values
+        for chunk in map(facts.column, range(facts.num_columns))
+        if chunk.physical_type == "BYTE_ARRAY"
+        and chunk.has_dictionary_page
+        and (tops is None or chunk.path_in_schema.partition(".")[0] in tops)
+        and chunk.total_uncompressed_size * max(n_rows, chunk.num_values // max(1, facts.num_rows)) > _BATCH_TEXT_BYTES
+    }
+    if not repeating:
+        return n_rows
+    longest: int = 1
+    probe = pq.ParquetFile(source, read_dictionary=[*repeating], buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
+    for batch in probe.iter_batches(1, row_groups=[group], columns=[*repeating], use_threads=False):
+        for texts in (texts for column in batch.columns for texts in _dictionaries(column)):
+            longest = max(longest, pc.max(pc.binary_length(texts)).as_py() or 0)
+        break
+    row_bytes: int = longest * max(1, max(repeating.values()) // facts.num_rows)  # lists hold several
+    if row_bytes > _LARGEST_ROW:
+        raise expands_too_far(name, row_bytes)
+    return max(1, min(n_rows, _BATCH_TEXT_BYTES // row_bytes))
+
+
+def _dictionaries(array: Any) -> Iterator[Any]:
+    """The dictionaries of a column and of those nested in it."""
+    pa = _extras.require("pyarrow")
+
+    if pa.types.is_dictionary(array.type):
+        yield array.dictionary
+    elif pa.types.is_struct(array.type):
+        for nested in array.flatten():
+            yield from _dictionaries(nested)
+    elif pa.types.is_nested(array.type):  # lists and maps
+        for nested in (array.keys, array.items) if pa.types.is_map(array.type) else (array.values,):
+            yield from _dictionaries(nested)
 
 
 def read_integers(path: Path, name: str, state: FileState | None = None) -> NDArray[np.int64]:

@@ -28,6 +28,7 @@ from isosent.io.schemas import (
     Text,
     Whole,
 )
+from isosent.io.system import open_to_read, read_bytes
 
 FORMAT = "isosent-vectors"
 FORMAT_VERSION = 2
@@ -111,7 +112,7 @@ def file_identity(path: Path) -> dict[str, Any]:
     """What distinguishes a file from others without reading all of it: its size, and a hash of 64 stretches of it."""
     size, digest = path.stat().st_size, hashlib.sha256()
     last = max(0, size - _SAMPLE_BYTES)
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         for start in sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)}):
             file.seek(start)
             digest.update(file.read(_SAMPLE_BYTES))
@@ -148,7 +149,7 @@ def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None =
     note = note_path(path)
     entries = [entry] if older in (None, entry) else [entry, older]
     content = document_bytes({"format": FORMAT, "format_version": FORMAT_VERSION, "files": entries})
-    if not note.exists() or note.read_bytes() != content:
+    if not note.exists() or read_bytes(note) != content:
         with replacing(note, mode_of=path) as temporary:
             temporary.write_bytes(content)
 
@@ -244,7 +245,7 @@ def is_replaceable(folder: Path) -> bool:
     """Whether a folder is an export and nothing else: files that its note does not list may be the user's."""
     try:
         document = read_json(folder / NOTE_FILE)
-    except OSError:
+    except (FileNotFoundError, FileFormatError):
         return False
     listed = document.get("checksums")
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
@@ -280,7 +281,7 @@ def is_noted(path: str | os.PathLike[str], target: str) -> bool:
     """Whether a folder, or a file with its note beside it, is an export to this target."""
     try:
         document = read_json(_note_of(path))
-    except OSError:
+    except (FileNotFoundError, FileFormatError):
         return False
     return bool(document.get("format") == EXPORT_FORMAT and document.get("target") == target)
 

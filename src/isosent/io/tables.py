@@ -10,11 +10,11 @@ import csv
 import json
 import math
 import os
-from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from itertools import accumulate, chain
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -24,11 +24,12 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.atomic import replacing
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
-from isosent.io.parquet import reading_parquet, verify_parquet
+from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
 STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
 
+_DEEPEST = 64  # levels of objects in objects
 _LINE, _ROW = "line {}", "row {} (counted from 0)"
 
 Values = tuple[Any, ...]
@@ -67,6 +68,12 @@ class Table:
             raise InputError(f"{self.name} has no column {column}; it has: {listed}.")
         if self.columns.count(column) > 1:
             raise FileFormatError(f"{self.name} names the column {column!r} twice. Rename one of the two.")
+
+    def require_distinct(self) -> None:
+        """Refuse a table that names a column twice."""
+        for column, count in Counter(self.columns).items():
+            if count > 1:
+                self.require(column)
 
     def place(self, number: int) -> str:
         """Where a row lies, to begin a message with."""
@@ -278,7 +285,10 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
         names, rows = [str(place) for place in range(1, len(first) + 1)], chain([(number, first)], rows)
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
-        places = [names.index(column) if column in names else -1 for column in (*columns, *optional)]
+        place_of = {
+            column: place for place, column in reversed([*enumerate(names)])
+        }  # the first, if one is there twice
+        places = [place_of.get(column, -1) for column in (*columns, *optional)]
         n_needed = max(places[: len(columns)], default=-1) + 1
         values_at = itemgetter(*places) if len(places) > 1 else None  # twice as fast as a list comprehension
         for number, fields in rows:
@@ -361,11 +371,11 @@ def _object_table(name: str, ending: str, file: BinaryIO) -> Table:
             values = [_value(fields, column) for column in (*columns, *optional)]
             for column, value in zip(columns, values, strict=False):
                 if value is _ABSENT:
-                    listed = _check.brief(", ".join(_paths(fields)), 600)
+                    listed = _check.brief(", ".join(_paths(fields, name)), 600)
                     raise FileFormatError(f"{name}, {place.format(number)} has no column {column}; it has: {listed}.")
             yield number, tuple([None if value is _ABSENT else value for value in values])
 
-    table = Table(name, _paths(first[1]), select, place)
+    table = Table(name, _paths(first[1], name), select, place)
     table.objects = rows
     return table
 
@@ -424,17 +434,12 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
         wanted = (*columns, *optional)
         tops = [path if path in names else path.partition(".")[0] for path in wanted]
-        n_rows = min((bounds.parquet_batch_rows(name, table.metadata, top) for top in tops), default=1)
-        stops = list(accumulate(table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)))
-        group = bisect_right(stops, first_row)
-        number = stops[group - 1] if group else 0
-        with reading_parquet(name):
-            for batch in table.iter_batches(n_rows, columns=list(wanted), row_groups=range(group, len(stops))):
-                skipped = min(len(batch), max(0, first_row - number))
-                number += skipped
-                lists = [values_of(batch.slice(skipped), top, path) for top, path in zip(tops, wanted, strict=True)]
-                yield from enumerate(zip(*lists, strict=True), number)
-                number += len(batch) - skipped
+        n_rows = bounds.parquet_batch_rows(name, table.metadata, tops)
+        number = first_row
+        for batch in bounded_batches(name, file, table, wanted, first_row, n_rows):
+            lists = [values_of(batch, top, path) for top, path in zip(tops, wanted, strict=True)]
+            yield from enumerate(zip(*lists, strict=True), number)
+            number += len(batch)
 
     made = Table(name, list(paths(table.schema_arrow)), select, _ROW)
     made.schema = table.schema_arrow
@@ -457,10 +462,19 @@ def _value(fields: Mapping[str, Any], path: str) -> Any:
     return _ABSENT
 
 
-def _paths(fields: Mapping[str, Any], prefix: str = "") -> list[str]:
+def _paths(fields: Mapping[str, Any], where: str, prefix: str = "", depth: int = 0) -> list[str]:
     """The columns of an object and of those nested in it."""
+    check_depth(where, depth)
     return [
         path
         for name, value in fields.items()
-        for path in (_paths(value, f"{prefix}{name}.") if isinstance(value, dict) else [prefix + name])
+        for path in (
+            _paths(value, where, f"{prefix}{name}.", depth + 1) if isinstance(value, dict) else [prefix + name]
+        )
     ]
+
+
+def check_depth(where: str, depth: int) -> None:
+    """Refuse objects in objects before Python runs out of stack."""
+    if depth > _DEEPEST:
+        raise FileFormatError(f"{where}: objects lie more than {_DEEPEST} deep in each other. Write fewer levels.")

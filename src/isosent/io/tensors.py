@@ -23,6 +23,7 @@ from isosent.errors import FileFormatError
 from isosent.io.checksum import UNSEALED, damaged, is_intact, sealed
 from isosent.io.json import check_schema, parse_json
 from isosent.io.schemas import Count
+from isosent.io.system import naming, open_to_read, read_bytes
 
 SEAL = "isosent.checksum"
 # numpy has no bfloat16: its bytes are read as uint16
@@ -53,7 +54,7 @@ class _TensorHeader(Struct):
 
 def safetensors_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
     """Read the header: the entry of each tensor, the metadata, and the byte at which the numbers start."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         return _header_in(file, path, os.fstat(file.fileno()).st_size)
 
 
@@ -73,9 +74,10 @@ def _header_in(file: IO[bytes], path: Path, n_bytes: int) -> tuple[dict[str, dic
 
 def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
     """Open a file without reading its numbers: its tensors and its metadata."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         header, metadata, data_start = _header_in(file, path, os.fstat(file.fileno()).st_size)
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with naming(path):
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     tensors = {}
     try:
         for name, entry in header.items():
@@ -90,6 +92,17 @@ def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
     except (TypeError, ValueError, OverflowError) as error:
         raise FileFormatError(f"{path} must be a whole safetensors file; it is damaged: {error}.") from None
     return tensors, metadata
+
+
+def open_tensors(path: str | os.PathLike[str], framework: str) -> Any:
+    """Open a file as ``safetensors.safe_open`` does."""
+    from safetensors import safe_open
+
+    try:
+        return safe_open(path, framework)
+    except FileNotFoundError:  # the library says so whatever was wrong
+        open_to_read(path).close()
+        return safe_open(path, framework)
 
 
 def tensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
@@ -110,7 +123,7 @@ def read_tensors(path: Path, fields: Collection[str]) -> tuple[dict[str, NDArray
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    content = path.read_bytes()  # once: another process may replace the file at any time
+    content = read_bytes(path)  # once: another process may replace the file at any time
     metadata = _header_in(BytesIO(content), path, len(content))[1]
     if unknown := sorted(set(metadata) - {*fields, SEAL}):
         raise FileFormatError(f"{path}: damaged. Its metadata has an unknown field {unknown[0]!r}. Write it again.")

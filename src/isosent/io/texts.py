@@ -14,14 +14,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from isosent import _extras
+from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
 from isosent.io.parquet import VECTOR_COLUMN
-from isosent.io.tables import Table, ending_of, table_in
+from isosent.io.tables import Table, check_depth, ending_of, table_in
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 TEXT_ENDINGS = (".txt", *_TABLES)  # of the files of a folder
@@ -88,7 +88,7 @@ def _choose(table: Table, column: str | None) -> str:
         return column
     if len(table.columns) != 1:
         raise InputError(
-            f"{table.name} has {len(table.columns)} columns ({', '.join(table.columns)}). "
+            f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
             "Choose one: column=NAME, on the command line --column NAME."
         )
     return table.columns[0]
@@ -175,11 +175,10 @@ class TextTable:
         self._open, self._column = open_table, _choose(table, column)
         self.parquet = None if table.schema is None else Path(table.name)  # its columns are copied as they are
         if table.objects is not None:
-            types = _json_types(table.objects)
+            types = _json_types(table, table.objects)
         else:
             types = dict.fromkeys(table.columns, "string")
-            for name in types:
-                table.require(name)  # a .parquet file with two columns of one name cannot be read
+            table.require_distinct()  # a .parquet file with two columns of one name cannot be read
         if self._column == VECTOR_COLUMN:
             raise InputError(
                 f"{table.name}: rename the column {self._column}; vectors are written to one of that name."
@@ -204,15 +203,16 @@ class TextTable:
             )
 
 
-def _json_types(rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, str]:
+def _json_types(table: Table, rows: Iterable[tuple[int, dict[str, Any]]]) -> dict[str, str]:
     """The columns of all rows of JSON, with the types of pyarrow that hold all their values."""
     types: dict[str, set[type]] = {}
 
-    def add(fields: dict[str, Any], prefix: str = "") -> None:
+    def add(fields: dict[str, Any], prefix: str = "", depth: int = 0) -> None:
+        check_depth(table.name, depth)
         for name, value in fields.items():
             types.setdefault(prefix + name, set()).add(type(value))
             if isinstance(value, dict):
-                add(value, f"{prefix}{name}.")
+                add(value, f"{prefix}{name}.", depth + 1)
 
     for _, fields in rows:
         add(fields)

@@ -19,6 +19,7 @@ from isosent.errors import FileFormatError, InputError
 from isosent.io.bounds import MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, file_state, verify_file
 from isosent.io.space import INDEX_FILE, Space, file_identity, read_note, space_in
+from isosent.io.system import naming, open_to_read
 from isosent.io.tensors import SEAL, safetensors_header
 
 BLOCK_BYTES = 32 << 20
@@ -159,7 +160,7 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
     """Open an array saved by numpy, in C or Fortran order."""
     _no_column(path, column)
     state = file_state(path)
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         start = BytesIO(file.read(_LONGEST_HEADER))  # numpy would read up to 4 GiB where a header is damaged
     try:
         is_first = np.lib.format.read_magic(start) == (1, 0)  # version 3 is version 2 with names that are not ASCII
@@ -194,7 +195,7 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
     _no_column(path, column)
     state = file_state(path)
     number_type = NUMBER_TYPES["float32" if path.suffix.lower() == ".fvecs" else "uint8"]
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         start = file.read(4)
     dim, size = int.from_bytes(start, "little", signed=True), state[1]
     if len(start) < 4 or not 1 <= dim * number_type.size_bytes <= size - 4:
@@ -297,9 +298,10 @@ def _mapped(
     block_rows: int,
 ) -> Iterator[Array]:
     """Blocks of rows as views of the file; pages that were read are released, or they would fill the memory."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         check_unchanged(path, state)
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        with naming(path):
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     rows: Array = np.ndarray(shape, dtype, buffer=mapped, offset=offset)
     for start in range(start_row, len(rows), block_rows):
         yield rows[start : start + block_rows]
@@ -318,7 +320,7 @@ def _by_columns(
 ) -> Iterator[Array]:
     """Blocks of rows of an array in Fortran order, where each column is contiguous."""
     n_rows, dim = shape
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         check_unchanged(path, state)
         for start in range(start_row, n_rows, block_rows):
             columns = np.empty((dim, min(block_rows, n_rows - start)), dtype)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import pickle
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from safetensors import SafetensorError
 
 from isosent import _extras
+from isosent._locks import Lock
 from isosent.errors import FileFormatError, InputError, PaddingWarning
+from isosent.io.bounds import check_growth
 from isosent.io.json import read_json
 from isosent.io.schemas import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
+from isosent.io.system import open_to_read
 from isosent.networks.batching import Backend, BatchRunner, share_of_threads
 from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.onnx_backend import OnnxBackend
@@ -120,6 +123,7 @@ class Network:
     has_hidden_states: bool = True  # whether it returns the hidden states of layers below the last
     # Layers and batch runners by how they are computed: several layer poolings and encoders share them.
     prepared: dict[Hashable, Any] = field(default_factory=dict)
+    preparing: Lock = field(default_factory=Lock)
     tokenizing: Lock = field(default_factory=Lock)  # truncation is a state of the tokenizer that all threads share
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -203,6 +207,8 @@ def load_network(
         check_n_layers(n_layers)
     with quiet(transformers), _naming(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **sources)
+        if tokenizer.is_fast:
+            check_growth(f"the tokenizer of {folder}", json.loads(tokenizer.backend_tokenizer.to_str()))
         has_encoder_class = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
         model, loading = (
             transformers.AutoModelForTextEncoding if has_encoder_class else transformers.AutoModel
@@ -310,7 +316,7 @@ def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> N
     has_safetensors = False
     for path in folder.glob("*.safetensors"):
         has_safetensors = True
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             if file.read(len(_LFS)) == _LFS:
                 raise FileFormatError(f"hf: {path} is a Git LFS pointer, not the weights. Run: git lfs pull")
     if indexed or has_safetensors:

@@ -25,6 +25,7 @@ from isosent.io.atomic import Replaceable, is_temporary, remove_folder, replacin
 from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import document_bytes, read_document
 from isosent.io.schemas import Checksum, Document
+from isosent.io.system import uninterrupted
 from isosent.networks.onnx_int8 import with_int8_products
 
 INPUTS = ("input_ids", "attention_mask", "pooling_mask")
@@ -80,8 +81,10 @@ class OnnxBackend:
         options.intra_op_num_threads = self._n_threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        return self._onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_SLOW_FUSIONS
+        return uninterrupted(
+            lambda: self._onnxruntime.InferenceSession(
+                str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_SLOW_FUSIONS
+            )
         )
 
 

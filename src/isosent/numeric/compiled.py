@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import update_wrapper
 from importlib.util import find_spec
-from threading import Lock
 from typing import Any, TypeVar
 
 from isosent import _extras
+from isosent._locks import Lock
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,15 +13,16 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.gem_kernels import coarse_kernel, gem_kernel
+from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import spectrum
-from isosent.numeric.threads import one_thread_products, over_chunks
+from isosent.numeric.threads import over_chunks
 
 SCORES = ("novelty", "significance", "uniqueness")
 WIDEST_WINDOW = 64  # the work for a word grows with the square of its window
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PrincipalVectors:
     """Principal vectors of the coarse vectors of a corpus, strongest first."""
 
@@ -45,9 +47,12 @@ class PrincipalVectors:
         """Products of word vectors with the principal vectors, (n_rows, n_candidates rounded up to 16, zeros last)."""
         n_vectors = len(self.vectors)
         products = np.zeros((len(rows), -(-n_vectors // 16) * 16))  # as `gem_kernels.padded` computes
-        with one_thread_products():
-            products[:, :n_vectors] = rows.astype(np.float64) @ self.vectors.T
+        products[:, :n_vectors] = self._map.apply(rows)
         return products
+
+    @cached_property
+    def _map(self) -> LinearMap:  # which has the same bits in any batch
+        return LinearMap(self.vectors.T, np.zeros(len(self.vectors)))
 
 
 def check_settings(

@@ -13,7 +13,10 @@ from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.threads import one_thread_products, over_blocks
 
-_BLOCK_ROWS = 4096  # large enough for a fast product, small enough to be still in the cache when the bias is added
+_BLOCK_ROWS = 4096  # of one thread
+_CACHED_ROWS = 256  # large enough for a fast product, small enough to be still in the cache when it is rounded
+_CACHED_NUMBERS = 1 << 16
+_UNDERFLOW = 1e-300  # larger than what a product loses by underflow, far below the smallest float32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,8 +56,9 @@ class LinearMap:
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
             raise InputError("LinearMap: weight and bias must be finite; got NaN or infinity.")
-        # One memory layout, so that a map rounds the same before and after it was saved and loaded.
-        object.__setattr__(self, "weight", np.ascontiguousarray(self.weight))
+        # One memory layout, so that a map of float64 rows rounds the same before and after it was saved and loaded.
+        for name in ("weight", "bias"):
+            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), np.float64))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LinearMap, (self.weight, self.bias)
@@ -97,16 +101,22 @@ class LinearMap:
         return basis, right
 
     @cached_property
-    def _single(self) -> LinearMap | None:
-        """The map in float32; None if a number overflows float32, or a column underflows and would lose digits."""
-        limits, largest = np.finfo(np.float32), np.abs(self.weight).max(axis=0)
-        fits = (largest == 0) | ((largest > limits.tiny / limits.eps) & (largest < limits.max))
-        if not (fits.all() and (np.abs(self.bias) < limits.max).all()):
-            return None
-        single = LinearMap(self.weight.astype(np.float32), self.bias.astype(np.float32))
-        factors = None if self._low_rank is None else tuple(factor.astype(np.float32) for factor in self._low_rank)
-        single.__dict__["_low_rank"] = factors  # set here, because rounding hides the low rank
-        return single
+    def _rounding(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Bounds c, d of (n_components,): two ways to compute a row differ by at most ``length of row * c + d``."""
+        # see `_map_to_single`
+        n_terms, by_length, missing = self.dim + 1, 2 * _lengths(self.weight), np.zeros(self.n_components)
+        if self._low_rank is not None:
+            left, right = self._low_rank
+            n_terms += 2 * len(right) + 2
+            by_length = _lengths(self.weight) + _lengths(left) @ np.abs(right) + 1
+            missing = _lengths(self.weight - np.eye(self.dim) - left @ right)
+        unit = 1.01 * (n_terms + 2) * 2.0**-53  # 1% for the rounding of lengths and bounds
+        return unit * by_length + 1.01 * missing, 2 * unit * np.abs(self.bias) + _UNDERFLOW
+
+    @cached_property
+    def _columns(self) -> NDArray[np.float64]:
+        """Columns of the weight, one after the other in memory."""
+        return np.ascontiguousarray(self.weight.T)
 
     def apply(self, rows: ArrayLike, *, out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
         """Map rows block by block, without a copy of them.
@@ -134,46 +144,91 @@ class LinearMap:
         _check.same_dim(where, "rows", array.shape[1], self.dim)
         dtype = np.dtype(np.float64 if array.dtype == np.float64 else np.float32)
         shape = len(array), self.n_components
-        linear_map = self if dtype == np.float64 else self._single or self
         if out is None:
             out = np.empty(shape, dtype)
         elif out.shape != shape or out.dtype != dtype:
             raise InputError(
                 f"{where}: out must have shape {shape} and dtype {dtype}; got {out.shape} and {out.dtype}."
             )
-        _ = linear_map._diagonal is None and linear_map._low_rank  # computed once, before the threads start
+        if self._diagonal is None:
+            _ = self._rounding, self._columns  # computed once, before the threads start
 
-        def map_block(start: int) -> None:
-            block, mapped = array[start : start + _BLOCK_ROWS], out[start : start + _BLOCK_ROWS]
-            with np.errstate(over="ignore", invalid="ignore"):
-                is_finite = linear_map._map(block, mapped)
-            if not is_finite:
-                _check.finite_rows(where, "rows", block, start)
-                raise InputError(f"{where}: rows must map to values within {dtype}; some do not, from row {start} on.")
+        def map_block(block_start: int) -> None:
+            block_stop = min(block_start + _BLOCK_ROWS, len(array))
+            for start in range(block_start, block_stop, _CACHED_ROWS):
+                rows, mapped = (whole[start : min(start + _CACHED_ROWS, block_stop)] for whole in (array, out))
+                with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                    is_finite = self._map(rows, mapped)
+                if not is_finite:
+                    _check.finite_rows(where, "rows", rows, start)
+                    message = f"rows must map to values within {dtype}; some do not, from row {start} on."
+                    raise InputError(f"{where}: {message}")
 
         over_blocks(map_block, len(array), _BLOCK_ROWS)
         return out
 
     def _map(self, rows: NDArray[Any], out: NDArray[np.floating]) -> bool:
-        """Write the mapped rows, computed in the dtype of this map; return whether all are finite."""
-        if out.dtype != self.weight.dtype:  # float32 rows, and a map that float32 cannot hold
-            mapped = np.empty(out.shape, self.weight.dtype)
-            is_finite = self._map(rows, mapped)
-            out[:] = mapped
-            return is_finite and bool(np.isfinite(out).all())
-        rows = rows.astype(out.dtype, copy=False)
+        """Write the mapped rows; return whether all are finite."""
+        rows = rows.astype(np.float64, copy=False)
         if self._diagonal is not None:
-            np.multiply(rows, self._diagonal, out=out)
-            is_finite = bool(np.isfinite(out.sum(dtype=np.float64)))
+            out[:] = rows * self._diagonal + self.bias
+        elif out.dtype == np.float64:
+            self._multiply(rows, out)
         else:
-            if self._low_rank is not None:
-                left, right = self._low_rank
-                np.add(rows, (rows @ left) @ right, out=out)  # `out` may be the rows themselves
-            else:
-                np.matmul(rows, self.weight, out=out)
-            is_finite = bool(np.isfinite(out[:, 0]).all())  # NaN or infinity spreads to the whole row
+            self._map_to_single(rows, out)
+        return bool(np.isfinite(out).all())
+
+    def _multiply(self, rows: NDArray[np.float64], out: NDArray[np.floating]) -> None:
+        """Write the mapped rows in float64; `out` may be the rows themselves."""
+        if self._low_rank is not None:
+            left, right = self._low_rank
+            np.add(rows, (rows @ left) @ right, out=out)
+        else:
+            np.matmul(rows, self.weight, out=out)
         out += self.bias
-        return is_finite
+
+    def _map_to_single(self, rows: NDArray[np.float64], out: NDArray[np.floating]) -> None:
+        """Write the mapped rows, rounded to float32, with the same bits in any batch."""
+        # The order in which BLAS adds up a product depends on its kernel, the number of rows and the place of a row.
+        # So the result is defined by one order, p = (b_j + x_i1 w_1j) + x_i2 w_2j + ..., each step rounded to float64,
+        # and then to float32. BLAS finds it for all but a few numbers, as follows.
+        #
+        # Let u = 2^-53 and g(n) = n u / (1 - n u). A sum of dim + 1 terms, added in any order, with fused steps or
+        # without, differs from the exact one by at most g(dim + 1) (|x_i| . |w_j| + |b_j|) (Higham 2002, Accuracy and
+        # Stability of Numerical Algorithms, section 3.1), plus the smallest numbers that underflow. By Cauchy-Schwarz,
+        # |x_i| . |w_j| is at most the product of both lengths. So the sum q of BLAS and p differ by at most twice that,
+        # e: q - e <= p <= q + e. Rounding never changes the order of two numbers. So if q - e and q + e round to the
+        # same float32, p rounds to it, too. Else p itself is computed: about one number in 10,000.
+        #
+        # The factors of a low rank L R give x + (x L) R, which differs from the exact sum by at most g(dim + rank + 2)
+        # times (sum_r |L_r| |R_rj| + 1) |x_i| + |b_j|, and |x_i| times the length of column j of W - I - L R.
+        products = np.empty(out.shape)
+        self._multiply(rows, products)
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        by_length, by_bias = self._rounding
+        error = lengths.max(initial=0) * by_length + by_bias
+        np.subtract(products, error, out=out, casting="same_kind")
+        upper = np.add(products, error, out=np.empty_like(out), casting="same_kind")
+        open_places = np.flatnonzero(out != upper)
+        if open_places.size and np.isfinite(lengths).all():
+            i, j = np.divmod(open_places, self.n_components)
+            product, error = products[i, j], lengths[i] * by_length[j] + by_bias[j]  # of this row, not of the longest
+            out[i, j] = product - error
+            is_open = out[i, j] != (product + error).astype(out.dtype)
+            self._add_in_order(rows, i[is_open], j[is_open], out)
+        out += 0.0  # the sign of zero depends on the error, too; this makes it positive
+
+    def _add_in_order(
+        self, rows: NDArray[np.float64], i: NDArray[np.intp], j: NDArray[np.intp], out: NDArray[np.floating]
+    ) -> None:
+        """Write single numbers of the mapped rows, added term by term."""
+        step = max(1, _CACHED_NUMBERS // (self.dim + 1))
+        for start in range(0, len(i), step):
+            row, column = i[start : start + step], j[start : start + step]
+            terms = np.empty((len(row), self.dim + 1))
+            terms[:, 0] = self.bias[column]
+            np.multiply(rows[row], self._columns[column], out=terms[:, 1:])
+            out[row, column] = np.add.accumulate(terms, axis=1, out=terms)[:, -1]
 
     def then(self, after: LinearMap) -> LinearMap:
         """Combine this map and another one that follows it.
@@ -195,3 +250,11 @@ class LinearMap:
         """
         _check.same_dim("LinearMap.then", "input of the second map", after.dim, self.n_components)
         return LinearMap(self.weight @ after.weight, self.bias @ after.weight + after.bias)
+
+
+def _lengths(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Length of each column."""
+    largest = np.abs(matrix).max(axis=0, initial=0)
+    scale = np.where(largest > 0, largest, 1)  # squares of very large or small numbers leave float64
+    lengths: NDArray[np.float64] = scale * np.linalg.norm(matrix / scale, axis=0)
+    return lengths

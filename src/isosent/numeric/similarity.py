@@ -12,6 +12,7 @@ _BLOCK_NUMBERS = 1 << 18
 
 def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     """Scale each row to length 1; a zero row stays zero."""
+    rows = np.ascontiguousarray(rows)  # numpy adds up a row in another order if the columns lie together in memory
     with np.errstate(over="ignore", under="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         units: NDArray[np.floating] = rows / np.where(norms > 0, norms, 1)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
+
+from isosent._locks import Lock
 
 _MIN_TOKENS = 4096
 _CHUNKS_PER_WORKER = 4  # texts with the same number of tokens take different times

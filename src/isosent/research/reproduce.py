@@ -142,7 +142,9 @@ def find_available(
     document = read_yaml(models)
     instead = document.pop(_INSTEAD, {})
     if not isinstance(instead, dict):
-        raise FileFormatError(f"{models}: {_INSTEAD} must hold names and references; got {instead!r}.")
+        raise FileFormatError(
+            f"{models}: {_INSTEAD} must hold names and references; got {_check.brief(repr(instead))}."
+        )
     stand_ins = {name: tuple(value) if isinstance(value, list) else (value,) for name, value in instead.items()}
     papers = [*map(known_paper, PAPERS), *more]
     in_tables = (condition.model for paper in papers for table in paper.tables for condition in table.conditions)
@@ -152,7 +154,9 @@ def find_available(
             nearest = get_close_matches(name, names, n=1, cutoff=0)[0]
             raise FileFormatError(f"{models}: no table has a model or file named {name!r}. Did you mean {nearest}?")
         if not isinstance(value, str) or not value:
-            raise FileFormatError(f"{models}: {name} must be a model reference or a path; got {value!r}.")
+            raise FileFormatError(
+                f"{models}: {name} must be a model reference or a path; got {_check.brief(repr(value))}."
+            )
 
     def untrusted(reference: str) -> str:
         return without_permissions(reference, {}, file=models)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -38,6 +39,7 @@ from isosent.search.engine import (
     bytes_per_vector,
     choose_settings,
     empty_codes,
+    finer_settings,
     held_out,
     tail_settings,
     train_codes,
@@ -125,6 +127,7 @@ class Spill:
     """Unit vectors in a file without a name, which a killed process leaves nothing of."""
 
     def __init__(self, folder: Path, dim: int) -> None:
+        self._folder = folder
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - `closing` closes it
         self.shape, self.has_vector = (0, dim), np.empty(0, bool)
         self.is_distinct = self.has_vector  # but for copies of other rows
@@ -156,7 +159,10 @@ class Spill:
         self._file.seek(0)
         for start in range(0, self.shape[0], n_rows):
             n = min(n_rows, self.shape[0] - start)
-            yield np.fromfile(self._file, np.float32, n * self.shape[1]).reshape(n, -1)
+            block = np.empty((n, self.shape[1]), np.float32)
+            if self._file.readinto(block.data) != block.nbytes:  # type: ignore[attr-defined]
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._folder))
+            yield block
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -177,11 +183,9 @@ class Spill:
 
 
 def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
-    """An empty index for the vectors beside their codes: codes of ivf cannot be read one by one, others are coarse."""
-    if settings.kind != "ivf" and settings.store in ("float32", "float16"):
-        return None
-    store: Store = "float32" if settings.store == "float32" else "float16"
-    return empty_codes(dim, SearchSettings(store=store), quantization)
+    """An empty index for the vectors beside their codes; None where the codes are as fine."""
+    finer = finer_settings(settings)
+    return None if finer is None else empty_codes(dim, finer, quantization)
 
 
 def build(

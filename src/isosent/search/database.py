@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from isosent import _check
+from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
+from isosent.numeric.similarity import nonzero_rows
 from isosent.search.build import unit_vectors, units_of_lists
 from isosent.search.index import Index
 from isosent.search.lance import open_lance
@@ -26,6 +28,10 @@ DIGEST: Final = "isosent_digest"
 _PART_ROWS: Final = 8192
 _POSTGRES: Final = ("postgresql://", "postgres://")
 _LANCE: Final = "lance:"
+_MOST_QUERIES, _NEAREST = 200, 10  # of a measured recall
+
+Sample: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]  # queries; exact cosines of their tenth rows
+Say: TypeAlias = Callable[[str], None]
 
 
 class Database(Protocol):
@@ -52,6 +58,9 @@ class Database(Protocol):
     def create(self, schema: Any, space: Space, dim: int) -> None:
         """Make a table with the columns of a pyarrow schema."""
 
+    def check(self, batches: Iterable[Any]) -> None:
+        """Refuse rows that the database cannot hold."""
+
     def add(self, batch: Any) -> None:
         """Add the rows of a record batch, or replace those with the same ids, in one transaction."""
 
@@ -66,8 +75,10 @@ class Database(Protocol):
     def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield all rows, or some of their columns, as record batches."""
 
-    def finish(self) -> None:
-        """Do what is left after the last part, such as an index of words."""
+    def finish(
+        self, n_changed: int = 0, sample: Callable[[], Sample | None] | None = None, say: Say | None = None
+    ) -> None:
+        """Do what is left after the last part, such as building and measuring an index."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -89,7 +100,7 @@ def open_database(url: str) -> Database:
     raise InputError(f"a database must be written postgresql://... or lance:DIR; got {_check.brief(scheme)!r}.")
 
 
-def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[int, int]:
+def push(index: Index, url: str, *, progress: Progress | None = None, say: Say | None = None) -> tuple[int, int]:
     """Make a table hold exactly the rows of an index.
 
     Parameters
@@ -101,6 +112,8 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
         there.
     progress : callable, optional
         Called with the number of rows finished since the last call.
+    say : callable, optional
+        Called with one line about whatever takes long or was measured: who else writes, and the recall of PostgreSQL.
 
     Returns
     -------
@@ -111,7 +124,7 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
     ------
     InputError
         If the table belongs to another space, has another width or another kind of ids (the message names both) or
-        lacks a column of the index, or the database cannot be reached.
+        lacks a column of the index, a text cannot be stored, or the database cannot be reached.
 
     Notes
     -----
@@ -121,6 +134,7 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
     """
     database = open_database(url)
     try:
+        database.check(index.batches(_PART_ROWS))
         if not database.exists:
             first = next(index.batches(1), None)
             if first is None:
@@ -143,10 +157,41 @@ def push(index: Index, url: str, *, progress: Progress | None = None) -> tuple[i
                 progress(batch.num_rows)
         gone = list(pushed)
         n_deleted = sum(database.delete(gone[n : n + _PART_ROWS]) for n in range(0, len(gone), _PART_ROWS))
-        database.finish()
+        database.finish(n_written + n_deleted, partial(_sample, index), say)
         return n_written, n_deleted
     finally:
         database.close()
+
+
+def _sample(index: Index) -> Sample | None:
+    """Draw queries near rows of an index, and compare them with all rows; None if there are too few."""
+    n_queries = min(_MOST_QUERIES, len(index) // 4)
+    if n_queries < _NEAREST:
+        return None
+    faiss = _extras.require("faiss")
+    # A row finds itself and what is beside it too easily: with 30,000 sentences and ef_search 200, recall was 0.987 for
+    # rows, 0.972 for sums of two rows as below, and 0.977 for other sentences.
+    chosen = np.random.default_rng(0).choice(len(index), 2 * n_queries, replace=False)
+    vectors = np.empty((len(chosen), index.dim), np.float32)
+    start = 0
+    for rows in _vectors(index):
+        is_here = (chosen >= start) & (chosen < start + len(rows))
+        vectors[is_here] = rows[chosen[is_here] - start]
+        start += len(rows)
+    queries = unit_vectors(2 * vectors[:n_queries] + vectors[n_queries:])
+    queries = queries[nonzero_rows(queries)]
+    nearest = np.empty((len(queries), 0), np.float32)
+    for rows in _vectors(index):
+        rows = rows[nonzero_rows(rows)]
+        if len(rows) and len(queries):
+            scores, _ = faiss.knn(queries, rows, min(_NEAREST, len(rows)), faiss.METRIC_INNER_PRODUCT)
+            nearest = -np.sort(-np.hstack([nearest, scores]), axis=1)[:, :_NEAREST]
+    return (queries, nearest[:, -1]) if nearest.shape[1] == _NEAREST else None
+
+
+def _vectors(index: Index) -> Iterator[NDArray[np.float32]]:
+    for batch in index.batches(_PART_ROWS):
+        yield units_of_lists(batch.column(VECTOR), index.dim)
 
 
 def _with_digests(batch: Any, dim: int) -> Any:

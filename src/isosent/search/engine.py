@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, Final, Literal, Protocol
 
 import numpy as np
@@ -18,6 +20,7 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.checksum import HashingFile
 from isosent.io.schemas import Count
+from isosent.io.system import system_error, uninterrupted
 from isosent.numeric.linear_map import LinearMap
 from isosent.transforms.quantization import Quantization
 
@@ -36,6 +39,7 @@ _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than 
 _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
 _BLOCK_ROWS: Final = 16_384
 _BLOCK_SCORES: Final = 1 << 24
+_READING: Final = Lock()
 
 
 class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,6 +68,18 @@ def bytes_per_vector(dim: int, kind: Kind, store: Store) -> float:
 def _width(dim: int) -> int:
     """Width of codes that FAISS compares fast: zeros are appended."""
     return -(-dim // _SIMD) * _SIMD
+
+
+def code_width(dim: int, store: Store) -> int:
+    """Dimensions of codes of a number type."""
+    return _width(dim) if store in ("float16", "int8") else dim
+
+
+def finer_settings(settings: SearchSettings) -> SearchSettings | None:
+    """How vectors are kept beside their codes: codes of ivf cannot be read one by one, others are coarse; or None."""
+    if settings.kind != "ivf" and settings.store in ("float32", "float16"):
+        return None
+    return SearchSettings(store="float32" if settings.store == "float32" else "float16")
 
 
 # -- making and reading ----------------------------------------------------------------------------------------------
@@ -189,13 +205,37 @@ def write_codes(index: Any, path: Path) -> str:
     return hashing.checksum
 
 
-def read_codes(path: str | os.PathLike[str]) -> Any:
-    """Open an index by memory map."""
+def read_codes(path: str | os.PathLike[str], dim: int, *, in_memory: bool = False) -> Any:
+    """Open an index of so many dimensions by memory map, or read it into memory."""
     faiss = _extras.require("faiss")
+    # FAISS counts a square of the dimensions for each transform, even for those that are a number or a list
+    n_bytes = Path(path).stat().st_size + 4 * _width(dim) ** 2
     try:
-        return faiss.read_index(os.fspath(path), faiss.IO_FLAG_MMAP_IFC)
-    except RuntimeError as error:
-        raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {str(error).splitlines()[-1]}") from None
+        with _limits(faiss, n_bytes):
+            flags = 0 if in_memory else faiss.IO_FLAG_MMAP_IFC
+            return uninterrupted(lambda: faiss.read_index(os.fspath(path), flags))
+    except (RuntimeError, MemoryError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
+        reason = (str(error).splitlines() or ["it is larger than the memory"])[-1]
+        raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {reason}") from None
+
+
+@contextmanager
+def _limits(faiss: Any, n_bytes: int) -> Iterator[None]:
+    """Have FAISS refuse vectors and loops that are longer than a file."""
+    limits = {"vector_byte": n_bytes, "loop": n_bytes, "lattice_r2": 1}  # isosent writes no lattice
+    with _READING:  # the limits are those of the process
+        before = {}
+        for name, limit in limits.items():
+            if hasattr(faiss, f"set_deserialization_{name}_limit"):  # not in FAISS 1.12
+                before[name] = getattr(faiss, f"get_deserialization_{name}_limit")()
+                getattr(faiss, f"set_deserialization_{name}_limit")(limit)
+        try:
+            yield
+        finally:
+            for name, limit in before.items():
+                getattr(faiss, f"set_deserialization_{name}_limit")(limit)
 
 
 def inner_codes(index: Any) -> Any:

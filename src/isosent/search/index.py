@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _check
+from isosent._locks import Lock
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, OutputError
-from isosent.io.atomic import disk_error
 from isosent.io.space import Space, same_space
+from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load_saved
 from isosent.model import SentenceEncoder, check_model
@@ -49,6 +50,7 @@ from isosent.search.storage import (
     copy_last_commit,
     opened,
     read_state,
+    remove_temporary,
     remove_unnamed,
     replacing_index,
     write_bytes,
@@ -87,6 +89,7 @@ class Index:
     ) -> None:
         self.folder = Path(folder)
         self._model = model
+        self._loading = Lock()
         self._snapshot: Snapshot = opened(self.folder, self._open) if snapshot is None else snapshot
 
     # -- making --------------------------------------------------------------------------------------------------
@@ -260,7 +263,7 @@ class Index:
                 shutil.rmtree(home, ignore_errors=True)
             raise
         if home is not None:
-            weakref.finalize(index, shutil.rmtree, home, ignore_errors=True)
+            weakref.finalize(index, remove_temporary, home, os.getpid())
         return index
 
     @classmethod
@@ -306,8 +309,9 @@ class Index:
     @property
     def model(self) -> SentenceEncoder:
         """What encodes queries; loaded when it is first needed."""
-        if self._model is None:
-            self._model = load_saved(self._record, self.folder / MODEL_FOLDER)
+        with self._loading:  # a model may be large, and threads may ask for it at once
+            if self._model is None:
+                self._model = load_saved(self._record, self.folder / MODEL_FOLDER)
         return self._model
 
     @property
@@ -526,7 +530,8 @@ class Index:
         with self._writing() as snapshot:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
-            if (ids is None) != (state.ids == "numbers") or (ids is not None and id_kind_of(ids) != state.ids):
+            is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
+            if (ids is None) != (state.ids == "numbers") or is_other_kind:
                 wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}
                 raise InputError(f"add: the ids must be {wanted[state.ids]}.")
             table = rows_table(len(units), ids=ids, texts=listed, metadata=metadata, first_number=state.next_number)

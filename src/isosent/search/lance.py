@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, OutputError
-from isosent.io.atomic import disk_error, locked
+from isosent.io.atomic import locked
 from isosent.io.space import Space, space_in
+from isosent.io.system import disk_error
 from isosent.search.columns import check_columns, names_beside_hits
 from isosent.search.keywords import fuse
 from isosent.search.rows import ID, TEXT, VECTOR
@@ -173,7 +174,10 @@ class LanceTable:
         with _errors(self.folder):
             yield from (query if columns is None else query.select(list(columns))).to_batches(n_rows)
 
-    def finish(self) -> None:
+    def check(self, batches: Iterable[Any]) -> None:
+        """Do nothing: LanceDB holds all that an index can hold."""
+
+    def finish(self, n_changed: int = 0, sample: Any = None, say: Any = None) -> None:
         """Index the texts, and the vectors if there are many."""
         from lancedb.index import FTS  # type: ignore[import-untyped, unused-ignore]
 

@@ -1,39 +1,52 @@
-"""PostgreSQL with pgvector as a store of the rows of an index: one table, whose comment names the vector space."""
+"""PostgreSQL with pgvector as a store of the rows of an index: one table, whose comment names the vector space.
+
+`create` makes the table, its trigger and the index of words. `add` copies a batch of rows into a temporary table and
+merges it, in one transaction. `finish` builds the HNSW index: whoever holds the lock of the table builds, others wait,
+and the server ends the build of a process that is gone. `tune` then finds the smallest `hnsw.ef_search` that reaches
+the recall, and writes it into the comment, where `search` reads it. What the user has set is left as it is.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Literal
-from urllib.parse import unquote, urlsplit
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
-from msgspec import DecodeError, Struct, ValidationError
+from msgspec import DecodeError, Struct, ValidationError, structs
 from msgspec import json as msgspec_json
 from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.errors import InputError, IsosentError, OutputError
+from isosent.errors import InputError
 from isosent.io.space import Space
-from isosent.search.columns import check_columns, names_beside_hits
+from isosent.search.columns import arrow_types, check_columns, names_beside_hits, nul_in, sql_columns
 from isosent.search.keywords import fuse
+from isosent.search.postgres_connection import Connection
 from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.snapshot import FUSED
 from isosent.search.where import parse_where, to_sql
 
 TABLE: Final = "isosent_rows"
 _FORMAT, _FORMAT_VERSION = "isosent-index", 1
-_TIMEOUT: Final = 10  # seconds, of connecting
 _OLDEST_PGVECTOR: Final = (0, 8)  # iterative scans
-_LARGEST_VECTOR, _LARGEST_HALFVEC = 2000, 4000  # dimensions that HNSW of pgvector can hold
-_LONGEST_TABLE, _LONGEST_COLUMN = 50, 63  # bytes; names of the indexes are longer than that of the table
-_EF: Final = 40
+_LARGEST_HALFVEC: Final = 4000  # dimensions that HNSW of pgvector can hold
+_LONGEST_TABLE: Final = 50  # bytes; names of the indexes are longer than that of the table
+_MIN_RECALL: Final = 0.99
+_EFFORTS: Final = (40, 60, 80, 120, 160, 200, 300, 400, 600, 800, 1000)  # values of hnsw.ef_search, for ten hits
+_EFFORTS_BITS: Final = (100, 200, 400, 800, 1600, 3200)  # rows to rank again, for ten hits
+_EFFORT, _EFFORT_BITS = 200, 800  # of a table whose recall was not measured
+_A_HIT, _A_HIT_BITS = 2, 20  # more of them for each hit beyond ten
 _FILTERED_EF: Final = 400  # rows that fit a filter may be far from the query
 _LARGEST_EF: Final = 1000
-_CANDIDATES: Final = 10  # times k, of the search by bits
+# 64, the default of pgvector, needs twice the ef_search for the same recall, and saves a fifth of the build
+_EF_CONSTRUCTION: Final = 128
+_MEASURED: Final = 10  # hits
+_SOURCES: Final = {"client": "the connection", "user": "the role", "database user": "the role in this database"}
+_STALE_SHARE: Final = 0.1  # of the rows; above, the recall is measured again
 
 _TRIGGER: Final = """
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -49,6 +62,16 @@ BEGIN
 END $$"""
 
 
+class Tuning(Struct, frozen=True):
+    """What was measured after a push."""
+
+    recall: float  # of the ten nearest rows, on average
+    effort: int  # hnsw.ef_search; with bits, rows that are ranked again
+    n_queries: int
+    n_rows: int
+    n_changed: int = 0  # rows written or deleted since
+
+
 class _Comment(Struct):
     """The comment of a table."""
 
@@ -58,6 +81,7 @@ class _Comment(Struct):
     reference: str
     dim: int
     bits: bool = False  # whether the index is one of bits
+    tuning: Tuning | None = None
 
 
 class _VectorBytes(bytes):
@@ -69,45 +93,23 @@ def open_postgres(url: str) -> PostgresTable:
     return PostgresTable(url)
 
 
-class PostgresTable:
+class PostgresTable(Connection):
     """The rows of an index in a table."""
 
     def __init__(self, url: str) -> None:
-        address, options = _split(url)
-        self.table = options.get("table", TABLE)
+        super().__init__(url)
+        self.table = self.options.get("table", TABLE)
         if not 0 < len(self.table.encode()) <= _LONGEST_TABLE or "\0" in self.table:
             raise InputError(f"the name of a table must have 1 to {_LONGEST_TABLE} bytes; got {self.table!r:.80}.")
-        if (bits := options.get("bits", "false")) not in ("true", "false"):
+        if (bits := self.options.get("bits", "false")) not in ("true", "false"):
             raise InputError(f"bits must be true or false; got {bits!r:.80}.")
         self._bits = bits == "true"
-        self._address, self._secrets = address, _secrets(address)
-        parts = urlsplit(address)
-        host, user = parts.netloc.rpartition("@")[2], unquote(parts.netloc.rpartition("@")[0].partition(":")[0])
-        self.name = f"table {self.table} of postgresql://{user}{'@' if user else ''}{host}{parts.path}"
+        self.name = f"table {self.table} of {self.name}"
         self._connection = self._connect()
         self._at = self._quoted(self.table)
         self._columns: dict[str, str] = {}  # SQL type by name
+        self._effort = 0  # of the search that goes on
         self._comment = self._read()
-
-    def _connect(self) -> Any:
-        psycopg = _extras.require("psycopg")
-        try:
-            settings = psycopg.conninfo.conninfo_to_dict(self._address)
-        except psycopg.Error:  # its message may hold the password
-            raise InputError(
-                "the URL cannot be read. Write postgresql://user:password@host/database?table=NAME, and special "
-                "characters of the password as %XX."
-            ) from None
-        with self._errors("connect"):
-            return psycopg.connect(
-                **{"connect_timeout": _TIMEOUT, **settings, "client_encoding": "utf8"},
-                autocommit=True,
-                prepare_threshold=None,  # poolers of connections lose prepared statements
-            )
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
 
     # -- what the table is ---------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class PostgresTable:
                 "WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
                 [row[0]],
             ).fetchall()
-            self._columns = {name: kind for name, kind in columns if name == VECTOR or kind in _arrow_types()}
+            self._columns = {name: kind for name, kind in columns if name == VECTOR or kind in arrow_types()}
             self._is_half = self._columns.get(VECTOR, "").endswith("halfvec")
             self._register()
         return comment
@@ -192,7 +194,7 @@ class PostgresTable:
         """The columns as pyarrow reads them."""
         import pyarrow as pa
 
-        types = _arrow_types() | {self._columns[VECTOR]: pa.list_(pa.float32(), self.dim)}
+        types = arrow_types() | {self._columns[VECTOR]: pa.list_(pa.float32(), self.dim)}
         return pa.schema([(name, types[kind]) for name, kind in self._columns.items()])
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -207,7 +209,7 @@ class PostgresTable:
                     f"{self.name}: pgvector can index {_LARGEST_HALFVEC:,} dimensions; the vectors have {dim:,}. "
                     "Fit a model with fewer: --dims 512."
                 )
-            columns = _sql_columns(schema, dim)
+            columns = sql_columns(schema, dim)
             comment = _Comment(_FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits)
             self._create(columns, comment)
             self._comment = self._read()
@@ -235,7 +237,7 @@ class PostgresTable:
                 return
             defined = ", ".join(f"{self._quoted(name)} {kind}" for name, kind in columns.items())
             self._run(f"CREATE TABLE {self._at} ({defined}, PRIMARY KEY ({self._quoted(ID)}))")
-            self._run(f"COMMENT ON TABLE {self._at} IS {self._literal(json.dumps(_values(comment)))}")
+            self._run(f"COMMENT ON TABLE {self._at} IS {self._literal(msgspec_json.encode(comment).decode())}")
             function = self._quoted(f"{self.table}_space")
             self._run(_TRIGGER.replace("{function}", function))
             self._run(
@@ -246,20 +248,123 @@ class PostgresTable:
                 words = f"to_tsvector('simple', {self._quoted(TEXT)})"
                 self._run(f"CREATE INDEX {self._quoted(self.table + '_words')} ON {self._at} USING gin ({words})")
 
-    def finish(self) -> None:
-        """Build the HNSW index unless it is there: after many rows were added, as ten times as fast as before."""
-        comment, vector = self._ours, self._quoted(VECTOR)
+    def check(self, batches: Iterable[Any]) -> None:
+        """Refuse texts that PostgreSQL cannot hold, before a row is written."""
+        for batch in batches:
+            if nul := nul_in(batch):
+                raise InputError(
+                    f"{self.name}: the column {nul[1]} of the row {nul[0]!r:.80} holds the character NUL (\\0), which "
+                    "PostgreSQL cannot store. Remove it from the text; nothing was written."
+                )
+
+    def finish(
+        self,
+        n_changed: int = 0,
+        sample: Callable[[], tuple[NDArray[np.float32], NDArray[np.float32]] | None] | None = None,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        """Build the index of vectors, measure its recall, and say it.
+
+        `sample` draws queries (n_queries, dim), with the exact cosine of the tenth nearest row of each (n_queries,).
+        """
+        say = say or (lambda _: None)
+        is_built = self._build(say)
+        tuning = self._ours.tuning
+        n_changed += 0 if tuning is None else tuning.n_changed
+        is_stale = is_built or tuning is None or n_changed > _STALE_SHARE * tuning.n_rows
+        drawn = sample() if sample is not None and is_stale else None
+        if drawn is not None:
+            self._tune(*drawn)
+        elif tuning is not None and n_changed > tuning.n_changed:
+            self._save(structs.replace(tuning, n_changed=n_changed))
+        self._say_recall(say, drawn)
+
+    def _build(self, say: Callable[[str], None]) -> bool:
+        """Build the HNSW index unless it is there: after many rows were added, as ten times as fast as before.
+
+        Return whether it was built. Copies of the index, which processes left that were killed, are dropped.
+        """
+        operators, column = f"{'halfvec' if self._is_half else 'vector'}_ip_ops", self._quoted(VECTOR)
+        if self._ours.bits:
+            operators, column = "bit_hamming_ops", f"({_bits(column, self.dim)})"
         with self._errors("write"):
+            is_there, leftovers, is_owner = self._indexes(operators)
+        if is_there and not (leftovers and is_owner):
+            return False
+        with self._writing():
+            self._lock(say)
+            is_there, leftovers, _ = self._indexes(operators)
+            for name in leftovers:
+                self._run(f"DROP INDEX {name}")
+                say(f"{self.name}: dropped {name.replace('%%', '%')}, an index that is not used")
+            if not is_there:
+                name = self._quoted(f"{self.table}_hnsw")
+                options = f"(ef_construction = {_EF_CONSTRUCTION})"
+                self._run(f"CREATE INDEX {name} ON {self._at} USING hnsw ({column} {operators}) WITH {options}")
+        return not is_there
+
+    def _indexes(self, operators: str) -> tuple[bool, list[str], bool]:
+        """Whether there is a valid HNSW index; names of copies of it and of invalid ones; whether we own the table."""
+        rows = self._run(
+            "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), i.indisvalid, o.opcname, i.indnatts, "
+            "pg_get_expr(i.indexprs, i.indrelid), pg_get_expr(i.indpred, i.indrelid), c.reloptions "
+            "FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "JOIN pg_am a ON a.oid = c.relam JOIN pg_opclass o ON o.oid = i.indclass[0] "
+            "WHERE i.indrelid = to_regclass(quote_ident(%s)) AND a.amname = 'hnsw' ORDER BY NOT i.indisvalid, c.oid",
+            [self.table],
+        ).fetchall()
+        owner = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(quote_ident(%s))"
+        is_owner = bool(self._run(owner, [self.table]).fetchone()[0])
+        definitions, leftovers = [], []
+        for name, is_valid, *definition in rows:
+            if definition[0] == operators and (not is_valid or definition in definitions):
+                leftovers.append(name.replace("%", "%%"))
+            definitions.append(definition)
+        return any(row[1] for row in rows), leftovers, is_owner
+
+    def _lock(self, say: Callable[[str], None]) -> None:
+        """Wait until nobody else builds an index of the table; CREATE INDEX of others conflicts with this lock."""
+        errors = _extras.require("psycopg").errors
+        statement = f"LOCK TABLE {self._at} IN SHARE UPDATE EXCLUSIVE MODE"
+        try:
+            with self._connection.transaction():
+                self._run(f"{statement} NOWAIT")
+        except errors.LockNotAvailable:
             query = (
-                "SELECT 1 FROM pg_index JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam "
-                "WHERE indrelid = to_regclass(quote_ident(%s)) AND amname = 'hnsw' AND indisvalid"
+                "SELECT pid FROM pg_locks WHERE relation = to_regclass(quote_ident(%s)) AND granted "
+                "AND mode IN ('ShareUpdateExclusiveLock', 'ShareLock') AND pid <> pg_backend_pid()"
             )
-            if self._run(query, [self.table]).fetchone() is not None:
-                return
-            column = f"{vector} {'halfvec' if self._is_half else 'vector'}_ip_ops"
-            if comment.bits:
-                column = f"({_bits(vector, comment.dim)}) bit_hamming_ops"
-            self._run(f"CREATE INDEX ON {self._at} USING hnsw ({column})")
+            if row := self._run(query, [self.table]).fetchone():
+                say(f"{self.name}: waiting for process {row[0]} of the server, which builds its index or vacuums it")
+            self._run(statement)
+
+    # -- recall --------------------------------------------------------------------------------------------------
+
+    def _tune(self, queries: NDArray[np.float32], least_scores: NDArray[np.float32]) -> None:
+        """Find the least effort that reaches the recall, and write it into the comment of the table."""
+        n_rows, best = self.count, (-1.0, 0)
+        for effort in _EFFORTS_BITS if self._ours.bits else _EFFORTS:
+            recall = self._recall(queries, least_scores, effort)
+            if recall > best[0]:
+                best = recall, effort
+            if recall >= _MIN_RECALL:
+                break
+        self._save(Tuning(best[0], best[1], len(queries), n_rows))
+
+    def _recall(self, queries: NDArray[np.float32], least_scores: NDArray[np.float32], effort: int | None) -> float:
+        """Share of the ten nearest rows that a search finds."""
+        found = 0
+        tolerance = 1e-4 if self._is_half else 1e-5  # sums differ in the last digits
+        for table, least in zip(self._searched(queries, _MEASURED, effort), least_scores, strict=True):
+            found += int((table.column("score").to_numpy() >= least - tolerance).sum())
+        return found / (_MEASURED * len(queries))
+
+    def _save(self, tuning: Tuning) -> None:
+        psycopg = _extras.require("psycopg")
+        self._comment = structs.replace(self._ours, tuning=tuning)
+        with self._errors("write"), suppress(psycopg.errors.InsufficientPrivilege):  # only the owner may write it
+            text = self._literal(msgspec_json.encode(self._comment).decode())
+            self._run(f"COMMENT ON TABLE {self._at} IS {text}")
 
     def add(self, batch: Any) -> None:
         """Add the rows of a record batch, and replace those with the same ids, in one transaction."""
@@ -275,7 +380,7 @@ class PostgresTable:
             if name != ID
         )
         types = [re.sub(r"^.*\.", "", self._columns[name]) for name in names]
-        with self._errors("write"), self._connection.transaction():
+        with self._writing():
             self._run("SELECT set_config('isosent.space', %s, true)", [self._ours.fingerprint])
             self._run(f"CREATE TEMP TABLE isosent_added ON COMMIT DROP AS SELECT {listed} FROM {self._at} LIMIT 0")
             statement = f"COPY isosent_added ({listed}) FROM STDIN (FORMAT BINARY)".replace("%%", "%")  # no parameters
@@ -333,6 +438,25 @@ class PostgresTable:
         except ValueError as error:
             raise InputError(f"the ids of {self.name} are whole numbers: {brief(error)}.") from None
 
+    def _say_recall(
+        self, say: Callable[[str], None], drawn: tuple[NDArray[np.float32], NDArray[np.float32]] | None
+    ) -> None:
+        comment = self._ours
+        if (tuning := comment.tuning) is None:
+            return
+        effort = f"{tuning.effort} candidates" if comment.bits else f"ef_search {tuning.effort}"
+        since = f"; {tuning.n_changed} rows have changed since" if tuning.n_changed else ""
+        say(f"recall@10: {tuning.recall:.4f} against exact search, {tuning.n_queries} queries, {effort}{since}")
+        if tuning.recall < _MIN_RECALL:
+            advice = ". A table without bits=true finds more" if comment.bits else ""
+            say(f"warning: no setting reached the recall of {_MIN_RECALL}{advice}")
+        with self._errors("search"):
+            chosen = self._set.get("hnsw.ef_search")
+        if chosen is not None:
+            by = _SOURCES.get(chosen[1], chosen[1])
+            recall = f" Its recall@10 is {self._recall(*drawn, None):.4f}." if drawn is not None else ""
+            say(f"hnsw.ef_search is {chosen[0]}, set by {by}; searches use that.{recall}")
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     def batches(self, n_rows: int = 8192, columns: Sequence[str] | None = None) -> Iterator[Any]:
@@ -374,6 +498,18 @@ class PostgresTable:
         self, units: NDArray[np.float32], k: int, *, where: str | None = None, texts: list[str] | None = None
     ) -> list[Any]:
         """One table per query, best first: id, score (cosine), text, metadata. With texts, words count too."""
+        return self._searched(units, k, None, where=where, texts=texts)
+
+    def _searched(
+        self,
+        units: NDArray[np.float32],
+        k: int,
+        effort: int | None,
+        *,
+        where: str | None = None,
+        texts: list[str] | None = None,
+    ) -> list[Any]:
+        """As `search`, with an effort other than that of the table."""
         import pyarrow as pa
 
         schema = self._schema()
@@ -389,7 +525,8 @@ class PostgresTable:
         fields += [schema.field(old).with_name(new) for old, new in names_beside_hits(names[1:]).items()]
         tables = []
         with self._errors("search"), self._connection.transaction():
-            self._settings(max(k, FUSED) if texts is not None else k, is_filtered=where is not None)
+            n_hits = max(k, FUSED) if texts is not None else k
+            self._effort = self._settings(n_hits, effort, is_filtered=where is not None)
             for row, (vector, unit) in enumerate(zip(self._sent(units), units, strict=True)):
                 if texts is None:
                     rows = self._nearest(names, vector, k, condition, values) if unit.any() else []
@@ -399,14 +536,29 @@ class PostgresTable:
                 tables.append(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
         return tables
 
-    def _settings(self, k: int, *, is_filtered: bool) -> None:
-        n_candidates = _CANDIDATES * k if self._ours.bits else k
-        least = _FILTERED_EF if is_filtered else _EF
-        for name, value in (
-            ("hnsw.ef_search", str(min(max(least, n_candidates), _LARGEST_EF))),
-            ("hnsw.iterative_scan", "relaxed_order"),
-        ):
-            self._run("SELECT set_config(%s, %s, true)", [name, value])
+    @cached_property
+    def _set(self) -> dict[str, tuple[str, str]]:
+        """Settings of searches by HNSW that the user has chosen: value and source by name."""
+        # pgvector, which knows their names, is loaded by the first use of its type
+        rows = self._run(
+            "SELECT name, setting, source FROM pg_settings, (SELECT '[0]'::vector) AS loaded "
+            "WHERE name = ANY(%s) AND source <> 'default'",
+            [["hnsw.ef_search", "hnsw.iterative_scan"]],
+        ).fetchall()
+        return {name: (setting, source) for name, setting, source in rows}
+
+    def _settings(self, k: int, effort: int | None, *, is_filtered: bool) -> int:
+        """Set up searches of a transaction, but for what the user has set; return how many candidates bits need."""
+        comment = self._ours
+        tuned = None if comment.tuning is None else comment.tuning.effort
+        usual, a_hit = (_EFFORT_BITS, _A_HIT_BITS) if comment.bits else (_EFFORT, _A_HIT)
+        is_chosen = effort is not None
+        effort = (effort or tuned or usual) + a_hit * max(0, k - _MEASURED)
+        ef_search = min(max(effort, k, _FILTERED_EF if is_filtered else 0), _LARGEST_EF)
+        for name, value in (("hnsw.ef_search", str(ef_search)), ("hnsw.iterative_scan", "relaxed_order")):
+            if is_chosen or name not in self._set:
+                self._run("SELECT set_config(%s, %s, true)", [name, value])
+        return effort
 
     def _condition(self, where: str | None) -> tuple[str, list[Any]]:
         """A filter as SQL, with its values."""
@@ -433,7 +585,7 @@ class PostgresTable:
         ordered, parameters = "isosent_distance", [vector, *values, k]
         if self._ours.bits:
             bits = _bits(column, self.dim)
-            ordered, parameters = f"{bits} <~> {_bits('%s', self.dim)}", [vector, *values, vector, _CANDIDATES * k]
+            ordered, parameters = f"{bits} <~> {_bits('%s', self.dim)}", [vector, *values, vector, max(self._effort, k)]
         # + 0: PostgreSQL takes the rows of the index as sorted, and a relaxed scan does not quite sort them
         query = (
             f"SELECT {self._quoted(ID)}, -isosent_distance{', ' if listed else ''}{listed} "
@@ -480,92 +632,6 @@ class PostgresTable:
         ).fetchall()
         return sorted(full, key=lambda row: best.index(row[0]))
 
-    # -- SQL and errors ------------------------------------------------------------------------------------------
-
-    def _quoted(self, name: str) -> str:
-        """A name as an identifier in a statement with parameters, where % is written %%."""
-        quoted: str = _extras.require("psycopg").sql.Identifier(name).as_string(self._connection)
-        return quoted.replace("%", "%%")
-
-    def _literal(self, value: str) -> str:
-        quoted: str = _extras.require("psycopg").sql.Literal(value).as_string(self._connection)
-        return quoted.replace("%", "%%")
-
-    def _run(self, statement: str, parameters: Sequence[Any] = (), *, binary: bool = False) -> Any:
-        """Execute a statement, where % is written %%."""
-        return self._connection.execute(statement, parameters, binary=binary)
-
-    @contextmanager
-    def _errors(self, action: Literal["connect", "extension", "create", "read", "search", "write"]) -> Iterator[None]:
-        """Say in one sentence what the server refused."""
-        psycopg = _extras.require("psycopg")
-        try:
-            yield
-        except IsosentError:
-            raise
-        except psycopg.Error as error:
-            raise self._explained(error, action) from None
-
-    def _explained(self, error: Any, action: str) -> IsosentError:
-        errors, reason = _extras.require("psycopg").errors, self._reason(error)
-        if action == "connect":
-            return InputError(f"{self.name}: cannot connect: {reason}.")
-        if action == "extension":
-            return InputError(
-                f"{self.name}: the database needs the extension pgvector ({reason}). Install it on the server, and let "
-                "an administrator run: CREATE EXTENSION vector."
-            )
-        if isinstance(error, errors.RaiseException):
-            return InputError(f"{self.name}: {reason}.")
-        if isinstance(error, errors.UndefinedTable):
-            return InputError(f"{self.name}: there is no such table any more.")
-        is_write = action in ("create", "write")
-        if isinstance(error, errors.DataError | errors.ProgrammingError | errors.NotSupportedError):
-            kind: type[IsosentError] = InputError
-            if isinstance(error, errors.InsufficientPrivilege) and is_write:
-                kind = OutputError
-            return kind(f"{self.name}: {reason}.")
-        if is_write:
-            return OutputError(f"{self.name} could not be written: {reason}; its last transaction is intact.")
-        return InputError(f"{self.name} could not be read: {reason}.")
-
-    def _reason(self, error: Any) -> str:
-        """Why the server refused, on one line and without the password."""
-        text = error.diag.message_primary or str(error)
-        text = re.split(r"FATAL:\s*", text)[-1]
-        text = " ".join(text.split())
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return brief(text.rstrip("."), 300)
-
-
-def _split(url: str) -> tuple[str, dict[str, str]]:
-    """The URL for psycopg, and our options ``table`` and ``bits``."""
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise InputError("the URL must begin with postgresql://.")
-    try:
-        is_clear = "@" not in url.partition("@")[2] and ("@" in url) == ("@" in urlsplit(url).netloc)
-    except ValueError:
-        is_clear = False
-    if not is_clear:  # not shown: a password with such characters would be
-        raise InputError(
-            "the URL has characters in its user or password that must be written as %XX, such as %40 for @."
-        )
-    address, _, query = url.partition("?")
-    parts = [part for part in query.split("&") if part]
-    ours = [part for part in parts if part.partition("=")[0] in ("table", "bits")]
-    rest = "&".join(part for part in parts if part not in ours)
-    options = {name: unquote(value) for name, _, value in (part.partition("=") for part in ours)}
-    return address + ("?" + rest if rest else ""), options
-
-
-def _secrets(address: str) -> set[str]:
-    """Passwords in a URL, as they are written and as they are sent."""
-    parts = urlsplit(address)
-    found = {parts.netloc.rpartition("@")[0].partition(":")[2]}
-    found |= {value for name, _, value in (p.partition("=") for p in parts.query.split("&")) if "password" in name}
-    return {secret for written in found for secret in (written, unquote(written)) if secret}
-
 
 def _parsed(comment: str | None) -> _Comment | None:
     """The comment of our tables; None for others."""
@@ -582,62 +648,5 @@ def _parsed(comment: str | None) -> _Comment | None:
     return parsed
 
 
-def _values(comment: _Comment) -> dict[str, Any]:
-    return {name: getattr(comment, name) for name in comment.__struct_fields__}
-
-
 def _bits(vector: str, dim: int) -> str:
     return f"binary_quantize({vector})::bit({dim})"
-
-
-def _arrow_types() -> dict[str, Any]:
-    """Type of pyarrow by that of PostgreSQL."""
-    import pyarrow as pa
-
-    return {
-        "text": pa.string(),
-        "bigint": pa.int64(),
-        "double precision": pa.float64(),
-        "boolean": pa.bool_(),
-        "date": pa.date32(),
-        "timestamp without time zone": pa.timestamp("us"),
-        "timestamp with time zone": pa.timestamp("us", "UTC"),
-    }
-
-
-def _sql_columns(schema: Any, dim: int) -> dict[str, str]:
-    """Definition of each column, vectors last."""
-    columns = {field.name: _sql_type(field) for field in schema if field.name != VECTOR}
-    if ID not in columns or columns[ID] not in ("bigint", _TEXT):
-        raise InputError(f"an index needs the column {ID} with strings or whole numbers; there are: {schema.names}.")
-    for name in columns:
-        if len(name.encode()) > _LONGEST_COLUMN:
-            raise InputError(f"the name of a column of PostgreSQL has at most {_LONGEST_COLUMN} bytes; got {name!r}.")
-    return columns | {VECTOR: f"halfvec({dim})" if dim > _LARGEST_VECTOR else f"vector({dim})"}
-
-
-_TEXT: Final = 'text COLLATE "C"'  # the order of code points, as elsewhere in isosent
-
-
-def _sql_type(field: Any) -> str:
-    import pyarrow as pa
-
-    kind, types = field.type, pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_null(kind):
-        return _TEXT
-    if types.is_integer(kind):
-        return "bigint"
-    if types.is_floating(kind):
-        return "double precision"
-    if types.is_boolean(kind):
-        return "boolean"
-    if types.is_date(kind):
-        return "date"
-    if types.is_timestamp(kind):
-        return "timestamptz" if kind.tz else "timestamp"
-    raise InputError(
-        f"the column {field.name} is {kind}; PostgreSQL takes texts, numbers, true and false, dates and times. "
-        "Convert it, or leave it out."
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
+from isosent.io.bounds import open_content, parquet_batch_rows
 from isosent.io.checksum import HashingFile
-from isosent.io.parquet import reading_parquet
-from isosent.io.tables import ending_of, open_table
+from isosent.io.parquet import bounded_batches, reading_parquet
+from isosent.io.tables import ending_of, table_in
 from isosent.io.texts import STANDARD_INPUT, is_table, read_texts
 
 ID, TEXT, VECTOR = "id", "text", "vector"
@@ -24,6 +26,7 @@ IdKind = Literal["numbers", "int", "str"]  # numbers: given by the index, in the
 _GROUP_ROWS: Final = 16_384
 _GROUPS_IN_MEMORY: Final = 64
 _MOST_LISTED: Final = 3
+_FREE_CELLS: Final = 4 << 20  # of a table of text; beyond, a cell for each byte: rows of JSON may lack columns
 _TYPED: Final = (".parquet", ".jsonl", ".json")
 # numbers that are written as numbers are: 007, +49 and 12e4 are names, and so is what 64 bits cannot hold exactly;
 # 1e-05 and 1.5e+20 are how programs write numbers
@@ -220,30 +223,37 @@ def write_rows(table: Any, has_vector: NDArray[np.bool_], path: Path) -> str:
 
 
 class RowFile:
-    """Rows in a Parquet file, of which only what is asked for is read."""
+    """Rows in a Parquet file, of which only what is asked for is read. Threads may share it."""
 
     def __init__(self, path: Path, n_rows: int) -> None:
         pa = _extras.require("pyarrow", extra="search")
+
+        self.path, self._footer = path, None
+        with reading_parquet(str(path)):
+            # mapped once: the file may be removed by a writer while this is in use
+            self._bytes = pa.memory_map(str(path)).read_buffer()
+            with self._reader() as reader:
+                self._footer, self.schema = reader.metadata, reader.schema_arrow
+        if self._footer.num_rows != n_rows or HAS_VECTOR not in self.schema.names:
+            raise FileFormatError(
+                f"{path} must hold {n_rows} rows with {HAS_VECTOR}; it holds {self._footer.num_rows}."
+            )
+        self._group = lru_cache(maxsize=_GROUPS_IN_MEMORY)(self._read_group)
+        group_rows = [self._footer.row_group(group).num_rows for group in range(self._footer.num_row_groups)]
+        self._starts = np.cumsum([0, *group_rows])
+
+    def _reader(self) -> Any:
+        # One for each read: a reader of pyarrow that threads share crashes, or finds a sound file damaged. Making one
+        # takes 0.01 ms when the footer is parsed already.
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self.path = path
-        with reading_parquet(str(path)):
-            # opened once: the file may be removed by a writer while this is in use
-            self._file = pq.ParquetFile(pa.memory_map(str(path)))
-            self.schema = self._file.schema_arrow
-            if self._file.metadata.num_rows != n_rows or HAS_VECTOR not in self.schema.names:
-                raise FileFormatError(
-                    f"{path} must hold {n_rows} rows with {HAS_VECTOR}; it holds {self._file.metadata.num_rows}."
-                )
-        self._group = lru_cache(maxsize=_GROUPS_IN_MEMORY)(self._read_group)
-        self._starts = np.cumsum(
-            [0] + [self._file.metadata.row_group(g).num_rows for g in range(self._file.num_row_groups)]
-        )
+        return pq.ParquetFile(pa.BufferReader(self._bytes), metadata=self._footer)
 
     def columns(self, names: Sequence[str]) -> Any:
         """Read whole columns."""
-        with reading_parquet(str(self.path)):
-            return self._file.read(list(names))
+        with reading_parquet(str(self.path)), self._reader() as reader:
+            return reader.read(list(names))
 
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Read the rows at these positions, in this order."""
@@ -260,8 +270,8 @@ class RowFile:
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
     def _read_group(self, group: int) -> Any:
-        with reading_parquet(str(self.path)):
-            return self._file.read_row_group(group)
+        with reading_parquet(str(self.path)), self._reader() as reader:
+            return reader.read_row_group(group)
 
 
 # -- rows of a file --------------------------------------------------------------------------------------------------
@@ -302,7 +312,9 @@ def read_rows(
         ]
         candidates = [TEXT] if TEXT in columns else candidates
         if len(candidates) != 1 and vector_column is None:
-            raise InputError(f"{path} has the columns {', '.join(columns)}. Choose the texts: --column NAME.")
+            raise InputError(
+                f"{path} has the columns {brief(', '.join(columns), 600)}. Choose the texts: --column NAME."
+            )
         column = candidates[0] if len(candidates) == 1 else None
     for name in (column, id_column):
         if name is not None and name not in columns:
@@ -333,12 +345,23 @@ def _read_table(path: str) -> Any:
 
     if ending_of(path) == ".parquet":
         file = _check.input_file(path)
-        with reading_parquet(str(file)):
-            return pq.read_table(file, memory_map=True)
-    with open_table(path, header=True) as table:
-        for name in table.columns:
-            table.require(name)
-        rows = [values for _, values in table.rows(optional=table.columns)]
+        with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
+            n_rows = parquet_batch_rows(str(file), table.metadata)
+            batches = bounded_batches(str(file), file, table, None, 0, n_rows)
+            return pa.Table.from_batches(batches, table.schema_arrow)
+    with open_content(path) as (name, content):
+        most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
+        content.seek(0)
+        table = table_in(name, ending_of(path), content, header=True)
+        table.require_distinct()
+        rows = []
+        for _, values in table.rows(optional=table.columns):
+            rows.append(values)
+            if len(rows) * len(values) > most_cells:
+                raise FileFormatError(
+                    f"{path}: rows of {len(table.columns):,} columns, as in the first, do not fit into the file. Leave "
+                    "out columns that few rows have."
+                )
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
     arrays = {}
     for name, values in zip(table.columns, columns, strict=True):

@@ -17,10 +17,11 @@ from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
 from isosent.search.chance import Chance
-from isosent.search.engine import Segment, best, inner_codes, read_codes, tail_settings
+from isosent.search.codes_file import check_codes
+from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, read_codes, tail_settings
 from isosent.search.keywords import Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
-from isosent.search.storage import MODEL_FOLDER, SegmentEntry, State, read_array
+from isosent.search.storage import MANIFEST, MODEL_FOLDER, SegmentEntry, State, read_array
 from isosent.search.where import matching_rows, parse_where
 
 FUSED: Final = 100  # hits of each ranking that are fused
@@ -38,22 +39,22 @@ class _Part:
     owner: Any  # the index that the codes are a part of
 
     @classmethod
-    def open(cls, folder: Path, entry: SegmentEntry, dim: int) -> _Part:
+    def open(cls, folder: Path, entry: SegmentEntry, dim: int, settings: SearchSettings) -> _Part:
         rows = RowFile(folder / entry.rows.name, entry.n_rows)
         has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
-        owner = read_codes(folder / entry.codes.name)
-        codes = inner_codes(owner)
-        if (codes.ntotal, codes.d) != (entry.n_rows, dim):
-            raise _unlike(folder / entry.codes.name, entry.n_rows, dim)
-        finer = None if entry.vectors is None else read_codes(folder / entry.vectors.name)
-        if finer is not None and (finer.ntotal, finer.d) != (entry.n_rows, dim):
-            raise _unlike(folder / entry.vectors.name, entry.n_rows, dim)  # type: ignore[union-attr]
+        check_codes(folder / entry.codes.name, entry.n_rows, dim, settings, has_map=True)
+        owner = read_codes(folder / entry.codes.name, dim)
+        finer, kept = None, finer_settings(settings)
+        if (entry.vectors is None) != (kept is None):
+            raise FileFormatError(
+                f"{folder / MANIFEST}: {entry.codes.name} must {'' if kept else 'not '}have vectors beside it, as in "
+                f"every {settings.kind} index of {settings.store}. Make the index again."
+            )
+        if entry.vectors is not None and kept is not None:
+            check_codes(folder / entry.vectors.name, entry.n_rows, dim, kept, has_map=False)
+            finer = read_codes(folder / entry.vectors.name, dim)
         keywords = None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
-        return cls(rows, has_vector, codes, finer, keywords, owner)
-
-
-def _unlike(path: Path, n_rows: int, dim: int) -> FileFormatError:
-    return FileFormatError(f"{path} must hold {n_rows} x {dim}, as the manifest says; it holds something else.")
+        return cls(rows, has_vector, inner_codes(owner), finer, keywords, owner)
 
 
 def _positions(path: Path, n_rows: int) -> NDArray[np.int64]:
@@ -72,7 +73,9 @@ class Snapshot:
         # segments of an older snapshot are not opened again
         parts = {} if before is None else dict(zip(before.state.segments, before._parts, strict=True))
         self._parts: list[_Part] = [
-            parts.get(entry) or _Part.open(folder, entry, state.dim) for entry in state.segments
+            parts.get(entry)
+            or _Part.open(folder, entry, state.dim, tail_settings(state.settings) if number else state.settings)
+            for number, entry in enumerate(state.segments)
         ]
         self.rows = [part.rows for part in self._parts]
         self.starts = np.cumsum([0, *(entry.n_rows for entry in state.segments)])

@@ -20,12 +20,14 @@ import numpy as np
 from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
+from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
 from isosent.io.atomic import Replaceable, is_temporary, locked, recover, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
 from isosent.io.space import Space
+from isosent.io.system import system_error
 from isosent.search.engine import Kind, SearchSettings
 from isosent.search.rows import IdKind
 
@@ -162,6 +164,12 @@ def remove_unnamed(folder: Path, state: State) -> None:
                 path.unlink()
 
 
+def remove_temporary(home: str, maker: int) -> None:
+    """Remove the folder of a temporary index, but not for a forked child of the process that made it."""
+    if os.getpid() == maker:
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def opened(folder: Path, open_all: Callable[[State], Opened]) -> Opened:
     """Open all files of the last commit; again if a writer committed, or replaced the folder, meanwhile."""
     recover(folder)
@@ -227,7 +235,10 @@ def read_array(path: Path) -> NDArray[Any]:
     except (ValueError, EOFError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {error}.") from None
+        if unreadable := system_error(error, path):
+            raise unreadable from None
+        reason = brief(error).partition(": <")[0]  # numpy shows an object of its parser
+        raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {reason}.") from None
 
 
 def copy_last_commit(source: Path, target: Path) -> None:

@@ -165,6 +165,7 @@ def _same(model: SentenceEncoder | Index) -> SentenceEncoder | Index:
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
     yield
+    app.state.service.heavy.close()
     await asyncio.to_thread(app.state.service.registry.close)
 
 

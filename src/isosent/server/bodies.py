@@ -6,10 +6,11 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
-from typing import Any, Final, TypeVar, get_args
+from typing import Final, TypeVar, get_args
 
 import msgspec
 
+from isosent.io.json import decode
 from isosent.server.limits import RequestError
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -22,9 +23,8 @@ _HALF_CHARACTER: Final = re.compile(
 )
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])  # values are skipped, not read
 
-_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 _unknown: set[tuple[str, str]] = set()
-_lock = threading.Lock()  # msgspec must not build the types of a body in two threads at once
+_lock = threading.Lock()
 
 
 def decode_body(content: bytes, kind: type[Body], *, wrong: int = 422) -> Body:
@@ -34,7 +34,7 @@ def decode_body(content: bytes, kind: type[Body], *, wrong: int = 422) -> Body:
     knows. The log names each of them once.
     """
     try:
-        body: Body = _decoder_of(kind).decode(content)
+        body = decode(content, kind)
         if not kind.__struct_config__.forbid_unknown_fields:
             _log_unknown(content, kind)
     except msgspec.ValidationError as error:
@@ -50,13 +50,6 @@ def decode_body(content: bytes, kind: type[Body], *, wrong: int = 422) -> Body:
             reason = "it is not UTF-8"
         raise RequestError(400, f"the body is no valid JSON: {reason}.") from None
     return body
-
-
-def _decoder_of(kind: type[Body]) -> msgspec.json.Decoder[Body]:
-    with _lock:
-        if kind not in _decoders:
-            _decoders[kind] = msgspec.json.Decoder(kind)
-        return _decoders[kind]
 
 
 def _short(message: str) -> str:

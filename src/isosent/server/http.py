@@ -31,6 +31,7 @@ _log = logging.getLogger("isosent.server")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _IN_A_THREAD = 1 << 16  # bytes of a body, or numbers of an answer, that would hold up the event loop
+_MOST_ARRIVING = 256 << 20  # bytes of all bodies of which a part is here
 _CLIENT_GONE = 499  # nginx's status, for the log alone
 _PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
 _SECURITY = {
@@ -99,12 +100,21 @@ async def read_bytes(request: Request, limits: Limits) -> bytes:
         async with asyncio.timeout(limits.request_timeout_s):
             async for chunk in request.stream():
                 content += chunk
+                _arriving[id(content)] = len(content)
                 if len(content) > limits.max_body_bytes:
                     raise limits.body_too_large()
+                if sum(_arriving.values()) > _MOST_ARRIVING and len(_arriving) > 1:
+                    message = "too many large requests arrive at once. Try again in 1 s."
+                    raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
     except TimeoutError:
         message = f"the request must arrive within {limits.request_timeout_s:g} s (--request-timeout)."
         raise RequestError(408, message, headers={"Connection": "close"}) from None
+    finally:
+        _arriving.pop(id(content), None)
     return bytes(content)
+
+
+_arriving: dict[int, int] = {}  # bytes of each body of which a part is here, of all servers of this process
 
 
 async def raise_error(request: Request, error: Exception) -> Response:

@@ -54,15 +54,20 @@ class Limits:
         Tokens that a model computes at once. Larger requests are split.
     max_queued_tokens : int, default 1,000,000
         Tokens that may wait for a model. A request that comes later gets 429.
+    max_connections : int, default 512
+        Connections at the same time. For a further one, that is closed whose client has sent nothing for longest.
     request_timeout_s : float, default 30
-        Seconds in which a request must have arrived.
+        Seconds in which a request must have arrived, and in which a client must read 1 MiB of an answer, or its rest.
     """
 
     max_body_bytes: int = _limit(4_000_000, "--max-body-bytes", "Bytes of a request.")
     max_texts: int = _limit(2048, "--max-texts", "Texts of a request.")
     max_batch_tokens: int = _limit(16_384, "--max-batch-tokens", "Tokens of a batch; larger requests are split.")
     max_queued_tokens: int = _limit(1_000_000, "--max-queued-tokens", "Tokens that may wait; later requests get 429.")
-    request_timeout_s: float = _limit(30.0, "--request-timeout", "Seconds in which a request must arrive.")
+    max_connections: int = _limit(512, "--max-connections", "Connections at the same time.")
+    request_timeout_s: float = _limit(
+        30.0, "--request-timeout", "Seconds to send a request, or to read 1 MiB of an answer."
+    )
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return names, values, flags and meanings, for ``/info``."""

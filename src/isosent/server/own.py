@@ -72,6 +72,8 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
         raise RequestError(422, f"explain takes at most {_MOST_EXPLAINED} hits; got k={body.k}.", param="k")
     if body.explain and (body.query is None or TEXT not in index.schema.names):
         raise RequestError(422, "explain needs a query, and an index with texts.", param="explain")
+    if body.explain and len(body.query or "") > _LONGEST_EXPLAINED:
+        raise RequestError(422, f"explain takes a query of at most {_LONGEST_EXPLAINED} characters.", param="explain")
     if body.like is not None:
         if body.hybrid or body.false_alarms is not None:
             raise RequestError(422, "hybrid and false_alarms need a query.", param="like")
@@ -87,7 +89,9 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
     hits = without_nan(result.to_arrow().drop(["query"]).to_pylist())
     if body.explain:
         for hit in hits:
-            explanation = index.model.explain(body.query or "", hit["text"] or "", roles=("query", "document"))
+            explanation = index.model.explain(
+                body.query or "", (hit["text"] or "")[:_LONGEST_EXPLAINED], roles=("query", "document")
+            )
             hit["words"] = [pair._asdict() for pair in explanation.top(5)]
     listed: list[dict[str, Any]] = hits
     return listed

@@ -461,7 +461,10 @@ def _items(values: str | list[Any], proxy: Proxy) -> list[Item]:
 
 def _keys_of(request: Request) -> dict[str, str]:
     """The headers with the key of the caller."""
-    return {name: request.headers[name] for name in ("authorization", "api-key") if name in request.headers}
+    keys = {name: request.headers[name] for name in ("authorization", "api-key") if name in request.headers}
+    if not all(map(str.isascii, keys.values())):  # no header that can be sent
+        raise RequestError(401, "this key is not right: it has other than ASCII characters.", code="invalid_api_key")
+    return keys
 
 
 async def _models(request: Request) -> Response:

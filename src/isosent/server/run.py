@@ -17,9 +17,9 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isosent.errors import InputError, InputFileError
+from isosent.server.connections import SWEEP_S, Connection, close_slow
 from isosent.server.http import log_to_stderr
 from isosent.server.service import Service
 
@@ -85,7 +85,17 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             self._loop.add_signal_handler(signal.SIGHUP, self._reload)
-        await super().serve(sockets)
+        sweeping = asyncio.create_task(self._close_slow())
+        try:
+            await super().serve(sockets)
+        finally:
+            sweeping.cancel()
+
+    async def _close_slow(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            connections: list[Any] = [*self.server_state.connections]
+            close_slow(connections, asyncio.get_running_loop().time())
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain; at once the second time."""
@@ -125,42 +135,15 @@ def serve(
     """
     service: Service = app.state.service
     check_address(host, has_keys=service.has_keys)
-    timeout_s = service.limits.request_timeout_s
 
-    class Protocol(H11Protocol):  # type: ignore[misc, unused-ignore]
-        """Closes a connection on which a request does not arrive in time."""
-
-        waiting_since: float | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self.waiting_since = self.loop.time()
-            self._look_again()
-
-        def data_received(self, data: bytes) -> None:
-            if self.waiting_since is None and not self._is_answering:
-                self.waiting_since = self.loop.time()
-            super().data_received(data)
-            if self._is_answering:
-                self.waiting_since = None
-
-        @property
-        def _is_answering(self) -> bool:
-            return self.cycle is not None and not self.cycle.response_complete
-
-        def _look_again(self) -> None:
-            if self.transport.is_closing():
-                return
-            if self.waiting_since is not None and self.loop.time() - self.waiting_since >= timeout_s:
-                self.transport.close()
-                return
-            self.loop.call_later(max(0.1, timeout_s / 2), self._look_again)
+    class Limited(Connection):
+        limits = service.limits
 
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        http=Protocol,
+        http=Limited,
         ws="none",
         access_log=False,
         log_config=None,

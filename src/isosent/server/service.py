@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
+from isosent.server.heavy import HeavyWork
 from isosent.server.limits import Limits, RequestError
 from isosent.server.metrics import Metrics
 from isosent.server.registry import Registry
@@ -24,6 +25,7 @@ class Service:
     has_keys: bool = False
     is_draining: bool = False
     text_sets: TextSets = field(default_factory=TextSets)
+    heavy: HeavyWork = field(default_factory=HeavyWork)
     started_at: int = field(default_factory=lambda: int(time.time()))
 
     def reload(self) -> None:

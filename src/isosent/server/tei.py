@@ -18,6 +18,8 @@ from isosent.server.openai import Side, Text, Texts, texts_of
 from isosent.server.registry import Served, check_dimensions, cut, role_of, with_current
 from isosent.server.service import Service, check_space, space_headers
 
+_MOST_TOKENIZED = 1 << 18  # characters; each token is an object of its own, of 500 bytes, on the way to JSON
+
 
 class EmbedOptions(Struct, kw_only=True):
     """How texts are embedded."""
@@ -172,6 +174,9 @@ async def tokenize(request: Request) -> Response:
 
     async def answer(served: Served) -> Response:
         texts = await texts_of(body.inputs, served, service, "inputs")
+        if (n_characters := sum(map(len, texts))) > _MOST_TOKENIZED:
+            message = f"inputs have {n_characters} characters; at most {_MOST_TOKENIZED} are split into tokens at once."
+            raise RequestError(413, message, param="inputs")
         spans = served.model.encoder.spans
 
         def tokens_of(text: str) -> list[dict[str, Any]]:
@@ -181,9 +186,7 @@ async def tokenize(request: Request) -> Response:
                 if body.add_special_tokens or not span.is_special
             ]
 
-        call = served.worker.call(
-            lambda: json_response([tokens_of(text) for text in texts]), n_characters=sum(map(len, texts))
-        )
+        call = served.worker.call(lambda: json_response([tokens_of(text) for text in texts]), n_characters=n_characters)
         return await unless_gone(request, call)
 
     response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)

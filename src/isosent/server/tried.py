@@ -25,6 +25,7 @@ from isosent.transforms.base import Auto
 from isosent.transforms.whitening import Whitening
 
 _MOST_SETS: Final = 8
+_MOST_BYTES: Final = 256 << 20  # of the vectors of all sets; 20,000 texts with 384 dimensions have 92 MB
 _MATRIX_TEXTS: Final = 24
 _PAIRS: Final = 5_000
 _BINS: Final = 50
@@ -124,19 +125,26 @@ class TextSet:
         return content.getvalue()
 
 
+def new_name() -> str:
+    """An id that nobody can guess."""
+    return secrets.token_urlsafe(12)
+
+
 class TextSets:
     """The sets that were tried last; older ones are forgotten."""
 
     def __init__(self) -> None:
         self._sets: OrderedDict[str, TextSet] = OrderedDict()
 
-    def add(self, texts: TextSet) -> str:
-        """Keep a set; its id."""
-        name = secrets.token_urlsafe(12)
+    def add(self, name: str, texts: TextSet) -> None:
+        """Keep a set."""
         self._sets[name] = texts
-        if len(self._sets) > _MOST_SETS:
+        while len(self._sets) > _MOST_SETS or (len(self._sets) > 1 and self._n_bytes > _MOST_BYTES):
             self._sets.popitem(last=False)
-        return name
+
+    @property
+    def _n_bytes(self) -> int:
+        return sum(each.raw.nbytes + each.units.nbytes + each.rotated.nbytes for each in self._sets.values())
 
     def get(self, name: str) -> TextSet:
         """The set with an id."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -139,6 +140,8 @@ class Upstream:
     def __post_init__(self) -> None:
         self._free, self._probing = asyncio.Semaphore(self.max_requests), asyncio.Lock()
         self._is_up, self._known_at = True, -math.inf
+        # All callers share the client: a session that the upstream opens for one of them must not serve another.
+        self.client.cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
     async def is_up(self) -> bool:
         """Whether the API can be reached, by the requests of the last seconds or by a question without key and text."""

@@ -28,7 +28,7 @@ from isosent.encoders.transformer import WINDOWS, TransformerEncoder
 from isosent.errors import InputError, IsosentError, IsosentWarning, ModelReferenceError, OutputError
 from isosent.exports.check import exportable, shared_facts
 from isosent.exports.sentence_transformers import InexpressibleError, as_sentence_transformer, quiet_library
-from isosent.io.atomic import disk_error
+from isosent.io.system import disk_error
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 

@@ -21,6 +21,7 @@ from isosent.io.atomic import check_destination, replacing
 from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import check_schema, parse_json, without_nan
 from isosent.io.schemas import Checksum, Count
+from isosent.io.system import open_to_read
 from isosent.training.development import DevScore
 
 MILESTONES: Final = ("start", "resumed", "checkpoint", "best", "stopped", "end")
@@ -139,7 +140,7 @@ def _line(point: Point) -> bytes:
 
 def _read_points(path: Path) -> Iterator[Point]:
     have_checksums = None
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         for number, line in enumerate(file, start=1):
             where = f"{path}: line {number}"
             if not line.endswith(b"\n"):
@@ -174,10 +175,8 @@ def _as_point(where: str, values: dict[str, Any]) -> Point:
             f"{where}: the event {event!r} does not occur in a training. Expected a metrics.jsonl of isosent train."
         )
     numbers = {name: math.nan if value is None else value for name, value in values.items()}
-    try:
-        return msgspec.convert(numbers, LossPoint | DevPoint)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        raise FileFormatError(f"{where}: {error}.") from None
+    point: Point = check_schema(numbers, where, LossPoint | DevPoint)
+    return point
 
 
 class TrainingProgress(Protocol):

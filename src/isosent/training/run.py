@@ -25,6 +25,7 @@ from isosent.io.atomic import Replaceable, check_parent, fsync, locked, remove_f
 from isosent.io.json import document_bytes, read_document, read_json, without_nan
 from isosent.io.pairs import ScoredPairs
 from isosent.io.schemas import Checksum, Count, Document, RelativePath, Sha256
+from isosent.io.system import read_bytes
 from isosent.io.texts import read_texts
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -364,10 +365,10 @@ def _run(
             fit_texts=job.examples.texts() if job.fit_texts is None else job.fit_texts,
             source=job.fit_source,
             extra_files={
-                folder.metrics.name: folder.metrics.read_bytes(),
+                folder.metrics.name: read_bytes(folder.metrics),
                 # a run that was stopped when all steps were done, and whose metrics were lost, has none
                 **({CURVE_FILE: curve_page(metrics).encode()} if metrics.losses or metrics.devs else {}),
-                **{path.name: path.read_bytes() for path in folder.path.glob("events.out.tfevents.*")},
+                **{path.name: read_bytes(path) for path in folder.path.glob("events.out.tfevents.*")},
             },
             record=record,
         )

@@ -26,6 +26,7 @@ from isosent.exports.sentence_transformers import (
 from isosent.io.atomic import Replaceable, check_folder, replacing_folder
 from isosent.io.checksum import folder_checksums
 from isosent.io.json import document_bytes
+from isosent.io.system import read_bytes
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.persistence import RECORD_FILE, holds_its_encoder, model_files
@@ -106,7 +107,7 @@ def _write_model(model: SentenceEncoder, folder: Path) -> None:
     """Write the files of both libraries; the weights of the encoder stay in its folder."""
     for name, content in model_files(folder, model.record).items():
         (folder / name).write_bytes(content)
-    listed = json.loads((folder / ENCODER_FOLDER / _MODULES).read_text("utf-8"))
+    listed = json.loads(read_bytes(folder / ENCODER_FOLDER / _MODULES))
     for entry in listed:
         entry["path"] = "/".join(part for part in (ENCODER_FOLDER, entry["path"]) if part)
     try:

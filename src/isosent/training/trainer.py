@@ -20,10 +20,12 @@ from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.errors import FileFormatError, NonFiniteLossError, OutputError
-from isosent.io.atomic import Replaceable, disk_error, fsync, remove_folder, replacing_folder
+from isosent.io.atomic import Replaceable, fsync, remove_folder, replacing_folder
 from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import document_bytes, read_json
 from isosent.io.schemas import Checksum, Count, Document, RelativePath
+from isosent.io.system import disk_error, system_error
+from isosent.io.tensors import open_tensors
 from isosent.training.base_models import Base
 from isosent.training.batching import batch_sampler, example_lengths
 from isosent.training.development import SPEARMAN, dev_evaluator
@@ -473,8 +475,11 @@ class Checkpoint:
     def _tensors(self, name: str) -> dict[str, Any]:
         n_tensors = self._rest["n_tensors"].get(name)
         try:
-            tensors: dict[str, Any] = _extras.require("safetensors.torch").load_file(str(self.path / name))
+            with open_tensors(self.path / name, "pt") as file:
+                tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
+            if unreadable := system_error(error, self.path / name):
+                raise unreadable from error
             raise self._damaged(f"{self.path / name}: {error}.") from error
         if len(tensors) != n_tensors:
             raise self._damaged(f"{self.path / name}: expected {n_tensors} tensors, found {len(tensors)}.")

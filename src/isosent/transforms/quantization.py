@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -11,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
 from isosent.errors import InputError
+from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows
-from isosent.numeric.threads import one_thread_products
 
 DTYPES = INT8, UBINARY = "int8", "ubinary"
 MOST_ROWS = 10_000  # a hundred already give the recall of all
@@ -25,7 +26,7 @@ _OFFSET = 128
 Dtype = Literal["int8", "ubinary"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Quantization:
     """How the vectors of one space become int8 codes or bits.
 
@@ -159,8 +160,7 @@ class Quantization:
         rows = _float32_rows(where, vectors)
         _check.same_dim(where, "vectors", rows.shape[1], self.dim)
         if dtype == UBINARY:
-            with one_thread_products():
-                return np.packbits((rows - self.center) @ self.rotation > 0, axis=1)
+            return np.packbits(self._rotated.apply(rows - self.center) > 0, axis=1)
         # the operations of FAISS in its order, so that rounding is the same, too
         span = self.span
         shares = np.clip((rows - self.low) / np.where(span > 0, span, 1), 0, 1)
@@ -201,10 +201,19 @@ class Quantization:
             return self.low + (array.astype(np.float32) + np.float32(_OFFSET + 0.5)) * self.step
         signs = np.unpackbits(array, axis=1, count=self.dim).astype(np.float32) * 2 - 1
         # Unit vectors lie on average sqrt(1 - |center|^2) from their mean; the mean of |z| is sqrt(2 / pi).
-        variance = max(0.0, 1 - float(self.center @ self.center)) / self.dim
+        variance = max(0.0, 1 - float(np.square(self.center, dtype=np.float64).sum())) / self.dim
         length: np.float32 = np.float32(np.sqrt(2 / np.pi * variance))
-        decoded: NDArray[np.float32] = self.center + length * (signs @ self.rotation.T)
+        decoded: NDArray[np.float32] = self.center + length * self._turned_back.apply(signs)
         return decoded
+
+    # A linear map has the same bits in any batch.
+    @cached_property
+    def _rotated(self) -> LinearMap:
+        return LinearMap(self.rotation, np.zeros(self.dim))
+
+    @cached_property
+    def _turned_back(self) -> LinearMap:
+        return LinearMap(self.rotation.T, np.zeros(self.dim))
 
     @property
     def span(self) -> NDArray[np.float32]:

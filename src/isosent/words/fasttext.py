@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError
 from isosent.io import bounds
+from isosent.io.system import naming, open_to_read
 from isosent.words.formats import (
     FilePlace,
     Numbers,
@@ -95,7 +96,7 @@ class _Mapped:
     def __init__(self, place: FilePlace) -> None:
         self.place = place
         self.position = 0
-        with place.path.open("rb") as file:
+        with open_to_read(place.path) as file, naming(place.path):
             self.content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def numbers(self, layout: str) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ from isosent import _check, _extras
 from isosent.errors import DuplicateWordWarning, FileFormatError, InputError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
 from isosent.io.bounds import whole_lines
+from isosent.io.system import open_to_read
 from isosent.numeric.threads import n_workers
 from isosent.words.vocabulary import Vocabulary, first_rows, take_words
 
@@ -101,7 +102,7 @@ class ByteStream:
 @contextmanager
 def open_bytes(place: FilePlace, progress: Progress | None = None) -> Iterator[ByteStream]:
     """Open a file; gzip and zip are detected by their first bytes."""
-    with place.path.open("rb") as on_disk:
+    with open_to_read(place.path) as on_disk:
         magic, size = on_disk.read(4), place.path.stat().st_size
         on_disk.seek(0)
         if magic != _ZIP_MAGIC and place.member is not None:

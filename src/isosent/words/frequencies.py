@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import FileFormatError, FrequencyWarning, InputError
 from isosent.io.bounds import lines_of
+from isosent.io.system import open_to_read
 from isosent.words.tokens import TokenIds, offsets_of
 from isosent.words.vocabulary import Vocabulary
 
@@ -35,7 +36,7 @@ def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Fr
     path = _check.input_file(path)
     words: list[bytes] = []
     counts: list[float] = []
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         for number, line in enumerate(lines_of(str(path), file), 1):
             fields = (line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line).split()
             if not fields:

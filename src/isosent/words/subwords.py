@@ -230,6 +230,7 @@ class SubwordTokenizer:
         if cut_characters and max_length is not None:
             self.max_characters = max_length * int(np.median([len(token) for token in self.vocabulary()]))
         state = json.loads(self.tokenizer.to_str())
+        bounds.check_growth(str(path), state)
         unknown = state["model"].get("unk_token")
         self._unknown_token = state["model"].get("unk_id") if unknown is None else self.tokenizer.token_to_id(unknown)
         self.unknown_id = self._unknown_token if skip_unknown else None
@@ -300,7 +301,9 @@ class SubwordTokenizer:
         for block in text_blocks(chain.from_iterable(pieces), _MOST_TEXTS, n_characters=LONGEST_PIECE, at_once=1):
             try:
                 encodings = self.tokenizer.encode_batch_fast(block, add_special_tokens=False)
-            except Exception as error:  # tokenizers raises nothing more special
+            except BaseException as error:  # tokenizers raises nothing more special, and panics at a regular expression
+                if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                    raise
                 reason = _check.brief(error).rpartition(" error: ")[2]
                 raise FileFormatError(f"tokenizer.json cannot be used: {reason}.") from None
             parts.append(TokenIds.from_lists([encoding.ids for encoding in encodings]))

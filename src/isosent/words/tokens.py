@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputTypeError
+from isosent.io.system import read_bytes
 from isosent.numeric.threads import over_chunks
 from isosent.words.vocabulary import (
     PUNCTUATION,
@@ -167,7 +168,7 @@ def read_stop_words(source: str) -> frozenset[str]:
         return frozenset(ENGLISH_STOP_WORDS)
     path = _check.input_file(source)
     try:
-        lines = path.read_text("utf-8-sig").split("\n")
+        lines = read_bytes(path).decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path} must be UTF-8; got: {error}.") from None
     for number, line in enumerate(lines, 1):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import InputError
 from isosent.io.bounds import lines_in
+from isosent.io.system import open_to_read
 from isosent.numeric.compiled import njit
 
 _BASIS, _PRIME, _HALF = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(32)
@@ -158,7 +159,7 @@ def read_wanted_words(words: Iterable[str] | str | os.PathLike[str]) -> Vocabula
     """Read words, repeated ones once."""
     if isinstance(words, (str, os.PathLike)):
         path = _check.input_file(words)
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             words = [_without_count(line.split()) for line in lines_in(str(path), file) if line.strip()]
     return Vocabulary.from_words(dict.fromkeys(words))
 

@@ -22,6 +22,7 @@ from isosent.errors import CacheWarning, FileFormatError, InputError, OutputErro
 from isosent.io.atomic import replacing, user_cache
 from isosent.io.checksum import UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
 from isosent.io.json import parse_json
+from isosent.io.system import open_to_read
 from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
 from isosent.words.fasttext import MAGIC, NgramSubwords, NgramTable, fasttext_rows
 from isosent.words.formats import (
@@ -175,7 +176,7 @@ def _read_cached(
 
 def is_safetensors(place: FilePlace) -> bool:
     """Whether a file is .safetensors, by its first bytes."""
-    with place.path.open("rb") as file:
+    with open_to_read(place.path) as file:
         start = file.read(9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < place.path.stat().st_size
 
@@ -360,7 +361,7 @@ def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
 
 def _seal_at(path: Path, seal: str) -> int:
     """Byte of a file at which its header holds its own checksum."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         length = int.from_bytes(file.read(8), "little")
         return 8 + file.read(length).find(f'"{SEAL}": "{seal}"'.encode()) + len(f'"{SEAL}": "')
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import re
+import resource
 import shlex
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from campaign import processes
+from campaign.crafted import described_again
 from campaign.mutations import mutated
 from campaign.outcomes import Outcome
 from campaign.readers import Reader
@@ -21,7 +23,8 @@ from campaign.seeds import write_seeds
 from campaign.targets import succeed
 
 LIMIT_S = 20
-MEMORY_BYTES = 1 << 30
+MEMORY_BYTES = 1 << 30  # of addresses, which libraries reserve more of than they use
+USED_BYTES = 256 << 20
 _UNPRINTABLE = re.compile("[\x00-\x1f]")
 _PYTHON = ("Error(", "object has no attribute", "not subscriptable", "object at 0x")  # says nothing to a user
 LONGEST_MESSAGE = 2000  # characters on standard error; a hostile value must not fill the screen
@@ -79,7 +82,8 @@ def _keep(failure: Outcome, keep: Path, folder: Path, case: Case) -> None:
         path = Path(home) / Path(case.name).name
         path.write_bytes(_spoilt(folder, case))
         (Path(home) / "command.txt").write_text(
-            f"put {path.name} in place of {case.name}\nisosent {case.reader.command}\n"
+            f"put {path.name} in place of {case.name}, and its checksum into what describes it\n"
+            f"isosent {case.reader.command}\n"
         )
         failure.keep_folder(keep, Path(home))
 
@@ -118,23 +122,37 @@ _TICKS = iter(range(1, 1 << 60))
 
 
 def _look(folder: Path, case: Case) -> tuple[str, str]:
-    return look(folder, case.reader, case.name, _spoilt(folder, case))
+    is_crafted = random.Random(f"{case.seed} crafted").random() < 0.8
+    return look(folder, case.reader, case.name, _spoilt(folder, case), is_crafted=is_crafted)
 
 
-def look(folder: Path, reader: Reader, name: str, content: bytes) -> tuple[str, str]:
-    """Put other content into a file, run the command, and judge its exit code and what it says."""
+def look(folder: Path, reader: Reader, name: str, content: bytes, *, is_crafted: bool = False) -> tuple[str, str]:
+    """Put other content into a file, run the command, and judge its exit code and what it says.
+
+    Where it is crafted, the checksums of the file in others are made to fit.
+    """
     os.chdir(folder)
     os.environ["ISOSENT_CACHE"] = str(folder / "cache")
     path = folder / name
+    described = described_again(folder, name, original(folder, name), content) if is_crafted else []
     path.write_bytes(content)
     os.utime(path, ns=(0, 1_700_000_000_000_000_000 + next(_TICKS)))
+    before_bytes = _most_used_bytes()
     try:
         code, err = _captured(shlex.split(reader.command))
     finally:
         clean(folder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(folder.with_name("originals") / name, path)
+        for changed in (name, *described):
+            shutil.copy2(folder.with_name("originals") / changed, folder / changed)
+    if (used_bytes := _most_used_bytes() - before_bytes) > USED_BYTES:
+        return "memory", f"{used_bytes >> 20} MiB more than before"
     return _judged(code, err)
+
+
+def _most_used_bytes() -> int:
+    """The most memory that this process has used so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
 def _captured(arguments: list[str]) -> tuple[int, str]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from campaign.crafted import binary
 from isosent.io import checksum
 
 _SEAL = re.compile(rb"xxh3:[0-9a-f]{32}")
@@ -109,7 +110,15 @@ def mutated(name: str, content: bytes, chosen: random.Random) -> bytes:
         ways += [_header, _header]
     if path.suffix == ".npy":
         ways += [_npy, _npy]
-    if path.suffix not in (".npy", ".fvecs", ".safetensors", ".parquet", ".bin", ".gz"):
+    if path.suffix == ".faiss":
+        ways += [binary] * 9
+    if path.suffix in (".parquet", ".safetensors"):
+        ways += [binary]
+    if path.name == "tokenizer.json":
+        ways += [_tokenizer]
+    if path.suffix == ".yaml":
+        ways += [_yaml, _yaml]
+    if path.suffix not in (".npy", ".fvecs", ".safetensors", ".parquet", ".bin", ".gz", ".faiss"):
         ways += [_text, _text]
     changed = chosen.choice(ways)(content, chosen)
     return resealed(changed) if chosen.random() < 0.7 else changed
@@ -239,6 +248,60 @@ def _places(value: Any) -> Any:
     for key in list(keys)[:200]:
         yield value, key
         yield from _places(value[key])
+
+
+def _tokenizer(content: bytes, chosen: random.Random) -> bytes:
+    """A step makes texts longer, or a limit is taken away."""
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return _blind(content, chosen)
+    longer = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * chosen.choice((2, 10, 1000))}
+    between = {"type": "Replace", "pattern": {"Regex": ""}, "content": "b" * chosen.choice((1, 20))}
+    sequence = {"id": "A", "type_id": 0}
+    document |= chosen.choice(
+        (
+            {"normalizer": {"type": "Sequence", "normalizers": [chosen.choice((longer, between))] * 20}},
+            {"normalizer": {"type": "Prepend", "prepend": "a " * chosen.choice((1, 1_000_000))}},
+            {
+                "post_processor": {
+                    "type": "TemplateProcessing",
+                    "single": [{"Sequence": sequence}] * chosen.choice((1, 20_000)),
+                    "pair": [{"Sequence": sequence}],
+                    "special_tokens": {},
+                }
+            },
+            {
+                "pre_tokenizer": {
+                    "type": "Metaspace",
+                    "replacement": "_",
+                    "prepend_scheme": chosen.choice(("always", "never", "x")),
+                    "split": True,
+                }
+            },
+            {"truncation": {"direction": "Right", "max_length": 0, "strategy": "LongestFirst", "stride": 9}},
+            {"padding": {"strategy": {"Fixed": 1 << 40}, "direction": "Left", "pad_id": 0, "pad_type_id": 0}},
+        )
+    )
+    return json.dumps(document).encode()
+
+
+def _yaml(content: bytes, chosen: random.Random) -> bytes:
+    """A value becomes one that YAML alone can spell."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    number = chosen.randrange(len(lines) or 1)
+    if not lines or ":" not in lines[number]:
+        return _blind(content, chosen)
+    aliases = ["&a0 [x]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 20))]
+    value = chosen.choice(
+        (
+            *(f"[{', '.join(aliases)}]", "&a [*a]", "&a {b: *a}", "1:" * 9000 + "1", "[" * 9000),
+            *("!!python/object/apply:os.getcwd []", "!!binary =", "0o777", ".inf", "2001-99-99", "!!set {a, b}"),
+            *("<<: *a", "? [a]\n: b", "~", "|"),
+        )
+    )
+    lines[number] = f"{lines[number].partition(':')[0]}: {value}"
+    return "\n".join(lines).encode()
 
 
 def _header(content: bytes, chosen: random.Random) -> bytes:

@@ -15,6 +15,7 @@ import pkgutil
 import resource
 import select
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -22,6 +23,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +219,68 @@ def limit_memory(n_bytes: int) -> None:
     """Let this process take so many more bytes."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + n_bytes, resource.RLIM_INFINITY))
+
+
+# -- forks for a process with threads --------------------------------------------------------------------------------
+
+
+class Forks:
+    """Asks the parent, which has no threads, for forks that it can talk to and kill."""
+
+    def __init__(self, parent: socket.socket) -> None:
+        self._parent = parent
+
+    def fork(self) -> tuple[int, Connection]:
+        """Start a fork; its process id, and a connection to it."""
+        self._parent.send(b"fork")
+        content, descriptors, *_ = socket.recv_fds(self._parent, 32, 1)
+        return int(content), Connection(descriptors[0])
+
+    def wait(self, process: int) -> int:
+        """Wait until a fork has ended; its exit code, negative for a signal."""
+        self._parent.send(b"%d" % process)
+        return int(self._parent.recv(32))
+
+
+def with_forks(main: Callable[[Forks], None], work: Callable[[Connection], None]) -> int:
+    """Call `main` in a fork, and `work` in each fork that it asks for; returns the exit code of the first."""
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    first = _fork_of(lambda: main(Forks(theirs)), ours)
+    theirs.close()
+    alive = set()
+    while request := ours.recv(32):
+        if request == b"fork":
+            here, there = socket.socketpair()
+            process = _fork_of(lambda: work(Connection(os.dup(here.fileno()))), ours, there)
+            alive.add(process)
+            socket.send_fds(ours, [b"%d" % process], [there.fileno()])
+            here.close()
+            there.close()
+        else:
+            _, status = os.waitpid(int(request), 0)
+            alive.discard(int(request))
+            ours.send(b"%d" % os.waitstatus_to_exitcode(status))
+    for process in alive:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+    _, status = os.waitpid(first, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def _fork_of(function: Callable[[], None], *closed: socket.socket) -> int:
+    """Call a function in a fork without some sockets of its parent; returns the process id."""
+    sys.stdout.flush()
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        for opened in closed:
+            opened.close()
+        function()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)

@@ -37,6 +37,19 @@ class Reader:
     is_quick: bool = False
 
 
+INDEXES = (
+    ("flat", "float32", ("index-flat-float32/chance-000001.safetensors",)),
+    ("flat", "float16", ()),
+    ("flat", "int8", ("index-flat-int8/vectors-000001.faiss",)),
+    ("flat", "binary", ()),
+    ("ivf", "float32", ()),
+    ("ivf", "float16", ()),
+    ("ivf", "int8", ("index-ivf-int8/rows-000001.parquet",)),
+    ("ivf", "binary", ()),
+    ("hnsw", "float32", ()),
+    ("hnsw", "float16", ()),
+    ("hnsw", "int8", ()),
+)
 _TORCH = ("torch", "transformers", "sentence_transformers")
 
 READERS = (
@@ -85,8 +98,37 @@ READERS = (
     Reader(
         "index",
         "search index 'a man is playing' --hybrid --where 'id > 2' -k 3",
-        ("index/manifest.json", "index/rows-000001.parquet", "index/keywords-000001.safetensors"),
+        (
+            "index/manifest.json",
+            "index/rows-000001.parquet",
+            "index/keywords-000001.safetensors",
+            "index/codes-000002.faiss",
+            "index/deleted-000003.npy",
+            "index/model/model.json",
+        ),
     ),
+    *(
+        Reader(
+            f"index, {kind} {store}",
+            f"search index-{kind}-{store} --like 3 --like 5 -k 4",
+            (f"index-{kind}-{store}/codes-000001.faiss", f"index-{kind}-{store}/codes-000001.faiss", *files),
+            is_quick=True,
+        )
+        for kind, store, files in INDEXES
+    ),
+    Reader("index without a text", "search index-hnsw-int8 --like 3", ("index-hnsw-int8/manifest.json",)),
+    Reader(
+        "shards .parquet",
+        "moments parquet_shards -o o.safetensors",
+        ("parquet_shards/part-00000.parquet",),
+        is_quick=True,
+    ),
+    Reader(
+        "model folder, quantization",
+        "index texts.txt -m ./model --store int8 -o o",
+        ("model/quantization", "model/quantization"),
+    ),
+    Reader("exported index", "export ./model --to faiss -o o.faiss", ("model/linear_map",)),
     Reader("STS-B", f"evaluate sts --data data {SMALL}", ("data/sts-test.csv", "data/sts-dev.csv")),
     Reader(
         "STS12",

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from campaign import processes
 from campaign.inputs import DIM, write_inputs, write_lines
-from campaign.readers import SMALL
+from campaign.readers import INDEXES, SMALL
 from campaign.targets import TRAIN, WORDS, interrupted_training, succeed
 
 
@@ -33,6 +33,7 @@ def write_seeds(folder: Path, *, is_heavy: bool) -> None:
     write_lines(folder / "t.jsonl", [json.dumps({"id": i, "text": text}) for i, text in enumerate(texts)])
     pq.write_table(pa.table({"text": texts}), folder / "t.parquet")
     np.save(folder / "v.npy", rows)
+    np.save(folder / "many.npy", np.random.default_rng(1).standard_normal((1000, DIM)).astype(np.float32))
     (folder / "v.fvecs").write_bytes(b"".join(struct.pack("<i", DIM) + row.tobytes() for row in rows))
     save_file({"vectors": rows}, folder / "v.safetensors")
     pq.write_table(
@@ -57,6 +58,11 @@ def write_seeds(folder: Path, *, is_heavy: bool) -> None:
         f"encode texts.txt {WORDS} -o n.npy",
         f"encode texts.txt {WORDS} -o shards --shard-size 16",
         f"index t.csv --column text {WORDS} -o index",
+        "index add index t.csv --column text",
+        "index remove index 3",
+        *(f"index many.npy --kind {kind} --store {store} -o index-{kind}-{store}" for kind, store, _ in INDEXES),
+        f"encode texts.txt {WORDS} -o parquet_shards --shard-size 16 --format parquet",
+        "calibrate texts.txt -m ./model",
         "words convert words.txt -o w.safetensors",
         "moments vectors.npy --checkpoint kept -o m.safetensors",
         f"evaluate sts --data data {SMALL} --json a.json",
