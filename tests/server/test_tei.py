@@ -7,6 +7,7 @@ import pytest
 from huggingface_hub import InferenceClient
 
 from isosent.numeric.similarity import unit_rows
+from isosent.server import Limits
 
 
 def test_embed_takes_a_text_or_several(client, wordllama):
@@ -78,13 +79,14 @@ def test_info_names_every_limit_and_its_flag(client):
     info = client.get("/info").json()
     assert info["model_id"] == "small"
     assert info["max_client_batch_size"] == 300
-    assert info["max_concurrent_requests"] is None  # requests are not counted, tokens are
+    assert info["max_concurrent_requests"] == Limits().max_connections
     flags = {limit["flag"] for limit in info["limits"]}
     assert flags == {
         "--max-body-bytes",
         "--max-texts",
         "--max-batch-tokens",
         "--max-queued-tokens",
+        "--max-connections",
         "--request-timeout",
     }
 

@@ -218,7 +218,7 @@ async def info(request: Request) -> Response:
             "model_sha": served.space(),
             "model_dtype": encoder.computed_in,
             "model_type": {"embedding": {"pooling": encoder.options.get("pooling", "mean")}},
-            "max_concurrent_requests": None,  # no limit: what waits is bounded in tokens, not in requests
+            "max_concurrent_requests": limits.max_connections,  # a connection has one request at a time
             "max_input_length": int(length) if length and length.isdigit() else None,
             "max_batch_tokens": limits.max_batch_tokens,
             "max_batch_requests": None,
