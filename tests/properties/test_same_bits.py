@@ -153,7 +153,19 @@ def test_a_second_push_of_texts_that_were_added_in_other_batches_rewrites_no_row
 
 
 def test_the_result_is_the_sum_in_order_rounded_once():
-    linear_map, rows = map_and_rows()
+    assert_sum_in_order(*map_and_rows())
+
+
+def test_sums_of_which_little_is_left_are_added_in_order_too():
+    rng = np.random.default_rng(1)
+    half = rng.standard_normal((64, 24))
+    order = rng.permutation(128)
+    weight = np.concatenate([half, 1e-7 * rng.standard_normal((64, 24)) - half])[order]
+    rows = np.tile(rng.standard_normal((200, 64)), 2)[:, order].astype(np.float32)
+    assert_sum_in_order(LinearMap(weight, np.zeros(24)), rows)
+
+
+def assert_sum_in_order(linear_map, rows):
     expected = np.tile(linear_map.bias, (len(rows), 1))
     for k in range(rows.shape[1]):
         expected += rows[:, k, None].astype(np.float64) * linear_map.weight[k]
