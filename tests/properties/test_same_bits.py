@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 if __name__ == "__main__" and sys.argv[3] == "without":
@@ -25,6 +26,8 @@ from isosent import CommonComponentRemoval, LinearMap, Whitening
 from isosent.io.vectors import Sharding, open_vectors
 from isosent.jobs.shards import encode_folder
 from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
+from isosent.search.database import push
 from isosent.transforms.quantization import Quantization
 
 NEEDS_NUMBA = ("sif", "gem")
@@ -139,8 +142,30 @@ def test_a_text_has_the_same_bits_in_any_shard(models, alone, tmp_path, shard_si
     np.testing.assert_array_equal(made, alone["whitened"][[row for _, row in lines]])
 
 
+def test_a_second_push_of_texts_that_were_added_in_other_batches_rewrites_no_row(models, tmp_path):
+    pytest.importorskip("lancedb")
+    model, url = isosent.load(models / "whitened"), f"lance:{tmp_path / 'db'}"
+    assert push(Index.create(TEXTS[:90], model, ids=range(90)), url) == (90, 0)
+    again = Index.create(TEXTS[:1], model, ids=range(1))
+    for start, stop in pairwise([1, 3, 30, 90]):
+        again.add(TEXTS[start:stop], ids=range(start, stop))
+    assert push(again, url) == (0, 0)
+
+
 def test_the_result_is_the_sum_in_order_rounded_once():
-    linear_map, rows = map_and_rows()
+    assert_sum_in_order(*map_and_rows())
+
+
+def test_sums_of_which_little_is_left_are_added_in_order_too():
+    rng = np.random.default_rng(1)
+    half = rng.standard_normal((64, 24))
+    order = rng.permutation(128)
+    weight = np.concatenate([half, 1e-7 * rng.standard_normal((64, 24)) - half])[order]
+    rows = np.tile(rng.standard_normal((200, 64)), 2)[:, order].astype(np.float32)
+    assert_sum_in_order(LinearMap(weight, np.zeros(24)), rows)
+
+
+def assert_sum_in_order(linear_map, rows):
     expected = np.tile(linear_map.bias, (len(rows), 1))
     for k in range(rows.shape[1]):
         expected += rows[:, k, None].astype(np.float64) * linear_map.weight[k]

@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import logging
+import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import openai
@@ -36,6 +38,17 @@ def test_the_openai_client_gets_the_vectors_of_the_library(sdk, small, texts):
     assert [row.index for row in answer.data] == list(range(20))
     assert answer.model == "small"
     assert answer.usage.prompt_tokens == answer.usage.total_tokens == len(small.encoder.tokenize(texts[:20]).ids)
+
+
+def test_the_vectors_do_not_depend_on_the_other_requests(sdk, small, texts):
+    generator = random.Random()
+    requests = [generator.sample(texts, generator.choice([1, 1, 2, 5, 17, 40, 90])) for _ in range(48)]
+    alone = {text: unit_rows(small.encode([text]))[0].astype(np.float32) for part in requests for text in part}
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda part: sdk.embeddings.create(model="small", input=part), requests))
+    for part, answer in zip(requests, answers, strict=True):
+        vectors = np.array([row.embedding for row in answer.data], dtype=np.float32)
+        np.testing.assert_array_equal(vectors, np.stack([alone[text] for text in part]))
 
 
 def test_the_asynchronous_client_gets_them_too(client, small):

@@ -209,11 +209,11 @@ class Quantization:
     # A linear map has the same bits in any batch.
     @cached_property
     def _rotated(self) -> LinearMap:
-        return LinearMap(self.rotation, np.zeros(self.dim))
+        return LinearMap(self.rotation.astype(np.float64), np.zeros(self.dim))
 
     @cached_property
     def _turned_back(self) -> LinearMap:
-        return LinearMap(self.rotation.T, np.zeros(self.dim))
+        return LinearMap(self.rotation.T.astype(np.float64), np.zeros(self.dim))
 
     @property
     def span(self) -> NDArray[np.float32]:
