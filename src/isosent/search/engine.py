@@ -213,7 +213,7 @@ def read_codes(path: str | os.PathLike[str], dim: int, *, in_memory: bool = Fals
         with _limits(faiss, n_bytes):
             return faiss.read_index(os.fspath(path), 0 if in_memory else faiss.IO_FLAG_MMAP_IFC)
     except (RuntimeError, MemoryError) as error:
-        reason = (str(error).splitlines() or ["it is larger than the memory"])[-1]
+        reason = (str(error).splitlines() or ["it is larger than the memory"])[-1].rpartition(" failed: ")[2]
         raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {reason}") from None
 
 
@@ -303,10 +303,13 @@ class Segment:
         if n_hidden > (_FEW_HIDDEN if not settings.oversampling else _FEW_HIDDEN // 10):
             selector, n_dropped = _extras.require("faiss").IDSelectorBitmap(np.packbits(~hidden, bitorder="little")), 0
         # few hidden rows are dropped afterwards: FAISS is slower with a selector
-        index, parameters = self.searched(settings, selector)
         # candidates are a multiple of the hits, and were chosen for ten hits
         n_hits = max(k, K_MEASURED + 1) if settings.oversampling else k
-        scores, positions = index.search(queries, min(n_hits + n_dropped, self.n_rows), params=parameters)
+        n_hits = min(n_hits + n_dropped, self.n_rows)
+        # no more than there are: FAISS makes room for as many as a manifest says
+        settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
+        index, parameters = self.searched(settings, selector)
+        scores, positions = index.search(queries, n_hits, params=parameters)
         if n_dropped:
             positions[(positions >= 0) & hidden[positions]] = -1
         scores[positions < 0] = -np.inf
@@ -314,6 +317,11 @@ class Segment:
 
     def searched(self, settings: SearchSettings, selector: Any = None) -> tuple[Any, Any]:
         """The FAISS index to search, and its parameters."""
+        settings = replace(
+            settings,
+            n_probe=min(settings.n_probe, settings.n_lists),
+            ef_search=min(settings.ef_search, max(self.n_rows, 1)),
+        )
         parameters = _parameters(settings, selector)
         if self._refined is None or not settings.oversampling:
             return self.codes, parameters

@@ -39,8 +39,7 @@ class _Part:
 
     @classmethod
     def open(cls, folder: Path, entry: SegmentEntry, dim: int, settings: SearchSettings) -> _Part:
-        rows = RowFile(folder / entry.rows.name, entry.n_rows)
-        has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
+        # first, because the size of this file bounds the number of rows
         check_codes(folder / entry.codes.name, entry.n_rows, dim, settings, has_map=True)
         owner = read_codes(folder / entry.codes.name, dim)
         finer, kept = None, finer_settings(settings)
@@ -52,6 +51,8 @@ class _Part:
         if entry.vectors is not None and kept is not None:
             check_codes(folder / entry.vectors.name, entry.n_rows, dim, kept, has_map=False)
             finer = read_codes(folder / entry.vectors.name, dim)
+        rows = RowFile(folder / entry.rows.name, entry.n_rows)
+        has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
         keywords = None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
         return cls(rows, has_vector, inner_codes(owner), finer, keywords, owner)
 
