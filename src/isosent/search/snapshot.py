@@ -17,8 +17,8 @@ from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
 from isosent.search.chance import Chance
-from isosent.search.codes_file import check_codes
-from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, read_codes, tail_settings
+from isosent.search.codes_file import check_codes, read_codes
+from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
 from isosent.search.keywords import Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import MANIFEST, MODEL_FOLDER, SegmentEntry, State, read_array
