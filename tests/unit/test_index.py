@@ -704,7 +704,7 @@ def test_a_manifest_that_promises_other_rows_is_refused(small):
     document = json.loads((small.folder / MANIFEST).read_text())
     document["index"]["segments"][0]["n_rows"] = 10**15
     (small.folder / MANIFEST).write_bytes(document_bytes(document))
-    with pytest.raises(FileFormatError, match="rows-"):
+    with pytest.raises(FileFormatError, match=r"codes-.* its number of rows"):
         Index.open(small.folder)
     document["index"]["segments"][0] |= {
         "n_rows": 5,
@@ -717,3 +717,28 @@ def test_a_manifest_that_promises_other_rows_is_refused(small):
     (small.folder / MANIFEST).write_bytes(document_bytes(document))
     with pytest.raises(FileFormatError, match=r"length >= 1 - at .*segments"):
         Index.open(small.folder)
+
+
+def test_a_manifest_cannot_ask_for_memory(tmp_path, small):
+    from msgspec.structs import replace
+
+    from isosent.search.storage import read_state, write_state
+
+    state = read_state(small.folder)
+    write_state(small.folder, replace(state, segments=state.segments * 2))
+    with pytest.raises(FileFormatError, match="names a file twice"):
+        Index.open(small.folder)
+    rng = np.random.default_rng(0)
+    queries = rng.standard_normal((3, 16)).astype(np.float32)
+    for kind, settings in (
+        ("hnsw", {"ef_search": 1 << 62}),
+        ("flat", {"oversampling": 10_000}),
+        ("ivf", {"n_probe": 1 << 62}),
+    ):
+        folder = tmp_path / kind
+        made = Index.create(vectors=rng.standard_normal((1200, 16)), folder=folder, kind=kind, store="int8")
+        state = read_state(folder)
+        write_state(folder, replace(state, settings=replace(state.settings, **settings)))
+        hits = Index.open(folder).search(queries, k=1000)
+        assert hits.scores.shape == (3, 1000)
+        assert (hits.scores[:, 0] >= made.search(queries, k=1).scores[:, 0] - 1e-6).all()

@@ -360,6 +360,12 @@ def test_a_map_of_another_model_is_refused(saved, glove, words, tmp_path):
     refuses(saved, r"the map is not the one that was saved with this model; a file was altered")
 
 
+def test_a_map_beyond_float32_is_refused(saved):
+    arrays = load_file(map_file(saved))
+    replace_part(saved, "linear_map", arrays | {"weight": arrays["weight"] * 1e300})
+    refuses(saved, "weight holds numbers beyond float32")
+
+
 def test_a_map_that_is_left_out_of_the_model_file_is_refused(saved):
     rewrite(saved, linear_map=None)
     refuses(saved, r"the map is not the one that was saved with this model; a file was altered")

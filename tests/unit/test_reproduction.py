@@ -224,6 +224,9 @@ def test_json_holds_scores_between_minus_one_and_one():
     assert found["environment"]["versions"]["isosent"]
 
 
+ALIASES = [f"&a{i + 1} [{', '.join([f'*a{i}'] * 9)}]" for i in range(9)]
+
+
 @pytest.mark.parametrize(
     ("written", "message"),
     [
@@ -234,6 +237,10 @@ def test_json_holds_scores_between_minus_one_and_one():
         ("here: 3\n", "here must be a model reference or a path; got 3"),
         ("instead: wordllama\n", "instead must hold names and references; got 'wordllama'"),
         ("- wordllama\n", "must hold names and their values; got list"),
+        ("here: &a [*a]\n", "an alias is a part of itself"),
+        (f"here: [&a0 [x], {', '.join(ALIASES)}]\n", "more than 100,000 values"),
+        (f"here: {'1:' * 9000}1\n", "a whole number is too large"),
+        (f"here: {'x' * (1 << 17)}\n", "larger than 128 KiB"),
     ],
 )
 def test_a_map_of_another_form_is_refused(here, written, message):

@@ -85,6 +85,43 @@ def test_a_damaged_tokenizer_file_is_refused(tmp_path, content):
         SubwordTokenizer(tmp_path / "tokenizer.json")
 
 
+def replacing(pattern, content):
+    return {"type": "Replace", "pattern": pattern, "content": content}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"normalizer": {"type": "Sequence", "normalizers": [replacing({"String": "a"}, "aa")] * 5}},
+        {"normalizer": replacing({"Regex": ""}, "a" * 16)},
+        {"normalizer": {"type": "Prepend", "prepend": "a" * 65}},
+        {
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"Sequence": {"id": "A", "type_id": 0}}] * 65,
+                "pair": [],
+                "special_tokens": {},
+            }
+        },
+    ],
+)
+def test_a_tokenizer_that_makes_texts_many_times_longer_is_refused(word_level, tmp_path, change):
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps(json.loads(Tokenizer.from_file(str(word_level)).to_str()) | change))
+    Tokenizer.from_file(str(path))  # the library takes it
+    with pytest.raises(FileFormatError, match=r"hostile\.json (makes texts many times longer|repeats or cuts)"):
+        SubwordTokenizer(path)
+
+
+def test_a_tokenizer_that_panics_is_refused(word_level, tmp_path, capfd):
+    split = {"type": "Split", "pattern": {"Regex": "(?=(a+)+b)"}, "behavior": "Isolated", "invert": False}
+    path = tmp_path / "hostile.json"
+    path.write_text(json.dumps(json.loads(Tokenizer.from_file(str(word_level)).to_str()) | {"pre_tokenizer": split}))
+    with pytest.raises(FileFormatError, match="cannot be used"):
+        SubwordTokenizer(path)(["a" * 60])
+    capfd.readouterr()  # what the library prints
+
+
 def test_a_truncated_tokenizer_file_is_refused(word_level):
     word_level.write_bytes(word_level.read_bytes()[:-30])
     with pytest.raises(FileFormatError, match=r"must be a tokenizer\.json; got: EOF"):

@@ -35,7 +35,8 @@ from isosent.jobs.vectors import encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.search.engine import behind_map, read_codes, write_codes
+from isosent.search.codes_file import read_codes, write_codes
+from isosent.search.engine import behind_map
 from isosent.search.engine import to_vector_transform as to_vector_transform
 from isosent.transforms.quantization import Quantization
 

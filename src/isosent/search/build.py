@@ -28,6 +28,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.persistence import ModelRecord, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
+from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
     KINDS,
     STORES,
@@ -44,7 +45,6 @@ from isosent.search.engine import (
     tail_settings,
     train_codes,
     without_front,
-    write_codes,
 )
 from isosent.search.keywords import Keywords
 from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows

@@ -1,4 +1,4 @@
-"""What a FAISS file of an index must look like, checked before FAISS reads it.
+"""FAISS files: written with a checksum, read within limits, and checked before FAISS reads those of an index.
 
 FAISS trusts its files: sizes that do not fit, links to rows that there are not, or a kind of index where another one is
 expected end in a crash, or in memory that is not its own. An index of isosent is one of nine kinds, and its manifest
@@ -9,14 +9,21 @@ to 1.15: a code of four letters, then the fields of the class, where a vector is
 from __future__ import annotations
 
 import mmap
+import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent import _extras
+from isosent._locks import Lock
 from isosent.errors import FileFormatError
+from isosent.io.checksum import HashingFile
+from isosent.io.system import system_error, uninterrupted
 from isosent.search.engine import SearchSettings, code_width
 
 _INNER_PRODUCT: Final = 0
@@ -24,6 +31,54 @@ _NUMBER_TYPES: Final = {"float16": 4, "int8": 0}  # faiss::ScalarQuantizer::Quan
 _FACTORS_BYTES: Final = 8  # that RaBitQ keeps beside the bits of a vector
 _MOST_LINKS: Final = 1 << 12  # of a node on a layer
 _BLOCK_LINKS: Final = 1 << 22
+_READING: Final = Lock()
+
+
+def write_codes(index: Any, path: Path) -> str:
+    """Write an index, and return the checksum of the file."""
+    # through a Python file: FAISS's own writer reports no full disk
+    faiss = _extras.require("faiss")
+    with path.open("wb") as file:
+        hashing = HashingFile(file)
+        faiss.write_index(index, faiss.PyCallbackIOWriter(hashing.write, 1 << 20))
+        file.flush()
+    return hashing.checksum
+
+
+def read_codes(path: str | os.PathLike[str], dim: int, *, in_memory: bool = False) -> Any:
+    """Open an index of so many dimensions by memory map, or read it into memory."""
+    faiss = _extras.require("faiss")
+    # FAISS counts a square of the dimensions for each transform, even for those that are a number or a list
+    n_bytes = Path(path).stat().st_size + 4 * code_width(dim, "int8") ** 2
+    try:
+        with _limits(faiss, n_bytes):
+            flags = 0 if in_memory else faiss.IO_FLAG_MMAP_IFC
+            return uninterrupted(lambda: faiss.read_index(os.fspath(path), flags))
+    except (RuntimeError, MemoryError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
+        reason = (str(error).splitlines() or ["it is larger than the memory"])[-1].rpartition(" failed: ")[2]
+        raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {reason}") from None
+
+
+@contextmanager
+def _limits(faiss: Any, n_bytes: int) -> Iterator[None]:
+    """Have FAISS refuse vectors and loops that are longer than a file."""
+    limits = {"vector_byte": n_bytes, "loop": n_bytes, "lattice_r2": 1}  # isosent writes no lattice
+    with _READING:  # the limits are those of the process
+        before = {}
+        for name, limit in limits.items():
+            if hasattr(faiss, f"set_deserialization_{name}_limit"):  # not in FAISS 1.12
+                before[name] = getattr(faiss, f"get_deserialization_{name}_limit")()
+                getattr(faiss, f"set_deserialization_{name}_limit")(limit)
+        try:
+            yield
+        finally:
+            for name, limit in before.items():
+                getattr(faiss, f"set_deserialization_{name}_limit")(limit)
+
+
+# -- what a file of an index must hold ---------------------------------------------------------------------------------
 
 
 class _UnsoundError(ValueError):
@@ -230,7 +285,7 @@ class _Reader:
         """Whether the vector that follows has an even length."""
         place, (n,) = self._place, self._fields("Q")
         self._place = place
-        return n % 2 == 0
+        return bool(n % 2 == 0)
 
     def _graph(self) -> None:
         """Kind hnsw: the layers of each row, and its neighbors on them."""

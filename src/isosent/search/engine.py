@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from threading import Lock
 from typing import Annotated, Any, Final, Literal, Protocol
 
 import numpy as np
@@ -17,10 +13,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import FileFormatError, InputError
-from isosent.io.checksum import HashingFile
+from isosent.errors import InputError
 from isosent.io.schemas import Count
-from isosent.io.system import system_error, uninterrupted
 from isosent.numeric.linear_map import LinearMap
 from isosent.transforms.quantization import Quantization
 
@@ -39,7 +33,6 @@ _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than 
 _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
 _BLOCK_ROWS: Final = 16_384
 _BLOCK_SCORES: Final = 1 << 24
-_READING: Final = Lock()
 
 
 class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -194,50 +187,6 @@ def train_codes(index: Any, sample: NDArray[np.float32], settings: SearchSetting
         _set_ranges(without_front(index), quantization, settings)
 
 
-def write_codes(index: Any, path: Path) -> str:
-    """Write an index, and return the checksum of the file."""
-    # through a Python file: FAISS's own writer reports no full disk
-    faiss = _extras.require("faiss")
-    with path.open("wb") as file:
-        hashing = HashingFile(file)
-        faiss.write_index(index, faiss.PyCallbackIOWriter(hashing.write, 1 << 20))
-        file.flush()
-    return hashing.checksum
-
-
-def read_codes(path: str | os.PathLike[str], dim: int, *, in_memory: bool = False) -> Any:
-    """Open an index of so many dimensions by memory map, or read it into memory."""
-    faiss = _extras.require("faiss")
-    # FAISS counts a square of the dimensions for each transform, even for those that are a number or a list
-    n_bytes = Path(path).stat().st_size + 4 * _width(dim) ** 2
-    try:
-        with _limits(faiss, n_bytes):
-            flags = 0 if in_memory else faiss.IO_FLAG_MMAP_IFC
-            return uninterrupted(lambda: faiss.read_index(os.fspath(path), flags))
-    except (RuntimeError, MemoryError) as error:
-        if unreadable := system_error(error, path):
-            raise unreadable from None
-        reason = (str(error).splitlines() or ["it is larger than the memory"])[-1]
-        raise FileFormatError(f"{path} is not a FAISS index, or is damaged: {reason}") from None
-
-
-@contextmanager
-def _limits(faiss: Any, n_bytes: int) -> Iterator[None]:
-    """Have FAISS refuse vectors and loops that are longer than a file."""
-    limits = {"vector_byte": n_bytes, "loop": n_bytes, "lattice_r2": 1}  # isosent writes no lattice
-    with _READING:  # the limits are those of the process
-        before = {}
-        for name, limit in limits.items():
-            if hasattr(faiss, f"set_deserialization_{name}_limit"):  # not in FAISS 1.12
-                before[name] = getattr(faiss, f"get_deserialization_{name}_limit")()
-                getattr(faiss, f"set_deserialization_{name}_limit")(limit)
-        try:
-            yield
-        finally:
-            for name, limit in before.items():
-                getattr(faiss, f"set_deserialization_{name}_limit")(limit)
-
-
 def inner_codes(index: Any) -> Any:
     """The index after the map and the scaling."""
     return _extras.require("faiss").downcast_index(index.index)
@@ -307,10 +256,13 @@ class Segment:
         if n_hidden > (_FEW_HIDDEN if not settings.oversampling else _FEW_HIDDEN // 10):
             selector, n_dropped = _extras.require("faiss").IDSelectorBitmap(np.packbits(~hidden, bitorder="little")), 0
         # few hidden rows are dropped afterwards: FAISS is slower with a selector
-        index, parameters = self.searched(settings, selector)
         # candidates are a multiple of the hits, and were chosen for ten hits
         n_hits = max(k, K_MEASURED + 1) if settings.oversampling else k
-        scores, positions = index.search(queries, min(n_hits + n_dropped, self.n_rows), params=parameters)
+        n_hits = min(n_hits + n_dropped, self.n_rows)
+        # no more than there are: FAISS makes room for as many as a manifest says
+        settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
+        index, parameters = self.searched(settings, selector)
+        scores, positions = index.search(queries, n_hits, params=parameters)
         if n_dropped:
             positions[(positions >= 0) & hidden[positions]] = -1
         scores[positions < 0] = -np.inf
@@ -318,6 +270,11 @@ class Segment:
 
     def searched(self, settings: SearchSettings, selector: Any = None) -> tuple[Any, Any]:
         """The FAISS index to search, and its parameters."""
+        settings = replace(
+            settings,
+            n_probe=min(settings.n_probe, settings.n_lists),
+            ef_search=min(settings.ef_search, max(self.n_rows, 1)),
+        )
         parameters = _parameters(settings, selector)
         if self._refined is None or not settings.oversampling:
             return self.codes, parameters

@@ -17,8 +17,8 @@ from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
 from isosent.search.chance import Chance
-from isosent.search.codes_file import check_codes
-from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, read_codes, tail_settings
+from isosent.search.codes_file import check_codes, read_codes
+from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
 from isosent.search.keywords import Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import MANIFEST, MODEL_FOLDER, SegmentEntry, State, read_array
@@ -40,8 +40,7 @@ class _Part:
 
     @classmethod
     def open(cls, folder: Path, entry: SegmentEntry, dim: int, settings: SearchSettings) -> _Part:
-        rows = RowFile(folder / entry.rows.name, entry.n_rows)
-        has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
+        # first, because the size of this file bounds the number of rows
         check_codes(folder / entry.codes.name, entry.n_rows, dim, settings, has_map=True)
         owner = read_codes(folder / entry.codes.name, dim)
         finer, kept = None, finer_settings(settings)
@@ -53,6 +52,8 @@ class _Part:
         if entry.vectors is not None and kept is not None:
             check_codes(folder / entry.vectors.name, entry.n_rows, dim, kept, has_map=False)
             finer = read_codes(folder / entry.vectors.name, dim)
+        rows = RowFile(folder / entry.rows.name, entry.n_rows)
+        has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
         keywords = None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
         return cls(rows, has_vector, inner_codes(owner), finer, keywords, owner)
 

@@ -119,6 +119,9 @@ def read_state(folder: Path) -> State:
         what = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
         raise InputFileError(f"{folder} is not an index of isosent: {what}. Make one: isosent index.") from None
     state: State = check_schema(document["index"], str(folder / MANIFEST), State)
+    names = [entry.name for entry in state.files]
+    if len(set(names)) < len(names):  # each would be opened, and take memory, again
+        raise FileFormatError(f"{folder / MANIFEST}: names a file twice. Copy the index again.")
     return state
 
 
