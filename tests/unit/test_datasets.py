@@ -293,7 +293,7 @@ def test_a_file_of_someone_else_is_never_replaced(mirror, tmp_path, before, why)
 
 def test_a_folder_that_cannot_be_made_is_refused(mirror, tmp_path):
     (tmp_path / "data").write_text("a file")
-    with pytest.raises(OutputError, match="data must be a folder to write to; got: File exists"):
+    with pytest.raises(OutputError, match="data could not be created: File exists"):
         get_data(["toy"], tmp_path / "data", hub=mirror(**{"owner/toy/a.txt": b"a"}), manifest=TWO)
 
 

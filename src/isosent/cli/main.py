@@ -10,6 +10,7 @@ from importlib import import_module
 import click
 
 from isosent.errors import IsosentError, IsosentWarning
+from isosent.io.system import sentence
 
 EXIT_INTERNAL_ERROR = 1
 EXIT_BAD_INPUT = 2
@@ -135,8 +136,6 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_INTERNAL_ERROR)
     except OSError as error:
-        from isosent.io.system import sentence
-
         _stop(EXIT_BAD_INPUT, f"error: {sentence(error)}")
     except MemoryError as error:
         _stop(EXIT_BAD_INPUT, f"error: not enough memory: {str(error).rstrip('.') or 'the input is too large'}.")

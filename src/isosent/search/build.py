@@ -160,7 +160,7 @@ class Spill:
         for start in range(0, self.shape[0], n_rows):
             n = min(n_rows, self.shape[0] - start)
             block = np.empty((n, self.shape[1]), np.float32)
-            if self._file.readinto(block.data) != block.nbytes:  # type: ignore[attr-defined]
+            if self._file.readinto(block.data) != block.nbytes:
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._folder))
             yield block
 
