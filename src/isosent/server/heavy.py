@@ -28,24 +28,22 @@ class HeavyWork:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="isosent heavy work")
-        self._lock, self._n_waiting = threading.Lock(), 0  # or in a thread
+        self._lock, self.n_waiting = threading.Lock(), 0  # or in a thread
 
     async def run(self, request: Request, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call a function when its turn comes, unless the client hangs up."""
         with self._lock:
-            if self._n_waiting >= _MOST_WAITING:
-                message = (
-                    f"{self._n_waiting} requests of this kind wait; at most {_MOST_WAITING} may. Try again in 1 s."
-                )
+            if self.n_waiting >= _MOST_WAITING:
+                message = f"{self.n_waiting} requests of this kind wait; at most {_MOST_WAITING} may. Try again in 1 s."
                 raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
-            self._n_waiting += 1
+            self.n_waiting += 1
         future = self._threads.submit(partial(function, *arguments, **named))
         future.add_done_callback(self._is_over)  # at once, if it is cancelled in the queue
         return await unless_gone(request, asyncio.wrap_future(future))
 
     def _is_over(self, future: Future[Any]) -> None:
         with self._lock:
-            self._n_waiting -= 1
+            self.n_waiting -= 1
 
     def close(self) -> None:
         """Begin nothing more."""
