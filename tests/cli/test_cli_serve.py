@@ -97,6 +97,44 @@ def test_a_reload_changes_the_model_and_loses_no_request(serving, model, wordlla
         hostile_connections(url)
 
 
+def test_an_answer_that_nobody_reads_is_dropped(serving, model):
+    with serving("serve", model, "--request-timeout", 1) as (_, url, _):
+        body = json.dumps({"inputs": ["a dog " * 1500]}).encode()  # answered with the vectors of 3,000 tokens
+        head = b"POST /embed_all HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 30) as connection:
+            connection.sendall(head + b"%d\r\n\r\n" % len(body) + body)
+            assert connection.recv(12) == b"HTTP/1.1 200"
+
+            def is_closed():
+                try:
+                    connection.send(b"\r")
+                except OSError:
+                    return True
+                return False
+
+            wait_until(is_closed)
+        answer = httpx.post(f"{url}/embed_all", content=body, headers={"Content-Type": "application/json"}, timeout=60)
+        assert len(answer.content) > 5_000_000  # far more than the kernel holds
+        assert len(answer.json()[0]) >= 3000
+
+
+def test_silent_connections_make_room_for_others(serving, model):
+    with serving("serve", model, "--max-connections", 3, "--request-timeout", 600) as (_, url, _):
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        silent = [socket.create_connection(address, 30) for _ in range(3)]
+
+        def is_answered():
+            try:
+                return ask(url).status_code == 200  # 503 as long as nobody has been silent for a second
+            except httpx.TransportError:
+                return False
+
+        wait_until(is_answered)
+        assert silent[0].recv(1) == b""  # the first to come
+        for connection in silent:
+            connection.close()
+
+
 def hostile_connections(url):
     """Connections that hold a server up or confuse it: they end, and it goes on."""
     address = ("127.0.0.1", int(url.rpartition(":")[2]))

@@ -549,3 +549,35 @@ def test_the_dialect_follows_from_the_url(url, dialect):
 def test_a_url_that_says_nothing_needs_a_dialect():
     with pytest.raises(InputError, match="--dialect"):
         dialect_of("http://localhost:8080")
+
+
+def test_a_session_of_one_caller_serves_no_other(make, fake):
+    sessions = []
+
+    def with_sessions(_):
+        request = fake.requests[-1][0]
+        sessions.append(request.headers.get("cookie"))
+        is_good = request.headers["authorization"] == "Bearer good" or sessions[-1] is not None
+        if not is_good:
+            return JSONResponse({"error": {"message": "a wrong key"}}, 401)
+        vectors = [{"index": 0, "embedding": [1.0] * DIM}]
+        return JSONResponse({"data": vectors}, headers={"set-cookie": "session=good; Path=/"})
+
+    client = make()
+    fake.misbehave = with_sessions
+    for text, key, status in [("a", "good", 200), ("b", "wrong", 401), ("c", "good", 200), ("d", "none", 401)]:
+        answer = client.post("/v1/embeddings", json={"input": text}, headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == status
+    assert sessions == [None] * 4
+
+
+@pytest.mark.parametrize("header", ["authorization", "api-key"])
+@pytest.mark.parametrize("keys", [(), ("a key of the proxy",)])
+def test_a_key_of_any_bytes_is_wrong(make, fake, header, keys):
+    client = make(keys=keys, key="the key of the proxy" if keys else None)
+    for key in (b"\xff\xfe\xe9", "schl\u00fcssel".encode(), b"\xe9" * 40):
+        headers = {b"authorization": b"none", header.encode(): b"Bearer " + key}
+        answer = client.post("/v1/embeddings", json={"input": "a dog"}, headers=headers)
+        assert answer.status_code == 401
+        assert answer.json()["error"]["code"] == "invalid_api_key"
+    assert not fake.requests
