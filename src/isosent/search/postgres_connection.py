@@ -19,6 +19,8 @@ _ORPHAN: Final = "2s"  # how long the server goes on for a process that is gone
 class Connection:
     """What a table of PostgreSQL is read and written through."""
 
+    _connection: Any  # of psycopg
+
     def __init__(self, url: str) -> None:
         self._address, self.options = _split(url)
         self._secrets = _secrets(self._address)
