@@ -21,12 +21,12 @@ from isosent.search.build import unit_vectors, units_of_lists
 from isosent.search.index import Index
 from isosent.search.lance import open_lance
 from isosent.search.postgres import open_postgres
+from isosent.search.postgres_connection import SCHEMES
 from isosent.search.rows import ID, VECTOR
 
 # of each row: a hash of what was pushed, so that a push writes only what differs
 DIGEST: Final = "isosent_digest"
 _PART_ROWS: Final = 8192
-_POSTGRES: Final = ("postgresql://", "postgres://")
 _LANCE: Final = "lance:"
 _MOST_QUERIES, _NEAREST = 200, 10  # of a measured recall
 
@@ -92,7 +92,7 @@ def is_database(target: str) -> bool:
 
 def open_database(url: str) -> Database:
     """Open a table by its URL: ``postgresql://user@host/db?table=NAME`` or ``lance:DIR?table=NAME``."""
-    if url.startswith(_POSTGRES):
+    if url.startswith(SCHEMES):
         return open_postgres(url)
     if url.startswith(_LANCE):
         return open_lance(url.removeprefix(_LANCE))
