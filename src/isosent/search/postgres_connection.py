@@ -12,12 +12,15 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, IsosentError, OutputError
 
+SCHEMES: Final = ("postgresql://", "postgres://")
 _TIMEOUT: Final = 10  # seconds, of connecting
 _ORPHAN: Final = "2s"  # how long the server goes on for a process that is gone
 
 
 class Connection:
     """What a table of PostgreSQL is read and written through."""
+
+    _connection: Any  # of psycopg
 
     def __init__(self, url: str) -> None:
         self._address, self.options = _split(url)
@@ -134,7 +137,7 @@ class Connection:
 
 def _split(url: str) -> tuple[str, dict[str, str]]:
     """The URL for psycopg, and our options ``table`` and ``bits``."""
-    if not url.startswith(("postgresql://", "postgres://")):
+    if not url.startswith(SCHEMES):
         raise InputError("the URL must begin with postgresql://.")
     try:
         is_clear = "@" not in url.partition("@")[2] and ("@" in url) == ("@" in urlsplit(url).netloc)
