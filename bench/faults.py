@@ -2,7 +2,8 @@
 
 kills: SIGKILL at random times and at every rename. disks: full ones. flips: single bits in every file that isosent
 writes. fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
-model: operations at random on indexes, against a dictionary; not in all. guided: like fuzz, for N seconds a file; what makes isosent run new lines is spoilt further. Not in all; needs atheris.
+Not in all are guided, which is like fuzz, but for N seconds a file, and spoils further what makes isosent run new lines
+(needs atheris); and model: N operations at random on indexes, against a dictionary.
 Prints a JSON line for each failure and a summary for each campaign; exit code 1 if anything failed. Needs Linux and all
 extras; with --quick none.
 Usage: python bench/faults.py NAME [--runs N] [--seed S] [--keep DIR] [--only TARGET] [--quick]
@@ -37,7 +38,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=[*RUNS, "all"])
     parser.add_argument(
-        "--runs", "--operations", type=int, metavar="N", help="faults of a kind for each target; not the same for all kinds"
+        *("--runs", "--operations"),
+        type=int,
+        metavar="N",
+        help="faults of a kind for each target, not the same for all kinds; of model, operations in all",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the files of every failure here")

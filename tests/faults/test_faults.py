@@ -1,6 +1,7 @@
 """A quick, seeded part of each campaign of bench/faults.py; the whole of them takes minutes."""
 
 import json
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -30,3 +31,19 @@ def test_no_fault_breaks_a_promise(lines, campaign):
     summary, *failures = (line for line in reversed(lines) if line["campaign"] == campaign)
     assert failures == []
     assert summary["faults"] > len(summary["targets"]) > 0
+
+
+def test_random_operations_leave_an_index_as_they_would_a_dictionary(record_property):
+    seed = secrets.randbelow(1 << 30)
+    record_property("seed", seed)  # printed at the end of the run
+    finished = subprocess.run(
+        [sys.executable, FAULTS, "model", "--operations", "5000", "--seed", str(seed)],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert finished.returncode == 0, f"bench/faults.py model --seed {seed}: {finished.stdout}{finished.stderr}"
+    summary = json.loads(finished.stdout.splitlines()[-1])
+    assert len(summary["targets"]) == 11
+    assert {"killed, old", "killed, new", "refused, another writes", "push"} <= summary["outcomes"].keys()

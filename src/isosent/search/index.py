@@ -528,7 +528,9 @@ class Index:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
             is_empty = ids is not None and not len(units)  # no ids are of any kind
-            if (ids is None) != (state.ids == "numbers") or not (ids is None or is_empty or id_kind_of(ids) == state.ids):
+            if (ids is None) != (state.ids == "numbers") or not (
+                ids is None or is_empty or id_kind_of(ids) == state.ids
+            ):
                 wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}
                 raise InputError(f"add: the ids must be {wanted[state.ids]}.")
             table = rows_table(len(units), ids=ids, texts=listed, metadata=metadata, first_number=state.next_number)
