@@ -1,8 +1,8 @@
-"""Operations at random on an index, against a dictionary: what is open and what is reopened are compared after each.
+"""Operations at random on an index, against a dictionary; after each, the open and the reopened index are compared.
 
 A run of operations begins with a new index. It is changed by two objects of one process and by another process, which
-is killed now and then; objects that did not change it must show what they showed before. A run is a list of plain values
-(`drawn_operation`), so that it can be repeated with fewer of them.
+is killed now and then; objects that did not change it must show what they showed before. A run is a list of plain
+values (`drawn_operation`), so that it can be repeated with fewer of them.
 """
 
 from __future__ import annotations
