@@ -3,8 +3,8 @@
 kills: SIGKILL at random times and at every rename. disks: full ones. flips: single bits in every file that isosent
 writes. calls: every call that opens, reads, writes, flushes, maps or renames a file fails once; needs a C compiler.
 fuzz: hostile input for every reader. writers: several at once, with readers. all: one after the other.
-model: operations at random on indexes, against a dictionary. guided: like fuzz, for N seconds a file; what makes isosent
-run new lines is spoilt further; needs atheris. Neither is in all.
+Not in all are guided, which is like fuzz, but for N seconds a file, and spoils further what makes isosent run new lines
+(needs atheris); and model: N operations at random on indexes, against a dictionary.
 Prints a JSON line for each failure and a summary for each campaign; exit code 1 if anything failed. Needs Linux and all
 extras; with --quick none.
 Usage: python bench/faults.py NAME [--runs N] [--seed S] [--keep DIR] [--only TARGET] [--quick]
@@ -39,7 +39,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=[*RUNS, "all"])
     parser.add_argument(
-        "--runs", "--operations", type=int, metavar="N", help="faults of a kind, or operations, for each target"
+        "--runs", "--operations", type=int, metavar="N", help="faults of a kind for each target; of model, operations in all"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the files of every failure here")

@@ -36,6 +36,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Print the seeds that tests drew."""
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, value in report.user_properties:
+            if name == "seed" and report.when == "call":
+                terminalreporter.write_line(f"{report.nodeid}: seed {value}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def wordllama_is_read_once():
     """Most commands begin with it, and most of what they take would be to read the same numbers again."""

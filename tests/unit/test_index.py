@@ -333,6 +333,15 @@ def test_rows_with_known_ids_are_replaced(small):
     assert len(Index.open(small.folder)) == 6
 
 
+@pytest.mark.parametrize("ids", [["a", "b"], [1, 2]])
+def test_no_rows_have_ids_of_any_kind(wordllama, ids):
+    index = Index.create(["a cat", "a dog"], wordllama, ids=ids)
+    assert index.add([], ids=[]).tolist() == []
+    with pytest.raises(InputError, match="1"):
+        index.add([], ids=ids[:1])
+    assert len(index) == 2
+
+
 def test_removed_rows_are_gone_and_their_numbers_are_not_given_again(wordllama, texts):
     index = Index.create(texts[:10], wordllama)
     assert index.remove([3, 9, 77]) == 2

@@ -15,7 +15,7 @@ COLUMNS = ("lang", "year", "price")
 _ATOL = {"float32": 3e-7, "float16": 6e-4}  # of a value of a unit vector, half a step of the number type
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The index must refuse this operation."""
 
 
@@ -64,7 +64,7 @@ class Setting:
     def vectors(self, seed: int, n_rows: int) -> np.ndarray:
         """Raw vectors, some of them zero, some of them copies."""
         rng = np.random.default_rng(seed)
-        vectors = rng.standard_normal((n_rows, DIM)).astype(np.float32) * np.float32(rng.choice([0.01, 1, 100]))
+        vectors = rng.standard_normal((n_rows, DIM)).astype(np.float32) * np.float32(rng.choice([0.5, 1, 100]))
         if n_rows and rng.random() < 0.2:
             vectors[rng.integers(n_rows)] = vectors[0]
         if self.model is None and n_rows and rng.random() < 0.2:
@@ -170,13 +170,13 @@ class Dictionary:
         return Dictionary(self.setting, dict(self.rows), self.next_number)
 
     def apply(self, operation: dict[str, Any]) -> Any:
-        """Change the rows; returns what the index should return, and raises `Refused` where it should refuse."""
+        """Change the rows; returns what the index should return, and raises `RefusedError` where it should refuse."""
         setting, name = self.setting, operation["name"]
         if name == "compact":
             return None
         if name == "remove":
             if setting.kind == "hnsw":
-                raise Refused
+                raise RefusedError
             return sum(self.rows.pop(setting.name(number), None) is not None for number in operation["ids"])
         ids = [setting.name(number) for number in operation["ids"]]
         if name == "create":
@@ -185,7 +185,7 @@ class Dictionary:
             ids = list(range(self.next_number, self.next_number + len(ids)))
             self.next_number += len(ids)
         if setting.kind == "hnsw" and any(name in self.rows for name in ids):
-            raise Refused
+            raise RefusedError
         *_, rows = setting.drawn(operation["seed"], len(ids))
         for name, row in zip(ids, rows, strict=True):
             self.rows.pop(name, None)

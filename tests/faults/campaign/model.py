@@ -1,8 +1,8 @@
-"""Operations at random on an index, against a dictionary: what is open and what is reopened are compared after each.
+"""Operations at random on an index, against a dictionary; after each, the open and the reopened index are compared.
 
-A run of operations begins with a new index. It is changed by two objects of one process and by another process, which is
-killed now and then; objects that did not change it must show what they showed before. A run is a list of plain values
-(`drawn_operation`), so that it can be repeated with fewer of them.
+A run of operations begins with a new index. It is changed by two objects of one process and by another process, which
+is killed now and then; objects that did not change it must show what they showed before. A run is a list of plain
+values (`drawn_operation`), so that it can be repeated with fewer of them.
 """
 
 from __future__ import annotations
@@ -26,20 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from campaign.dictionary import COLUMNS, DIM, N_TEXTS, Dictionary, Refused, Setting, condition, matches, written
-from campaign.kills import patched
+from campaign.dictionary import COLUMNS, DIM, N_TEXTS, Dictionary, RefusedError, Setting, matches, written
+from campaign.operations import change_index, content_of, create_index, drawn_change, drawn_operation, write
 from campaign.outcomes import Outcome
 from campaign.processes import Forks, with_forks
 
 A_RUN = 150  # operations
-FLOORS = {"float16": 0.9, "float32": 0.9, "int8": 0.9, "binary": 0.9}  # share of the best rows that a run finds
+FLOOR = 0.9  # share of the nearest rows that the searches of a run must find; 0.95 is measured when an index is built
 LIMIT_S = 60  # of an operation
 CUT_S = 60  # while a failing run is cut down
-_OBJECTS = ("first", "second", "reader")
-_FREQUENCIES = {
-    "search": 24, "filter": 14, "hybrid": 8, "more like": 6, "reader": 10, "add": 12, "remove": 8, "compact": 2,
-    "reopen": 4, "kill": 3, "two writers": 3, "watch": 2, "refuse": 3, "save": 0.6, "push": 0.4, "create": 0.4,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +64,14 @@ def model(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path 
     n_cores = min(len(os.sched_getaffinity(0)), -(-n_runs // A_RUN))
     reads = []
     for core in range(n_cores):
-        read, write = os.pipe()
+        read, results = os.pipe()
         process = os.fork()
         if process == 0:
             os.close(read)
             (home / str(core)).mkdir()
             os.chdir(home / str(core))
-            os._exit(with_forks(partial(_runs, targets, n_runs, seed, core, n_cores, write), _write) != 0)
-        os.close(write)
+            os._exit(with_forks(partial(_runs, targets, n_runs, seed, core, n_cores, results), write) != 0)
+        os.close(results)
         reads.append((process, read, home / str(core)))
     for process, read, folder in reads:
         with os.fdopen(read, "rb") as outcomes:
@@ -91,7 +86,9 @@ def model(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path 
             yield Outcome("model", "crash", f"seed {seed}: a process ended during the last of {last}", is_failure=True)
 
 
-def _runs(targets: list[Target], n_operations: int, seed: int, first: int, step: int, write: int, forks: Forks) -> None:
+def _runs(
+    targets: list[Target], n_operations: int, seed: int, first: int, step: int, results: int, forks: Forks
+) -> None:
     """Every `step`-th run, and its outcomes as pickled lists."""
     words = _write_words(Path.cwd())
     for number in range(first, -(-n_operations // A_RUN), step):
@@ -100,16 +97,13 @@ def _runs(targets: list[Target], n_operations: int, seed: int, first: int, step:
         outcomes = _run(target, words, f"{seed} {number}", n, forks)
         content = pickle.dumps(outcomes)
         while content:
-            content = content[os.write(write, content) :]
+            content = content[os.write(results, content) :]
 
 
 def _run(target: Target, words: tuple[Any, ...], seed: str, n_operations: int, forks: Forks) -> list[Outcome]:
     rng = random.Random(seed)
-    ids, rows, is_mapped = (
-        rng.choice(("numbers", "int", "str")),
-        rng.choice(("texts", "both", "vectors")),
-        rng.random() < 0.5,
-    )
+    ids, rows = rng.choice(("numbers", "int", "str")), rng.choice(("texts", "both", "vectors"))
+    is_mapped = rng.random() < 0.5
     setting = _setting(target, ids, rows, words[is_mapped and rows != "vectors"])
     counts: Counter[str] = Counter()
     run = Run(setting, forks, counts)
@@ -122,10 +116,18 @@ def _run(target: Target, words: tuple[Any, ...], seed: str, n_operations: int, f
         "seed": seed,
         "index": f"{target.name}, ids {ids}, rows {rows}, {'a map' if is_mapped else 'no map'}",
         "problem": problem,
-        "operations": operations,
+        "operations": [_brief(operation) for operation in operations],
         "cut": f"from {len(run.operations)}" if is_repeated else "not: repeated, it does not fail",
     }
     return [*outcomes, Outcome(target.name, "failure", json.dumps(detail), is_failure=True)]
+
+
+def _brief(operation: dict[str, Any]) -> dict[str, Any]:
+    """An operation as it is printed: many numbers in a row are a range."""
+    ids = operation.get("ids", [])
+    if len(ids) < 4 or ids != list(range(ids[0], ids[0] + len(ids))):
+        return operation
+    return operation | {"ids": f"{ids[0]}..{ids[-1]}"}
 
 
 def _cut(setting: Setting, forks: Forks, operations: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
@@ -162,10 +164,9 @@ def _write_words(home: Path) -> tuple[Any, ...]:
     rows = rng.standard_normal((len(vocabulary), DIM)).round(3) + 0.2
     lines = [f"{word} {' '.join(map(str, row))}\n" for word, row in zip(vocabulary, rows, strict=True)]
     (home / "words.txt").write_text("".join(lines))
+    ends = ("", " Größe 서울에서", "\n'\"")
     texts = [
-        f"tag{number} "
-        + " ".join(rng.choice(vocabulary, rng.integers(1, 6)))
-        + ("", " Größe 서울에서", "\n'\"")[number % 3]
+        f"tag{number} {' '.join(rng.choice(vocabulary, rng.integers(1, 6)))}{ends[number % 3]}"
         for number in range(N_TEXTS)
     ]
     for number in range(0, N_TEXTS, 40):
@@ -190,155 +191,6 @@ def _setting(target: Target, ids: str, rows: str, words: tuple[Any, ...]) -> Set
     )
 
 
-# -- operations ------------------------------------------------------------------------------------------------------
-
-
-def drawn_operation(rng: random.Random, setting: Setting, n_numbers: int) -> dict[str, Any]:
-    """Draw an operation: a name, and plain values."""
-    name = rng.choices(list(_FREQUENCIES), list(_FREQUENCIES.values()))[0]
-    operation: dict[str, Any] = {"name": name, "by": rng.choice(_OBJECTS[:2])}
-    match name:
-        case "search" | "filter" | "hybrid" | "more like" | "reader":
-            operation |= {"seed": rng.randrange(1 << 30), "k": rng.choice((1, 3, 10, 10, 40))}
-            operation["by"] = "reader" if name == "reader" else operation["by"]
-            if name == "filter" or rng.random() < 0.1:
-                operation["where"] = condition(rng)
-            if name == "more like":
-                operation["ids"] = [rng.randrange(max(1, n_numbers)) for _ in range(3)]
-            if name == "reader":
-                operation["reopen"] = rng.random() < 0.1
-        case "kill":
-            operation |= {"change": drawn_change(rng, setting, n_numbers), "place": rng.randrange(110)}
-            if rng.random() < 0.3:
-                operation |= {"place": None, "after_ms": rng.uniform(0, 60)}
-        case "two writers":
-            operation |= {
-                "change": drawn_change(rng, setting, n_numbers),
-                "other": drawn_change(rng, setting, n_numbers),
-            }
-        case "watch":
-            operation |= {"change": drawn_change(rng, setting, n_numbers)}
-        case "add" | "remove" | "compact" | "create":
-            operation = drawn_change(rng, setting, n_numbers, name) | {"by": rng.choice((*_OBJECTS[:2], "process"))}
-        case "refuse":
-            operation["what"] = rng.choice(("column", "twice", "ids", "count", "nan", "type"))
-    return operation
-
-
-def drawn_change(rng: random.Random, setting: Setting, n_numbers: int, name: str = "") -> dict[str, Any]:
-    """Draw an operation that changes the index."""
-    name = name or rng.choice(("add", "add", "remove", "compact"))
-    change: dict[str, Any] = {"name": name}
-    if name == "compact":
-        return change
-    n = rng.choice((0, 1, 1, 2, 5, 12, 30))
-    n = 1050 if name == "add" and rng.random() < 0.01 else n  # more than is compared row by row: compacts
-    span = max(1, n_numbers + (0 if name == "remove" else 40))
-    if name == "create":
-        n = 1200 if setting.kind == "ivf" else rng.choice((60, 200))
-        n = n if setting.store in ("int8", "binary") or rng.random() < 0.7 else rng.choice((0, 1, 15))
-    if name == "remove" and rng.random() < 0.03:
-        n = span  # all of them
-    is_new = name == "create" or setting.kind == "hnsw" or rng.random() < 0.3
-    start = 0 if name == "create" else n_numbers
-    numbers = range(start, start + n) if is_new and name != "remove" else rng.sample(range(span), min(n, span))
-    if setting.kind == "hnsw" and name == "add" and rng.random() < 0.05:
-        numbers = rng.sample(range(span), min(n, span))  # to be refused
-    change["ids"] = list(numbers)
-    if name != "remove":
-        change["seed"] = rng.randrange(1 << 30)
-    return change
-
-
-def change_index(index: Any, setting: Setting, change: dict[str, Any]) -> Any:
-    """Change an index as an operation says; what it returns, or the name of the error."""
-    from isosent.errors import InputError, OutputError
-
-    try:
-        match change["name"]:
-            case "compact":
-                return index.compact()
-            case "remove":
-                return index.remove([setting.name(number) for number in change["ids"]])
-            case "create":
-                create_index(setting, change, index.folder)
-                return None
-        texts, vectors, columns, _ = setting.drawn(change["seed"], len(change["ids"]))
-        ids = None if setting.ids == "numbers" else [setting.name(number) for number in change["ids"]]
-        return index.add(texts, vectors=vectors, ids=ids, metadata=columns).tolist()
-    except OutputError as error:
-        if "another process" in str(error):
-            return "busy"
-        raise
-    except InputError:
-        return "refused"
-
-
-def create_index(setting: Setting, change: dict[str, Any], folder: Path) -> Any:
-    """Make an index, in place of another."""
-    import pyarrow as pa
-
-    from isosent.search import Index
-
-    texts, vectors, columns, rows = setting.drawn(change["seed"], len(change["ids"]))
-    columns = {"price": [None] * len(rows)} | columns
-    types = dict(zip(COLUMNS, (pa.string(), pa.int64(), pa.float64()), strict=True))
-    return Index.create(
-        texts,
-        setting.model,
-        vectors=vectors,
-        ids=None if setting.ids == "numbers" else _typed_ids(setting, change["ids"]),
-        metadata=pa.table({name: pa.array(columns[name], types[name]) for name in COLUMNS}),
-        folder=folder,
-        kind=setting.kind,
-        store=setting.store,
-    )
-
-
-def _typed_ids(setting: Setting, numbers: list[int]) -> Any:
-    import pyarrow as pa
-
-    return pa.array([setting.name(number) for number in numbers], pa.string() if setting.ids == "str" else pa.int64())
-
-
-def content_of(index: Any) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """All rows of an index, and their vectors."""
-    import pyarrow as pa
-
-    table = pa.Table.from_batches(index.batches(500)) if len(index) else None
-    if table is None:
-        return [], np.empty((0, DIM), np.float32)
-    lists = table.column("vector").combine_chunks()
-    vectors = np.zeros((len(lists), DIM), np.float32)
-    vectors[lists.is_valid().to_numpy(zero_copy_only=False)] = lists.flatten().to_numpy().reshape(-1, DIM)
-    return table.drop_columns(["vector"]).to_pylist(), vectors
-
-
-def _write(connection: Connection) -> None:
-    """The process that changes the index of the driver, and is killed: it keeps one object as long as it lives."""
-    from isosent.search import Index
-
-    index, left = None, [-1]
-
-    def die(*_: object) -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    patched(die)
-    with suppress(EOFError):
-        while True:
-            folder, setting, change, place = connection.recv()
-            left[0] = -1 if place is None else place + 1
-            index = index or Index.open(folder, setting.model)
-            result = change_index(index, setting, change)
-            left[0] = -1
-            if change["name"] == "create":
-                index = Index.open(folder, setting.model)
-            is_shown = result not in ("busy", "refused")
-            connection.send((result, content_of(index) if is_shown else None, index.stats().generation))
-
-
 # -- a run -----------------------------------------------------------------------------------------------------------
 
 
@@ -350,7 +202,7 @@ class View:
     rows: Dictionary
 
 
-class Problem(Exception):
+class ProblemError(Exception):
     """What a run shows that it should not."""
 
 
@@ -384,9 +236,8 @@ class Run:
 
     def do_all(self, operations: Any) -> str:
         """Do operations until one shows something wrong; what it is, or ""."""
-        number = -1
         try:
-            for number, operation in enumerate(operations):
+            for operation in operations:
                 self.operations.append(operation)
                 with Path("operations").open("a") as file:  # for a crash
                     file.write(f"{json.dumps(operation)}\n")
@@ -396,14 +247,15 @@ class Run:
                 self.counts[operation["name"]] += 1
             self._compare_folder()
             n_found, n_best = self._found
-            if n_best > 1000 and n_found < FLOORS[self.setting.store] * n_best:
+            if n_best > 1000 and n_found < FLOOR * n_best:
                 return f"a recall of {n_found / n_best:.3f} in {n_best} rows"
-        except Problem as problem:
-            return f"operation {number}: {problem}"
+        except ProblemError as problem:
+            return f"operation {len(self.operations) - 1}: {problem}"
         except Exception as error:  # whatever the index raises is a finding
             import traceback
 
-            return f"operation {number}: {type(error).__name__}: {error}\n{traceback.format_exc()[-1500:]}"
+            trace = traceback.format_exc()[-1500:]
+            return f"operation {len(self.operations) - 1}: {type(error).__name__}: {error}\n{trace}"
         finally:
             signal.alarm(0)
             self._end_writer()
@@ -440,12 +292,12 @@ class Run:
     def _compare(self, index: Any, rows: Dictionary, what: str) -> None:
         """Compare all that an index shows."""
         if len(index) != len(rows.rows):
-            raise Problem(f"{what}: {len(index)} rows, not {len(rows.rows)}")
+            raise ProblemError(f"{what}: {len(index)} rows, not {len(rows.rows)}")
         if difference := rows.difference(content_of(index)):
-            raise Problem(f"{what}: {difference}")
+            raise ProblemError(f"{what}: {difference}")
         n_zero = sum(not row.unit.any() for row in rows.rows.values())
         if (stats := index.stats()).n_zero_rows != n_zero or stats.n_rows != len(rows.rows):
-            raise Problem(f"{what}: {stats}, but {n_zero} rows have no vector")
+            raise ProblemError(f"{what}: {stats}, but {n_zero} rows have no vector")
 
     def _compare_committed(self, what: str) -> None:
         """Open the folder again, and compare."""
@@ -460,14 +312,11 @@ class Run:
         self.views["first"].index.compact()
         self._compare_committed("at the end")
         manifest = (self.folder / "manifest.json").read_text()
-        if left := [
-            path.name
-            for path in self.folder.iterdir()
-            if path.name not in (*re.findall(r'"name": ?"([^"]+)"', manifest), "manifest.json", "model")
-        ]:
-            raise Problem(f"these files are left: {left}")
+        named = {*re.findall(r'"name": ?"([^"]+)"', manifest), "manifest.json", "model"}
+        if left := [path.name for path in self.folder.iterdir() if path.name not in named]:
+            raise ProblemError(f"these files are left: {left}")
         if left := [path.name for path in self.home.iterdir() if path.name.startswith(".")]:
-            raise Problem(f"these files are left beside it: {left}")
+            raise ProblemError(f"these files are left beside it: {left}")
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -495,15 +344,13 @@ class Run:
         is_exact = test is not None or (self.setting.kind == "flat" and self.setting.store.startswith("float"))
         self._judge(view, result, units, k, test, what, is_exact=is_exact)
 
-    def _judge(
-        self, view: View, result: Any, units: Any, k: int, test: Any, what: str, *, is_exact: bool, n_less: int = 0
-    ) -> None:
+    def _judge(self, view: View, result: Any, units: Any, k: int, test: Any, what: str, *, is_exact: bool) -> None:
         k = min(k, max(1, len(view.rows.rows)))
         problem, n_found, n_best = view.rows.wrong_hits(
             units, k, result.ids, result.scores, test=test, is_exact=is_exact
         )
         if problem:
-            raise Problem(f"{what}: {problem}")
+            raise ProblemError(f"{what}: {problem}")
         if not is_exact:
             self._found[0] += n_found
             self._found[1] += n_best
@@ -514,9 +361,9 @@ class Run:
         for hit in table.to_pylist():
             row = view.rows.rows.get(hit["id"])
             if row is None or (hit.get("text"), *(hit[name] for name in COLUMNS)) != (row.text, *row.fields):
-                raise Problem(f"{what}: the hit {hit} is {row}")
+                raise ProblemError(f"{what}: the hit {hit} is {row}")
         if table.num_rows != int(result.n_hits.sum()):
-            raise Problem(f"{what}: {table.num_rows} rows of {result}")
+            raise ProblemError(f"{what}: {table.num_rows} rows of {result}")
 
     def _more_like(self, view: View, operation: dict[str, Any], what: str) -> None:
         from isosent.errors import InputError
@@ -529,13 +376,13 @@ class Run:
                 raise
             return
         if missing := [name for name in names if name not in view.rows.rows]:
-            raise Problem(f"{what}: {missing} are not there, but were found")
+            raise ProblemError(f"{what}: {missing} are not there, but were found")
         for name, found in zip(names, result.ids.tolist(), strict=True):
             hits = [hit for hit in found if hit not in (-1, None)]
             n_others = sum(row.unit.any() for other, row in view.rows.rows.items() if other != name)
             n_hits = min(operation["k"], n_others) if view.rows.rows[name].unit.any() else 0
             if name in hits or len(hits) != n_hits or any(hit not in view.rows.rows for hit in hits):
-                raise Problem(f"{what}: {name!r} is like {hits}, of {n_others}")
+                raise ProblemError(f"{what}: {name!r} is like {hits}, of {n_others}")
         self._compare_texts(view, result, what)
 
     def _hybrid(self, view: View, operation: dict[str, Any], what: str) -> None:
@@ -554,12 +401,14 @@ class Run:
             row = rows.get(hit)
             vector = None if row is None else row.unit if row.stored is None else row.stored
             if vector is None or abs(vector @ unit[0] - score) > 5e-6:
-                raise Problem(f"{what}: {hit!r} with the score {score} does not match {query!r}, or has another score")
+                raise ProblemError(
+                    f"{what}: {hit!r} with the score {score} does not match {query!r}, or has another score"
+                )
         if len(set(hits)) != len(hits):
-            raise Problem(f"{what}: hits occur twice: {hits}")
+            raise ProblemError(f"{what}: hits occur twice: {hits}")
         owners = {name for name, row in rows.items() if row.text and query.split()[0] in row.text.split()}
         if unique and " " not in query and not owners & set(hits[:2]):
-            raise Problem(f"{what}: {owners} with the word {query!r} is not among the first hits {hits[:5]}")
+            raise ProblemError(f"{what}: {owners} with the word {query!r} is not among the first hits {hits[:5]}")
         self._compare_texts(view, result, what)
 
     # -- changing ----------------------------------------------------------------------------------------------------
@@ -569,7 +418,7 @@ class Run:
         after = rows.copy()
         try:
             return after.apply(change), after
-        except Refused:
+        except RefusedError:
             return "refused", rows
 
     def _change(self, operation: dict[str, Any]) -> None:
@@ -584,7 +433,7 @@ class Run:
             self._send(operation, None)
             returned, content, _ = self._received()
             if content is not None and (difference := after.difference(content)):
-                raise Problem(f"{what}: {difference}")
+                raise ProblemError(f"{what}: {difference}")
         else:
             view = self.views.get(by) or self._opened()
             returned = change_index(view.index, self.setting, operation)
@@ -595,7 +444,7 @@ class Run:
                 self._compare(view.index, after, what)
             self.views[by] = view
         if returned != expected:
-            raise Problem(f"{what}: returned {returned!r:.200}, not {expected!r:.200}")
+            raise ProblemError(f"{what}: returned {returned!r:.200}, not {expected!r:.200}")
         self.rows = after
         self._compare_committed(what)
 
@@ -611,7 +460,7 @@ class Run:
             received: tuple[Any, Any, int] = self._writer[1].recv()
         except EOFError:
             process, self._writer = self._writer[0], None
-            raise Problem(f"a writer ended with {self._forks.wait(process)}") from None
+            raise ProblemError(f"a writer ended with {self._forks.wait(process)}") from None
         return received
 
     def _end_writer(self) -> int:
@@ -646,7 +495,7 @@ class Run:
             self.counts["killed, new"] += is_killed
             self.rows = after
         elif is_after or self.rows.difference(content):
-            raise Problem(f"killed at {place} of {change['name']}: {difference}; {self.rows.difference(content)}")
+            raise ProblemError(f"killed at {place} of {change['name']}: {difference}; {self.rows.difference(content)}")
         else:
             self.counts["killed, old"] += 1
         self._compare_committed("killed")
@@ -675,7 +524,7 @@ class Run:
                 break
             problems.append(problem or f"returned {returned}, not {[result for _, result in order]}"[:500])
         else:
-            raise Problem(f"two writers: {problems}")
+            raise ProblemError(f"two writers: {problems}")
         self.rows = rows
         self.views.pop(operation["by"], None)  # which of the two states it shows depends on the order
         self._compare_committed("two writers")
@@ -691,11 +540,11 @@ class Run:
             if not is_after and not self.rows.difference(content):
                 continue
             if difference := after.difference(content):
-                raise Problem(f"while {operation['change']['name']} goes on: {difference}")
+                raise ProblemError(f"while {operation['change']['name']} goes on: {difference}")
             is_after = True
         returned, _, _ = self._received()
         if returned != expected:
-            raise Problem(f"watched, it returned {returned!r:.200}, not {expected!r:.200}")
+            raise ProblemError(f"watched, it returned {returned!r:.200}, not {expected!r:.200}")
         self.rows = after
         self._compare_committed("watched")
 
@@ -727,7 +576,7 @@ class Run:
         except InputError:
             pass
         else:
-            raise Problem(f"rows with a wrong {operation['what']} were added")
+            raise ProblemError(f"rows with a wrong {operation['what']} were added")
         self._compare_committed(f"after a refusal ({operation['what']})")
         self.views["first"] = self._opened()
 
@@ -753,17 +602,15 @@ class Run:
         expected = sum(before.get(name) is not row for name, row in view.rows.rows.items())
         gone = sum(name not in view.rows.rows for name in before)
         if n_written > expected or n_deleted != gone:
-            raise Problem(f"pushed {n_written} and deleted {n_deleted} rows, not {expected} and {gone}")
+            raise ProblemError(f"pushed {n_written} and deleted {n_deleted} rows, not {expected} and {gone}")
         self._pushed = view.rows
         pulled = pull(url, self.home / "pulled", model=self.setting.model)
         rows, vectors = content_of(pulled)
         places = {row["id"]: place for place, row in enumerate(rows)}
         if places.keys() != view.rows.rows.keys():
-            raise Problem(f"pulled {len(places)} rows, not {len(view.rows.rows)}")
+            raise ProblemError(f"pulled {len(places)} rows, not {len(view.rows.rows)}")
         order = [places[name] for name in view.rows.rows]
-        listed = [
-            {name: rows[place][name] for name in ("id", *(("text",) * (self.setting.rows != "vectors")), *COLUMNS)}
-            for place in order
-        ]
+        columns = ("id", "text", *COLUMNS) if self.setting.rows != "vectors" else ("id", *COLUMNS)
+        listed = [{name: rows[place][name] for name in columns} for place in order]
         if difference := view.rows.difference((listed, vectors[order]), is_exact=False):
-            raise Problem(f"pulled: {difference}")
+            raise ProblemError(f"pulled: {difference}")

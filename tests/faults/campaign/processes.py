@@ -23,6 +23,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -251,7 +252,7 @@ def with_forks(main: Callable[[Forks], None], work: Callable[[Connection], None]
     while request := ours.recv(32):
         if request == b"fork":
             here, there = socket.socketpair()
-            process = _fork_of(lambda: work(Connection(os.dup(here.fileno()))), ours, there)
+            process = _fork_of(partial(_talk, work, here), ours, there)
             alive.add(process)
             socket.send_fds(ours, [b"%d" % process], [there.fileno()])
             here.close()
@@ -265,6 +266,10 @@ def with_forks(main: Callable[[Forks], None], work: Callable[[Connection], None]
         os.waitpid(process, 0)
     _, status = os.waitpid(first, 0)
     return os.waitstatus_to_exitcode(status)
+
+
+def _talk(work: Callable[[Connection], None], end: socket.socket) -> None:
+    work(Connection(end.detach()))
 
 
 def _fork_of(function: Callable[[], None], *closed: socket.socket) -> int:
