@@ -39,7 +39,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=[*RUNS, "all"])
     parser.add_argument(
-        "--runs", "--operations", type=int, metavar="N", help="faults of a kind for each target; of model, operations in all"
+        "--runs",
+        "--operations",
+        type=int,
+        metavar="N",
+        help="faults of a kind for each target; of model, operations in all",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the files of every failure here")
