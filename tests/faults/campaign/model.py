@@ -61,18 +61,19 @@ def model(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path 
     del keep  # a failure is a list of operations
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
-    n_cores = min(len(os.sched_getaffinity(0)), -(-n_runs // A_RUN))
+    # one more than there are cores, because each waits for its writer now and then
+    n_drivers = min(len(os.sched_getaffinity(0)) + 1, -(-n_runs // A_RUN))
     reads = []
-    for core in range(n_cores):
+    for driver in range(n_drivers):
         read, results = os.pipe()
         process = os.fork()
         if process == 0:
             os.close(read)
-            (home / str(core)).mkdir()
-            os.chdir(home / str(core))
-            os._exit(with_forks(partial(_runs, targets, n_runs, seed, core, n_cores, results), write) != 0)
+            (home / str(driver)).mkdir()
+            os.chdir(home / str(driver))
+            os._exit(with_forks(partial(_runs, targets, n_runs, seed, driver, n_drivers, results), write) != 0)
         os.close(results)
-        reads.append((process, read, home / str(core)))
+        reads.append((process, read, home / str(driver)))
     for process, read, folder in reads:
         with os.fdopen(read, "rb") as outcomes:
             while True:

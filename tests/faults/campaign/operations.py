@@ -61,7 +61,7 @@ def drawn_change(rng: random.Random, setting: Setting, n_numbers: int, name: str
     if name == "compact":
         return change
     n = rng.choice((0, 1, 1, 2, 5, 12, 30))
-    n = 1050 if name == "add" and rng.random() < 0.01 else n  # more than is compared row by row: compacts
+    n = 1050 if name == "add" and rng.random() < 0.005 else n  # more than is compared row by row: compacts
     span = max(1, n_numbers + (0 if name == "remove" else 40))
     if name == "create":
         n = 1200 if setting.kind == "ivf" else rng.choice((60, 200))
