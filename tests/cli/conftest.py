@@ -62,18 +62,22 @@ def _serving(*arguments, **environment):
         text=True,
         env=os.environ | environment,
     )
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(map(json.loads, process.stderr)))
     try:
-        listening = json.loads(process.stderr.readline())
+        first = process.stderr.readline()
+        if not first.startswith("{"):  # it has not started
+            raise RuntimeError(first + process.stderr.read())
+        listening = json.loads(first)
         assert listening["event"] == "listening"
-        lines = []
-        reader = threading.Thread(target=lambda: lines.extend(map(json.loads, process.stderr)))
         reader.start()
         yield process, f"http://127.0.0.1:{listening['port']}", lines
     finally:
         if process.poll() is None:
             process.kill()
         process.wait()
-        reader.join()
+        if reader.ident:
+            reader.join()
         process.stderr.close()
 
 

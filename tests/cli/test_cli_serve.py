@@ -64,39 +64,6 @@ def test_a_second_signal_ends_at_once(serving, model):
     assert [line["level"] for line in events] == ["info", "warning"]
 
 
-def test_a_reload_changes_the_model_and_loses_no_request(serving, model, wordllama, texts):
-    with serving("serve", f"model={model}", "--request-timeout", 1) as (process, url, lines):
-        before = isosent.load(model)
-        after = wordllama.fitted(texts, isosent.Whitening(n_components=16, strength=0.5))
-        expected = {each.fingerprint: unit_rows(each.encode(["a dog"])) for each in (before, after)}
-        after.save(model)
-        answers, is_over = [], threading.Event()
-
-        def client():
-            while not is_over.is_set():
-                answers.append(ask(url))
-
-        clients = [threading.Thread(target=client) for _ in range(4)]
-        for each in clients:
-            each.start()
-        process.send_signal(signal.SIGHUP)
-        try:
-            wait_until(lambda: answers and answers[-1].headers.get("X-Isosent-Space") == after.fingerprint)
-        finally:
-            is_over.set()
-            for each in clients:
-                each.join()
-        assert {answer.status_code for answer in answers} == {200}
-        assert {answer.headers["X-Isosent-Space"] for answer in answers} == set(expected)
-        for answer in answers:
-            assert np.allclose(answer.json(), expected[answer.headers["X-Isosent-Space"]], atol=1e-6)
-        (model / "model.json").write_text("{}")
-        process.send_signal(signal.SIGHUP)
-        wait_until(lambda: any(line["event"] == "reload failed" for line in lines))
-        assert ask(url).headers["X-Isosent-Space"] == after.fingerprint  # what was there stays
-        hostile_connections(url)
-
-
 def test_an_answer_that_nobody_reads_is_dropped(serving, model):
     with serving("serve", model, "--request-timeout", 1) as (_, url, _):
         body = json.dumps({"inputs": ["a dog " * 1500]}).encode()  # answered with the vectors of 3,000 tokens
@@ -133,6 +100,39 @@ def test_silent_connections_make_room_for_others(serving, model):
         assert silent[0].recv(1) == b""  # the first to come
         for connection in silent:
             connection.close()
+
+
+def test_a_reload_changes_the_model_and_loses_no_request(serving, model, wordllama, texts):
+    with serving("serve", f"model={model}", "--request-timeout", 1) as (process, url, lines):
+        before = isosent.load(model)
+        after = wordllama.fitted(texts, isosent.Whitening(n_components=16, strength=0.5))
+        expected = {each.fingerprint: unit_rows(each.encode(["a dog"])) for each in (before, after)}
+        after.save(model)
+        answers, is_over = [], threading.Event()
+
+        def client():
+            while not is_over.is_set():
+                answers.append(ask(url))
+
+        clients = [threading.Thread(target=client) for _ in range(4)]
+        for each in clients:
+            each.start()
+        process.send_signal(signal.SIGHUP)
+        try:
+            wait_until(lambda: answers and answers[-1].headers.get("X-Isosent-Space") == after.fingerprint)
+        finally:
+            is_over.set()
+            for each in clients:
+                each.join()
+        assert {answer.status_code for answer in answers} == {200}
+        assert {answer.headers["X-Isosent-Space"] for answer in answers} == set(expected)
+        for answer in answers:
+            assert np.allclose(answer.json(), expected[answer.headers["X-Isosent-Space"]], atol=1e-6)
+        (model / "model.json").write_text("{}")
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any(line["event"] == "reload failed" for line in lines))
+        assert ask(url).headers["X-Isosent-Space"] == after.fingerprint  # what was there stays
+        hostile_connections(url)
 
 
 def hostile_connections(url):

@@ -417,3 +417,23 @@ def test_a_table_of_many_columns_is_read(write):
     path.write_text(",".join([*names, "c7"]) + "\n")
     with pytest.raises(FileFormatError, match="'c7' twice"):
         read_rows(str(path), column="c1")
+
+
+def test_a_footer_with_a_flipped_bit_never_ends_the_process(tmp_path):
+    """pyarrow does that, if it is asked for a column that such a footer does not describe."""
+    path = tmp_path / "vectors.parquet"
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(20, dtype=np.float32)), 4)
+    pq.write_table(pa.table({"vector": vectors}), path)
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    n_refused = 0
+    for place in range(start, start + 60):
+        for bit in range(8):
+            changed = bytearray(content)
+            changed[place] ^= 1 << bit
+            path.write_bytes(changed)
+            try:
+                open_vectors(path)
+            except FileFormatError:
+                n_refused += 1
+    assert n_refused > 200

@@ -19,8 +19,10 @@ from isosent.io.bounds import (
     FREELY_EXPANDED,
     LARGEST_EXPANSION,
     MOST_DIMENSIONS,
+    ParquetChunk,
     expands_too_far,
     parquet_batch_rows,
+    parquet_chunks,
 )
 from isosent.io.checksum import (
     UNSEALED,
@@ -50,13 +52,11 @@ Array = NDArray[Any]
 
 def open_parquet(path: Path, column: str | None) -> VectorSource:
     """Open a column of vectors, read row group by row group."""
-    pq = _extras.require("pyarrow.parquet")
-
     state = file_state(path)
     schema, n_rows = table_schema(path)
     name, number_type = _choose_column(path, schema, column)
     with reading_parquet(str(path)):
-        parquet_batch_rows(str(path), pq.read_metadata(path), {name})
+        parquet_batch_rows(str(path), parquet_chunks(str(path), path), {name})
     dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
@@ -186,12 +186,12 @@ def bounded_batches(
     """Read columns of an open parquet file, or all; refuses what becomes far more than the file holds."""
     most = max(FREELY_EXPANDED, LARGEST_EXPANSION * _size_of(source))
     stop = n_bytes = 0
-    for group in range(file.num_row_groups):
+    for group, chunks in zip(range(file.num_row_groups), parquet_chunks(name, source), strict=False):
         row, stop = stop, stop + file.metadata.row_group(group).num_rows
         if stop <= start_row:
             continue
         with reading_parquet(f"{name}, row group {group} (rows {row} to {stop - 1}),"):
-            at_once = _rows_at_once(name, source, file, group, names, n_rows)
+            at_once = _rows_at_once(name, source, group, chunks, names, n_rows, n_in_group=max(1, stop - row))
             for batch in file.iter_batches(at_once, row_groups=[group], columns=names and list(names)):
                 n_bytes += batch.nbytes
                 if n_bytes > most:
@@ -206,7 +206,14 @@ def _size_of(source: Path | IO[bytes]) -> int:
 
 
 def _rows_at_once(
-    name: str, source: Path | IO[bytes], file: Any, group: int, names: Sequence[str] | None, n_rows: int
+    name: str,
+    source: Path | IO[bytes],
+    group: int,
+    chunks: Sequence[ParquetChunk],
+    names: Sequence[str] | None,
+    n_rows: int,
+    *,
+    n_in_group: int,
 ) -> int:
     """At most `n_rows` rows of a row group, and fewer where each of them may repeat a long text."""
     pc = _extras.require("pyarrow.compute")
@@ -215,14 +222,13 @@ def _rows_at_once(
     # A dictionary holds a text once, and a decoded batch holds it for each row. How long it is no footer says, so the
     # first row is read with its dictionary as it is stored. All rows that way would be slow where texts differ.
     tops = None if names is None else {name.partition(".")[0] for name in names}
-    facts = file.metadata.row_group(group)
     repeating = {
-        chunk.path_in_schema: chunk.num_values
-        for chunk in map(facts.column, range(facts.num_columns))
-        if chunk.physical_type == "BYTE_ARRAY"
-        and chunk.has_dictionary_page
-        and (tops is None or chunk.path_in_schema.partition(".")[0] in tops)
-        and chunk.total_uncompressed_size * max(n_rows, chunk.num_values // max(1, facts.num_rows)) > _BATCH_TEXT_BYTES
+        chunk.path: chunk.n_values
+        for chunk in chunks
+        if chunk.has_texts
+        and chunk.has_dictionary
+        and (tops is None or chunk.column in tops)
+        and chunk.n_unpacked * max(n_rows, chunk.n_values // n_in_group) > _BATCH_TEXT_BYTES
     }
     if not repeating:
         return n_rows
@@ -232,7 +238,7 @@ def _rows_at_once(
         for texts in (texts for column in batch.columns for texts in _dictionaries(column)):
             longest = max(longest, pc.max(pc.binary_length(texts)).as_py() or 0)
         break
-    row_bytes: int = longest * max(1, max(repeating.values()) // facts.num_rows)  # lists hold several
+    row_bytes: int = longest * max(1, max(repeating.values()) // n_in_group)  # lists hold several
     if row_bytes > _LARGEST_ROW:
         raise expands_too_far(name, row_bytes)
     return max(1, min(n_rows, _BATCH_TEXT_BYTES // row_bytes))
@@ -337,13 +343,11 @@ class ColumnsBeside:
         cls, path: Path, without: str, *, start_row: int = 0, n_rows: int | None = None, state: FileState | None = None
     ) -> ColumnsBeside:
         """Take every column of a parquet file but one, from a row on, as they are."""
-        pq = _extras.require("pyarrow.parquet")
-
         schema, _ = table_schema(path)
         position = schema.get_field_index(without) if without in schema.names else None
         others = schema if position is None else schema.remove(position)
         pandas = {name: value for name, value in (schema.metadata or {}).items() if name == b"pandas"}
-        n_rows = n_rows or parquet_batch_rows(str(path), pq.read_metadata(path))
+        n_rows = n_rows or parquet_batch_rows(str(path), parquet_chunks(str(path), path))
         batches = table_batches(path, others.names, start_row, n_rows, state) if others.names else iter(())
         return cls(others.with_metadata(pandas), batches, without, position)
 

@@ -434,7 +434,7 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
         wanted = (*columns, *optional)
         tops = [path if path in names else path.partition(".")[0] for path in wanted]
-        n_rows = bounds.parquet_batch_rows(name, table.metadata, tops)
+        n_rows = bounds.parquet_batch_rows(name, bounds.parquet_chunks(name, file), tops)
         number = first_row
         for batch in bounded_batches(name, file, table, wanted, first_row, n_rows):
             lists = [values_of(batch, top, path) for top, path in zip(tops, wanted, strict=True)]
