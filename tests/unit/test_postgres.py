@@ -278,6 +278,8 @@ def with_password(postgres_url, sql):
                 if "password" in str(error):
                     break
             time.sleep(0.05)
+        else:
+            raise TimeoutError("the server does not ask for passwords")
     return lambda password: postgres_url.replace("postgres:@", f"secretary:{password}@")
 
 

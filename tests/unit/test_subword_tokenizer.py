@@ -1,10 +1,11 @@
 import json
+import string
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from isosent.errors import FileFormatError, InputError
 from isosent.words.subwords import SubwordTokenizer, TokenLookup, odd_patterns
@@ -299,3 +300,32 @@ def test_looked_up_tokens_are_lower_cased_and_left_out_as_told(word_level):
 def test_a_lookup_that_neither_skips_nor_keeps_is_refused(word_level):
     with pytest.raises(InputError, match="tokenizer: unknown must be one of skip, keep; got 'mean'"):
         TokenLookup(SubwordTokenizer(word_level), Vocabulary.from_words(["a"]), unknown="mean")
+
+
+def normalized(folder, steps):
+    """A file of a tokenizer with these steps."""
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder / "tokenizer.json"
+
+
+def test_blanks_around_each_sign_do_not_multiply(tmp_path):
+    """Model2Vec's normalizer has a step for each of 32 signs."""
+    steps = [normalizers.Replace(sign, f" {sign} ") for sign in string.punctuation]
+    steps += [normalizers.Replace(Regex(r"\s+"), " ") for _ in range(6)]
+    assert SubwordTokenizer(normalized(tmp_path, [*steps, normalizers.Strip()]))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [normalizers.Replace("a", "aaa")] * 3,
+        [normalizers.Replace("a", "bbb"), normalizers.Replace("b", "ccc"), normalizers.Replace("c", "ddd")],
+        [normalizers.Replace("ab", "abababab"), normalizers.Replace("ab", "ababababab")],
+        [normalizers.Replace(Regex("(?=.)"), "x" * 8), normalizers.Replace("x", "yyy")],
+    ],
+)
+def test_replacements_that_multiply_are_refused(tmp_path, steps):
+    with pytest.raises(FileFormatError, match="times longer"):
+        SubwordTokenizer(normalized(tmp_path, steps))

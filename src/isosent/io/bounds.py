@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
@@ -69,8 +69,8 @@ def parquet_batch_rows(
     n_unpacked = n_packed = 0
     for chunk in chain.from_iterable(chunks):
         if columns is None or chunk.column in columns:
-            # A run of one value has a few bytes for any number of rows.
-            n_unpacked += max(chunk.n_unpacked, _VALUE_BYTES * chunk.n_values)
+            # A run of one value has a few bytes for any number of rows, and a row of lists can hold all of it.
+            n_unpacked += max(chunk.n_unpacked, _VALUE_BYTES * chunk.n_values if chunk.is_nested else 0)
             n_packed += chunk.n_packed
     is_tight = n_unpacked > LARGEST_EXPANSION * n_packed
     if is_tight and n_unpacked > FREELY_EXPANDED:
@@ -87,6 +87,11 @@ class ParquetChunk(NamedTuple):
     n_values: int
     n_unpacked: int  # bytes
     n_packed: int
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether a row can hold several values."""
+        return self.column != self.path
 
     @property
     def column(self) -> str:
@@ -146,17 +151,17 @@ def _thrift_value(file: IO[bytes], kind: int) -> Any:
         case 1 | 2:
             return kind == 1
         case 3:
-            return file.read(1)
+            return _bytes(file, 1)
         case 4 | 5 | 6:
             return _zigzag(file)
         case 7:
-            return file.read(8)
+            return _bytes(file, 8)
         case 8:
-            return file.read(_varint(file))
+            return _bytes(file, _varint(file))
         case 9 | 10:
             item_kind, n_items = _thrift_list(file)
             if item_kind in (1, 2):  # a truth value has a byte of its own in a list
-                return file.read(n_items)
+                return _bytes(file, n_items)
             return [_thrift_value(file, item_kind) for _ in range(n_items)]
         case 12:
             return _thrift_struct(file)
@@ -169,14 +174,23 @@ def _thrift_list(file: IO[bytes]) -> tuple[int, int]:
     return head & 15, head >> 4 if head >> 4 < 15 else _varint(file)
 
 
+def _bytes(file: IO[bytes], n_bytes: int) -> bytes:
+    content = file.read(min(n_bytes, LARGEST_DOCUMENT))
+    if len(content) < n_bytes:
+        raise ValueError("the footer ends too early")
+    return content
+
+
 def _varint(file: IO[bytes]) -> int:
     value = shift = 0
     while True:
         byte = file.read(1)[0]
         value |= (byte & 127) << shift
+        shift += 7
         if byte < 128:
             return value
-        shift += 7
+        if shift > 63:
+            raise ValueError("a number has too many bytes")
 
 
 def _zigzag(file: IO[bytes]) -> int:
@@ -186,20 +200,15 @@ def _zigzag(file: IO[bytes]) -> int:
 
 def check_growth(name: str, tokenizer: Mapping[str, Any]) -> None:
     """Refuse a ``tokenizer.json`` that makes a text many times longer, or is slow by design."""
-    growth = 1.0
-    steps = [tokenizer.get("normalizer"), tokenizer.get("pre_tokenizer")]
+    steps = [*_steps(tokenizer.get("normalizer")), *_steps(tokenizer.get("pre_tokenizer"))]
     for step in steps:
-        step = step or {}
-        steps += [*step.get("normalizers", ()), *step.get("pretokenizers", ())]
-        content, pattern = step.get("content") or "", step.get("pattern") or {}
-        if step.get("type") == "Replace" and content:
-            # a regular expression may match between two characters
-            growth *= max(1.0, len(content) / len(pattern["String"])) if pattern.get("String") else 1 + len(content)
         charsmap = base64.b64decode(step.get("precompiled_charsmap") or "")
         longest = max(map(len, charsmap[4 + int.from_bytes(charsmap[:4], "little") :].split(b"\0")))
         inserted = [len(step.get(field) or "") for field in ("prepend", "replacement")]
-        if growth > MOST_GROWTH or max(longest, *inserted) > LONGEST_INSERTED:
+        if max(longest, *inserted) > LONGEST_INSERTED:
             raise FileFormatError(f"{name} makes texts many times longer: {step.get('type')}. Use another tokenizer.")
+    if _growth([step for step in steps if step.get("type") == "Replace"]) > MOST_GROWTH:
+        raise FileFormatError(f"{name} makes texts many times longer: Replace. Use another tokenizer.")
     template = (tokenizer.get("post_processor") or {}).get("single") or ()
     model = tokenizer.get("model") or {}
     if (
@@ -208,6 +217,33 @@ def check_growth(name: str, tokenizer: Mapping[str, Any]) -> None:
         or (model.get("max_input_chars_per_word") or 0) > LONGEST_SPLIT_WORD
     ):
         raise FileFormatError(f"{name} repeats or cuts words without a bound. Use another tokenizer.")
+
+
+def _steps(step: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """A step of a tokenizer, and those in it, in their order."""
+    if step:
+        yield step
+        for inner in (*step.get("normalizers", ()), *step.get("pretokenizers", ())):
+            yield from _steps(inner)
+
+
+def _growth(replacements: Sequence[Mapping[str, Any]]) -> float:
+    """Characters that replacements make of one, at most."""
+    lengths: dict[str, float] = {}  # of what the later steps make of a character, where it is not `other`
+    other = 1.0
+    for step in reversed(replacements):
+        content, pattern = step.get("content") or "", step.get("pattern") or {}
+        length = sum(lengths.get(character, other) for character in content)
+        if text := pattern.get("String"):
+            for character in text:  # each takes its part of what it is replaced by
+                lengths[character] = max(length / len(text), 0 if len(text) == 1 else lengths.get(character, other))
+        else:  # a regular expression may match any character, and some match between two
+            is_between = not pattern.get("Regex") or re.search(
+                r"\(\?|\\[bBAGzZ]|[\^$*?|]|\{0?,", pattern.get("Regex") or ""
+            )
+            lengths = {each: max(old, length) + length * bool(is_between) for each, old in lengths.items()}
+            other = max(other, length) + length * bool(is_between)
+    return max(other, *lengths.values(), 0.0)
 
 
 def expands_too_far(name: str, n_bytes: int) -> FileFormatError:
