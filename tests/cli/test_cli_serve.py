@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import ExitStack, suppress
 
 import httpx
 import numpy as np
@@ -85,21 +86,45 @@ def test_an_answer_that_nobody_reads_is_dropped(serving, model):
         assert len(answer.json()[0]) >= 3000
 
 
+def is_answered(url):
+    try:
+        return ask(url).status_code == 200  # 503 as long as nobody has been silent for a second
+    except httpx.TransportError:
+        return False
+
+
 def test_silent_connections_make_room_for_others(serving, model):
     with serving("serve", model, "--max-connections", 3, "--request-timeout", 600) as (_, url, _):
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
         silent = [socket.create_connection(address, 30) for _ in range(3)]
 
-        def is_answered():
-            try:
-                return ask(url).status_code == 200  # 503 as long as nobody has been silent for a second
-            except httpx.TransportError:
-                return False
-
-        wait_until(is_answered)
+        wait_until(lambda: is_answered(url))
         assert silent[0].recv(1) == b""  # the first to come
         for connection in silent:
             connection.close()
+
+
+def test_connections_between_two_requests_make_room_and_the_limit_holds_in_a_burst(serving, model):
+    health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with serving("serve", model, "--max-connections", 3, "--request-timeout", 600) as (_, url, _), ExitStack() as stack:
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+
+        def connected():
+            return stack.enter_context(socket.create_connection(address, 30))
+
+        kept = [connected() for _ in range(3)]
+        for connection in kept:
+            connection.sendall(health)
+            assert connection.recv(12) == b"HTTP/1.1 200"
+        wait_until(lambda: is_answered(url))
+        burst = [connected() for _ in range(20)]
+        time.sleep(0.5)
+        n_refused = 0
+        for connection in burst:
+            connection.settimeout(0.5)
+            with suppress(TimeoutError):  # it waits for a request
+                n_refused += connection.recv(12) in (b"HTTP/1.1 503", b"")
+        assert n_refused >= 17
 
 
 def test_a_reload_changes_the_model_and_loses_no_request(serving, model, wordllama, texts):

@@ -40,8 +40,10 @@ def test_the_openai_client_gets_the_vectors_of_the_library(sdk, small, texts):
     assert answer.usage.prompt_tokens == answer.usage.total_tokens == len(small.encoder.tokenize(texts[:20]).ids)
 
 
-def test_the_vectors_do_not_depend_on_the_other_requests(sdk, small, texts):
-    generator = random.Random()
+def test_the_vectors_do_not_depend_on_the_other_requests(sdk, small, texts, record_property):
+    seed = random.randrange(1 << 30)
+    record_property("seed", seed)
+    generator = random.Random(seed)
     requests = [generator.sample(texts, generator.choice([1, 1, 2, 5, 17, 40, 90])) for _ in range(48)]
     alone = {text: unit_rows(small.encode([text]))[0].astype(np.float32) for part in requests for text in part}
     with ThreadPoolExecutor(16) as pool:

@@ -458,6 +458,23 @@ def test_copies_of_the_index_are_dropped(filled, sql):
     sql('DROP INDEX "z old%", finer')
 
 
+def test_indexes_of_others_are_left_alone_and_do_not_count(filled, sql):
+    name = f"{filled.table}_hnsw"
+    sql(f'ALTER TABLE "{filled.table}" ADD COLUMN title_vec vector({DIM})')
+    for other, column in (("title%", "title_vec vector_ip_ops"), ("cosine", "vector vector_cosine_ops")):
+        sql(f'CREATE INDEX "{other}" ON "{filled.table}" USING hnsw ({column}) WITH (ef_construction = 128)')
+    sql(f"CREATE INDEX part ON \"{filled.table}\" USING hnsw (vector vector_ip_ops) WHERE id > 'r001'")
+    others = ["cosine", "part", "title%"]
+    said = []
+    filled.finish(say=said.append)
+    assert indexes(sql, filled.table) == sorted([*others, name])
+    sql(f'DROP INDEX "{name}"')
+    filled.finish(say=said.append)
+    assert indexes(sql, filled.table) == sorted([*others, name])
+    assert not any("dropped" in sentence for sentence in said)
+    sql(f'DROP INDEX cosine, part, "title%"; ALTER TABLE "{filled.table}" DROP COLUMN title_vec')
+
+
 def clustered(n, seed=0):
     centres, noise = units(400, 128), units(n, 128, seed=seed + 1)
     rows = 0.6 * centres[np.random.default_rng(seed).integers(400, size=n)] + noise

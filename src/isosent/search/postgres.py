@@ -304,20 +304,26 @@ class PostgresTable(Connection):
         return not is_there
 
     def _indexes(self, operators: str) -> tuple[bool, list[str], bool]:
-        """Whether there is a valid HNSW index; names of copies of it and of invalid ones; whether we own the table."""
+        """Whether an HNSW index serves a search; names of its copies and of invalid ones; whether the table is ours.
+
+        Indexes of other columns, of other operators or of a part of the rows are their makers' business.
+        """
         rows = self._run(
-            "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), i.indisvalid, o.opcname, i.indnatts, "
-            "pg_get_expr(i.indexprs, i.indrelid), pg_get_expr(i.indpred, i.indrelid), c.reloptions "
+            "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), i.indisvalid, c.reloptions, i.indnatts, "
+            "pg_get_expr(i.indexprs, i.indrelid) "
             "FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
             "JOIN pg_am a ON a.oid = c.relam JOIN pg_opclass o ON o.oid = i.indclass[0] "
-            "WHERE i.indrelid = to_regclass(quote_ident(%s)) AND a.amname = 'hnsw' ORDER BY NOT i.indisvalid, c.oid",
-            [self.table],
+            "LEFT JOIN pg_attribute v ON v.attrelid = i.indrelid AND v.attnum = i.indkey[0] "
+            "WHERE i.indrelid = to_regclass(quote_ident(%s)) AND a.amname = 'hnsw' AND o.opcname = %s "
+            "AND i.indpred IS NULL AND (v.attname = %s OR pg_get_expr(i.indexprs, i.indrelid) LIKE %s) "
+            "ORDER BY NOT i.indisvalid, c.oid",
+            [self.table, operators, VECTOR, f"%binary_quantize({VECTOR})%"],
         ).fetchall()
         owner = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass(quote_ident(%s))"
         is_owner = bool(self._run(owner, [self.table]).fetchone()[0])
         definitions, leftovers = [], []
         for name, is_valid, *definition in rows:
-            if definition[0] == operators and (not is_valid or definition in definitions):
+            if not is_valid or definition in definitions:
                 leftovers.append(name.replace("%", "%%"))
             definitions.append(definition)
         return any(row[1] for row in rows), leftovers, is_owner

@@ -106,7 +106,8 @@ async def read_bytes(request: Request, limits: Limits) -> bytes:
                 _arriving[id(content)] = len(content)
                 if len(content) > limits.max_body_bytes:
                     raise limits.body_too_large()
-                if sum(_arriving.values()) > _MOST_ARRIVING and len(_arriving) > 1:
+                is_large = len(content) > _IN_A_THREAD and len(_arriving) > 1  # small ones do no harm
+                if is_large and sum(_arriving.values()) > _MOST_ARRIVING:
                     message = "too many large requests arrive at once. Try again in 1 s."
                     raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
     except TimeoutError:

@@ -86,16 +86,20 @@ class Connection(H11Protocol):  # type: ignore[misc, unused-ignore]
 
     limits: Limits
     waiting_since: float | None = None  # for a request, or the rest of one
+    idle_since: float | None = None  # between two requests
     unread_since: float | None = None  # an answer, or the last part of it
     _unread_then = 0
+    _unread_at_sweep: int | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take one of the places, or that of a client who has sent nothing for a while."""
         super().connection_made(transport)
         now = self.waiting_since = self.loop.time()
-        if len(self.connections) > self.limits.max_connections:
-            others: set[Connection] = self.connections  # type: ignore[assignment]
-            idle = [(each.waiting_since, id(each), each) for each in others if each.waits(now, _SWEEP_S)]
+        others: set[Connection] = self.connections  # type: ignore[assignment]
+        present = [each for each in others if not each.transport.is_closing()]
+        if len(present) > self.limits.max_connections:
+            quiet = [(each.quiet_since or now, id(each), each) for each in present]
+            idle = [entry for entry in quiet if now - entry[0] >= _SWEEP_S]
             if idle:
                 min(idle)[-1].end()
             else:
@@ -106,14 +110,26 @@ class Connection(H11Protocol):  # type: ignore[misc, unused-ignore]
         """Note when a request begins, and when it is there."""
         if self.waiting_since is None and not self._is_answering:
             self.waiting_since = self.loop.time()
+        self.idle_since = None
         super().data_received(data)
         if self._is_answering:
             self.waiting_since = None
 
+    def on_response_complete(self) -> None:
+        """Note that the client may send another request."""
+        super().on_response_complete()
+        if not self._is_answering:
+            self.idle_since = self.loop.time()
+
+    @property
+    def quiet_since(self) -> float | None:
+        """Since when nothing has come from the client, or only a part of a request."""
+        return self.waiting_since or self.idle_since
+
     def pause_writing(self) -> None:
         """Note that an answer waits for the client to read it."""
         super().pause_writing()
-        self.unread_since, self._unread_then = self.loop.time(), self.n_unread
+        self.unread_since, self._unread_then, self._unread_at_sweep = self.loop.time(), self.n_unread, None
 
     def resume_writing(self) -> None:
         """Note that it has been read."""
@@ -140,6 +156,11 @@ class Connection(H11Protocol):  # type: ignore[misc, unused-ignore]
         n_read, self._unread_then, self.unread_since = self._unread_then - self.n_unread, self.n_unread, now
         return n_read < _LEAST_READ
 
+    def is_stalled(self) -> bool:
+        """Whether next to nothing of an answer was read since the last sweep."""
+        before, self._unread_at_sweep = self._unread_at_sweep, self.n_unread
+        return before is not None and before - self.n_unread < _LEAST_READ * _SWEEP_S / self.limits.request_timeout_s
+
     def end(self) -> None:
         """Close the connection, and drop what the client has not read: it may never read it."""
         if self.n_unread:
@@ -157,8 +178,9 @@ def _close_slow(connections: Iterable[Connection], now: float) -> None:
         elif connection.unread_since is not None:
             unread.append(connection)
     n_bytes = sum(connection.n_unread for connection in unread)
-    for connection in sorted(unread, key=lambda each: each.unread_since or now)[:-1]:  # one may be as long as it is
-        if n_bytes <= _MOST_UNREAD or now - (connection.unread_since or now) < _SWEEP_S:
+    stalled = [connection for connection in unread if connection.is_stalled()]
+    for connection in sorted(stalled, key=lambda each: each.unread_since or now):
+        if n_bytes <= _MOST_UNREAD:
             return
         n_bytes -= connection.n_unread
         connection.end()

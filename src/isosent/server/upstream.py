@@ -97,7 +97,7 @@ DIALECTS = {
         True,
         lambda items, *_: {"inputs": list(items), "truncate": True},
         list,
-        lambda answer, headers: int(headers.get("x-compute-tokens", 0)),
+        lambda answer, headers: int(n) if (n := headers.get("x-compute-tokens", "")).isdecimal() else 0,
     ),
     "ollama": Dialect(
         "/api/embed",
