@@ -270,8 +270,8 @@ def with_password(postgres_url, sql):
     if "secretary" not in settings:
         (folder / "pg_hba.conf").write_text("local all secretary scram-sha-256\n" + settings)
         sql("CREATE ROLE secretary LOGIN PASSWORD 'pass:word'")
-        sql("SELECT pg_reload_conf()")
-        for _ in range(600):  # the server reads it some time after that
+        for _ in range(600):
+            sql("SELECT pg_reload_conf()")  # the server reads it some time after that
             try:
                 psycopg.connect(postgres_url.replace("postgres:@", "secretary:wrong@")).close()
             except psycopg.OperationalError as error:
@@ -279,7 +279,7 @@ def with_password(postgres_url, sql):
                     break
             time.sleep(0.05)
         else:
-            raise TimeoutError("the server does not ask for passwords")
+            raise TimeoutError("the server asks for no password: " + (folder / "log").read_text()[-3000:])
     return lambda password: postgres_url.replace("postgres:@", f"secretary:{password}@")
 
 
