@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import InputError
+from isosent.errors import FileFormatError, InputError
 from isosent.io.schemas import Count
 from isosent.numeric.linear_map import LinearMap
 from isosent.transforms.quantization import Quantization
@@ -213,6 +213,8 @@ class Segment:
         """Unit vectors at these positions, (n, dim)."""
         index = self.codes if self.finer is None else self.finer
         rows: NDArray[np.float32] = index.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
+        if not np.isfinite(rows).all():  # isosent writes none; whoever made the file did
+            raise FileFormatError("the index is damaged: a vector holds NaN or infinity. Make it again.")
         return rows
 
     def search(

@@ -26,6 +26,7 @@ from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load_saved
 from isosent.model import SentenceEncoder, check_model
+from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord
 from isosent.search.build import (
     Spill,
@@ -422,7 +423,7 @@ class Index:
         n_rows = max(1, len(snapshot))
         n_fetched, k = min(max(k, FUSED) if hybrid else k, n_rows), min(k, n_rows)
         scores, positions = snapshot.nearest(units, n_fetched, allowed)
-        missing = ~units.any(axis=1)  # a query of unknown words only is near to nothing
+        missing = ~nonzero_rows(units)  # a query of unknown words only is near to nothing
         positions[missing], scores[missing] = -1, -np.inf
         if texts is not None and hybrid:
             scores, positions = snapshot.fused(texts, units, positions, allowed, n_fetched)
@@ -463,9 +464,9 @@ class Index:
         scores, positions = snapshot.nearest(units, min(k + 1, max(1, len(self))), allowed)
         scores = np.where(positions == rows[:, None], np.float32(-np.inf), scores)
         positions = np.where(positions == rows[:, None], -1, positions)
-        positions[~units.any(axis=1)] = -1  # a row without a vector is near to nothing
+        positions[~nonzero_rows(units)] = -1  # a row without a vector is near to nothing
         scores, positions = best(scores, positions, min(k, max(1, len(snapshot))))
-        return SearchResult(snapshot, units, positions, scores, n_without_vector=int((~units.any(axis=1)).sum()))
+        return SearchResult(snapshot, units, positions, scores, n_without_vector=int((~nonzero_rows(units)).sum()))
 
     def _query_units(self, queries: Any) -> tuple[list[str] | None, NDArray[np.float32]]:
         """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
