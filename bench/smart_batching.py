@@ -29,9 +29,9 @@ from transformers import PrinterCallback, ProgressCallback
 
 import isosent
 from isosent.evaluation.sts import read_sts
-from isosent.training.batching import batch_sampler, example_lengths
 from isosent.training.objectives import make_loss
 from isosent.training.settings import BATCHINGS, TrainingSettings
+from isosent.training.trainer import batch_sampler, example_lengths
 from whitening_fit import SEED, conditions
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STSB")

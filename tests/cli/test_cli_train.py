@@ -16,12 +16,12 @@ pytest.importorskip("accelerate")
 
 import isosent
 from isosent.cli import train as training_options
-from isosent.cli.train import notes
+from isosent.cli.train import notes, over_seeds
 from isosent.training import base_models as bases
 from isosent.training import run, trainer
 from isosent.training.development import DevScore
 from isosent.training.metrics import MetricsLog
-from isosent.training.run import Scores, TrainingResult
+from isosent.training.record import Scores, TrainingResult
 
 pytestmark = pytest.mark.usefixtures("quick_trainers")
 
@@ -82,7 +82,7 @@ def test_the_data_are_shown_before_the_first_step_and_the_scores_after_the_last(
     [
         ("regression", ("--data", "sts.tsv", "--score-range", "0,5")),
         ("triplet", ("--data", "triplets.csv", "--columns", "question,answer,other")),
-        ("ranking", ("--data", "nli.jsonl", "--set", "mini_batch=4", "--matryoshka", "16,8")),
+        ("ranking", ("--data", "nli.jsonl", "--set", "mini_batch=4", "--set", "matryoshka=16,8")),
         (
             "classification",
             (
@@ -99,7 +99,7 @@ def test_the_data_are_shown_before_the_first_step_and_the_scores_after_the_last(
     ],
 )
 def test_every_objective_has_a_command(isosent_, here, command, more):
-    finished = isosent_("train", command, *more, *FAST, "-o", "m", "--transform", "whitening", "--dims", 4)
+    finished = isosent_("train", command, *more, *FAST, "-o", "m", "--transform", "whitening?n_components=4")
     assert finished.code == 0, finished.err
     assert isosent.load(here / "m").dim == 4
     assert json.loads((here / "m" / "training.json").read_text())["objective"] == command
@@ -153,7 +153,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_weights(isosent_, here):
         (bases, "write_scratch", "TMPDIR"),
         (MetricsLog, "write", "metrics.jsonl"),
         (trainer, "write_checkpoint", "--resume"),
-        (run, "save_trained", "/m could not be written"),
+        (run, "_write_encoder", "/m could not be written"),
     ],
 )
 def test_a_full_disk_is_one_sentence(isosent_, here, monkeypatch, owner, name, named):
@@ -200,6 +200,10 @@ def test_columns_are_those_of_the_scored_sets_too(isosent_, here):
     assert [line.split("│")[2].strip() for line in finished.out.splitlines() if line.startswith("│")] == ["dev", "test"]
 
 
+def test_scores_of_several_seeds_have_a_mean_and_a_standard_deviation():
+    assert [over_seeds(scores) for scores in ([], [0.5], [0.1, 0.2, 0.3])] == ["-", "50.00", "20.00 ± 10.00"]
+
+
 def test_scores_that_went_down_are_named():
     down = Scores(DevScore(0.5, 0.5, 9), DevScore(0.4, 0.4, 9), DevScore(0.3, 0.3, 9))
     result = TrainingResult(isosent.load("wordllama"), Path("m"), {"dev": down}, 3, 3, 1.0)
@@ -238,8 +242,8 @@ def test_a_development_set_of_training_pairs_is_warned_of(isosent_):
         (("classification", "--data", "nli.jsonl", "--set", "concatenation=u"), ("concatenation", "|u-v|")),
         (("classification", "--data", "nli.jsonl", "--base", "scratch:?dim=15"), ("heads must divide dim",)),
         (("classification", "--data", "nli.jsonl", "--fit-on", "nli.jsonl"), ("--fit-on", "--transform auto")),
-        (("classification", "--data", "nli.jsonl", "--matryoshka", "8,x"), ("matryoshka",)),
-        (("classification", "--data", "nli.jsonl", "--matryoshka", "32", *FAST), ("matryoshka", "16")),
+        (("classification", "--data", "nli.jsonl", "--set", "matryoshka=8,x"), ("matryoshka",)),
+        (("classification", "--data", "nli.jsonl", "--set", "matryoshka=32", *FAST), ("matryoshka", "16")),
         (("triplet", "--data", "triplets.csv", "--set", "margin=0"), ("margin",)),
         (("triplet", "--data", "triplets.csv", "--set", "marginn=1"), ("marginn", "Did you mean margin?")),
         (("triplet", "--data", "triplets.csv"), ("anchor",)),

@@ -6,7 +6,7 @@ from sentence_transformers import SentenceTransformer
 
 import isosent
 from isosent.training.base_models import open_base
-from isosent.training.saving import save_trained
+from isosent.training.run import saving_trained
 
 PROBES = ["A man is riding a horse.", "no"]
 
@@ -16,8 +16,8 @@ def folder(texts, tmp_path_factory, quick_trainers):
     """A trained model with a map behind it."""
     folder = tmp_path_factory.mktemp("trained") / "model"
     base = open_base("scratch:?layers=1&dim=8&heads=2&vocab=300&max_length=64", texts)
-    save_trained(base.model, folder, transform=isosent.Whitening(4), fit_texts=texts[:100])
-    return folder
+    with saving_trained(base.model, folder, transform=isosent.Whitening(4), fit_texts=texts[:100]):
+        return folder
 
 
 @pytest.fixture

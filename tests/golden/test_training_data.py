@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from isosent.training.data import count_seen_texts, read_dev_set, read_examples, warn_if_seen
+from isosent.training.data import read_dev_set, read_examples
+from isosent.training.development import count_seen_texts, warn_if_seen
 
 pytestmark = pytest.mark.data
 

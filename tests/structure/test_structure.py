@@ -117,8 +117,7 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         "isosent.networks.onnx_int8",  # needs onnx, when asked for
         "isosent.networks.unpadded",  # 300 lines each, of one idea
         "isosent.numeric.gem_kernels",
-        "isosent.training.batching",
-        "isosent.training.objectives",
+        "isosent.training.objectives",  # the losses, which torch computes
         "isosent.search.lance",  # a database each
         "isosent.search.postgres",
         "isosent.server.own",  # a dialect each, and the web page

@@ -21,7 +21,7 @@ from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, IsosentWarning, ModelReferenceError
 from isosent.model import SentenceEncoder
 from isosent.training.base_models import SPECIAL_TOKENS, ScratchSettings, open_base, train_wordpiece, write_scratch
-from isosent.training.saving import save_trained
+from isosent.training.run import saving_trained
 from isosent.transforms.chain import L2Normalize, chain
 
 SCRATCH = "scratch:?layers=2&dim=8&heads=2&vocab=300&max_length=64"
@@ -192,7 +192,9 @@ def test_a_model2vec_folder_keeps_its_scaling_and_its_limit(tmp_path):
     assert kinds(base) == ["StaticEmbedding", "Normalize"]
     texts = ["w1 w2 other w3", " ".join(f"w{i}" for i in range(10))]
     assert_same(base, isosent.load(f"static:{folder}"), texts)
-    assert_same(base, save_trained(base.model, tmp_path / "trained"), texts)
+    with saving_trained(base.model, tmp_path / "trained"):
+        pass
+    assert_same(base, isosent.load(tmp_path / "trained"), texts)
     assert isosent.load(f"static:{tmp_path / 'trained' / 'encoder'}").encoder.options["max_length"] == "5"
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from isosent.errors import InputError
-from isosent.training.batching import batch_sampler, example_lengths
 from isosent.training.settings import BATCHINGS
+from isosent.training.trainer import batch_sampler, example_lengths
 
 N_EXAMPLES = 203
 LENGTHS = np.random.default_rng(1).integers(3, 60, size=(N_EXAMPLES, 2))

@@ -27,7 +27,7 @@ def devs(*scores):
 RUN = Metrics(
     losses(np.linspace(1.0, 0.4, 30)),
     devs(0.6, 0.7512, 0.81, 0.8),
-    (Milestone("start", 0, {"n_steps": 300}), Milestone("resumed", 120), Milestone("resumed", 250)),
+    (Milestone("start", 0, n_steps=300), Milestone("resumed", 120), Milestone("resumed", 250)),
 )
 
 
@@ -151,7 +151,7 @@ def test_edges_are_drawn(metrics, tmp_path):
 
 
 def test_why_a_run_stopped_is_told_and_escaped():
-    page = curve_page(Metrics(RUN.losses, milestones=(Milestone("stopped", 300, {"reason": "the loss is <nan>"}),)))
+    page = curve_page(Metrics(RUN.losses, milestones=(Milestone("stopped", 300, reason="the loss is <nan>"),)))
     assert "Stopped: the loss is &lt;nan&gt;" in page
 
 

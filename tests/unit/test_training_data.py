@@ -11,15 +11,8 @@ import pytest
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError, InputTypeError
 from isosent.evaluation.sts import read_sts
 from isosent.io.pairs import ScoredPairs
-from isosent.training.data import (
-    COLUMNS,
-    Examples,
-    SourceFile,
-    count_seen_texts,
-    read_dev_set,
-    read_examples,
-    warn_if_seen,
-)
+from isosent.training.data import COLUMNS, Examples, SourceFile, read_dev_set, read_examples
+from isosent.training.development import count_seen_texts, warn_if_seen
 
 NLI = "premise\thypothesis\tlabel\na\tb\tentailment\na\tc\tcontradiction\nd\te\tneutral\nf\tg\t-\n"
 TWO = "premise\thypothesis\tlabel\nh\ti\tentailment\nj\tk\tnot_entailment\n"

@@ -149,9 +149,9 @@ def test_what_happens_is_written_down(tmp_path, clock, shown):
     assert found.losses == (LossPoint(1, 0.5, 0.25, 2e-5, 3.0, 8.0, 2.0),)
     assert found.devs == (DevPoint(0, 0.8, 0.7, 30),)
     assert found.milestones == (
-        Milestone("start", 0, {"n_steps": 2, "elapsed_s": 0.0}),
-        Milestone("checkpoint", 1, {"elapsed_s": 2.0}),
-        Milestone("end", 1, {"elapsed_s": 2.0}),
+        Milestone("start", 0, n_steps=2, elapsed_s=0.0),
+        Milestone("checkpoint", 1, elapsed_s=2.0),
+        Milestone("end", 1, elapsed_s=2.0),
     )
     assert ("evaluated", 0, 0.8) in shown.told
     assert shown.told[-1] == ("finished",)

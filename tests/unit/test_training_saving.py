@@ -14,7 +14,7 @@ import isosent
 from isosent import Whitening
 from isosent.errors import InputError, OutputError
 from isosent.training.base_models import open_base
-from isosent.training.saving import check_training_folder, save_trained
+from isosent.training.run import check_training_folder, saving_trained
 from isosent.transforms.chain import L2Normalize, chain
 
 SCRATCH = "scratch:?layers=2&dim=8&heads=2&vocab=300&max_length=64"
@@ -33,6 +33,13 @@ def train_a_step(model, texts):
     model(model.preprocess(texts[:8]))["sentence_embedding"].square().sum().backward()
     optimizer.step()
     return model
+
+
+def save_trained(model, folder, extra_files=(), **transform):
+    with saving_trained(model, folder, **transform) as (_, temporary):
+        for name, content in dict(extra_files).items():
+            (temporary / name).write_bytes(content)
+    return isosent.load(folder)
 
 
 @pytest.fixture(scope="module")
@@ -191,13 +198,6 @@ def test_a_transform_that_cannot_be_fitted_leaves_nothing_behind(trained, texts,
         save_trained(trained["static"], tmp_path / "out", transform=Whitening(7), fit_texts=texts[:50])
     with pytest.raises(InputError, match="texts must hold at least one text"):
         save_trained(trained["static"], tmp_path / "out", transform=Whitening(2))
-    assert files(tmp_path) == []
-
-
-@pytest.mark.parametrize("name", ["modules.json", "encoder", "../beside", "a/b", "", ".."])
-def test_an_extra_file_needs_a_name_of_its_own(trained, tmp_path, name):
-    with pytest.raises(InputError, match="extra_files must have new names"):
-        save_trained(trained["static"], tmp_path / "out", extra_files={name: b""})
     assert files(tmp_path) == []
 
 

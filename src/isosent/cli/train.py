@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from isosent.cli.evaluate import overlap_table
-from isosent.cli.options import PATH, split_names, transform_options
+from isosent.cli.options import PATH, split_names
 from isosent.cli.printing import make_console, say, show
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -20,20 +21,18 @@ from isosent.evaluation.tables import x100
 from isosent.io.atomic import check_parent
 from isosent.io.texts import read_texts
 from isosent.pages.tables import make_table
-from isosent.training.data import Examples, count_seen_texts, read_dev_set, read_examples, warn_if_seen
+from isosent.training.data import Examples, read_dev_set, read_examples
+from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.metrics import TrainingProgress
+from isosent.training.record import TRAINING_TEXTS, Scores, TrainingJob, TrainingResult
 from isosent.training.run import (
     NLI_STSB,
-    Scores,
-    TrainingJob,
-    TrainingResult,
+    check_training_folder,
     is_first_process,
     nli_stsb_stages,
     plan,
-    spread,
     train_all,
 )
-from isosent.training.saving import check_training_folder
 from isosent.training.settings import OBJECTIVES, TrainingSettings, parse_setting
 from isosent.training.trainer import trainer_class
 from isosent.transforms.base import resolve_transform
@@ -70,10 +69,11 @@ _SHOWN_CHARACTERS = 40
 @click.option("--epochs", "n_epochs", metavar="N", help="Passes over the data.  [default: 1]")
 @click.option("--batch-size", metavar="N", help="Examples per batch on each device.  [default: 16]")
 @click.option("--learning-rate", metavar="R", help="[default: 2e-5; 5e-4 for scratch:; 1e-2 for token vectors]")
-@click.option("--matryoshka", metavar="K,...", help="Also train the first K dimensions, such as 256,64.")
 @click.option("--seed", metavar="N", help="Random seed.  [default: 0]")
 @click.option("--set", "further", metavar="NAME=VALUE", multiple=True, help="Any other setting; may be repeated.")
-@transform_options(default="none")
+@click.option(
+    "--transform", metavar="NAME", help="Transform to fit afterwards: auto, or such as 'whitening?n_components=64'."
+)
 @click.option("--fit-on", metavar="FILE", help="Texts for --transform.  [default: the training texts]")
 @click.option("--overlap", type=PATH, metavar="DIR", help="Evaluation data to look for training texts in.")
 @click.option("--seeds", type=int, metavar="N", help="Repeat with N seeds, for the mean and the standard deviation.")
@@ -91,8 +91,7 @@ def train(
     classes: str | None,
     sts: tuple[str, ...],
     sts_epochs: float,
-    transform: str,
-    settings: dict[str, Any],
+    transform: str | None,
     fit_on: str | None,
     overlap: Path | None,
     seeds: int | None,
@@ -113,63 +112,49 @@ def train(
     isosent train regression --data train.csv --base hf:DIR --dev dev.csv --test test.csv -o trained
 
     Files are .csv, .tsv, .jsonl or .parquet; usual column names are detected. Settings for --set: see TrainingSettings
-    in the Python reference, for example --set margin=0.5 --set warmup=0.05.
+    in the Python reference, for example --set margin=0.5 --set matryoshka=256,64.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
-    if (objective == NLI_STSB) != bool(sts):
+    is_recipe = objective == NLI_STSB
+    if is_recipe != bool(sts):
         raise InputError(f"train: the objective {NLI_STSB} and --sts go together.")
-    texts = [f"{name}={value}" for name, value in flags.items() if value is not None]
-    first = "classification" if objective == NLI_STSB else objective
-    training = TrainingSettings(objective=first, **dict(map(parse_setting, [*texts, *further])))
+    first = "classification" if is_recipe else objective
+    texts = [*(f"{name}={value}" for name, value in flags.items() if value is not None), *further]
+    settings = TrainingSettings(objective=first, **dict(map(parse_setting, texts)))
     limits = _score_range(score_range)
     scored_columns = dev_columns or (columns if objective == "regression" else None)
-    chosen = resolve_transform(transform, settings)
+    chosen = resolve_transform(transform)
     if chosen is None and fit_on is not None:
         raise InputError("train: --fit-on needs a transform to fit. Add --transform auto.")
-    if chosen is not None and objective == NLI_STSB:
+    if chosen is not None and is_recipe:
         raise InputError(f"train: {NLI_STSB} takes no transform. Use isosent fit TEXTS -m {output / NLI_STSB}.")
+    class_names, limits_of_data = split_names(classes), None if is_recipe else limits
     job = TrainingJob(
         base,
-        read_examples(
-            *(first, list(data)),
-            columns=columns,
-            class_names=split_names(classes),
-            score_range=limits if objective != NLI_STSB else None,
-        ),
+        read_examples(first, list(data), columns=columns, class_names=class_names, score_range=limits_of_data),
         output,
-        training,
-        None if dev is None else read_dev_set(dev, columns=scored_columns),
-        [read_dev_set(path, columns=scored_columns) for path in tests],
-        chosen,
-        *((read_texts(fit_on), fit_on) if fit_on is not None else ()),
+        settings,
+        dev=None if dev is None else read_dev_set(dev, columns=scored_columns),
+        tests=[read_dev_set(path, columns=scored_columns) for path in tests],
+        transform=chosen,
+        fit_texts=None if fit_on is None else read_texts(fit_on),
+        fit_source=fit_on or TRAINING_TEXTS,
     )
     stages = [job]
-    if objective == NLI_STSB:
-        scored = read_examples("regression", list(sts), score_range=limits)
-        stages = nli_stsb_stages(job, scored, n_epochs=sts_epochs)
-    _run(stages, output, seeds, resume, overlap)
-
-
-def _run(stages: Sequence[TrainingJob], output: Path, seeds: int | None, resume: bool, overlap: Path | None) -> None:
-    """Show the data, train the stages one after another, and show the scores."""
+    if is_recipe:
+        stages = nli_stsb_stages(job, read_examples("regression", list(sts), score_range=limits), n_epochs=sts_epochs)
     trainer_class()  # its extra is missed before any work is done
     jobs = plan(stages, n_seeds=seeds)
     if len(jobs) == 1:
         check_training_folder(output)
     check_parent(output)
-    is_first = is_first_process()
-    for job in stages if is_first else ():
-        for table in _data_tables(job.examples):
-            say(table)
-        for devset in job.scored:
-            warn_if_seen(job.examples, devset)
-        if job.scored or overlap is not None:
-            say(overlap_table(count_seen_texts(job.examples, job.scored, folder=overlap), "the training data"))
+    if is_first_process():
+        _show_data(stages, overlap)
     try:
-        results = train_all(jobs, resume=resume, progress=lambda job: training_progress())
+        results = train_all(jobs, resume=resume, progress=training_progress)
     except KeyboardInterrupt:
         say("interrupted; the run is saved, and the same command with --resume continues it")
         sys.exit(_EXIT_INTERRUPTED)
-    if is_first:
+    if is_first_process():
         show(_scores_table(results, seeded=seeds is not None))
         for note in notes(results):
             say(note)
@@ -184,6 +169,17 @@ def _score_range(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise InputError(f"train: --score-range must be LOW,HIGH, such as 0,5; got {text!r}.") from None
     return low, high
+
+
+def _show_data(stages: Sequence[TrainingJob], overlap: Path | None) -> None:
+    """Show the examples of each stage, and which scored texts are among them."""
+    for job in stages:
+        for table in _data_tables(job.examples):
+            say(table)
+        for devset in job.scored:
+            warn_if_seen(job.examples, devset)
+        if job.scored or overlap is not None:
+            say(overlap_table(count_seen_texts(job.examples, job.scored, folder=overlap), "the training data"))
 
 
 def _data_tables(examples: Examples) -> "Iterator[Table]":
@@ -228,16 +224,16 @@ def _scores_table(results: Sequence[TrainingResult], *, seeded: bool) -> "Table"
             columns = [[score.before for score in scores], [score.after for score in scores]]
             if with_transform:
                 columns.append([score.with_transform for score in scores if score.with_transform])
-            cells = (_over_seeds([score.spearman for score in column]) for column in columns)
+            cells = (over_seeds([score.spearman for score in column]) for column in columns)
             table.add_row(name, devset, *cells, steps, seconds)
     return table
 
 
-def _over_seeds(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    mean, deviation = spread(values)
-    return x100(mean) if len(values) == 1 else f"{x100(mean)} ± {x100(deviation)}"
+def over_seeds(values: Sequence[float]) -> str:
+    """Mean and standard deviation (divisor n - 1) x100."""
+    if len(values) < 2:
+        return x100(values[0]) if values else "-"
+    return f"{x100(float(np.mean(values)))} ± {x100(float(np.std(values, ddof=1)))}"
 
 
 def notes(results: Sequence[TrainingResult]) -> Iterator[str]:

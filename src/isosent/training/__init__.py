@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isosent.io.pairs import ScoredPairs
     from isosent.training.data import Examples, read_dev_set, read_examples
-    from isosent.training.run import TrainingResult, train
+    from isosent.training.record import TrainingResult
+    from isosent.training.run import train
     from isosent.training.settings import TrainingSettings, parse_setting
 
 _MODULES = {
     "Examples": "isosent.training.data",
     "ScoredPairs": "isosent.io.pairs",
-    "TrainingResult": "isosent.training.run",
+    "TrainingResult": "isosent.training.record",
     "TrainingSettings": "isosent.training.settings",
     "parse_setting": "isosent.training.settings",
     "read_dev_set": "isosent.training.data",

@@ -1,4 +1,10 @@
-"""Base models: from a model reference, or from scratch, to a model of sentence-transformers that can be trained."""
+"""Base models: from a model reference, or from scratch, to a model of sentence-transformers that can be trained.
+
+`open_base` loads a reference and expresses it in modules of sentence-transformers (`_trainable`). A table of token
+vectors takes in the linear map after it; what the library cannot express or train is refused. A reference that begins
+with ``scratch:`` names the sizes of a small BERT instead (`ScratchSettings`): `write_scratch` trains a vocabulary on
+the texts, draws the weights, and writes a folder that is then loaded like any other.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +54,14 @@ class Base:
     """A model to train, on the CPU and in float32. Every weight has a gradient, except the weights of layers."""
 
     model: SentenceTransformer
-    kind: str  # "transformer"; "scratch", without pretrained weights; or "static", a table of token vectors
     # From a reference: those of `ModelRecord.facts`, with `kind` and `n_parameters`. From scratch: `reference` with all
     # sizes, `pooling`, `dim`, `vocab_size`, `seed`, `kind`, `n_parameters`.
     facts: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Either "transformer"; "scratch", without pretrained weights; or "static", a table of token vectors."""
+        return str(self.facts["kind"])
 
     @property
     def is_static(self) -> bool:
@@ -114,7 +124,7 @@ def _from_scratch(reference: str, texts: Sequence[str], pooling: str, max_length
 
 def _as_base(model: SentenceTransformer, kind: str, facts: Mapping[str, Any]) -> Base:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Base(model, kind, {**facts, "kind": kind, "n_parameters": n_parameters})
+    return Base(model, {**facts, "kind": kind, "n_parameters": n_parameters})
 
 
 def _load(reference: str, options: Mapping[str, str]) -> SentenceEncoder:

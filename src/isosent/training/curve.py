@@ -96,7 +96,7 @@ def _headline(metrics: Metrics) -> str:
 
 
 def _facts(metrics: Metrics) -> Iterator[str]:
-    planned = next((m.facts["n_steps"] for m in reversed(metrics.milestones) if "n_steps" in m.facts), None)
+    planned = next((m.n_steps for m in reversed(metrics.milestones) if m.n_steps is not None), None)
     if metrics.losses:
         last = metrics.losses[-1]
         total = "" if planned is None else f" of {planned:,}"
@@ -105,7 +105,7 @@ def _facts(metrics: Metrics) -> Iterator[str]:
         yield f"{last.step:,}{total} steps, {last.epoch:.2f} epochs, in {elapsed}; {rate:,.0f} examples/s (median)."
     if resumed := _resumed(metrics):
         yield f"Resumed after step {', '.join(f'{step:,}' for step in resumed)}."
-    yield from (f"Stopped: {m.facts['reason']}" for m in metrics.milestones[-1:] if "reason" in m.facts)
+    yield from (f"Stopped: {m.reason}" for m in metrics.milestones[-1:] if m.reason is not None)
 
 
 def _series(metrics: Metrics, field: str) -> list[tuple[int, float]]:

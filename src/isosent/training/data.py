@@ -1,4 +1,11 @@
-"""Training data: examples read from tables of pairs or triplets, and which of them occur in evaluation sets."""
+"""Training data: examples read from tables of pairs or triplets.
+
+`read_examples` reads files one by one and merges them into `Examples`. A file gives a `_Part`: its columns, its dropped
+rows by reason, and where they come from. Which reader it needs is decided by its columns (`_read_part`): pairs with a
+class (`_read_labelled`, where names of classes are recognized), pairs with a score (`_read_scored`), or triplets and
+pairs (`_read_triplets`). Triplets can also be made from pairs with a class (`_derive_triplets`). Classes and scores are
+checked over all files at the end. `read_dev_set` reads pairs with a score, as they are.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +13,8 @@ import hashlib
 import json
 import math
 import os
-import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from isosent import _check, _extras
-from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputTypeError
-from isosent.evaluation.overlap import count_overlap, plain_form
-from isosent.evaluation.run import read_tasks
+from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.io.pairs import EMPTY_TEXT, PAIR, SCORED_GROUPS, ScoredPairs, known_range, read_pairs
 from isosent.io.tables import (
     TEXT_COLUMNS,
@@ -62,7 +66,6 @@ _GROUPS = {"classification": _LABELLED_GROUPS, "regression": SCORED_GROUPS}
 _TRIPLET_GROUPS = (Group(TRIPLET, (TRIPLET,)),)
 _PAIR_GROUPS = (Group(TRIPLET[:2], (TRIPLET[:2],)),)
 _MOST_VALUES_LISTED, _MOST_IDS_LISTED = 50, 20
-_MOSTLY_SEEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -600,40 +603,3 @@ def _as_part(rows: Sequence[tuple[str, ...]], dropped: Counter[str], source: Sou
     kept = [row for row in rows if len(set(row)) == len(names)] if names == TRIPLET else rows
     dropped[SAME_TEXT] += len(rows) - len(kept)
     return _Part({name: [row[i] for row in kept] for i, name in enumerate(names)}, +dropped, source)
-
-
-def count_seen_texts(
-    examples: Examples, sets: Iterable[ScoredPairs] = (), *, folder: str | os.PathLike[str] | None = None
-) -> dict[str, dict[str, int]]:
-    """Count the texts of evaluation sets that are training texts, see `isosent.evaluation.overlap.count_overlap`."""
-    tasks: dict[str, Sequence[tuple[str, ...]]] = {}
-    if folder is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EvaluationWarning)  # of kinds and subsets that are not there
-            tasks = {task.name: task.items for task in read_tasks(folder)}
-    for pairs in sets:
-        tasks[pairs.name] = list(zip(pairs.first, pairs.second, strict=True))
-    return count_overlap(examples.texts(), tasks)
-
-
-def warn_if_seen(examples: Examples, pairs: ScoredPairs) -> int:
-    """Count the pairs of a set that are pairs of a training example, and warn if most of them are."""
-    items = [frozenset(map(plain_form, pair)) for pair in zip(pairs.first, pairs.second, strict=True)]
-    wanted = {form for item in items for form in item}
-    form_of = {text: form for text in examples.texts() if (form := plain_form(text)) in wanted}
-    anchors, *others = examples.text_columns.values()
-    seen = {
-        frozenset((form_of[anchor], form_of[other]))
-        for column in others
-        for anchor, other in zip(anchors, column, strict=True)
-        if anchor in form_of and other in form_of
-    }
-    n_seen = sum(item in seen for item in items)
-    if n_seen > _MOSTLY_SEEN * len(items):
-        warnings.warn(
-            f"{pairs.name}: {n_seen} of its {len(items)} pairs are pairs of the training data; its scores do not "
-            "say how good the model is on new pairs. Score on another set.",
-            EvaluationWarning,
-            stacklevel=2,
-        )
-    return n_seen

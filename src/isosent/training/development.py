@@ -1,39 +1,45 @@
-"""Development sets: pairs with human scores on which a model is scored before, during and after its training."""
+"""Development and test sets: scored before, during and after a training, and compared with its data."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike
 
 from isosent import _check, _extras
 from isosent.errors import EvaluationWarning, InputError
+from isosent.evaluation.overlap import count_overlap, plain_form
+from isosent.evaluation.run import read_tasks
 from isosent.evaluation.sts import pair_scores
 from isosent.io.pairs import ScoredPairs
+from isosent.io.schemas import Count
 from isosent.numeric.similarity import pearson, spearman
+from isosent.training.data import Examples
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 SPEARMAN = "spearman"
 _BATCH_SIZE = 64
+_MOSTLY_SEEN = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class DevScore:
+class DevScore(Struct, frozen=True, forbid_unknown_fields=True):
     """Correlation of the cosines of a model with the human scores of a development set."""
 
     spearman: float  # in [-1, 1]; NaN where undefined
     pearson: float  # in [-1, 1]; NaN where undefined
-    n_pairs: int
+    n_pairs: Count
 
 
 def check_dev_set(pairs: ScoredPairs) -> ScoredPairs:
@@ -119,6 +125,41 @@ def _evaluator_class() -> Any:
             return {SPEARMAN: score.spearman, "pearson": score.pearson}
 
     return DevEvaluator
+
+
+def count_seen_texts(
+    examples: Examples, sets: Iterable[ScoredPairs] = (), *, folder: str | os.PathLike[str] | None = None
+) -> dict[str, dict[str, int]]:
+    """Count the texts of evaluation sets that are training texts, see `isosent.evaluation.overlap.count_overlap`."""
+    tasks: dict[str, Sequence[tuple[str, ...]]] = {}
+    if folder is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EvaluationWarning)  # of kinds and subsets that are not there
+            tasks = {task.name: task.items for task in read_tasks(folder)}
+    for pairs in sets:
+        tasks[pairs.name] = list(zip(pairs.first, pairs.second, strict=True))
+    return count_overlap(examples.texts(), tasks)
+
+
+def warn_if_seen(examples: Examples, pairs: ScoredPairs) -> int:
+    """Count the pairs of a set that are pairs of a training example, and warn if most of them are."""
+    items = [frozenset(map(plain_form, pair)) for pair in zip(pairs.first, pairs.second, strict=True)]
+    wanted = {form for item in items for form in item}
+    form_of = {text: form for text in examples.texts() if (form := plain_form(text)) in wanted}
+    anchors, *others = examples.text_columns.values()
+    seen = {
+        frozenset((form_of[anchor], form_of[other]))
+        for column in others
+        for anchor, other in zip(anchors, column, strict=True)
+        if anchor in form_of and other in form_of
+    }
+    n_seen = sum(item in seen for item in items)
+    if n_seen > _MOSTLY_SEEN * len(items):
+        _warn(
+            f"{pairs.name}: {n_seen} of its {len(items)} pairs are pairs of the training data; its scores do not "
+            "say how good the model is on new pairs. Score on another set."
+        )
+    return n_seen
 
 
 def _warn(sentence: str) -> None:

@@ -50,23 +50,15 @@ class DevPoint(Struct, frozen=True, forbid_unknown_fields=True, tag_field="event
     n_pairs: Count
 
 
-class Milestone(Struct, frozen=True):
+class Milestone(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Any other event."""
 
     event: str  # one of `MILESTONES`
     step: Count
-    facts: Mapping[str, Any] = msgspec.field(default_factory=dict)  # JSON values
-
-
-class _MilestoneLine(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Schema of the line of a milestone."""
-
-    event: str
-    step: Count
-    n_steps: Count | None = None
+    n_steps: Count | None = None  # of the whole run, at its start
+    reason: str | None = None  # why it stopped
+    spearman: float | None = None  # of the best step
     elapsed_s: float | None = None
-    reason: str | None = None
-    spearman: float | None = None
 
 
 Point = LossPoint | DevPoint | Milestone
@@ -89,7 +81,7 @@ class Metrics:
     @property
     def elapsed_s(self) -> float:
         """Seconds spent in steps."""
-        seconds = [point.elapsed_s for point in self.losses] + [m.facts.get("elapsed_s", 0.0) for m in self.milestones]
+        seconds = [point.elapsed_s for point in self.losses] + [m.elapsed_s or 0.0 for m in self.milestones]
         return max(seconds, default=0.0)
 
 
@@ -133,13 +125,11 @@ class MetricsLog:
 
 
 def _line(point: Point) -> bytes:
-    values: dict[str, Any] = msgspec.to_builtins(point)
-    values |= values.pop("facts", {})
-    return sealed((json.dumps(without_nan(values) | {_SEAL: UNSEALED}, ensure_ascii=False) + "\n").encode())
+    values = without_nan(msgspec.to_builtins(point)) | {_SEAL: UNSEALED}
+    return sealed((json.dumps(values, ensure_ascii=False) + "\n").encode())
 
 
 def _read_points(path: Path) -> Iterator[Point]:
-    have_checksums = None
     with open_to_read(path) as file:
         for number, line in enumerate(file, start=1):
             where = f"{path}: line {number}"
@@ -149,12 +139,11 @@ def _read_points(path: Path) -> Iterator[Point]:
                 return  # the run was killed, or is about to write the rest
             values = parse_json(line, where)
             checksum = values.pop(_SEAL, None)
-            check_schema(checksum, where, Checksum | None)
-            has_checksum = checksum is not None
-            if have_checksums not in (None, has_checksum):  # files from before checksums have none at all
+            point = _as_point(where, values)
+            if checksum is None:
                 raise FileFormatError(f"{where}: damaged. Its checksum is missing.")
-            have_checksums = has_checksum
-            yield _as_point(where, values)
+            check_schema(checksum, where, Checksum)
+            yield point
 
 
 def _is_json(content: bytes) -> bool:
@@ -168,8 +157,8 @@ def _is_json(content: bytes) -> bool:
 def _as_point(where: str, values: dict[str, Any]) -> Point:
     event = values.get("event")
     if event in MILESTONES:
-        check_schema(values, where, _MilestoneLine)
-        return Milestone(values.pop("event"), values.pop("step"), values)
+        milestone: Milestone = check_schema(values, where, Milestone)
+        return milestone
     if event not in ("loss", "dev"):
         raise FileFormatError(
             f"{where}: the event {event!r} does not occur in a training. Expected a metrics.jsonl of isosent train."
@@ -231,10 +220,15 @@ class StepRecorder:
         elapsed_s = sum(step.elapsed_s for step in self._last)
         return sum(step.n_examples for step in self._last) / elapsed_s if elapsed_s > 0 else math.nan
 
+    def message(self, text: str) -> None:
+        """Show a sentence."""
+        if self._progress is not None:
+            self._progress.message(text)
+
     def began(self, step: int, n_steps: int) -> None:
         """Begin or resume a run; its earlier scores are shown again."""
         self._n_steps = n_steps
-        self.mark("resumed" if step else "start", step, {"n_steps": n_steps})
+        self.mark("resumed" if step else "start", step, n_steps=n_steps)
         if self._progress is not None:
             self._progress.started(n_steps, step)
             for point in () if self._log is None else self._log.earlier.devs:
@@ -283,10 +277,10 @@ class StepRecorder:
         if self._progress is not None:
             self._progress.evaluated(step, score.spearman)
 
-    def mark(self, event: str, step: int, facts: Mapping[str, Any] | None = None) -> None:
-        """Write another event."""
+    def mark(self, event: str, step: int, **facts: Any) -> None:
+        """Write another event, with fields of `Milestone`."""
         if self._log is not None:
-            self._log.write(Milestone(event, step, {**(facts or {}), "elapsed_s": self._elapsed_s}))
+            self._log.write(Milestone(event, step, **facts, elapsed_s=self._elapsed_s))
 
     def ended(self, step: int) -> None:
         """End the run."""

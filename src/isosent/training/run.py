@@ -1,150 +1,80 @@
-"""Train a model: score the base, train, score the result, save it. An interrupted run can be resumed."""
+"""Train a model: score the base, train, score the result, save it. An interrupted run can be resumed.
+
+`train` reads all data into a `TrainingJob`; the command line makes it itself. `train_job` opens the base, makes the
+loss, begins or resumes the folder of the run, and trains. What `saving_trained` writes is loaded again and compared
+with the model in memory; then it is scored, its record is added, and the folder takes its name in one step. `plan`
+repeats jobs for several seeds and lets each stage train the model of the stage before; `train_all` runs such a list
+and passes over what is finished.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
-import secrets
+import re
+import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, field, fields, replace
-from importlib.metadata import version
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-import numpy as np
+from safetensors import SafetensorError
 
 from isosent import _extras
-from isosent.encoders.reference import escape
-from isosent.errors import FileFormatError, InputError, OutputError
-from isosent.exports.sentence_transformers import quiet_library
-from isosent.io.atomic import Replaceable, check_parent, fsync, locked, remove_folder, replacing_folder, sweep
-from isosent.io.json import document_bytes, read_document, read_json, without_nan
+from isosent.encoders.reference import ENCODER_FOLDER, escape
+from isosent.errors import InputError, OutputError
+from isosent.exports.check import compare_on_texts, exportable, require_agreement
+from isosent.exports.sentence_transformers import (
+    TARGET,
+    InexpressibleError,
+    check_vectors,
+    postprocessing_modules,
+    quiet_library,
+)
+from isosent.io.atomic import Replaceable, check_folder, check_parent, locked, replacing_folder
+from isosent.io.json import without_nan
 from isosent.io.pairs import ScoredPairs
-from isosent.io.schemas import Checksum, Count, Document, RelativePath, Sha256
 from isosent.io.system import read_bytes
 from isosent.io.texts import read_texts
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.persistence import RECORD_FILE
-from isosent.training.base_models import Base, is_scratch, open_base
+from isosent.persistence import RECORD_FILE, holds_its_encoder, model_files
+from isosent.training.base_models import is_scratch, open_base
 from isosent.training.curve import curve_page
 from isosent.training.data import Columns, Examples, read_dev_set, read_examples
-from isosent.training.development import DevScore, check_dev_set, fingerprint, score_pairs, score_trained
+from isosent.training.development import DevScore, check_dev_set, score_pairs, score_trained
 from isosent.training.metrics import MetricsLog, StepRecorder, TrainingProgress, read_metrics
 from isosent.training.objectives import make_loss
-from isosent.training.saving import check_training_folder, save_trained
+from isosent.training.record import (
+    TRAINING_TEXTS,
+    RunFolder,
+    Scores,
+    TrainingJob,
+    TrainingResult,
+    read_training,
+    write_record,
+)
 from isosent.training.settings import LEARNING_RATES, TrainingSettings
-from isosent.training.trainer import Checkpoint, make_arguments, make_trainer, newest_checkpoint, step_of, trainer_class
-from isosent.transforms.base import Auto, Transform, is_flow, resolve_transform, settings_of, transform_name
+from isosent.training.trainer import make_arguments, make_trainer, trainer_class
+from isosent.transforms.base import Auto, Transform, is_flow, resolve_transform
 
-FORMAT: Final = "isosent-training"
-FORMAT_VERSION: Final = 1
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
 NLI_STSB: Final = "nli-stsb"
 CURVE_FILE: Final = "curve.html"
-_RUN_FORMAT: Final = "isosent-run"
-_RUN_FILE: Final = "run.json"
-_METRICS_FILE: Final = "metrics.jsonl"
-_RUN: Final = Replaceable("the checkpoints of a run", lambda folder: (folder / _RUN_FILE).exists())
-_PACKAGES: Final = ("isosent", "torch", "transformers", "sentence-transformers", "accelerate")
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """What a model scores on one set of pairs."""
-
-    before: DevScore  # the base
-    after: DevScore  # the trained model
-    with_transform: DevScore | None = None  # the trained model with the transform fitted at the end
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainingResult:
-    """What a training returns.
-
-    Parameters
-    ----------
-    model : SentenceEncoder
-        The model as it was saved.
-    folder : Path
-        Folder it was saved to.
-    scores : mapping of str to Scores
-        Scores on the development set and the test sets, by name.
-    n_steps : int
-        Steps taken, including those before an interruption.
-    kept_step : int
-        Step whose weights were saved.
-    elapsed_s : float
-        Seconds spent in steps.
-    """
-
-    model: SentenceEncoder
-    folder: Path
-    scores: Mapping[str, Scores]
-    n_steps: int
-    kept_step: int
-    elapsed_s: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TrainingJob:
-    """What `train` is asked for, with all data read."""
-
-    base: str
-    examples: Examples
-    output: Path
-    settings: TrainingSettings = field(default_factory=TrainingSettings)
-    dev: ScoredPairs | None = None
-    tests: Sequence[ScoredPairs] = ()
-    transform: Transform | Auto | None = None
-    fit_texts: Sequence[str] | None = None  # None: the training texts
-    fit_source: str = "training texts"  # where they come from, for the record
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "output", Path(self.output))
-        objective = self.settings.objective
-        if self.examples.objective != objective:
-            raise InputError(f"train: the objective is {objective}, but the data are for {self.examples.objective}.")
-        if objective == "ranking" and self.settings.batch_size == 1 and "negative" not in self.examples.columns:
-            raise InputError(
-                "train: batch_size must be above 1 for ranking, because the other examples of a batch are the "
-                "negatives; got 1."
-            )
-        names = [devset.name for devset in self.scored]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise InputError(f"train: two scored sets have the name {twice[0]}, so it occurs twice. Rename a file.")
-
-    @property
-    def scored(self) -> list[ScoredPairs]:
-        """Every set that is scored before and after."""
-        return [*([] if self.dev is None else [self.dev]), *self.tests]
-
-    def weight_facts(self) -> dict[str, Any]:
-        """What the weights depend on, apart from the base, as JSON values."""
-        return {
-            "base_reference": self.base,
-            **asdict(self.settings),
-            "data": self.examples.fingerprint,
-            "development": None if self.dev is None else fingerprint(self.dev),
-        }
-
-    def result_facts(self) -> dict[str, Any]:
-        """What is scored and fitted once the weights are there, as JSON values."""
-        transform = self.transform
-        if transform is None or isinstance(transform, str):
-            name: str | None = transform
-            settings: Any = transform
-        else:
-            name, settings = transform_name(transform), settings_of(transform)
-        return {
-            "tests": {devset.name: fingerprint(devset) for devset in self.tests},
-            "transform": name,
-            "transform_settings": settings,
-            "fitted_on": None if transform is None else self.fit_source,
-        }
+_MODULES, _CONFIG = "modules.json", "config_sentence_transformers.json"
+_FILES: Final = re.compile(
+    r"encoder|\d+_(Dense|Normalize)|(modules|config_sentence_transformers|model|training)\.json|metrics\.jsonl|curve\.html"
+    r"|linear_map-[0-9a-f]{16}\.safetensors|events\.out\.tfevents\..*"
+)
+_TRAINED: Final = Replaceable(
+    "an older trained model",
+    lambda folder: holds_its_encoder(folder) and all(_FILES.fullmatch(path.name) for path in folder.iterdir()),
+)
 
 
 def train(
@@ -251,19 +181,22 @@ def train(
     def dev_set(pairs: ScoredPairs | str | os.PathLike[str]) -> ScoredPairs:
         return check_dev_set(pairs) if isinstance(pairs, ScoredPairs) else read_dev_set(pairs, columns=dev_columns)
 
-    fit_texts, fit_source = fit_on, "training texts" if fit_on is None else "texts"
+    fit_texts: Sequence[str] | None = None
+    fit_source = TRAINING_TEXTS
     if isinstance(fit_on, os.PathLike):
         fit_texts, fit_source = read_texts(fit_on), str(fit_on)
+    elif fit_on is not None:
+        fit_texts, fit_source = fit_on, "texts"
     job = TrainingJob(
         escape(str(Path(base).absolute())) if isinstance(base, os.PathLike) else base,
         examples,
         Path(output),
         settings,
-        None if dev is None else dev_set(dev),
-        [dev_set(pairs) for pairs in tests],
-        chosen,
-        fit_texts,  # type: ignore[arg-type]
-        fit_source,
+        dev=None if dev is None else dev_set(dev),
+        tests=[dev_set(pairs) for pairs in tests],
+        transform=chosen,
+        fit_texts=fit_texts,
+        fit_source=fit_source,
     )
     return train_job(job, resume=resume, progress=progress)
 
@@ -279,7 +212,7 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
         )
     with quiet_library(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # those of transformers and torch, about each other
-        settings = job.settings
+        settings, folder = job.settings, RunFolder(job.output)
         base = open_base(
             job.base,
             job.examples.texts(),
@@ -287,15 +220,13 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
             max_length=settings.max_length,
             seed=settings.seed,
         )
-        if job.transform is not None and not isinstance(job.transform, str):
+        if job.transform is not None:
             job.transform.check_settings(int(base.facts["dim"]))
         _extras.require("transformers").set_seed(settings.seed)  # whatever opening the base has drawn
         loss = make_loss(base.model, settings, n_classes=len(job.examples.label_names) or None)
-        folder = RunFolder(job.output)
         arguments = make_arguments(job, base, folder.path)
         facts = without_nan({**job.weight_facts(), "base": dict(base.facts), "n_processes": arguments.world_size})
-        is_first = arguments.process_index == 0
-        checkpoint = None
+        is_first, checkpoint = arguments.process_index == 0, None
         with arguments.main_process_first(desc="folder of the run"):
             if is_first:
                 folder.tidy()
@@ -304,236 +235,64 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
             elif is_first:
                 folder.begin(facts)
         with locked(folder.path, wait=False) if is_first else nullcontext():
-            return _run(job, base, loss, arguments, facts, checkpoint, progress if is_first else None, resume=resume)
-
-
-def _run(
-    job: TrainingJob,
-    base: Base,
-    loss: Any,
-    arguments: Any,
-    facts: Mapping[str, Any],
-    checkpoint: Path | None,
-    progress: TrainingProgress | None,
-    *,
-    resume: bool,
-) -> TrainingResult:
-    """Score, train, score and save, with the run folder locked."""
-    is_first, folder, settings = arguments.process_index == 0, RunFolder(job.output), job.settings
-    after_step = 0 if checkpoint is None else step_of(checkpoint)
-    before = {devset.name: score_trained(base.model, devset) for devset in job.scored if is_first}
-    log = MetricsLog(folder.metrics, after_step=after_step) if is_first else None
-    recorder = StepRecorder(log, progress, n_processes=arguments.world_size)
-    if progress is not None:
-        progress.message(
-            f"training {job.base} ({base.facts['n_parameters']:,} parameters) to {job.output}, seed {settings.seed}, "
-            f"on {arguments.world_size} x {arguments.device.type}"
-        )
-        if resume:
-            start = "from the beginning, there is no checkpoint" if checkpoint is None else f"after step {after_step}"
-            progress.message(f"resuming {start}")
-    if is_first and job.dev is not None and checkpoint is None:
-        recorder.evaluated(0, before[job.dev.name])
-    trainer = make_trainer(job, base, loss, arguments, recorder, checkpoint)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-
-    state = trainer.state
-    kept_step = state.global_step
-    if settings.keep == "best" and trainer.best is not None:
-        trainer.load_weights(trainer.best)
-        kept_step = state.best_global_step
-    scores: dict[str, Scores] = {}
-    # The others wait and then load what the first process saves.
-    with arguments.main_process_first(desc="the model"):
-        if not is_first:
-            return TrainingResult(load(job.output), job.output, scores, state.global_step, kept_step, 0.0)
-        base.model.to("cpu")
-        metrics = read_metrics(folder.metrics)
-        after = {devset.name: score_trained(base.model, devset) for devset in job.scored}
-
-        def record(model: SentenceEncoder) -> dict[str, Any]:
-            for devset in job.scored:
-                transformed = None if job.transform is None else score_pairs(model.encode, devset)
-                scores[devset.name] = Scores(before[devset.name], after[devset.name], transformed)
-            result = TrainingResult(model, job.output, scores, state.global_step, kept_step, metrics.elapsed_s)
-            return _record(job, facts, base.kind, result) | {"run": folder.run}
-
-        model = save_trained(
-            base.model,
-            job.output,
-            transform=job.transform,
-            fit_texts=job.examples.texts() if job.fit_texts is None else job.fit_texts,
-            source=job.fit_source,
-            extra_files={
-                folder.metrics.name: read_bytes(folder.metrics),
-                # a run that was stopped when all steps were done, and whose metrics were lost, has none
-                **({CURVE_FILE: curve_page(metrics).encode()} if metrics.losses or metrics.devs else {}),
-                **{path.name: read_bytes(path) for path in folder.path.glob("events.out.tfevents.*")},
-            },
-            record=record,
-        )
-        folder.remove()
-    return TrainingResult(model, job.output, scores, state.global_step, kept_step, metrics.elapsed_s)
-
-
-def _record(job: TrainingJob, facts: Mapping[str, Any], kind: str, result: TrainingResult) -> dict[str, Any]:
-    """Content of ``training.json``."""
-    document: dict[str, Any] = without_nan(
-        {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            **facts,
-            **job.result_facts(),
-            "peak_learning_rate": job.settings.learning_rate_for(kind),
-            "examples": job.examples.describe(),
-            "n_steps": result.n_steps,
-            "kept_step": result.kept_step,
-            "elapsed_s": result.elapsed_s,
-            "scores": {name: asdict(scores) for name, scores in result.scores.items()},
-            "fingerprint": result.model.fingerprint,
-            "python": platform.python_version(),
-            "packages": {package: version(package) for package in _PACKAGES},
-        }
-    )
-    return document
-
-
-# Schemas of the files. Their fields are flat: those of the settings, and what else the weights depend on. Fields with a
-# default are younger than the format, or have gone: runs from before can still be resumed and opened.
-_TYPES: Final = get_type_hints(TrainingSettings)
-_Facts: Any = msgspec.defstruct(
-    "_Facts",
-    [
-        *((field.name, _TYPES[field.name], field.default) for field in fields(TrainingSettings)),
-        ("token_budget", int | None, None),
-        ("data", Sha256, ""),
-        ("development", Sha256 | None, None),
-        ("base", dict[str, Any], msgspec.field(default_factory=dict)),
-        ("base_reference", str | None, None),
-        ("n_processes", int, 1),
-        ("run", str | None, None),
-    ],
-    bases=(Document,),
-    kw_only=True,
-)
-
-
-class _RunFile(_Facts, kw_only=True):  # type: ignore[misc, call-arg]
-    format: Literal["isosent-run"] = "isosent-run"
-    format_version: Literal[1] = 1
-
-
-class _DevScoreFields(msgspec.Struct, forbid_unknown_fields=True):
-    spearman: float | None
-    pearson: float | None
-    n_pairs: Count
-
-
-class _ScoresFields(msgspec.Struct, forbid_unknown_fields=True):
-    before: _DevScoreFields
-    after: _DevScoreFields
-    with_transform: _DevScoreFields | None = None
-
-
-class _RecordFile(_Facts, kw_only=True):  # type: ignore[misc, call-arg]
-    peak_learning_rate: float
-    examples: dict[str, Any]
-    n_steps: Count
-    kept_step: Count
-    elapsed_s: float
-    scores: dict[str, _ScoresFields]
-    fingerprint: str
-    python: str
-    packages: dict[str, str]
-    tests: dict[str, Sha256] | None = None
-    transform: str | None = None
-    transform_settings: dict[str, Any] | str | None = None
-    fitted_on: str | None = None
-    checksums: dict[RelativePath, Checksum] | None = None
-
-
-class RunFolder:
-    """``OUTPUT.training``: settings, metrics and the newest checkpoint of a run that is not finished."""
-
-    def __init__(self, output: Path) -> None:
-        self._output = output.absolute()
-        self.path = self._output.with_name(f"{self._output.name}.training")
-        self.metrics = self.path / _METRICS_FILE
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether its model is in place: the run was killed before it could remove this folder."""
-        try:
-            run = read_json(self.path / _RUN_FILE).get("run")
-            return run is not None and run == read_json(self._output / RECORD_FILE).get("run")
-        except (FileNotFoundError, InputError):
-            return False
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether a run is in progress, or can be resumed."""
-        return not self.is_finished and self.path.exists()  # in this order: another process may remove it
-
-    @property
-    def run(self) -> str | None:
-        """Random name of the run; None for one that an older version began."""
-        run: str | None = read_json(self.path / _RUN_FILE, _RunFile).get("run")
-        return run
-
-    def tidy(self) -> None:
-        """Remove what killed runs left: temporary files, and this folder if its model is in place."""
-        sweep(self.path.parent)
-        if self.is_finished:
-            with locked(self.path, wait=False):
-                self.remove()
-        elif self.path.is_dir():
-            sweep(self.path)
-
-    def begin(self, facts: Mapping[str, Any]) -> None:
-        """Start a new run."""
-        if self.path.is_dir():
-            with locked(self.path, wait=False):  # refuse if another process trains, even if it has no checkpoint yet
-                pass
-        checkpoint = newest_checkpoint(self.path)
-        if checkpoint is not None:
-            raise OutputError(
-                f"{self.path} holds a run that was stopped after step {step_of(checkpoint)}. Resume it with --resume, "
-                "or remove that folder to start again."
+            before = {devset.name: score_trained(base.model, devset) for devset in job.scored if is_first}
+            log = MetricsLog(folder.metrics, after_step=checkpoint.step if checkpoint else 0) if is_first else None
+            recorder = StepRecorder(log, progress if is_first else None, n_processes=arguments.world_size)
+            recorder.message(
+                f"training {job.base} ({base.facts['n_parameters']:,} parameters) to {job.output}, seed "
+                f"{settings.seed}, on {arguments.world_size} x {arguments.device.type}"
             )
-        with replacing_folder(self.path, _RUN) as temporary:
-            document = {"format": _RUN_FORMAT, "format_version": 1, "run": secrets.token_hex(8), **facts}
-            (temporary / _RUN_FILE).write_bytes(document_bytes(document))
-
-    def resume(self, facts: Mapping[str, Any]) -> Path | None:
-        """Return the checkpoint to resume from; None if the run was stopped before its first one."""
-        try:
-            before = read_json(self.path / _RUN_FILE, _RunFile)
-        except FileNotFoundError:
-            raise InputError(f"train: --resume needs a run that was stopped; {self.path} has none.") from None
-        except FileFormatError as error:
-            raise FileFormatError(f"{error} Remove {self.path} to train from the beginning.") from None
-        _check_same(self.path, before, facts)
-        checkpoint = newest_checkpoint(self.path)
-        return None if checkpoint is None else Checkpoint(checkpoint).path
-
-    def remove(self) -> None:
-        """Remove the folder at once, after the model was saved: a kill leaves all of it or nothing."""
-        fsync(self.path.parent)  # the name of the model must be on the disk before its checkpoints go
-        remove_folder(self.path)
+            if resume:
+                start = f"after step {checkpoint.step}" if checkpoint else "from the beginning, there is no checkpoint"
+                recorder.message(f"resuming {start}")
+            if job.dev is not None and checkpoint is None and is_first:
+                recorder.evaluated(0, before[job.dev.name])
+            trainer = make_trainer(job, base, loss, arguments, recorder, checkpoint)
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint.path))
+            steps = trainer.state.global_step, trainer.load_kept(settings.keep)
+            # The others wait and then load what the first process saves.
+            with arguments.main_process_first(desc="the model"):
+                if not is_first:
+                    return TrainingResult(load(job.output), job.output, {}, *steps, 0.0)
+                return _save(job, base.model, facts, before, steps)
 
 
-def _check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to resume with other data or settings."""
-    differences = [
-        f"{name}: {before.get(name)!r} then, {value!r} now"
-        for name, value in json.loads(json.dumps(now)).items()
-        if before.get(name) != value
-    ]
-    if differences:
-        raise InputError(
-            f"train: --resume needs the data and settings of {folder}, but they differ: {'; '.join(differences)}. "
-            "Use the same ones, or remove that folder to start again."
-        )
+def _save(
+    job: TrainingJob,
+    model: SentenceTransformer,
+    facts: Mapping[str, Any],
+    before: Mapping[str, DevScore],
+    steps: tuple[int, int],
+) -> TrainingResult:
+    """Save a trained model with its scores and its record, and remove the folder of the run."""
+    model.to("cpu")
+    folder = RunFolder(job.output)
+    metrics = read_metrics(folder.metrics)
+    after = {devset.name: score_trained(model, devset) for devset in job.scored}
+    fit_texts = job.examples.texts() if job.fit_texts is None else job.fit_texts
+    with saving_trained(model, job.output, transform=job.transform, fit_texts=fit_texts, source=job.fit_source) as (
+        saved,
+        temporary,
+    ):
+        scores = {
+            devset.name: Scores(
+                before[devset.name],
+                after[devset.name],
+                None if job.transform is None else score_pairs(saved.encode, devset),
+            )
+            for devset in job.scored
+        }
+        result = TrainingResult(saved, job.output, scores, *steps, metrics.elapsed_s)
+        write_record(temporary, job, facts, result)
+        # for people, who may edit or remove these: the record has no checksums of them
+        for path in [folder.metrics, *folder.path.glob("events.out.tfevents.*")]:
+            (temporary / path.name).write_bytes(read_bytes(path))
+        # a run that was stopped when all steps were done, and whose metrics were lost, has none
+        if metrics.losses or metrics.devs:
+            (temporary / CURVE_FILE).write_bytes(curve_page(metrics).encode())
+    result = replace(result, model=load(job.output))
+    folder.remove()
+    return result
 
 
 def nli_stsb_stages(first: TrainingJob, sts: Examples, *, n_epochs: float = 4.0) -> list[TrainingJob]:
@@ -568,7 +327,7 @@ def train_all(
     jobs: Sequence[TrainingJob],
     *,
     resume: bool = False,
-    progress: Callable[[TrainingJob], AbstractContextManager[TrainingProgress | None]] = lambda job: nullcontext(),
+    progress: Callable[[], AbstractContextManager[TrainingProgress | None]] = nullcontext,
 ) -> list[TrainingResult]:
     """Train one job after another; with `resume`, those that are finished are loaded instead."""
     is_done = {job.output: not RunFolder(job.output).is_begun and (job.output / RECORD_FILE).exists() for job in jobs}
@@ -577,20 +336,20 @@ def train_all(
     results = []
     for job in jobs:
         if resume and is_done[job.output]:
-            _check_same(job.output, _read_record(job.output), job.weight_facts() | job.result_facts())
+            result = read_training(job.output, job)
             if is_first_process():
                 RunFolder(job.output).tidy()
-                with progress(job) as shown:
+                with progress() as shown:
                     if shown is not None:
                         shown.message(f"{job.output}: this run is finished, its model is loaded")
-            results.append(read_training(job.output))
+            results.append(result)
             continue
         try:
             job.output.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(f"{job.output.parent} could not be created: {error.strerror}.") from error
         check_parent(job.output)
-        with progress(job) as shown:
+        with progress() as shown:
             results.append(train_job(job, resume=resume and RunFolder(job.output).is_begun, progress=shown))
     return results
 
@@ -600,29 +359,71 @@ def is_first_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def read_training(folder: Path) -> TrainingResult:
-    """Load a trained model with the record of its training."""
-
-    def score(values: Mapping[str, float | None]) -> DevScore:
-        return DevScore(**{name: float("nan") if value is None else value for name, value in values.items()})  # type: ignore[arg-type]
-
-    record = _read_record(folder)
-    scores = {
-        name: Scores(**{when: values and score(values) for when, values in by_time.items()})
-        for name, by_time in record["scores"].items()
-    }
-    counts = {name: record[name] for name in ("n_steps", "kept_step", "elapsed_s")}
-    return TrainingResult(load(folder), folder, scores, **counts)
+# -- the folder of a trained model ------------------------------------------------------------------------------------
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
+def check_training_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse a place where no trained model can be written, before any work is done."""
+    if holds_its_encoder(parent := Path(folder).absolute().parent):
+        raise OutputError(f"{folder} must not lie in a trained model, {parent}. Choose another folder.")
+    check_folder(folder, _TRAINED)
+
+
+@contextmanager
+def saving_trained(
+    model: SentenceTransformer,
+    folder: str | os.PathLike[str],
+    *,
+    transform: Transform | Auto | None = None,
+    fit_texts: Sequence[str] = (),
+    source: str = TRAINING_TEXTS,
+) -> Iterator[tuple[SentenceEncoder, Path]]:
+    """Fit a transform if there is one, and write one folder that isosent and sentence-transformers load.
+
+    Yields the model as it was written, and the temporary folder, which takes its name at the end of the block.
+    """
+    with replacing_folder(folder, _TRAINED) as temporary, quiet_library():
+        try:
+            saved = _write_encoder(model, temporary / ENCODER_FOLDER)
+            if transform is not None:
+                saved = saved.fitted(fit_texts, transform=transform, source=source)
+            _write_model(saved, temporary)
+        except SafetensorError as error:
+            raise OutputError(f"{folder} could not be written: {error}.") from error
+        check_vectors(TARGET, exportable(saved), temporary)
+        yield saved, temporary
+
+
+def _write_encoder(model: SentenceTransformer, folder: Path) -> SentenceEncoder:
+    """Write the trained encoder alone, and load it: the vectors must be those of the model in memory."""
+    was_training = model.training
+    # A tokenizer saves the padding and truncation of its last call; a run that is resumed after its last step had none.
+    model.preprocess(["text"])
+    model.save_pretrained(str(folder), create_model_card=False)
+    kind = "static" if type(model[0]).__name__ == "StaticEmbedding" else "hf"
+    encoder = load(f"{kind}:{escape(str(folder))}")
+    encode = partial(model.encode, show_progress_bar=False)
+    require_agreement("isosent", compare_on_texts(exportable(encoder), encode, has_zero_rows=False))
+    model.train(was_training)
+    return encoder
+
+
+def _write_model(model: SentenceEncoder, folder: Path) -> None:
+    """Write the files of both libraries; the weights of the encoder stay in its folder."""
+    for name, content in model_files(folder, model.record).items():
+        (folder / name).write_bytes(content)
+    listed = json.loads(read_bytes(folder / ENCODER_FOLDER / _MODULES))
+    for entry in listed:
+        entry["path"] = "/".join(part for part in (ENCODER_FOLDER, entry["path"]) if part)
     try:
-        return read_document(folder / RECORD_FILE, FORMAT, FORMAT_VERSION, _RecordFile)
-    except FileFormatError as error:
-        raise FileFormatError(f"{error} Remove {folder} to train again.") from None
-
-
-def spread(scores: Iterable[float]) -> tuple[float, float]:
-    """Mean and standard deviation (divisor n - 1; NaN for one score) over seeds."""
-    values = np.array(list(scores))
-    return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+        postprocessing = postprocessing_modules(model)
+    except InexpressibleError as error:
+        raise InputError(f"train: {error}") from error
+    for place, module in enumerate(postprocessing, start=len(listed)):
+        kind = type(module)
+        path = f"{place}_{kind.__name__}"
+        (folder / path).mkdir()
+        module.save(str(folder / path))
+        listed.append({"idx": place, "name": str(place), "path": path, "type": f"{kind.__module__}.{kind.__name__}"})
+    (folder / _MODULES).write_text(json.dumps(listed, indent=2) + "\n", "utf-8")
+    shutil.copy(folder / ENCODER_FOLDER / _CONFIG, folder / _CONFIG)

@@ -165,7 +165,7 @@ def fetched(path: str) -> Any:
 
 def trained(path: str) -> Any:
     from isosent.training.metrics import read_metrics
-    from isosent.training.run import read_training
+    from isosent.training.record import read_training
 
     read_training(Path(path))
     # a loss is a mean since the last one, or since the run was resumed; the weights are the same to the last bit
@@ -178,14 +178,12 @@ def interrupted(output: str) -> Any:
     import json
 
     from isosent.training.metrics import read_metrics
-    from isosent.training.run import RunFolder
-    from isosent.training.trainer import Checkpoint
+    from isosent.training.record import RunFolder
 
     folder = RunFolder(Path(output))
-    newest = folder.resume({})
-    kept = Checkpoint(newest)
+    kept = folder.resume({})
     kept.restore_random_state()
-    facts = json.loads((folder.path / "run.json").read_text()), (newest / "trainer_state.json").read_text()
+    facts = json.loads((folder.path / "run.json").read_text()), (kept.path / "trainer_state.json").read_text()
     return repr([facts, kept.weights(), kept.optimizer(), kept.scheduler(), read_metrics(folder.metrics)])
 
 
