@@ -1,4 +1,10 @@
-"""The command ``train``: Sentence-BERT training (Reimers & Gurevych 2019)."""
+"""The command ``train``: Sentence-BERT training (Reimers & Gurevych 2019).
+
+The command reads options, settings and data into a job, or two for nli-stsb. It shows the data and the texts that are
+in the scored sets too, trains by one call of `train_all`, and prints the scores, with a warning where one went down.
+`training_progress` shows a run while it trains: a bar in a terminal (`TrainingBar`), else lines (`TrainingLines`).
+Under torchrun every process runs this command; only the first one prints.
+"""
 
 import math
 import sys

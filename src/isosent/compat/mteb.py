@@ -95,16 +95,36 @@ class MTEBEncoder:
             if "text" not in batch:
                 raise InputError(f"MTEBEncoder: a batch must hold text; got {', '.join(batch) or 'nothing'}.")
             texts.extend(batch["text"])
+        role = str(getattr(prompt_type, "value", prompt_type))
         roles = {"query": self._model.encode_query, "document": self._model.encode_document}
-        vectors: NDArray[np.float32] = roles.get(str(getattr(prompt_type, "value", prompt_type)), self._model.encode)(
-            texts
-        )
-        return vectors
+        return roles.get(role, self._model.encode)(texts)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Cosine of each vector with each other one, a tensor of shape (n, m)."""
+        """Compare each vector with each other one.
+
+        Parameters
+        ----------
+        embeddings1, embeddings2 : array-like of shape (n, dim) and (m, dim)
+            Vectors.
+
+        Returns
+        -------
+        tensor of shape (n, m)
+            Cosines.
+        """
         return self._mteb.similarity_functions.cos_sim(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Cosine of each vector with its counterpart, a tensor of shape (n,)."""
+        """Compare each vector with its counterpart.
+
+        Parameters
+        ----------
+        embeddings1, embeddings2 : array-like of shape (n, dim)
+            Vectors.
+
+        Returns
+        -------
+        tensor of shape (n,)
+            Cosines.
+        """
         return self._mteb.similarity_functions.pairwise_cos_sim(embeddings1, embeddings2)

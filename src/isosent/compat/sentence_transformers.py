@@ -121,11 +121,41 @@ class SentenceTransformerLike:
         return tensors[0] if is_single else tensors if convert_to_tensor else list(tensors)
 
     def encode_query(self, sentences: str | Sequence[str], prompt_name: str | None = None, **options: Any) -> Any:
-        """Encode queries; parameters as for `encode`."""
+        """Encode queries.
+
+        Parameters
+        ----------
+        sentences : str or sequence of str
+            One text or several.
+        prompt_name : str, optional
+            Name of a prompt. The default is ``query``, if there is one.
+        **options
+            Other parameters of `encode`.
+
+        Returns
+        -------
+        ndarray, tensor or list of tensors
+            As for `encode`.
+        """
         return self.encode(sentences, self._role_prompt("query", prompt_name), queries=True, **options)
 
     def encode_document(self, sentences: str | Sequence[str], prompt_name: str | None = None, **options: Any) -> Any:
-        """Encode documents; parameters as for `encode`."""
+        """Encode documents.
+
+        Parameters
+        ----------
+        sentences : str or sequence of str
+            One text or several.
+        prompt_name : str, optional
+            Name of a prompt. The default is ``document``, if there is one.
+        **options
+            Other parameters of `encode`.
+
+        Returns
+        -------
+        ndarray, tensor or list of tensors
+            As for `encode`.
+        """
         return self.encode(sentences, self._role_prompt("document", prompt_name), **options)
 
     def _role_prompt(self, role: str, prompt_name: str | None) -> str | None:
@@ -140,15 +170,43 @@ class SentenceTransformerLike:
         return self.prompts[name]
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Cosine of each vector with each other one, a tensor of shape (n, m)."""
+        """Compare each vector with each other one.
+
+        Parameters
+        ----------
+        embeddings1, embeddings2 : array-like of shape (n, dim) and (m, dim)
+            Vectors.
+
+        Returns
+        -------
+        tensor of shape (n, m)
+            Cosines.
+        """
         return _extras.require("sentence_transformers").util.cos_sim(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """Cosine of each vector with its counterpart, a tensor of shape (n,)."""
+        """Compare each vector with its counterpart.
+
+        Parameters
+        ----------
+        embeddings1, embeddings2 : array-like of shape (n, dim)
+            Vectors.
+
+        Returns
+        -------
+        tensor of shape (n,)
+            Cosines.
+        """
         return _extras.require("sentence_transformers").util.pairwise_cos_sim(embeddings1, embeddings2)
 
     def get_embedding_dimension(self) -> int:
-        """Dimensions of the vectors."""
+        """Return the dimensions of the vectors.
+
+        Returns
+        -------
+        int
+            Length of each row that `encode` gives.
+        """
         return self.model.dim
 
     get_sentence_embedding_dimension = get_embedding_dimension  # its name before release 5.4

@@ -114,8 +114,7 @@ END $isosent$;"""
 
 def _preimage(linear_map: LinearMap, mapped: NDArray[np.float64]) -> NDArray[np.float32]:
     """The shortest vector that a weight maps to a vector."""
-    solution: NDArray[np.float32] = np.linalg.lstsq(linear_map.weight.T, mapped)[0].astype(np.float32)
-    return solution
+    return np.linalg.lstsq(linear_map.weight.T, mapped)[0].astype(np.float32)
 
 
 def _literal(vector: NDArray[np.float32]) -> str:

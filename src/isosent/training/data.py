@@ -179,16 +179,39 @@ class Examples:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def texts(self) -> list[str]:
-        """The distinct texts in the order of the examples."""
+        """List the distinct texts.
+
+        Returns
+        -------
+        list of str
+            Each text once, in the order of the examples.
+        """
         return list(dict.fromkeys(text for row in zip(*self.text_columns.values(), strict=True) for text in row))
 
     def sample(self, n: int = 3) -> list[dict[str, Any]]:
-        """The first `n` examples as values by column, with the name of the label."""
+        """Show the first examples.
+
+        Parameters
+        ----------
+        n : int, default 3
+            How many.
+
+        Returns
+        -------
+        list of dict
+            Values by column, with the name of the label in place of its index.
+        """
         rows = [{name: column[row] for name, column in self.columns.items()} for row in range(min(n, len(self)))]
         return [row | {"label": self.label_names[row["label"]]} if "label" in row else row for row in rows]
 
     def describe(self) -> dict[str, Any]:
-        """Counts, columns, labels, scores, dropped rows, files and fingerprint, as JSON values."""
+        """Describe the examples for a record.
+
+        Returns
+        -------
+        dict
+            Counts, columns, labels, scores, dropped rows, files and fingerprint, as JSON values.
+        """
         return {
             "objective": self.objective,
             "n_examples": len(self),
@@ -210,7 +233,18 @@ class Examples:
         }
 
     def to_dataset(self) -> Any:
-        """Convert to a ``datasets.Dataset``, the format of the trainer of sentence-transformers."""
+        """Convert to the format of the trainer of sentence-transformers.
+
+        Returns
+        -------
+        datasets.Dataset
+            One row per example, with the same columns.
+
+        Raises
+        ------
+        MissingExtraError
+            If the package datasets is not installed.
+        """
         return _extras.require("datasets").Dataset.from_dict(dict(self.columns))
 
 

@@ -154,17 +154,14 @@ def _is_json(content: bytes) -> bool:
     return True
 
 
-def _as_point(where: str, values: dict[str, Any]) -> Point:
+def _as_point(where: str, values: Mapping[str, Any]) -> Point:
     event = values.get("event")
-    if event in MILESTONES:
-        milestone: Milestone = check_schema(values, where, Milestone)
-        return milestone
-    if event not in ("loss", "dev"):
+    if event not in ("loss", "dev", *MILESTONES):
         raise FileFormatError(
             f"{where}: the event {event!r} does not occur in a training. Expected a metrics.jsonl of isosent train."
         )
     numbers = {name: math.nan if value is None else value for name, value in values.items()}
-    point: Point = check_schema(numbers, where, LossPoint | DevPoint)
+    point: Point = check_schema(numbers, where, Milestone if event in MILESTONES else LossPoint | DevPoint)
     return point
 
 

@@ -157,7 +157,18 @@ class TrainingSettings:
             )
 
     def learning_rate_for(self, kind: str) -> float:
-        """The learning rate for a base of this kind: "transformer", "scratch" or "static"."""
+        """Choose the learning rate for a base.
+
+        Parameters
+        ----------
+        kind : {"transformer", "scratch", "static"}
+            Kind of the base; "static" is a table of token vectors.
+
+        Returns
+        -------
+        float
+            `learning_rate`, or the default of this kind.
+        """
         return LEARNING_RATES[kind] if self.learning_rate is None else self.learning_rate
 
 
