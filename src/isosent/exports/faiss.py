@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,7 +132,7 @@ def export_faiss(
     _check_output(output)
     linear_map = _map_in_front(model, is_filled=vectors is not None) if with_map else None
     space, made = space_of(model), _made(model.dim, index, model.quantization)
-    source = None if vectors is None else _Source.of(model, vectors, ids)
+    source = None if vectors is None else _Source(model, vectors, ids)
     if source is not None:
         made, sample = _fill(made, index, source, progress)
     has_map, contents = linear_map is not None, ""
@@ -198,27 +197,20 @@ class _Rows(NamedTuple):
     ids: NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
 class _Source:
     """Vectors of a file that belong to a model, and their ids."""
 
-    model: SentenceEncoder
-    vectors: VectorSource
-    ids: NDArray[np.int64]
-    are_mapped: bool  # whether they are vectors of the model rather than of its encoder
-
-    @classmethod
-    def of(cls, model: SentenceEncoder, vectors: VectorSource, ids: str | None) -> _Source:
-        """Check that vectors belong to a model."""
+    def __init__(self, model: SentenceEncoder, vectors: VectorSource, ids: str | None) -> None:
         record, name = model.record, str(vectors.path)
         if not vectors.n_rows:
             raise InputError(f"{name} must hold at least one vector; got zero rows.")
-        are_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
-        if not are_mapped:
+        # vectors of the model rather than of its encoder
+        self.are_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
+        if not self.are_mapped:
             same_space("the model", encoder_space(record), name, vectors.space)
-        _check.same_dim(name, "vectors", vectors.dim, record.dim if are_mapped else record.encoder_dim)
-        numbers = np.arange(vectors.n_rows) if ids is None else _distinct_ids(vectors, ids)
-        return cls(model, vectors, numbers, are_mapped)
+        _check.same_dim(name, "vectors", vectors.dim, record.dim if self.are_mapped else record.encoder_dim)
+        self.model, self.vectors = model, vectors
+        self.ids = np.arange(vectors.n_rows) if ids is None else _distinct_ids(vectors, ids)
 
     def pick(self, first_row: int, block: NDArray[Any], numbers: NDArray[np.intp] | None = None) -> _Rows:
         """Rows of a block; all, or those of some numbers in the file."""

@@ -270,10 +270,8 @@ def _save(
     metrics = read_metrics(folder.metrics)
     after = {devset.name: score_trained(model, devset) for devset in job.scored}
     fit_texts = job.examples.texts() if job.fit_texts is None else job.fit_texts
-    with saving_trained(model, job.output, transform=job.transform, fit_texts=fit_texts, source=job.fit_source) as (
-        saved,
-        temporary,
-    ):
+    saving = saving_trained(model, job.output, transform=job.transform, fit_texts=fit_texts, source=job.fit_source)
+    with saving as (saved, temporary):
         scores = {
             devset.name: Scores(
                 before[devset.name],
