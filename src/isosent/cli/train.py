@@ -30,7 +30,7 @@ from isosent.pages.tables import make_table
 from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.metrics import TrainingProgress
-from isosent.training.record import TRAINING_TEXTS, Scores, TrainingJob, TrainingResult
+from isosent.training.record import TRAINING_TEXTS, TrainingJob, TrainingResult
 from isosent.training.run import (
     NLI_STSB,
     check_training_folder,
@@ -248,18 +248,15 @@ def notes(results: Sequence[TrainingResult]) -> Iterator[str]:
         if result.model.fits and result.model.fits[-1].choice:
             yield f"{result.folder}: {result.model.fits[-1].choice['reason']}"
         for name, scores in result.scores.items():
-            yield from _losses(result.folder, name, scores)
+            for cause, before, after in (
+                ("training", scores.before, scores.after),
+                ("the transform", scores.after, scores.with_transform),
+            ):
+                if after is not None and after.spearman < before.spearman:
+                    loss = x100(before.spearman - after.spearman)
+                    yield f"warning: {result.folder}: {cause} lowered the score on {name} by {loss}"
     if not any(result.scores for result in results):
         yield "nothing was scored; use --dev or --test to score pairs"
-
-
-def _losses(folder: Path, name: str, scores: Scores) -> Iterator[str]:
-    if scores.after.spearman < scores.before.spearman:
-        loss = x100(scores.before.spearman - scores.after.spearman)
-        yield f"warning: {folder}: training lowered the score on {name} by {loss}"
-    if scores.with_transform is not None and scores.with_transform.spearman < scores.after.spearman:
-        loss = x100(scores.after.spearman - scores.with_transform.spearman)
-        yield f"warning: {folder}: the transform lowered the score on {name} by {loss}"
 
 
 @contextmanager
