@@ -463,6 +463,30 @@ def test_damaged_metrics_are_named_and_can_be_left_behind(resumable):
         train(resumable, resume=True)
 
 
+def change(path, **fields):
+    """Change fields of a document, which then has no checksum."""
+    document = json.loads(path.read_text()) | fields
+    path.write_text(json.dumps({name: value for name, value in document.items() if name != "checksum"}))
+
+
+@pytest.mark.parametrize(("name", "value"), [("batch_size", 0), ("n_processes", "two"), ("thesis", "mine")])
+def test_a_run_of_other_fields_is_refused(resumable, name, value):
+    folder = RunFolder(resumable.output)
+    change(folder.path / "run.json", **{name: value})
+    with pytest.raises(FileFormatError, match=rf"run\.json: [^.]*{name}[^.]*\. Remove .*a\.training"):
+        folder.resume({})
+
+
+def test_an_undefined_score_is_null_in_the_record(scored, tmp_path):
+    shutil.copytree(scored.folder, tmp_path / "a")
+    scores = json.loads((tmp_path / "a" / "training.json").read_text())["scores"]
+    scores["dev"]["before"]["spearman"] = None
+    change(tmp_path / "a" / "training.json", scores=scores)
+    result = read_training(tmp_path / "a")
+    assert np.isnan(result.scores["dev"].before.spearman)
+    assert result.scores["dev"].after == scored.scores["dev"].after
+
+
 def test_a_running_training_is_not_disturbed_by_another(resumable):
     class Again(StopAt):
         def stepped(self, step, *_):

@@ -92,7 +92,7 @@ def check_schema(value: Any, where: str, schema: Any) -> Any:
         with _TYPES:
             return msgspec.convert(value, schema)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
-        raise FileFormatError(f"{where}: {error}.") from None
+        raise FileFormatError(f"{where}: {str(error).removesuffix('.')}.") from None
 
 
 def _is_unicode(value: Any) -> bool:
