@@ -25,7 +25,7 @@ ENDS = {
 
 @contextmanager
 def walked():
-    """All ways from outside to a file of ENDS: the files of the callers, in order, without neighbours that are equal."""
+    """All ways from outside to a file of ENDS: the files of the callers, in order, each counted once in a row."""
     walks, names = set(), {}
 
     def name_of(code):
