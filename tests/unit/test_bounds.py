@@ -411,9 +411,9 @@ def test_objects_deep_in_each_other_are_refused(write, depth):
 
 
 def test_a_table_of_many_columns_is_read(write):
-    names = [f"c{number}" for number in range(50_000)]
+    names = [f"c{number}" for number in range(8_000)]
     path = write("wide.csv", ",".join(names) + "\n" + ",".join(names) + "\n")
-    assert read_rows(str(path), column="c49999")[0] == ["c49999"]
+    assert read_rows(str(path), column="c7999")[0] == ["c7999"]
     path.write_text(",".join([*names, "c7"]) + "\n")
     with pytest.raises(FileFormatError, match="'c7' twice"):
         read_rows(str(path), column="c1")
