@@ -1,0 +1,125 @@
+"""Embeddings in every dialect: what requests and answers have in common, for models served here and for a proxy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+from starlette.requests import Request
+from starlette.responses import Response
+
+from isosent.encoders.base import Encoder
+from isosent.model import Role, SentenceEncoder
+from isosent.numeric.similarity import unit_rows
+from isosent.persistence import FitRecord
+from isosent.server.http import vectors_response
+from isosent.server.service import RequestError
+
+Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]
+_QUERY = ("query", "search_query")  # of sentence-transformers; of Cohere
+_DOCUMENT = ("document", "search_document", "passage")
+
+
+class EmbeddingsBody(Struct):
+    """Body of ``POST /v1/embeddings``."""
+
+    input: str | list[Any]
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    user: str | None = None
+    prompt_name: Side | None = None  # which side of a model whose queries and documents differ
+    input_type: Side | None = None  # the same
+
+
+def role_of(*sides: str | None) -> Role:
+    """Role of texts, as requests name it."""
+    if any(side in _QUERY for side in sides):
+        return "query"
+    return "document" if any(side in _DOCUMENT for side in sides) else "text"
+
+
+def checked_space(request: Request, model: SentenceEncoder, name: str, dimensions: int | None = None) -> str:
+    """Fingerprint of the vectors of a response; refuse a cut that is not possible, and another space than If-Space."""
+    _check_dimensions(model, name, dimensions)
+    space = space_of(model, dimensions)
+    check_space(request, space)
+    return space
+
+
+def space_of(model: SentenceEncoder | Encoder, dimensions: int | None) -> str:
+    """Fingerprint of a vector space; another one if its vectors are cut."""
+    if dimensions is None or dimensions == model.dim:
+        return model.fingerprint
+    return hashlib.sha256(f"{model.fingerprint} dimensions={dimensions}".encode()).hexdigest()
+
+
+def check_space(request: Request, space: str) -> None:
+    """Refuse a request whose vectors are to be compared with those of another space."""
+    wanted = request.headers.get("if-space")
+    if wanted is not None and wanted.strip('"') != space:
+        raise RequestError(409, f"If-Space names another vector space; that of this model is {space}.")
+
+
+def _check_dimensions(model: SentenceEncoder, name: str, dimensions: int | None) -> None:
+    """Refuse to cut vectors whose dimensions have no order."""
+    if dimensions is None or dimensions == model.dim:
+        return
+    if not 1 <= dimensions <= model.dim:
+        message = f"dimensions must be from 1 to {model.dim}, the width of {name}; got {dimensions}."
+        raise RequestError(400, message, param="dimensions")
+    if not is_ordered(model):
+        raise RequestError(
+            400,
+            f"the dimensions of {name} are in no order, so none can be left out. A model with a whitening map or "
+            "principal components can be cut.",
+            param="dimensions",
+        )
+
+
+def is_ordered(model: SentenceEncoder) -> bool:
+    """Whether the first k dimensions of a model are the k of the largest variance before they were evened out."""
+    if model.flow is not None:
+        return False
+    last: FitRecord | None = next((fit for fit in reversed(model.fits) if fit.transform != "none"), None)
+    if last is None:
+        return False
+    name, parameters = last.transform, last.parameters
+    if name == "chain":  # of steps, the last of which decides
+        steps = [step for step in parameters.get("steps", ()) if step.get("transform") != "l2_normalize"]
+        last_step = steps[-1] if steps else {}
+        name, parameters = last_step.get("transform", ""), last_step
+    return name == "principal_components" or (name == "whitening" and parameters.get("method", "pca") == "pca")
+
+
+def cut(vectors: NDArray[np.float32], dimensions: int | None, *, normalize: bool) -> NDArray[np.float32]:
+    """The first dimensions of vectors, scaled to length 1 if that is wanted."""
+    vectors = vectors if dimensions is None else vectors[:, :dimensions]
+    return unit_rows(vectors).astype(np.float32, copy=False) if normalize else vectors
+
+
+def space_headers(space: str, n_truncated: int | None) -> dict[str, str]:
+    """Headers of every response with vectors; it is not known of all how many texts were cut."""
+    truncated = {} if n_truncated is None else {"X-Isosent-Truncated": str(n_truncated)}
+    return {"X-Isosent-Space": space, **truncated}
+
+
+async def embeddings_response(
+    vectors: NDArray[np.float32], name: str, n_tokens: int, encoding_format: str | None, headers: Mapping[str, str]
+) -> Response:
+    """Make a response with vectors, as lists of numbers or as base64 of little-endian float32."""
+
+    def content() -> dict[str, Any]:
+        rows: Any = np.ascontiguousarray(vectors)
+        if encoding_format == "base64":
+            rows = [base64.b64encode(row.tobytes()).decode("ascii") for row in rows.astype("<f4", copy=False)]
+        data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
+        usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
+        return {"object": "list", "data": data, "model": name, "usage": usage}
+
+    return await vectors_response(content, vectors.size, headers)
