@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from isosent.server import worker
-from isosent.server.http import Gate, read_body
+from isosent.server.http import Gate, read_body, unless_gone
 from isosent.server.page import TryBody
 from isosent.server.service import Limits, Metrics
 from isosent.server.worker import HeavyWork
@@ -27,7 +27,7 @@ class Work:
         self.clients, self.statuses = [], []
 
     async def long(self, request):
-        return await self.queue.run(request, self.work, request.path_params["name"])
+        return await unless_gone(request, self.queue.run(self.work, request.path_params["name"]))
 
     def work(self, name):
         self.begun.append(name)

@@ -150,7 +150,7 @@ def create_app(
     pages = [
         Route("/", page.index),
         Route("/page/{name}", page.file),
-        Route("/try/file", page.try_file, methods=["POST"]),
+        Route("/try/file", http.reading(page.try_file, bytes), methods=["POST"]),
     ]
     app = http.application(
         ModelService(sources, limits, has_keys=bool(keys)),

@@ -1,13 +1,11 @@
 """The paths of OpenAI and of Text Embeddings Inference, with their bodies and status codes.
 
-A handler gets the body of its request and the model that the body names. It checks whether the model has what is wanted
-(`checked_space`), takes the texts out of the body (`_texts_of`), puts them into the queue of the model (`_embedded`),
-and answers in its dialect. If a reload replaces the model before, `on_model` calls the handler with the new one.
+A handler gets the body of its request and the model that the body names. It has the texts embedded (`embed_texts`) and
+answers in its dialect. If a reload replaces the model before that, `on_model` calls the handler with the new one.
 """
 
 from __future__ import annotations
 
-import asyncio
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
@@ -17,22 +15,19 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from isosent.errors import InputError
-from isosent.model import Role
 from isosent.numeric.similarity import cosine_matrix
 from isosent.server.embeddings import (
     EmbeddingsBody,
     Side,
     checked_space,
-    cut,
+    embed_texts,
     embeddings_response,
     role_of,
-    space_headers,
+    texts_of,
 )
-from isosent.server.http import json_response, unless_gone, vectors_response
+from isosent.server.http import json_response, vectors_response
 from isosent.server.registry import ModelService, Served, on_model
 from isosent.server.service import Limits, RequestError
-from isosent.server.worker import Embedded
 
 _MOST_TOKENIZED = 1 << 18  # characters; each token is an object of its own, of 500 bytes, on the way to JSON
 _IDS = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
@@ -51,12 +46,9 @@ Texts = Annotated[list[Text], Meta(extra_json_schema={"minItems": 1})]
 @on_model
 async def embeddings(request: Request, body: EmbeddingsBody, served: Served) -> Response:
     """Embed texts."""
-    space = checked_space(request, served.model, served.name, body.dimensions)
-    texts = await _texts_of(body.input, served, request.app.state.service.limits, "input")
-    embedded = await _embedded(request, served, texts, role_of(body.prompt_name, body.input_type))
-    vectors = cut(embedded.vectors, body.dimensions, normalize=True)
-    headers = space_headers(space, embedded.n_truncated)
-    return await embeddings_response(vectors, served.name, embedded.n_tokens, body.encoding_format, headers)
+    role = role_of(body.prompt_name, body.input_type)
+    vectors, n_tokens, headers = await embed_texts(request, served, body.input, role=role, dimensions=body.dimensions)
+    return await embeddings_response(vectors, served.name, n_tokens, body.encoding_format, headers)
 
 
 async def models(request: Request) -> Response:
@@ -164,11 +156,18 @@ async def root(request: Request, body: RootBody, served: Served) -> Response:
 
 
 async def _embed(request: Request, inputs: str | list[Any], options: EmbedOptions, served: Served) -> Response:
-    space = checked_space(request, served.model, served.name, options.dimensions)
-    texts = await _texts_of(inputs, served, request.app.state.service.limits, "inputs")
-    embedded = await _embedded(request, served, texts, role_of(options.prompt_name), truncate=options.truncate)
-    rows = cut(embedded.vectors, options.dimensions, normalize=options.normalize)
-    return await vectors_response(lambda: np.ascontiguousarray(rows), rows.size, _tei_headers(embedded, space))
+    vectors, n_tokens, headers = await embed_texts(
+        request,
+        served,
+        inputs,
+        param="inputs",
+        role=role_of(options.prompt_name),
+        dimensions=options.dimensions,
+        normalize=options.normalize,
+        truncate=options.truncate,
+    )
+    headers["X-Compute-Tokens"] = str(n_tokens)
+    return await vectors_response(lambda: np.ascontiguousarray(vectors), vectors.size, headers)
 
 
 @on_model
@@ -176,7 +175,7 @@ async def embed_all(request: Request, body: EmbedAllBody, served: Served) -> Res
     """Embed the tokens of texts, before they are pooled and mapped."""
     checked_space(request, served.model, served.name)
     limits: Limits = request.app.state.service.limits
-    texts = await _texts_of(body.inputs, served, limits, "inputs")
+    texts = await texts_of(body.inputs, served, limits, "inputs")
     encoder, most = served.model.encoder, limits.max_batch_tokens
 
     def token_vectors() -> list[NDArray[np.float32]]:
@@ -186,7 +185,7 @@ async def embed_all(request: Request, body: EmbedAllBody, served: Served) -> Res
         return [encoder.token_embeddings(text) for text in texts]
 
     call = served.worker.call(token_vectors, n_characters=sum(map(len, texts)))
-    vectors = await unless_gone(request, call)
+    vectors = await call
     return await vectors_response(lambda: vectors, sum(array.size for array in vectors))
 
 
@@ -199,24 +198,26 @@ async def similarity(request: Request, body: SimilarityBody, served: Served) -> 
 async def _similarity(
     request: Request, inputs: SimilarityInputs, parameters: SimilarityParameters | None, served: Served
 ) -> Response:
-    space, options = checked_space(request, served.model, served.name), parameters or SimilarityParameters()
     if not inputs.sentences:
         raise RequestError(400, "inputs.sentences must not be empty.", param="inputs")
-    texts = [inputs.source_sentence, *inputs.sentences]
-    texts = await _texts_of(texts, served, request.app.state.service.limits, "inputs")
-    embedded = await _embedded(request, served, texts, role_of(options.prompt_name), truncate=options.truncate)
-    cosines = cosine_matrix(embedded.vectors[:1], embedded.vectors[1:])[0]
-    return json_response(cosines.tolist(), headers=_tei_headers(embedded, space))
-
-
-def _tei_headers(embedded: Embedded, space: str) -> dict[str, str]:
-    return space_headers(space, embedded.n_truncated) | {"X-Compute-Tokens": str(embedded.n_tokens)}
+    options = parameters or SimilarityParameters()
+    vectors, n_tokens, headers = await embed_texts(
+        request,
+        served,
+        [inputs.source_sentence, *inputs.sentences],
+        param="inputs",
+        role=role_of(options.prompt_name),
+        normalize=False,
+        truncate=options.truncate,
+    )
+    headers["X-Compute-Tokens"] = str(n_tokens)
+    return json_response(cosine_matrix(vectors[:1], vectors[1:])[0].tolist(), headers=headers)
 
 
 @on_model
 async def tokenize(request: Request, body: TokenizeBody, served: Served) -> Response:
     """Split texts into tokens."""
-    texts = await _texts_of(body.inputs, served, request.app.state.service.limits, "inputs")
+    texts = await texts_of(body.inputs, served, request.app.state.service.limits, "inputs")
     if (n_characters := sum(map(len, texts))) > _MOST_TOKENIZED:
         message = f"inputs have {n_characters} characters; at most {_MOST_TOKENIZED} are split into tokens at once."
         raise RequestError(413, message, param="inputs")
@@ -230,7 +231,7 @@ async def tokenize(request: Request, body: TokenizeBody, served: Served) -> Resp
         ]
 
     call = served.worker.call(lambda: json_response([tokens_of(text) for text in texts]), n_characters=n_characters)
-    response: Response = await unless_gone(request, call)
+    response: Response = await call
     return response
 
 
@@ -261,48 +262,3 @@ async def info(request: Request) -> Response:
             "limits": limits.to_json(),
         }
     )
-
-
-# -- texts and vectors -------------------------------------------------------------------------------------------------
-
-
-async def _texts_of(values: str | list[Any], served: Served, limits: Limits, param: str) -> list[str]:
-    """Texts of a request: a text, a list of texts, token ids, or a list of lists of token ids."""
-    listed = [values] if isinstance(values, str) else values
-    if listed and all(type(value) is int for value in listed):
-        listed = [listed]
-    limits.check_texts(len(listed), param)
-    if not listed:
-        raise RequestError(400, f"{param} must not be empty.", param=param)
-    texts = []
-    for number, value in enumerate(listed):
-        place = param if isinstance(values, str) else f"{param}[{number}]"
-        if isinstance(value, list) and value and all(type(each) is int for each in value):
-            try:
-                value = await asyncio.to_thread(served.model.encoder.decode, value)
-            except InputError as error:
-                raise RequestError(400, f"{place}: {error}", param=param) from None
-        if not isinstance(value, str):
-            message = f"{place} must be a text or a list of token ids; got {_kind(value)}."
-            raise RequestError(400, message, param=param)
-        if not value:
-            raise RequestError(400, f"{place} must not be empty.", param=param)
-        texts.append(value)
-    return texts
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "another list", bool: "a bool", int: "a number", float: "a number"}
-    return names.get(type(value), "null")
-
-
-async def _embedded(
-    request: Request, served: Served, texts: list[str], role: Role, *, truncate: bool | None = None
-) -> Embedded:
-    """Vectors of texts, by the queue of the model; without `truncate`, texts that would be cut are refused."""
-    embedded = await unless_gone(request, served.worker.embed(texts, role))
-    if truncate is False and embedded.n_truncated:
-        most = served.model.encoder.options.get("max_length")
-        raise RequestError(422, f"{embedded.n_truncated} of the inputs must have at most {most} tokens.")
-    request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
-    return embedded

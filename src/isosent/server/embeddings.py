@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from collections.abc import Mapping
@@ -14,11 +15,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isosent.encoders.base import Encoder
+from isosent.errors import InputError
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.persistence import FitRecord
 from isosent.server.http import vectors_response
-from isosent.server.service import RequestError
+from isosent.server.registry import Served
+from isosent.server.service import Limits, RequestError
 
 Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]
 _QUERY = ("query", "search_query")  # of sentence-transformers; of Cohere
@@ -42,6 +45,62 @@ def role_of(*sides: str | None) -> Role:
     if any(side in _QUERY for side in sides):
         return "query"
     return "document" if any(side in _DOCUMENT for side in sides) else "text"
+
+
+async def embed_texts(
+    request: Request,
+    served: Served,
+    values: str | list[Any],
+    *,
+    param: str = "input",
+    role: Role = "text",
+    dimensions: int | None = None,
+    normalize: bool = True,
+    truncate: bool | None = None,
+) -> tuple[NDArray[np.float32], int, dict[str, str]]:
+    """Vectors of the texts of a request, their number of tokens, and the headers of the answer.
+
+    Refused are dimensions that cannot be cut, another space than If-Space, and, if `truncate` is false, long texts.
+    """
+    space = checked_space(request, served.model, served.name, dimensions)
+    texts = await texts_of(values, served, request.app.state.service.limits, param)
+    embedded = await served.worker.embed(texts, role)
+    if truncate is False and embedded.n_truncated:
+        most = served.model.encoder.options.get("max_length")
+        raise RequestError(422, f"{embedded.n_truncated} of the inputs must have at most {most} tokens.")
+    request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
+    vectors = cut(embedded.vectors, dimensions, normalize=normalize)
+    return vectors, embedded.n_tokens, space_headers(space, embedded.n_truncated)
+
+
+async def texts_of(values: str | list[Any], served: Served, limits: Limits, param: str) -> list[str]:
+    """Texts of a request: a text, a list of texts, token ids, or a list of lists of token ids."""
+    listed = [values] if isinstance(values, str) else values
+    if listed and all(type(value) is int for value in listed):
+        listed = [listed]
+    limits.check_texts(len(listed), param)
+    if not listed:
+        raise RequestError(400, f"{param} must not be empty.", param=param)
+    texts = []
+    for number, value in enumerate(listed):
+        place = param if isinstance(values, str) else f"{param}[{number}]"
+        if isinstance(value, list) and value and all(type(each) is int for each in value):
+            try:
+                value = await asyncio.to_thread(served.model.encoder.decode, value)
+            except InputError as error:
+                raise RequestError(400, f"{place}: {error}", param=param) from None
+        if not isinstance(value, str):
+            message = f"{place} must be a text or a list of token ids; got {_kind(value)}."
+            raise RequestError(400, message, param=param)
+        if not value:
+            raise RequestError(400, f"{place} must not be empty.", param=param)
+        texts.append(value)
+    return texts
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "another list", bool: "a bool", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
 
 
 def checked_space(request: Request, model: SentenceEncoder, name: str, dimensions: int | None = None) -> str:

@@ -2,9 +2,9 @@
 
 `application` makes an ASGI application of a service and its routes. `Gate` stands before all of them: it names each
 request, checks key, host and origin, turns errors into answers in the dialect of the path, and logs and counts what was
-answered. `reading` gives a handler the body of its request, decoded and checked. `unless_gone` ends the wait of a
-handler whose client has hung up. `json_response` and `vectors_response` make answers. All of it runs in the event loop;
-large bodies and answers are decoded and encoded in threads.
+answered. `reading` gives a handler the body of its request, decoded and checked, and ends it if the client hangs up.
+`json_response` and `vectors_response` make answers. All of it runs in the event loop; large bodies and answers are
+decoded and encoded in threads.
 """
 
 from __future__ import annotations
@@ -150,12 +150,21 @@ def error_response(path: str, error: RequestError) -> Response:
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
 
-def reading(handler: Callable[[Request, Any], Awaitable[Response]], kind: type[Body], *, wrong: int = 422) -> Handler:
-    """Give a handler the body of its request; `wrong` is the status for one that is JSON, but not as it should be."""
+def reading(
+    handler: Callable[[Request, Any], Awaitable[Response]], kind: type[Body] | type[bytes], *, wrong: int = 422
+) -> Handler:
+    """Give a handler the body of its request, and end it if the client hangs up.
+
+    `wrong` is the status for a body that is JSON, but not as it should be.
+    """
 
     async def handle(request: Request) -> Response:
         service: Service = request.app.state.service
-        return await handler(request, await read_body(request, service.limits, kind, wrong=wrong))
+        if issubclass(kind, bytes):
+            body: Any = await read_bytes(request, service.limits)
+        else:
+            body = await read_body(request, service.limits, kind, wrong=wrong)
+        return await unless_gone(request, handler(request, body))
 
     return handle
 

@@ -17,7 +17,7 @@ from isosent.evaluation.unlabelled import compare_vectors, halves_of
 from isosent.io.json import without_nan
 from isosent.search.rows import TEXT
 from isosent.server.embeddings import checked_space, space_headers
-from isosent.server.http import json_response, unless_gone
+from isosent.server.http import json_response
 from isosent.server.registry import ModelService, Registry, Served, on_model
 from isosent.server.service import RequestError
 
@@ -65,7 +65,7 @@ async def search(request: Request, body: SearchBody) -> Response:
 async def _search(request: Request, body: SearchBody, served: Served) -> Response:
     space = checked_space(request, served.model, served.name)
     n_characters = len(body.query or "") * (1 + body.k if body.explain else 1)
-    hits = await unless_gone(request, served.worker.call(lambda: _hits(served, body), n_characters=n_characters))
+    hits = await served.worker.call(lambda: _hits(served, body), n_characters=n_characters)
     request.scope["isosent"] |= {"index": served.name, "hits": len(hits)}
     return json_response({"index": served.name, "hits": hits}, headers=space_headers(space, 0))
 
@@ -118,7 +118,7 @@ async def explain(request: Request, body: ExplainBody, served: Served) -> Respon
         pairs = [pair._asdict() for pair in explanation.top()]
         return {"cosine": explanation.cosine, "pairs": pairs}
 
-    content = await unless_gone(request, served.worker.call(explained, n_characters=n_characters))
+    content = await served.worker.call(explained, n_characters=n_characters)
     return json_response(content, headers=space_headers(served.model.fingerprint, 0))
 
 
@@ -129,17 +129,17 @@ async def compare(request: Request, body: CompareBody) -> Response:
     for name in (body.model_a, body.model_b):
         service.registry.text_model(name)  # refused before any work
 
-    halves = await service.heavy.run(request, halves_of, body.texts)
+    halves = await service.heavy.run(halves_of, body.texts)
 
     async def embedded(served: Served) -> NDArray[np.float32]:
         # by the model's own queue, where they take turns with the texts of other requests
-        return (await unless_gone(request, served.worker.embed(halves))).vectors
+        return (await served.worker.embed(halves)).vectors
 
     vectors = [
         await service.registry.use(partial(service.registry.text_model, name), embedded)
         for name in (body.model_a, body.model_b)
     ]
-    result = await service.heavy.run(request, compare_vectors, *vectors)
+    result = await service.heavy.run(compare_vectors, *vectors)
     return json_response(asdict(result) | {"verdict": result.verdict})
 
 

@@ -37,7 +37,7 @@ from isosent.numeric.spectrum import spectrum
 from isosent.pages.html import theme
 from isosent.persistence import model_files
 from isosent.search.rows import read_rows
-from isosent.server.http import json_response, read_bytes, unless_gone
+from isosent.server.http import json_response
 from isosent.server.registry import ModelService, Served
 from isosent.server.service import RequestError
 from isosent.transforms.auto import AutoChoice, choose_from_texts
@@ -84,15 +84,14 @@ async def try_texts(request: Request, body: TryBody) -> Response:
     return await _tried(request, texts, body.model)
 
 
-async def try_file(request: Request) -> Response:
+async def try_file(request: Request, content: bytes) -> Response:
     """Take the texts of a file: one per line, or a column of a table."""
     service: ModelService = request.app.state.service
-    content = await read_bytes(request, service.limits)
     name = Path(request.query_params.get("name", "")).name or "texts.txt"
     if not name.isprintable():
         raise RequestError(422, "name must be the name of a file.", param="name")
     column = request.query_params.get("column") or None
-    texts = await service.heavy.run(request, _texts_in, content, name, column)
+    texts = await service.heavy.run(_texts_in, content, name, column)
     return await _tried(request, texts, request.query_params.get("model"))
 
 
@@ -134,7 +133,7 @@ async def _text_set(request: Request, texts: list[str], sets: TextSets, served: 
     service: ModelService = request.app.state.service
     raw = np.empty((len(texts), served.model.encoder.dim), dtype=np.float32)
     for start in range(0, len(texts), _AT_ONCE):
-        embedded = await unless_gone(request, served.worker.embed(texts[start : start + _AT_ONCE]))
+        embedded = await served.worker.embed(texts[start : start + _AT_ONCE])
         raw[start : start + _AT_ONCE] = embedded.raw
     name = secrets.token_urlsafe(12)  # that nobody can guess
 
@@ -142,7 +141,7 @@ async def _text_set(request: Request, texts: list[str], sets: TextSets, served: 
         text_set = TextSet.of(texts, served.model, raw)
         return text_set, json_response({"id": name, **text_set.facts()})
 
-    text_set, response = await service.heavy.run(request, rotated)
+    text_set, response = await service.heavy.run(rotated)
     sets.add(name, text_set)
     return response
 
@@ -158,7 +157,7 @@ async def draw(request: Request, body: DrawBody) -> Response:
     def drawn() -> Response:
         return json_response(texts.draw(body.strength, body.dimensions, body.query))
 
-    return await service.heavy.run(request, drawn)
+    return await service.heavy.run(drawn)
 
 
 async def download(request: Request, body: DrawBody) -> Response:
@@ -169,7 +168,7 @@ async def download(request: Request, body: DrawBody) -> Response:
     if service.has_keys and "/" in texts.model.encoder.reference:
         message = "this server does not give away models: their files name the folder of the encoder."
         raise RequestError(403, message)
-    content = await service.heavy.run(request, texts.zip_of_model, body.strength, body.dimensions)
+    content = await service.heavy.run(texts.zip_of_model, body.strength, body.dimensions)
     headers = {"Content-Disposition": 'attachment; filename="isosent-model.zip"'}
     return Response(content, headers=headers, media_type="application/zip")
 

@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,7 +33,7 @@ from isosent.server.embeddings import (
     space_of,
 )
 from isosent.server.fetching import Fetches, VectorCache
-from isosent.server.http import json_response, unless_gone
+from isosent.server.http import json_response
 from isosent.server.maps import Canary, Learner, Maps
 from isosent.server.service import Limits, RequestError, Service
 from isosent.server.upstream import Answer, Item, Upstream
@@ -225,21 +223,21 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
     """Embed texts upstream, and apply the map."""
     proxy: Proxy = request.app.state.service
     name, model = proxy.choose(body.model)
-    items = _items_of(body.input, proxy)
+    items, role = _items_of(body.input, proxy), role_of(body.prompt_name, body.input_type)
+    caller = {} if proxy.upstream.key is not None or proxy.has_keys else _keys_of(request)
     if model is not None:
         space = checked_space(request, model, name, body.dimensions)
     else:
-        _check_passing(request, proxy, body.dimensions)
-    role = role_of(body.prompt_name, body.input_type)
-    caller = {} if proxy.upstream.key is not None or proxy.has_keys else _keys_of(request)
-    raw, n_tokens, headers = await unless_gone(request, proxy.raw(items, role, caller))
+        _ = _checked_raw_space(request, proxy, body.dimensions, proxy.upstream.dim)
+    raw, n_tokens, headers = await proxy.raw(items, role, caller)
     if model is not None:
         transformed = await asyncio.to_thread(model.transform, raw, queries=role == "query")
         vectors = cut(transformed, body.dimensions, normalize=True)
     else:
-        vectors, space = _passed_on(request, proxy, raw, body.dimensions)
+        space = _checked_raw_space(request, proxy, body.dimensions, raw.shape[1])
+        vectors = raw if body.dimensions is None else cut(raw, body.dimensions, normalize=True)
     request.scope["isosent"] |= {"model": name, "texts": len(items), "tokens": n_tokens}
-    headers |= space_headers(space, n_truncated=None)
+    headers = headers | space_headers(space, n_truncated=None)
     return await embeddings_response(vectors, name, n_tokens, body.encoding_format, headers)
 
 
@@ -265,30 +263,18 @@ def _items_of(values: str | list[Any], proxy: Proxy) -> list[Item]:
     return items
 
 
-def _check_passing(request: Request, proxy: Proxy, dimensions: int | None) -> None:
-    """Refuse what vectors without a map cannot be, as far as it is known before there are any."""
-    if (dim := proxy.upstream.dim) is not None:
-        check_space(request, _raw_space(proxy, dim, dimensions))
+def _checked_raw_space(request: Request, proxy: Proxy, dimensions: int | None, dim: int | None) -> str:
+    """Fingerprint of vectors without a map; refuse what they cannot be, as far as it is known before there are any."""
     if dimensions is not None and not proxy.upstream.model.startswith(_ORDERED):
         message = "the dimensions of the upstream are in no known order, so none can be left out."
         raise RequestError(400, message, param="dimensions")
-
-
-def _passed_on(
-    request: Request, proxy: Proxy, raw: NDArray[np.float32], dimensions: int | None
-) -> tuple[NDArray[np.float32], str]:
-    """Vectors without a map, cut if that is wanted, and the fingerprint of their space."""
-    dim = raw.shape[1]
+    if dim is None:
+        return ""
     if dimensions is not None and not 1 <= dimensions <= dim:
         raise RequestError(400, f"dimensions must be from 1 to {dim}; got {dimensions}.", param="dimensions")
-    space = _raw_space(proxy, dim, dimensions)
+    space = space_of(PrecomputedVectors.of_space(dim, None, proxy.upstream.model), dimensions)
     check_space(request, space)
-    return raw if dimensions is None else cut(raw, dimensions, normalize=True), space
-
-
-def _raw_space(proxy: Proxy, dim: int, dimensions: int | None) -> str:
-    """Fingerprint of the vectors of the upstream."""
-    return space_of(PrecomputedVectors.of_space(dim, None, proxy.upstream.model), dimensions)
+    return space
 
 
 def _keys_of(request: Request) -> dict[str, str]:

@@ -16,16 +16,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from starlette.requests import Request
 
 from isosent.encoders.load import encoder_for
 from isosent.model import Role, SentenceEncoder
-from isosent.server.http import unless_gone
 from isosent.server.service import Limits, Metrics, RequestError
 from isosent.words.tokens import TokenIds
 
@@ -317,16 +314,16 @@ class HeavyWork:
         self._threads = ThreadPoolExecutor(_HEAVY_THREADS, thread_name_prefix="isosent heavy work")
         self._lock, self.n_waiting = threading.Lock(), 0  # or in a thread
 
-    async def run(self, request: Request, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Call a function when its turn comes, unless the client hangs up."""
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function when its turn comes; a caller that is cancelled leaves the queue."""
         with self._lock:
             if self.n_waiting >= _MOST_WAITING:
                 message = f"{self.n_waiting} requests of this kind wait; at most {_MOST_WAITING} may. Try again in 1 s."
                 raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
             self.n_waiting += 1
-        future = self._threads.submit(partial(function, *arguments, **named))
+        future = self._threads.submit(function, *arguments)
         future.add_done_callback(self._is_over)  # at once, if it is cancelled in the queue
-        return await unless_gone(request, asyncio.wrap_future(future))
+        return await asyncio.wrap_future(future)
 
     def _is_over(self, future: Future[Any]) -> None:
         with self._lock:
