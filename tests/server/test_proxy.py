@@ -399,8 +399,8 @@ def test_equal_texts_are_asked_once(make, fake):
     async def at_once():
         async with httpx.AsyncClient(trust_env=False) as http:
             before = client.proxy.upstream
-            fetches = Fetches(Upstream(before.url, before.dialect, before.model, http), None, CollectorRegistry())
-            return await asyncio.gather(*[fetches.vectors([b"key"], ["at once"], "text", {}) for _ in range(4)])
+            fetches = Fetches(Upstream(before.url, before.dialect, before.model, http), None, None, CollectorRegistry())
+            return await asyncio.gather(*[fetches.vectors(["at once"], "text", {}) for _ in range(4)])
 
     assert len({answer.vectors.tobytes() for answer in asyncio.run(at_once())}) == 1
     assert fake.texts == ["at once"]

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isosent.encoders.base import Encoder
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import unit_rows
@@ -26,6 +27,7 @@ from isosent.server.service import Limits, RequestError
 Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]
 _QUERY = ("query", "search_query")  # of sentence-transformers; of Cohere
 _DOCUMENT = ("document", "search_document", "passage")
+_ORDERED = "text-embedding-3"  # models of OpenAI that were trained to be cut
 
 
 class EmbeddingsBody(Struct):
@@ -107,6 +109,20 @@ def checked_space(request: Request, model: SentenceEncoder, name: str, dimension
     """Fingerprint of the vectors of a response; refuse a cut that is not possible, and another space than If-Space."""
     _check_dimensions(model, name, dimensions)
     space = space_of(model, dimensions)
+    check_space(request, space)
+    return space
+
+
+def checked_raw_space(request: Request, name: str, dimensions: int | None, dim: int | None) -> str:
+    """The same for vectors of an API as they came; without `dim`, as far as it is known before there are any."""
+    if dimensions is not None and not name.startswith(_ORDERED):
+        message = "the dimensions of the upstream are in no known order, so none can be left out."
+        raise RequestError(400, message, param="dimensions")
+    if dim is None:
+        return ""
+    if dimensions is not None and not 1 <= dimensions <= dim:
+        raise RequestError(400, f"dimensions must be from 1 to {dim}; got {dimensions}.", param="dimensions")
+    space = space_of(PrecomputedVectors.of_space(dim, None, name), dimensions)
     check_space(request, space)
     return space
 

@@ -1,7 +1,8 @@
 """Vectors of the upstream by text: kept in a file, on their way, or fetched.
 
 `Fetches.vectors` looks texts up in the `VectorCache`, waits for those that another request has asked for, and asks the
-upstream for the rest, in one fetch that goes on if its client hangs up. A text is known by a hash (`Fetches.key`).
+upstream for the rest, in one fetch that goes on if its client hangs up. A text is known by a hash (`Fetches.key`). What
+comes back goes into the cache and, with every text that passes, to the `Learner`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from isosent.errors import FileFormatError, OutputError
 from isosent.model import Role
+from isosent.server.maps import Learner
 from isosent.server.service import RequestError
 from isosent.server.upstream import Answer, Item, Upstream, upstream_facts
 
@@ -36,30 +38,25 @@ _AT_ONCE: Final = 500
 
 
 class Fetches:
-    """Texts on their way to the upstream: equal ones are asked for once, and what comes back is kept.
+    """Texts on their way to the upstream: equal ones are asked for once, and what comes back is kept and learned from.
 
     All requests share it, in one event loop: a text is in flight before another request runs. The cache is used in
     threads.
     """
 
-    def __init__(self, upstream: Upstream, cache: VectorCache | None, registry: CollectorRegistry) -> None:
-        self._upstream, self._cache = upstream, cache
+    def __init__(
+        self, upstream: Upstream, cache: VectorCache | None, learner: Learner | None, registry: CollectorRegistry
+    ) -> None:
+        self._upstream, self._cache, self._learner = upstream, cache, learner
         self._in_flight: dict[bytes, asyncio.Future[NDArray[np.float32]]] = {}
         self._tasks: set[asyncio.Task[Answer]] = set()
         self._failures = Counter("isosent_upstream_failures", "Requests that the upstream failed.", registry=registry)
         self._fetched = Counter("isosent_upstream_texts", "Texts that the upstream was asked for.", registry=registry)
         self._cached = Counter("isosent_cached_texts", "Texts whose vectors were in the cache.", registry=registry)
 
-    def key(self, item: Item, role: Role, caller: Mapping[str, str]) -> bytes:
-        """Hash of a text. With the keys of callers, what one has paid for is not given to another."""
-        side = role if self._upstream.dialect.has_roles else ""
-        parts = [self._upstream.url, self._upstream.model, side, *sorted(caller.values()), repr(item)]
-        return hashlib.sha256("\0".join(parts).encode()).digest()
-
-    async def vectors(
-        self, keys: Sequence[bytes], items: Sequence[Item], role: Role, caller: Mapping[str, str]
-    ) -> Answer:
-        """Vectors of texts, which have these keys; the tokens that were charged for them, and rate limits."""
+    async def vectors(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
+        """Vectors of texts, the tokens that were charged for them, and rate limits."""
+        keys = [self.key(item, role, caller) for item in items]
         distinct = dict(zip(keys, items, strict=True))
         vectors = dict(await self._from_cache(list(distinct)))
         self._cached.inc(len(vectors))
@@ -71,7 +68,17 @@ class Fetches:
             vectors |= dict(zip(missing, fetched, strict=True))
         for key, future in waiting.items():
             vectors[key] = await asyncio.shield(future)
-        return Answer(np.stack([vectors[key] for key in keys]), n_tokens, headers)
+        rows = np.stack([vectors[key] for key in keys])
+        if self._learner is not None:
+            self._upstream.dim = self._upstream.dim or rows.shape[1]  # moments have one width
+            await asyncio.to_thread(self._learner.add, keys, rows)
+        return Answer(rows, n_tokens, headers)
+
+    def key(self, item: Item, role: Role, caller: Mapping[str, str]) -> bytes:
+        """Hash of a text. With the keys of callers, what one has paid for is not given to another."""
+        side = role if self._upstream.dialect.has_roles else ""
+        parts = [self._upstream.url, self._upstream.model, side, *sorted(caller.values()), repr(item)]
+        return hashlib.sha256("\0".join(parts).encode()).digest()
 
     def _begin(self, items: Mapping[bytes, Item], role: Role, caller: Mapping[str, str]) -> asyncio.Task[Answer]:
         """Ask for texts in a task of its own, which goes on if the client hangs up: others may wait for them."""

@@ -3,8 +3,8 @@
 A `Proxy` is made of parts: the API (`Upstream`), the maps by name (`Maps`), the texts on their way with the cache of
 their vectors (`Fetches`), the texts that show whether the API has changed (`Canary`), and the moments for the next map
 (`Learner`). A request for embeddings chooses a map, checks whether it has what is wanted, gets the vectors of the API
-(`Proxy.raw`), transforms them, and answers as OpenAI does. Beside the requests, the canary is watched and the moments
-are saved (`Proxy.running`).
+(`Fetches.vectors`), transforms them, and answers as OpenAI does. Beside the requests, the canary is watched and the
+moments are saved (`Proxy.running`).
 """
 
 from __future__ import annotations
@@ -12,33 +12,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.server import http
 from isosent.server.embeddings import (
     EmbeddingsBody,
-    check_space,
+    checked_raw_space,
     checked_space,
     cut,
     embeddings_response,
     role_of,
     space_headers,
-    space_of,
 )
 from isosent.server.fetching import Fetches, VectorCache
 from isosent.server.http import json_response
 from isosent.server.maps import Canary, Learner, Maps
 from isosent.server.service import Limits, RequestError, Service
-from isosent.server.upstream import Answer, Item, Upstream
-
-_ORDERED: Final = "text-embedding-3"  # models of OpenAI that were trained to be cut
+from isosent.server.upstream import Item, Upstream
 
 
 class Proxy(Service):
@@ -78,7 +74,7 @@ class Proxy(Service):
         super().__init__(limits, has_keys=has_keys)
         self.upstream, self.maps, self.learner, self.is_local = upstream, maps, learner, is_local
         self.canary = Canary(upstream, maps, self.metrics.registry)
-        self.fetches = Fetches(upstream, cache, self.metrics.registry)
+        self.fetches = Fetches(upstream, cache, learner, self.metrics.registry)
         upstream.dim = maps.dim or (None if learner is None else learner.dim)
 
     def reload(self) -> None:
@@ -150,35 +146,6 @@ class Proxy(Service):
             raise RequestError(404, message, param="model", code="model_not_found")
         return name, models[name]
 
-    async def raw(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
-        """Vectors of the API, which are learned from.
-
-        Parameters
-        ----------
-        items : sequence of str or tuple of int
-            Texts, or their token ids.
-        role : {'text', 'query', 'document'}
-            Which side of the model the texts are on.
-        caller : mapping of str to str
-            Headers with the key of the caller; empty if the proxy has a key.
-
-        Returns
-        -------
-        Answer
-            One vector per text, the tokens that the API charged for, and its rate limits.
-
-        Raises
-        ------
-        RequestError
-            If the API fails, or too many requests wait for it.
-        """
-        keys = [self.fetches.key(item, role, caller) for item in items]
-        answer = await self.fetches.vectors(keys, items, role, caller)
-        if self.learner is not None:
-            self.upstream.dim = self.upstream.dim or answer.vectors.shape[1]  # moments have one width
-            await asyncio.to_thread(self.learner.add, keys, answer.vectors)
-        return answer
-
 
 def create_proxy(proxy: Proxy, *, keys: Iterable[str] = (), hosts: Sequence[str] | None = None) -> Starlette:
     """Make an ASGI application of a proxy.
@@ -228,13 +195,13 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
     if model is not None:
         space = checked_space(request, model, name, body.dimensions)
     else:
-        _ = _checked_raw_space(request, proxy, body.dimensions, proxy.upstream.dim)
-    raw, n_tokens, headers = await proxy.raw(items, role, caller)
+        space = checked_raw_space(request, proxy.upstream.model, body.dimensions, proxy.upstream.dim)
+    raw, n_tokens, headers = await proxy.fetches.vectors(items, role, caller)
     if model is not None:
         transformed = await asyncio.to_thread(model.transform, raw, queries=role == "query")
         vectors = cut(transformed, body.dimensions, normalize=True)
     else:
-        space = _checked_raw_space(request, proxy, body.dimensions, raw.shape[1])
+        space = checked_raw_space(request, proxy.upstream.model, body.dimensions, raw.shape[1])
         vectors = raw if body.dimensions is None else cut(raw, body.dimensions, normalize=True)
     request.scope["isosent"] |= {"model": name, "texts": len(items), "tokens": n_tokens}
     headers = headers | space_headers(space, n_truncated=None)
@@ -261,20 +228,6 @@ def _items_of(values: str | list[Any], proxy: Proxy) -> list[Item]:
     if not items:
         raise RequestError(400, "input must not be empty.", param="input")
     return items
-
-
-def _checked_raw_space(request: Request, proxy: Proxy, dimensions: int | None, dim: int | None) -> str:
-    """Fingerprint of vectors without a map; refuse what they cannot be, as far as it is known before there are any."""
-    if dimensions is not None and not proxy.upstream.model.startswith(_ORDERED):
-        message = "the dimensions of the upstream are in no known order, so none can be left out."
-        raise RequestError(400, message, param="dimensions")
-    if dim is None:
-        return ""
-    if dimensions is not None and not 1 <= dimensions <= dim:
-        raise RequestError(400, f"dimensions must be from 1 to {dim}; got {dimensions}.", param="dimensions")
-    space = space_of(PrecomputedVectors.of_space(dim, None, proxy.upstream.model), dimensions)
-    check_space(request, space)
-    return space
 
 
 def _keys_of(request: Request) -> dict[str, str]:
