@@ -17,7 +17,7 @@ import pytest
 
 import isosent
 from isosent.numeric.similarity import unit_rows
-from isosent.server.http import log_to_stderr
+from isosent.server.run import log_to_stderr
 
 
 @pytest.fixture(scope="module")

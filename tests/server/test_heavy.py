@@ -9,12 +9,11 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isosent.server import service
-from isosent.server.http import Gate, read_body
-from isosent.server.limits import Limits
-from isosent.server.metrics import Metrics
+from isosent.server import worker
+from isosent.server.http import Gate, read_body, unless_gone
 from isosent.server.page import TryBody
-from isosent.server.service import HeavyWork
+from isosent.server.service import Limits, Metrics
+from isosent.server.worker import HeavyWork
 
 
 class Work:
@@ -28,7 +27,7 @@ class Work:
         self.clients, self.statuses = [], []
 
     async def long(self, request):
-        return await self.queue.run(request, self.work, request.path_params["name"])
+        return await unless_gone(request, self.queue.run(self.work, request.path_params["name"]))
 
     def work(self, name):
         self.begun.append(name)
@@ -85,7 +84,7 @@ def test_short_requests_do_not_wait_for_long_ones(work):
 
 
 def test_a_full_queue_refuses(work, monkeypatch):
-    monkeypatch.setattr(service, "_MOST_WAITING", 3)
+    monkeypatch.setattr(worker, "_MOST_WAITING", 3)
     for number in range(3):
         work.ask(number)
     wait_until(lambda: work.queue.n_waiting == 3)

@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 import openai
 import pytest
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -23,11 +24,11 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.server import upstream
-from isosent.server.limits import Limits
-from isosent.server.metrics import Metrics
-from isosent.server.proxy import CANARY_TEXTS, Learner, Proxy, create_proxy
+from isosent.server.fetching import Fetches, VectorCache
+from isosent.server.maps import CANARY_TEXTS, Learner, Maps
+from isosent.server.proxy import Proxy, create_proxy
+from isosent.server.service import Limits
 from isosent.server.upstream import DIALECTS, Upstream, dialect_of
-from isosent.server.vector_cache import VectorCache
 
 DIM = 12
 CALLER = {"Authorization": "Bearer the key of a caller"}
@@ -118,9 +119,9 @@ def make(upstream_url, fake, running, folder, monkeypatch):
             key,
             timeout_s,
         )
-        folders = {"small": folder} if folders is None else folders
-        proxy = Proxy(connection, folders, Limits(max_texts=300), Metrics(), has_keys=bool(keys), **more)
-        proxy.watch = lambda: asyncio.sleep(3600)
+        maps = Maps({"small": folder} if folders is None else folders)
+        proxy = Proxy(connection, maps, limits=Limits(max_texts=300), has_keys=bool(keys), **more)
+        proxy.canary.watch = lambda: asyncio.sleep(3600)
         context = running(create_proxy(proxy, keys=keys))
         port = context.__enter__()
         opened.append(context)
@@ -291,7 +292,7 @@ def test_blank_texts_may_have_a_vector_of_zeros(make, fake, tmp_path):
 def test_zeros_that_an_older_version_kept_are_asked_for_again(make, fake, tmp_path):
     cache = VectorCache(tmp_path / "cache", max_bytes=10**6)
     client = make(cache=cache)
-    keys = [client.proxy._key("a dog", "text", {"authorization": CALLER["Authorization"]})]
+    keys = [client.proxy.fetches.key("a dog", "text", {"authorization": CALLER["Authorization"]})]
     cache.put({keys[0]: np.zeros(DIM, np.float32)})
     assert vectors_of(ask(client, ["a dog"])).any()
     assert fake.texts == ["a dog"]
@@ -339,6 +340,40 @@ def test_the_proxy_is_ready_while_the_upstream_can_be_reached(make, fake, runnin
     assert client.get("/ready").status_code == 200
 
 
+def test_a_single_failure_does_not_make_the_proxy_unready(make, fake):
+    client = make()
+    fake.misbehave = lambda n: Response(status_code=503, headers={"Retry-After": "60"})  # so it is not asked again
+    for _ in range(2):
+        assert ask(client).status_code == 502
+        assert client.get("/ready").status_code == 200  # the API answers a question without a text
+    assert ask(client).status_code == 502
+    assert client.get("/ready").status_code == 503  # the third in a row
+    fake.misbehave = None
+    assert ask(client).status_code == 200
+    assert client.get("/ready").status_code == 200
+    fake.misbehave = lambda n: Response(status_code=503, headers={"Retry-After": "60"})
+    assert ask(client).status_code == 502
+    assert client.get("/ready").status_code == 200
+
+
+def test_failures_at_the_same_time_count_as_one(make, fake):
+    async def fail_together():
+        await asyncio.sleep(0.3)
+        return Response(status_code=503, headers={"Retry-After": "60"})
+
+    client = make()
+    fake.misbehave = lambda n: fail_together()
+
+    async def at_once():
+        async with httpx.AsyncClient(trust_env=False, headers=CALLER) as other:
+            url = f"{client.base_url}/v1/embeddings"
+            return await asyncio.gather(*[other.post(url, json={"input": [f"text {n}"]}) for n in range(5)])
+
+    assert [answer.status_code for answer in asyncio.run(at_once())] == [502] * 5
+    assert len(fake.requests) == 5
+    assert client.get("/ready").status_code == 200
+
+
 def test_what_fails_for_a_moment_is_asked_again(make, fake, folder):
     fake.misbehave = lambda n: Response(status_code=503, headers={"Retry-After": "0"}) if n < 3 else None
     assert np.allclose(vectors_of(ask(make(), ["a"])), expected_vectors(folder, ["a"]), atol=1e-6)
@@ -362,16 +397,13 @@ def test_equal_texts_are_asked_once(make, fake):
     fake.requests.clear()
 
     async def at_once():
-        proxy = client.proxy
-        answers = await asyncio.gather(*[proxy.raw(["at once"], "text", {}) for _ in range(4)])
-        await proxy.upstream.client.aclose()
-        return [vectors for vectors, _, _ in answers]
+        async with httpx.AsyncClient(trust_env=False) as http:
+            before = client.proxy.upstream
+            fetches = Fetches(Upstream(before.url, before.dialect, before.model, http), None, None, CollectorRegistry())
+            return await asyncio.gather(*[fetches.vectors(["at once"], "text", {}) for _ in range(4)])
 
-    before, http = client.proxy.upstream, httpx.AsyncClient(trust_env=False)
-    client.proxy.upstream = Upstream(before.url, before.dialect, before.model, http)
-    assert len({vectors.tobytes() for vectors in asyncio.run(at_once())}) == 1
+    assert len({answer.vectors.tobytes() for answer in asyncio.run(at_once())}) == 1
     assert fake.texts == ["at once"]
-    client.proxy.upstream = before
     fake.requests.clear()
     fake.misbehave = lambda n: slowly()
 
@@ -439,7 +471,7 @@ def test_moments_are_those_of_the_distinct_texts(make, tmp_path, fake):
     assert np.allclose(measured.moments.covariance, exact.covariance)
     assert measured.space == PrecomputedVectors(DIM, {"space": "big-model"}).space
     assert b"text 1" not in (tmp_path / "fetched.safetensors").read_bytes()
-    asyncio.run(client.proxy.save())
+    asyncio.run(client.proxy.learner.try_to_save())
     more = Learner(path, "big-model")  # goes on where it was
     more.add([b"new", b"new"], np.array([vector_of("new")] * 2))
     more.save()
@@ -485,7 +517,7 @@ def test_canary_texts_show_that_the_upstream_has_changed(make, fake, folder, cap
     client = make()
     asyncio.run(rechecked(client.proxy))
     assert isosent.load(folder).encoder.corpus_tensors()["canary"].shape == (len(CANARY_TEXTS), DIM)
-    assert isosent.load(folder).fingerprint == client.proxy.models["small"].fingerprint
+    assert isosent.load(folder).fingerprint == client.proxy.maps["small"].fingerprint
     asyncio.run(rechecked(client.proxy))
     assert client.get("/ready").status_code == 200
     rows = [np.roll(vector_of(text), 1).tolist() for text in CANARY_TEXTS]
@@ -501,9 +533,8 @@ async def rechecked(proxy):
     """Check the canary texts in an event loop of its own."""
     before = proxy.upstream
     async with httpx.AsyncClient(trust_env=False) as client:
-        proxy.upstream = Upstream(before.url, before.dialect, before.model, client)
-        await proxy.check_canary()
-    proxy.upstream = before
+        proxy.canary.upstream = Upstream(before.url, before.dialect, before.model, client)
+        await proxy.canary.check()
 
 
 def test_several_maps_are_several_models(make, rows, folder, tmp_path):
@@ -530,7 +561,7 @@ def test_a_reload_takes_the_new_map(make, rows, folder):
 def test_a_model_of_texts_is_refused(wordllama, tmp_path, texts):
     wordllama.fitted(texts, isosent.Whitening(8)).save(tmp_path / "texts")
     with pytest.raises(InputError, match="encodes texts itself"):
-        Proxy(None, {"a": tmp_path / "texts"}, Limits(), Metrics())
+        Maps({"a": tmp_path / "texts"})
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.server.limits import Limits, RequestError
-from isosent.server.metrics import Metrics
+from isosent.server.service import Limits, Metrics, RequestError
 from isosent.server.worker import RetiredError, Worker
 
 

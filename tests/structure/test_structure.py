@@ -125,9 +125,9 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         "isosent.training.objectives",  # the losses, which torch computes
         "isosent.search.lance",  # a database each
         "isosent.search.postgres",
-        "isosent.server.own",  # a dialect each, and the web page
+        "isosent.server.dialects",  # other servers' paths, our own, and the web page
+        "isosent.server.own",
         "isosent.server.page",
-        "isosent.server.tei",
         "isosent.server.worker",  # the queue of a model, and the models by name
         "isosent.transforms.flow_training",  # needs torch
         "isosent.words.fasttext",  # a format of its own

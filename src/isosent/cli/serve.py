@@ -15,7 +15,6 @@ import click
 from isosent import _extras
 from isosent.cli.options import PATH
 from isosent.cli.printing import say
-from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.io.atomic import check_destination
 from isosent.loading import load
@@ -29,13 +28,13 @@ for _package in ("starlette", "uvicorn", "orjson", "prometheus_client", "httpx")
 import httpx  # noqa: E402 - after the message about the extra
 
 from isosent.server.app import create_app  # noqa: E402
-from isosent.server.limits import Limits  # noqa: E402
-from isosent.server.metrics import Metrics  # noqa: E402
-from isosent.server.proxy import Learner, Proxy, create_proxy  # noqa: E402
+from isosent.server.fetching import VectorCache  # noqa: E402
+from isosent.server.maps import Learner, Maps  # noqa: E402
+from isosent.server.proxy import Proxy, create_proxy  # noqa: E402
 from isosent.server.run import KEYS_VARIABLE, check_address, is_loopback, read_keys  # noqa: E402
 from isosent.server.run import serve as serve_app  # noqa: E402
+from isosent.server.service import Limits  # noqa: E402
 from isosent.server.upstream import DIALECTS, Upstream, dialect_of  # noqa: E402
-from isosent.server.vector_cache import VectorCache  # noqa: E402
 
 UPSTREAM_KEY_VARIABLE = "ISOSENT_UPSTREAM_KEY"
 _MEGABYTE = 1_000_000
@@ -205,23 +204,22 @@ def proxy(
     if not folders and learn is None and cache is None:
         raise InputError("proxy: name a model (-m FOLDER), or --learn FILE to find out what one would do.")
     key = _upstream_key(upstream_key_file)
+    maps = Maps(folders)
+    name = upstream_model if upstream_model is not None else maps.upstream_model
+    if name is None:
+        raise InputError("proxy: name the model of the API: --upstream-model NAME.")
     client = httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=max_upstream_requests))
-    made = Proxy(
-        Upstream(
-            upstream.rstrip("/"), chosen, upstream_model or "", client, key, upstream_timeout, max_upstream_requests
-        ),
-        folders,
-        limits,
-        Metrics(),
+    api = Upstream(upstream.rstrip("/"), chosen, name, client, key, upstream_timeout, max_upstream_requests)
+    proxy = Proxy(
+        api,
+        maps,
         cache=None if cache is None else VectorCache(cache, max_bytes=round(cache_mb * _MEGABYTE)),
+        learner=None if learn is None else Learner(learn, name, maps.dim),
+        limits=limits,
         has_keys=bool(keys),
         is_local=is_loopback(host),
     )
-    if upstream_model is None:
-        made.upstream.model = _space_of(made)
-    if learn is not None:
-        made.learner = Learner(learn, made.upstream.model, made.dim)
-    app = create_proxy(made, keys=keys, hosts=[host] if is_loopback(host) and not keys else None)
+    app = create_proxy(proxy, keys=keys, hosts=[host] if is_loopback(host) and not keys else None)
     serve_app(app, host=host, port=port, drain_delay_s=drain_delay_s, drain_timeout_s=drain_timeout_s)
 
 
@@ -230,15 +228,6 @@ def _named(model: str) -> tuple[str, Path]:
     name, separator, folder = model.partition("=")
     path = Path(folder if separator else model)
     return (name if separator else path.absolute().name), path
-
-
-def _space_of(proxy: Proxy) -> str:
-    """Name of the model of the API that the first map was fitted for."""
-    for model in proxy.models.values():
-        assert isinstance(model.encoder, PrecomputedVectors)
-        if (name := model.encoder.options.get("space")) is not None:
-            return name
-    raise InputError("proxy: name the model of the API: --upstream-model NAME.")
 
 
 def _upstream_key(file: Path | None) -> str | None:

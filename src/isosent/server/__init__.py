@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isosent.server.app import create_app
-    from isosent.server.limits import Limits
+    from isosent.server.service import Limits
 
-_MODULE_OF = {"Limits": "limits", "create_app": "app"}
+_MODULE_OF = {"Limits": "service", "create_app": "app"}
 
 __all__ = ["Limits", "create_app"]
 

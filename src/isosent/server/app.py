@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
-from isosent.server import openai, own, page, tei
-from isosent.server.http import Gate, json_response, raise_error
-from isosent.server.limits import Limits
-from isosent.server.metrics import Metrics
-from isosent.server.registry import Registry, Source, is_ordered
-from isosent.server.service import Service
+from isosent.server import dialects, http, own, page
+from isosent.server.embeddings import EmbeddingsBody, is_ordered
+from isosent.server.registry import ModelService, Source
+from isosent.server.service import Limits
 
 
 class Endpoint(NamedTuple):
     """A path and what answers it."""
 
     path: str
-    handler: Callable[[Request], Any]
+    handler: Callable[..., Any]  # of the request, and of its body if there is one
     summary: str
     body: type[msgspec.Struct] | None = None
     answer: Mapping[str, Any] | None = None  # JSON schema; None for an answer that is no JSON
     needs_key: bool = True
+    wrong: int = 422  # status for a body that is JSON, but not as it should be
 
     @property
     def method(self) -> str:
         """GET, or POST if it has a body."""
         return "POST" if self.body is not None or self.path.startswith("/admin/") else "GET"
+
+    @property
+    def route(self) -> Route:
+        """The path and its handler, which gets the body if there is one."""
+        handler = self.handler if self.body is None else http.reading(self.handler, self.body, wrong=self.wrong)
+        return Route(self.path, handler, methods=[self.method])
 
 
 def _listed(items: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,20 +59,27 @@ _ANY = {"type": "object"}
 ENDPOINTS = (
     Endpoint(
         "/v1/embeddings",
-        openai.embeddings,
+        dialects.embeddings,
         "Embed texts, as OpenAI does.",
-        openai.EmbeddingsBody,
+        EmbeddingsBody,
         _object(object=_STRING, data=_listed(_object(index=_INTEGER)), model=_STRING, usage=_ANY),
+        wrong=400,
     ),
-    Endpoint("/v1/models", openai.models, "List the models.", answer=_object(object=_STRING, data=_listed(_ANY))),
-    Endpoint("/v1/models/{name:path}", openai.model, "Describe a model.", answer=_object(id=_STRING, object=_STRING)),
-    Endpoint("/embed", tei.embed, "Embed texts, as Text Embeddings Inference does.", tei.EmbedBody, _listed(_VECTOR)),
-    Endpoint("/", tei.root, "The same, or compare a text with others.", tei.RootBody, {"type": "array"}),
-    Endpoint("/embed_all", tei.embed_all, "Embed each token.", tei.EmbedAllBody, _listed(_listed(_VECTOR))),
-    Endpoint("/similarity", tei.similarity, "Compare a text with others.", tei.SimilarityBody, _VECTOR),
-    Endpoint("/tokenize", tei.tokenize, "Split texts into tokens.", tei.TokenizeBody, _listed(_listed(_ANY))),
-    Endpoint("/info", tei.info, "Describe the first model, and the limits.", answer=_object(model_id=_STRING)),
-    Endpoint("/health", tei.health, "Whether the process lives.", needs_key=False),
+    Endpoint("/v1/models", dialects.models, "List the models.", answer=_object(object=_STRING, data=_listed(_ANY))),
+    Endpoint("/v1/models/{name:path}", dialects.model, "Describe a model.", answer=_object(id=_STRING, object=_STRING)),
+    Endpoint(
+        "/embed",
+        dialects.embed,
+        "Embed texts, as Text Embeddings Inference does.",
+        dialects.EmbedBody,
+        _listed(_VECTOR),
+    ),
+    Endpoint("/", dialects.root, "The same, or compare a text with others.", dialects.RootBody, {"type": "array"}),
+    Endpoint("/embed_all", dialects.embed_all, "Embed each token.", dialects.EmbedAllBody, _listed(_listed(_VECTOR))),
+    Endpoint("/similarity", dialects.similarity, "Compare a text with others.", dialects.SimilarityBody, _VECTOR),
+    Endpoint("/tokenize", dialects.tokenize, "Split texts into tokens.", dialects.TokenizeBody, _listed(_listed(_ANY))),
+    Endpoint("/info", dialects.info, "Describe the first model, and the limits.", answer=_object(model_id=_STRING)),
+    Endpoint("/health", http.health, "Whether the process lives.", needs_key=False),
     Endpoint("/search", own.search, "Find the nearest rows of an index.", own.SearchBody, _object(hits=_listed(_ANY))),
     Endpoint(
         "/explain",
@@ -82,17 +90,17 @@ ENDPOINTS = (
     ),
     Endpoint(
         "/compare",
-        page.compare,
+        own.compare,
         "Which of two models ranks related texts higher, without labels.",
-        page.CompareBody,
+        own.CompareBody,
         _object(verdict=_STRING, difference=_NUMBER, low=_NUMBER, high=_NUMBER, n_texts=_INTEGER),
     ),
     Endpoint("/try", page.try_texts, "Take texts to try whitening on.", page.TryBody, _object(id=_STRING)),
     Endpoint("/try/draw", page.draw, "What a strength and a width change.", page.DrawBody, _ANY),
     Endpoint("/try/model", page.download, "The model of a strength and a width, as a zip.", page.DrawBody),
-    Endpoint("/status", page.status, "Models, queues and limits.", answer=_object(models=_listed(_ANY))),
-    Endpoint("/ready", own.ready, "Whether requests should be sent here.", answer=_ANY, needs_key=False),
-    Endpoint("/metrics", own.metrics, "Metrics for Prometheus."),
+    Endpoint("/status", own.status, "Models, queues and limits.", answer=_object(models=_listed(_ANY))),
+    Endpoint("/ready", http.ready, "Whether requests should be sent here.", answer=_ANY, needs_key=False),
+    Endpoint("/metrics", http.metrics, "Metrics for Prometheus."),
     Endpoint("/admin/reload", own.reload, "Load all models again.", answer=_ANY),
 )
 
@@ -134,39 +142,29 @@ def create_app(
     >>> from isosent.server import create_app
     >>> app = create_app({"wordllama": isosent.load("wordllama")})
     """
-    metrics = Metrics()
     sources: dict[str, Source] = {
         name: partial(_same, model) if isinstance(model, (SentenceEncoder, Index)) else model
         for name, model in models.items()
     }
-    registry = Registry(sources, limits=limits, metrics=metrics)
     endpoints = [*ENDPOINTS, Endpoint("/openapi.json", openapi, "This description.", answer=_ANY, needs_key=False)]
-    open_paths = frozenset(["/", *(endpoint.path for endpoint in endpoints if not endpoint.needs_key)])
-    paths = frozenset(["/", "/try/file", *(endpoint.path for endpoint in endpoints)])
     pages = [
         Route("/", page.index),
         Route("/page/{name}", page.file),
-        Route("/try/file", page.try_file, methods=["POST"]),
+        Route("/try/file", http.reading(page.try_file, bytes), methods=["POST"]),
     ]
-    app = Starlette(
-        routes=[*pages, *(Route(each.path, each.handler, methods=[each.method]) for each in endpoints)],
-        middleware=[Middleware(Gate, keys=keys, paths=paths, open_paths=open_paths, hosts=hosts, metrics=metrics)],
-        exception_handlers={HTTPException: raise_error},
-        lifespan=_lifespan,
+    app = http.application(
+        ModelService(sources, limits, has_keys=bool(keys)),
+        [*pages, *(endpoint.route for endpoint in endpoints)],
+        open_paths=["/", *(endpoint.path for endpoint in endpoints if not endpoint.needs_key)],
+        keys=keys,
+        hosts=hosts,
     )
-    app.state.service = Service(registry, limits, metrics, has_keys=bool(keys))
+    app.state.text_sets = page.TextSets()
     return app
 
 
 def _same(model: SentenceEncoder | Index) -> SentenceEncoder | Index:
     return model
-
-
-@asynccontextmanager
-async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    yield
-    app.state.service.heavy.close()
-    await asyncio.to_thread(app.state.service.registry.close)
 
 
 async def openapi(request: Request) -> Response:
@@ -177,7 +175,7 @@ async def openapi(request: Request) -> Response:
         properties = schema["properties"]
         if "dimensions" in properties:
             properties["dimensions"] = {"anyOf": [{"type": "integer"} | bounds, {"type": "null"}]}
-    return json_response(document)
+    return http.json_response(document)
 
 
 def openapi_document() -> dict[str, Any]:
@@ -185,10 +183,12 @@ def openapi_document() -> dict[str, Any]:
     bodies = [endpoint.body for endpoint in ENDPOINTS if endpoint.body is not None]
     schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(bodies, schemas, strict=True))
-    for body, name in ((openai.EmbeddingsBody, "input"), (tei.EmbedBody, "inputs"), (tei.EmbedAllBody, "inputs")):
-        components[body.__name__]["properties"][name] = openai.INPUT_SCHEMA
-    compared = {"$ref": f"#/components/schemas/{tei.SimilarityInputs.__name__}"}
-    components[tei.RootBody.__name__]["properties"]["inputs"] = {"anyOf": [*openai.INPUT_SCHEMA["anyOf"], compared]}
+    for body, name in ((EmbeddingsBody, "input"), (dialects.EmbedBody, "inputs"), (dialects.EmbedAllBody, "inputs")):
+        components[body.__name__]["properties"][name] = dialects.INPUT_SCHEMA
+    compared = {"$ref": f"#/components/schemas/{dialects.SimilarityInputs.__name__}"}
+    components[dialects.RootBody.__name__]["properties"]["inputs"] = {
+        "anyOf": [*dialects.INPUT_SCHEMA["anyOf"], compared]
+    }
     paths: dict[str, Any] = {}
     for endpoint in ENDPOINTS:
         operation: dict[str, Any] = {"summary": endpoint.summary, "responses": _responses(endpoint)}

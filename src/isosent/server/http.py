@@ -1,35 +1,42 @@
-"""Requests and responses: bodies, errors, keys, origins, request ids, logs."""
+"""Requests and responses: what every request passes, and the paths that every service has.
+
+`application` makes an ASGI application of a service and its routes. `Gate` stands before all of them: it names each
+request, checks key, host and origin, turns errors into answers in the dialect of the path, and logs and counts what was
+answered. `reading` gives a handler the body of its request, decoded and checked, and ends it if the client hangs up.
+`json_response` and `vectors_response` make answers. All of it runs in the event loop; large bodies and answers are
+decoded and encoded in threads.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import re
 import secrets
-import sys
 import threading
 import time
-import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 import orjson
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isosent.errors import InputError, InputTypeError, IsosentError
 from isosent.io.json import decode
-from isosent.server.limits import Limits, RequestError, reason_of
-from isosent.server.metrics import Metrics
+from isosent.server.service import CONTENT_TYPE, Limits, Metrics, RequestError, Service, reason_of
 
 T = TypeVar("T")
 Body = TypeVar("Body", bound=msgspec.Struct)
+Handler = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger("isosent.server")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -44,8 +51,72 @@ _SECURITY = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 # Text Embeddings Inference: status -> error_type
+TEI_PATHS = frozenset({"/", "/embed", "/embed_all", "/similarity", "/tokenize", "/info", "/health"})
 _TEI_TYPES = {413: "Validation", 422: "Validation", 424: "Backend", 429: "Overloaded", 503: "Unhealthy"}
 _OPENAI_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_MOST_UNKNOWN: Final = 100  # names that are logged; a client may make up any number
+_NAME: Final = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
+# An escape of the first half of a character without one of the second half behind it, or the other way round.
+_HALF_CHARACTER: Final = re.compile(
+    rb"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F])"
+)
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])  # values are skipped, not read
+
+# Of all services of this process, whose event loops may run in several threads.
+_arriving: dict[int, int] = {}  # bytes of each body of which a part is here; set, removed and summed in one step each
+_unknown: set[tuple[str, str]] = set()  # fields that were logged; behind the lock
+_lock = threading.Lock()
+
+
+# -- the application ---------------------------------------------------------------------------------------------------
+
+
+def application(
+    service: Service,
+    routes: Sequence[Route],
+    *,
+    open_paths: Iterable[str],
+    keys: Iterable[str] = (),
+    hosts: Sequence[str] | None = None,
+) -> Starlette:
+    """Make an ASGI application of a service; the parameters are those of `Gate`."""
+    gate = Middleware(
+        Gate,
+        keys=tuple(keys),
+        paths=frozenset(route.path for route in routes),
+        open_paths=frozenset(open_paths),
+        hosts=hosts,
+        metrics=service.metrics,
+    )
+    handlers = {HTTPException: _raise_error}
+    app = Starlette(routes=routes, middleware=[gate], exception_handlers=handlers, lifespan=lambda _: service.running())
+    app.state.service = service
+    return app
+
+
+async def _raise_error(request: Request, error: Exception) -> Response:
+    """Leave an error to the gate, which knows the dialect of the path."""
+    raise error
+
+
+async def health(request: Request) -> Response:
+    """Say that the process lives."""
+    return Response()
+
+
+async def ready(request: Request) -> Response:
+    """Say whether requests should be sent here."""
+    service: Service = request.app.state.service
+    if (obstacle := await service.obstacle()) is None:
+        return json_response({"status": "ready"})
+    status, headers = obstacle
+    return json_response({"status": status}, 503, headers)
+
+
+async def metrics(request: Request) -> Response:
+    """Return metrics for Prometheus."""
+    service: Service = request.app.state.service
+    return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
@@ -76,10 +147,26 @@ def error_response(path: str, error: RequestError) -> Response:
     return json_response({"error": body}, error.status, error.headers)
 
 
-TEI_PATHS = frozenset({"/", "/embed", "/embed_all", "/similarity", "/tokenize", "/info", "/health"})
-
-
 # -- bodies ------------------------------------------------------------------------------------------------------------
+
+
+def reading(
+    handler: Callable[[Request, Any], Awaitable[Response]], kind: type[Body] | type[bytes], *, wrong: int = 422
+) -> Handler:
+    """Give a handler the body of its request, and end it if the client hangs up.
+
+    `wrong` is the status for a body that is JSON, but not as it should be.
+    """
+
+    async def handle(request: Request) -> Response:
+        service: Service = request.app.state.service
+        if issubclass(kind, bytes):
+            body: Any = await read_bytes(request, service.limits)
+        else:
+            body = await read_body(request, service.limits, kind, wrong=wrong)
+        return await unless_gone(request, handler(request, body))
+
+    return handle
 
 
 async def read_body(request: Request, limits: Limits, kind: type[Body], *, wrong: int = 422) -> Body:
@@ -116,21 +203,6 @@ async def read_bytes(request: Request, limits: Limits) -> bytes:
     finally:
         _arriving.pop(id(content), None)
     return bytes(content)
-
-
-_arriving: dict[int, int] = {}  # bytes of each body of which a part is here, of all servers of this process
-
-
-_MOST_UNKNOWN: Final = 100  # names that are logged; a client may make up any number
-_NAME: Final = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
-# An escape of the first half of a character without one of the second half behind it, or the other way round.
-_HALF_CHARACTER: Final = re.compile(
-    rb"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F])"
-)
-_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])  # values are skipped, not read
-
-_unknown: set[tuple[str, str]] = set()
-_lock = threading.Lock()
 
 
 def _decoded(content: bytes, kind: type[Body], *, wrong: int = 422) -> Body:
@@ -185,11 +257,6 @@ def _unknown_fields(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) ->
                 yield from (f"{name}.{inner}" for inner in _unknown_fields(value, nested))
 
 
-async def raise_error(request: Request, error: Exception) -> Response:
-    """Leave an error to the gate, which knows the dialect of the path."""
-    raise error
-
-
 class ClientGoneError(Exception):
     """The client has closed the connection."""
 
@@ -216,7 +283,7 @@ async def _until_gone(request: Request) -> None:
 
 
 class Gate:
-    """What every request passes: request id, key, origin, errors, logs, metrics.
+    """What every request passes: request id, key, origin, errors, logs, metrics. It holds no state of a request.
 
     Parameters
     ----------
@@ -362,41 +429,3 @@ def _place_of(error: BaseException) -> str:
     if traceback is None:
         return ""
     return f"{traceback.tb_frame.f_code.co_filename.rpartition('/')[2]}:{traceback.tb_lineno}"
-
-
-class JsonLines(logging.Formatter):
-    """A line of JSON for every message. Texts of clients and keys are in none."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        # of other libraries only the template, if it is a sentence: what they fill in may be a text
-        event = record.msg if isinstance(record.msg, str) and "\n" not in record.msg else f"{record.name} failed"
-        facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": event}
-        return json.dumps(facts | getattr(record, "facts", {}))
-
-
-class _StandardError(logging.StreamHandler[Any]):
-    """Writes to what standard error is now, not to what it was: who replaced it may have closed that."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    @property
-    def stream(self) -> Any:
-        return sys.stderr
-
-
-def log_to_stderr() -> None:
-    """Write the log to standard error, a line of JSON for every message or warning."""
-    handler = _StandardError()
-    handler.setFormatter(JsonLines())
-    for name, level in (("isosent.server", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
-
-    def log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        _log.warning("warning", extra={"facts": {"kind": category.__name__}})
-
-    warnings.showwarning = log_warning

@@ -1,21 +1,25 @@
-"""Paths of isosent's own: ``/search``, ``/explain``, ``/ready``, ``/metrics``, ``/admin/reload``."""
+"""Paths of isosent's own: ``/search``, ``/explain``, ``/compare``, ``/status``, ``/admin/reload``."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
+from isosent.evaluation.unlabelled import compare_vectors, halves_of
 from isosent.io.json import without_nan
 from isosent.search.rows import TEXT
-from isosent.server.http import json_response, read_body, unless_gone
-from isosent.server.limits import RequestError
-from isosent.server.metrics import CONTENT_TYPE
-from isosent.server.registry import Served, with_current
-from isosent.server.service import Service, check_space, space_headers
+from isosent.server.embeddings import checked_space, space_headers
+from isosent.server.http import json_response
+from isosent.server.registry import ModelService, Registry, Served, on_model
+from isosent.server.service import RequestError
 
 _MOST_HITS = 1000
 _MOST_EXPLAINED = 100
@@ -44,21 +48,26 @@ class ExplainBody(Struct, forbid_unknown_fields=True):
     model: str | None = None
 
 
-async def search(request: Request) -> Response:
+class CompareBody(Struct, forbid_unknown_fields=True):
+    """Body of ``POST /compare``."""
+
+    model_a: str
+    model_b: str
+    texts: list[str]
+
+
+async def search(request: Request, body: SearchBody) -> Response:
     """Find the nearest rows of an index."""
-    service: Service = request.app.state.service
-    body = await read_body(request, service.limits, SearchBody)
+    registry: Registry = request.app.state.service.registry
+    return await registry.use(partial(registry.get, body.index, "index"), partial(_search, request, body))
 
-    async def answer(served: Served) -> Response:
-        check_space(request, served.space())
-        n_characters = len(body.query or "") * (1 + body.k if body.explain else 1)
-        call = served.worker.call(lambda: _hits(served, body), n_characters=n_characters)
-        hits = await unless_gone(request, call)
-        request.scope["isosent"] |= {"index": served.name, "hits": len(hits)}
-        return json_response({"index": served.name, "hits": hits}, headers=space_headers(served.space(), 0))
 
-    response: Response = await with_current(lambda: service.registry.get(body.index, "index"), answer)
-    return response
+async def _search(request: Request, body: SearchBody, served: Served) -> Response:
+    space = checked_space(request, served.model, served.name)
+    n_characters = len(body.query or "") * (1 + body.k if body.explain else 1)
+    hits = await served.worker.call(lambda: _hits(served, body), n_characters=n_characters)
+    request.scope["isosent"] |= {"index": served.name, "hits": len(hits)}
+    return json_response({"index": served.name, "hits": hits}, headers=space_headers(space, 0))
 
 
 def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
@@ -97,45 +106,65 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
     return listed
 
 
-async def explain(request: Request) -> Response:
+@on_model
+async def explain(request: Request, body: ExplainBody, served: Served) -> Response:
     """Say which words make two texts similar."""
-    service: Service = request.app.state.service
-    body = await read_body(request, service.limits, ExplainBody)
+    n_characters = len(body.a) + len(body.b)
+    if max(len(body.a), len(body.b)) > _LONGEST_EXPLAINED:
+        raise RequestError(422, f"a text to be explained has at most {_LONGEST_EXPLAINED} characters.")
 
-    async def answer(served: Served) -> Response:
-        n_characters = len(body.a) + len(body.b)
-        if max(len(body.a), len(body.b)) > _LONGEST_EXPLAINED:
-            raise RequestError(422, f"a text to be explained has at most {_LONGEST_EXPLAINED} characters.")
+    def explained() -> dict[str, Any]:
+        explanation = served.model.explain(body.a, body.b)
+        pairs = [pair._asdict() for pair in explanation.top()]
+        return {"cosine": explanation.cosine, "pairs": pairs}
 
-        def explained() -> dict[str, Any]:
-            explanation = served.model.explain(body.a, body.b)
-            pairs = [pair._asdict() for pair in explanation.top()]
-            return {"cosine": explanation.cosine, "pairs": pairs}
-
-        content = await unless_gone(request, served.worker.call(explained, n_characters=n_characters))
-        return json_response(content, headers=space_headers(served.space(), 0))
-
-    response: Response = await with_current(lambda: service.registry.text_model(body.model), answer)
-    return response
+    content = await served.worker.call(explained, n_characters=n_characters)
+    return json_response(content, headers=space_headers(served.model.fingerprint, 0))
 
 
-async def ready(request: Request) -> Response:
-    """Say whether requests should be sent here."""
-    service: Service = request.app.state.service
-    if service.is_draining:
-        return json_response({"status": "draining"}, 503, {"Retry-After": "1"})
-    return json_response({"status": "ready"})
+async def compare(request: Request, body: CompareBody) -> Response:
+    """Which of two models ranks related texts higher, without labels."""
+    service: ModelService = request.app.state.service
+    service.limits.check_texts(len(body.texts), "texts")
+    for name in (body.model_a, body.model_b):
+        service.registry.text_model(name)  # refused before any work
+
+    halves = await service.heavy.run(halves_of, body.texts)
+
+    async def embedded(served: Served) -> NDArray[np.float32]:
+        # by the model's own queue, where they take turns with the texts of other requests
+        return (await served.worker.embed(halves)).vectors
+
+    vectors = [
+        await service.registry.use(partial(service.registry.text_model, name), embedded)
+        for name in (body.model_a, body.model_b)
+    ]
+    result = await service.heavy.run(compare_vectors, *vectors)
+    return json_response(asdict(result) | {"verdict": result.verdict})
 
 
-async def metrics(request: Request) -> Response:
-    """Return metrics for Prometheus."""
-    service: Service = request.app.state.service
-    return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+async def status(request: Request) -> Response:
+    """Models, queues and limits."""
+    service: ModelService = request.app.state.service
+    models = [
+        {
+            "name": served.name,
+            "dimensions": served.model.dim,
+            "space": served.model.fingerprint,
+            "has_texts": served.has_texts,
+            "rows": None if served.index is None else len(served.index),
+            "columns": [] if served.index is None else served.index.schema.names,
+            "queued_tokens": served.worker.n_queued_tokens,
+            "tokens_per_s": round(served.worker.tokens_per_s),
+        }
+        for served in service.registry
+    ]
+    return json_response({"models": models, "limits": service.limits.to_json(), "started_at": service.started_at})
 
 
 async def reload(request: Request) -> Response:
     """Load all models again."""
-    service: Service = request.app.state.service
+    service: ModelService = request.app.state.service
     if not service.has_keys:
         raise RequestError(403, "a reload needs a key; start the server with --api-key-file.")
     outcomes = await asyncio.to_thread(service.registry.reload)

@@ -1,14 +1,23 @@
-"""The web page: its files, the texts that people try, comparisons, and the state of the server."""
+"""The web page: its files, the texts that people try, and what the sliders draw.
+
+Texts that somebody tries are embedded by the queue of the model and rotated to their principal axes once: a `TextSet`.
+What the sliders show is then a scaling and a cut of it (`TextSet.draw`), and the model that they show can be downloaded
+(`TextSet.zip_of_model`). `TextSets` keeps the last ones. All that takes long runs in the threads of `service.heavy`.
+"""
 
 from __future__ import annotations
 
+import io
+import secrets
 import tempfile
+import zipfile
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -18,17 +27,22 @@ from starlette.responses import Response
 
 from isosent.demo import demo_texts
 from isosent.errors import InputError
-from isosent.evaluation.unlabelled import compare_vectors, halves_of
 from isosent.io.parquet import table_schema
 from isosent.io.tables import ending_of
 from isosent.io.texts import is_table
+from isosent.model import SentenceEncoder
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.numeric.spectrum import spectrum
 from isosent.pages.html import theme
+from isosent.persistence import model_files
 from isosent.search.rows import read_rows
-from isosent.server.http import json_response, read_body, read_bytes, unless_gone
-from isosent.server.limits import RequestError
-from isosent.server.registry import Served, with_current
-from isosent.server.service import Service
-from isosent.server.tried import TextSet, new_name
+from isosent.server.http import json_response
+from isosent.server.registry import ModelService, Served
+from isosent.server.service import RequestError
+from isosent.transforms.auto import AutoChoice, choose_from_texts
+from isosent.transforms.base import Auto
+from isosent.transforms.whitening import Whitening
 
 MOST_TEXTS: Final = 20_000
 _AT_ONCE: Final = 1000
@@ -39,6 +53,13 @@ _TYPES: Final = {
     ".css": "text/css",
     ".svg": "image/svg+xml",
 }
+_MOST_SETS: Final = 8
+_MOST_BYTES: Final = 256 << 20  # of the vectors of all sets; 20,000 texts with 384 dimensions have 92 MB
+_MATRIX_TEXTS: Final = 24
+_PAIRS: Final = 5_000
+_BINS: Final = 50
+_NEIGHBOURS: Final = 8
+_LONGEST_TEXT: Final = 300
 
 
 class TryBody(Struct, forbid_unknown_fields=True):
@@ -57,31 +78,20 @@ class DrawBody(Struct, forbid_unknown_fields=True):
     query: int = 0
 
 
-class CompareBody(Struct, forbid_unknown_fields=True):
-    """Body of ``POST /compare``."""
-
-    model_a: str
-    model_b: str
-    texts: list[str]
-
-
-async def try_texts(request: Request) -> Response:
+async def try_texts(request: Request, body: TryBody) -> Response:
     """Take texts, or the sample."""
-    service: Service = request.app.state.service
-    body = await read_body(request, service.limits, TryBody)
     texts = demo_texts() if body.texts is None else body.texts
     return await _tried(request, texts, body.model)
 
 
-async def try_file(request: Request) -> Response:
+async def try_file(request: Request, content: bytes) -> Response:
     """Take the texts of a file: one per line, or a column of a table."""
-    service: Service = request.app.state.service
-    content = await read_bytes(request, service.limits)
+    service: ModelService = request.app.state.service
     name = Path(request.query_params.get("name", "")).name or "texts.txt"
     if not name.isprintable():
         raise RequestError(422, "name must be the name of a file.", param="name")
     column = request.query_params.get("column") or None
-    texts = await service.heavy.run(request, _texts_in, content, name, column)
+    texts = await service.heavy.run(_texts_in, content, name, column)
     return await _tried(request, texts, request.query_params.get("model"))
 
 
@@ -106,7 +116,7 @@ def _too_many_texts(n_texts: int) -> RequestError:
 
 
 async def _tried(request: Request, texts: Sequence[str], model: str | None) -> Response:
-    service: Service = request.app.state.service
+    service: ModelService = request.app.state.service
     listed = [text.strip() for text in texts if text.strip()]
     if len(listed) > MOST_TEXTS:
         raise _too_many_texts(len(listed))
@@ -115,30 +125,31 @@ async def _tried(request: Request, texts: Sequence[str], model: str | None) -> R
     if len(set(listed)) < 3:
         raise RequestError(422, "at least three different texts are needed.", param="texts")
 
-    async def answer(served: Served) -> Response:
-        raw = np.empty((len(listed), served.model.encoder.dim), dtype=np.float32)
-        for start in range(0, len(listed), _AT_ONCE):
-            embedded = await unless_gone(request, served.worker.embed(listed[start : start + _AT_ONCE]))
-            raw[start : start + _AT_ONCE] = embedded.raw
+    registry, sets = service.registry, request.app.state.text_sets
+    return await registry.use(partial(registry.text_model, model), partial(_text_set, request, listed, sets))
 
-        def rotated() -> tuple[TextSet, Response]:
-            made = TextSet.of(listed, served.model, raw)
-            return made, json_response({"id": name, **made.facts()})
 
-        name = new_name()
-        made, response = await service.heavy.run(request, rotated)
-        service.text_sets.add(name, made)
-        return response
+async def _text_set(request: Request, texts: list[str], sets: TextSets, served: Served) -> Response:
+    service: ModelService = request.app.state.service
+    raw = np.empty((len(texts), served.model.encoder.dim), dtype=np.float32)
+    for start in range(0, len(texts), _AT_ONCE):
+        embedded = await served.worker.embed(texts[start : start + _AT_ONCE])
+        raw[start : start + _AT_ONCE] = embedded.raw
+    name = secrets.token_urlsafe(12)  # that nobody can guess
 
-    response: Response = await with_current(lambda: service.registry.text_model(model), answer)
+    def rotated() -> tuple[TextSet, Response]:
+        text_set = TextSet.of(texts, served.model, raw)
+        return text_set, json_response({"id": name, **text_set.facts()})
+
+    text_set, response = await service.heavy.run(rotated)
+    sets.add(name, text_set)
     return response
 
 
-async def draw(request: Request) -> Response:
+async def draw(request: Request, body: DrawBody) -> Response:
     """What a position of the sliders shows."""
-    service: Service = request.app.state.service
-    body = await read_body(request, service.limits, DrawBody)
-    texts = service.text_sets.get(body.id)
+    service: ModelService = request.app.state.service
+    texts: TextSet = request.app.state.text_sets.get(body.id)
     _check_sliders(texts, body.strength, body.dimensions)
     if not 0 <= body.query < len(texts.texts):
         raise RequestError(422, f"query must be from 0 to {len(texts.texts) - 1}.", param="query")
@@ -146,19 +157,18 @@ async def draw(request: Request) -> Response:
     def drawn() -> Response:
         return json_response(texts.draw(body.strength, body.dimensions, body.query))
 
-    return await service.heavy.run(request, drawn)
+    return await service.heavy.run(drawn)
 
 
-async def download(request: Request) -> Response:
+async def download(request: Request, body: DrawBody) -> Response:
     """The model that the sliders show, as a zip of its folder."""
-    service: Service = request.app.state.service
-    body = await read_body(request, service.limits, DrawBody)
-    texts = service.text_sets.get(body.id)
+    service: ModelService = request.app.state.service
+    texts: TextSet = request.app.state.text_sets.get(body.id)
     _check_sliders(texts, body.strength, body.dimensions)
     if service.has_keys and "/" in texts.model.encoder.reference:
         message = "this server does not give away models: their files name the folder of the encoder."
         raise RequestError(403, message)
-    content = await service.heavy.run(request, texts.zip_of_model, body.strength, body.dimensions)
+    content = await service.heavy.run(texts.zip_of_model, body.strength, body.dimensions)
     headers = {"Content-Disposition": 'attachment; filename="isosent-model.zip"'}
     return Response(content, headers=headers, media_type="application/zip")
 
@@ -170,48 +180,129 @@ def _check_sliders(texts: TextSet, strength: float, dimensions: int) -> None:
         raise RequestError(422, f"dimensions must be from 1 to {texts.rotated.shape[1]}.", param="dimensions")
 
 
-# -- comparing, state, files -------------------------------------------------------------------------------------------
+# -- texts that are tried ----------------------------------------------------------------------------------------------
 
 
-async def compare(request: Request) -> Response:
-    """Which of two models ranks related texts higher, without labels."""
-    service: Service = request.app.state.service
-    body = await read_body(request, service.limits, CompareBody)
-    service.limits.check_texts(len(body.texts), "texts")
-    for name in (body.model_a, body.model_b):
-        service.registry.text_model(name)  # refused before any work
+@dataclass(frozen=True, eq=False)
+class TextSet:
+    """Texts that somebody tries, and their rotated vectors: a slider is a scaling of these and a cut.
 
-    halves = await service.heavy.run(request, halves_of, body.texts)
+    Threads share it: it is not changed.
+    """
 
-    async def embedded(served: Served) -> NDArray[np.float32]:
-        # by the model's own queue, where they take turns with the texts of other requests
-        return (await unless_gone(request, served.worker.embed(halves))).vectors
+    texts: list[str]
+    model: SentenceEncoder
+    raw: NDArray[np.float32]  # of the bare encoder
+    units: NDArray[np.float32]  # as they are, scaled to length 1
+    rotated: NDArray[np.float32]  # along the principal axes, (n_texts, rank)
+    variances: NDArray[np.float64]  # (rank,)
+    pairs: NDArray[np.intp]  # random pairs of rows, (2, n_pairs)
+    choice: AutoChoice
 
-    vectors = [
-        await with_current(partial(service.registry.text_model, name), embedded)
-        for name in (body.model_a, body.model_b)
-    ]
-    result = await service.heavy.run(request, compare_vectors, *vectors)
-    return json_response(asdict(result) | {"verdict": result.verdict})
+    @classmethod
+    def of(cls, texts: list[str], model: SentenceEncoder, raw: NDArray[np.float32]) -> TextSet:
+        """Rotate the vectors of texts to their principal axes."""
+        vectors = model.transform(raw)
+        has_vector = nonzero_rows(vectors)
+        moments = Moments.from_rows(vectors[has_vector])
+        eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
+        if has_vector.sum() < 2 or not eigen.rank:
+            raise RequestError(422, "the texts must have at least two different vectors.", param="texts")
+        rotated = ((vectors - moments.mean) @ eigen.vectors[:, : eigen.rank]).astype(np.float32)
+        rotated[~has_vector] = 0
+        rng = np.random.default_rng(0)
+        first = rng.integers(len(texts), size=_PAIRS)
+        pairs = np.stack([first, (first + rng.integers(1, len(texts), size=_PAIRS)) % len(texts)])
+        choice = choose_from_texts(vectors, texts, Auto())
+        units = unit_rows(vectors).astype(np.float32)
+        return cls(texts, model, raw, units, rotated, eigen.values[: eigen.rank], pairs, choice)
 
-
-async def status(request: Request) -> Response:
-    """Models, queues and limits."""
-    service: Service = request.app.state.service
-    models = [
-        {
-            "name": served.name,
-            "dimensions": served.model.dim,
-            "space": served.space(),
-            "has_texts": served.has_texts,
-            "rows": None if served.index is None else len(served.index),
-            "columns": [] if served.index is None else served.index.schema.names,
-            "queued_tokens": served.worker.n_queued_tokens,
-            "tokens_per_s": round(served.worker.tokens_per_s),
+    def facts(self) -> dict[str, Any]:
+        """What is drawn once."""
+        chosen = self.choice.chosen
+        return {
+            "n_texts": len(self.texts),
+            "texts": [text[:_LONGEST_TEXT] for text in self.texts],
+            "dim": self.units.shape[1],
+            "rank": self.rotated.shape[1],
+            "variances": self.variances,
+            "verdict": self.choice.reason,
+            "strength": chosen.strength if chosen.name == "whitening" else 0.0,
+            "dimensions": chosen.n_components or self.rotated.shape[1],
+            "changes": chosen.name != "none",
+            "before": self._drawn(self.units),
         }
-        for served in service.registry
-    ]
-    return json_response({"models": models, "limits": service.limits.to_json(), "started_at": service.started_at})
+
+    def draw(self, strength: float, dimensions: int, query: int) -> dict[str, Any]:
+        """What a position of the sliders changes."""
+        scale = (self.variances[:dimensions] ** (-strength / 2)).astype(np.float32)
+        after = unit_rows(self.rotated[:, :dimensions] * scale)
+        return {**self._drawn(after), "neighbours": self._neighbours(after, query)}
+
+    def _drawn(self, units: NDArray[np.float32]) -> dict[str, Any]:
+        """Cosines of the first texts, and how those of random pairs are distributed."""
+        few = units[:_MATRIX_TEXTS]
+        first, second = self.pairs
+        cosines = np.einsum("ij,ij->i", units[first], units[second])
+        counts = np.histogram(np.clip(cosines, -1, 1), _BINS, (-1, 1))[0]
+        matrix = np.round((few @ few.T).astype(np.float64), 3)
+        return {"matrix": matrix, "histogram": counts / len(cosines), "mean": float(cosines.mean())}
+
+    def _neighbours(self, after: NDArray[np.float32], query: int) -> list[dict[str, Any]]:
+        """The nearest texts after, with their ranks before."""
+        scores = np.stack([units @ units[query] for units in (self.units, after)])
+        scores[:, query] = -2
+        order = np.argsort(-scores, axis=1, kind="stable")
+        ranks = np.empty_like(order)
+        np.put_along_axis(ranks, order, np.arange(1, order.shape[1] + 1)[None, :].repeat(2, axis=0), axis=1)
+        n = min(_NEIGHBOURS, len(self.texts) - 1)
+        rows = list(dict.fromkeys([*order[1, :n].tolist(), *order[0, :n].tolist()]))
+        return [
+            {
+                "row": row,
+                "before": {"rank": int(ranks[0, row]), "cosine": float(scores[0, row])},
+                "after": {"rank": int(ranks[1, row]), "cosine": float(scores[1, row])},
+            }
+            for row in rows
+        ]
+
+    def zip_of_model(self, strength: float, dimensions: int) -> bytes:
+        """A model folder with the map that the sliders show."""
+        fitted = self.model.fitted_on_vectors(
+            self.raw, Whitening(n_components=dimensions, strength=strength), source="texts tried on the web page"
+        )
+        content = io.BytesIO()
+        with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in model_files(Path(folder), fitted.record).items():
+                archive.writestr(f"isosent-model/{name}", data)
+        return content.getvalue()
+
+
+class TextSets:
+    """The sets that were tried last; older ones are forgotten. For the event loop alone."""
+
+    def __init__(self) -> None:
+        self._sets: OrderedDict[str, TextSet] = OrderedDict()
+
+    def add(self, name: str, texts: TextSet) -> None:
+        """Keep a set."""
+        self._sets[name] = texts
+        while len(self._sets) > _MOST_SETS or (len(self._sets) > 1 and self._n_bytes > _MOST_BYTES):
+            self._sets.popitem(last=False)
+
+    @property
+    def _n_bytes(self) -> int:
+        return sum(each.raw.nbytes + each.units.nbytes + each.rotated.nbytes for each in self._sets.values())
+
+    def get(self, name: str) -> TextSet:
+        """The set with an id."""
+        if name not in self._sets:
+            raise RequestError(404, "these texts are no longer here. Load them again.", param="id")
+        self._sets.move_to_end(name)
+        return self._sets[name]
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
 
 
 async def index(request: Request) -> Response:

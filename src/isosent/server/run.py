@@ -1,19 +1,25 @@
-"""Run an application with uvicorn: signals, draining, reload, and clients that are slow.
+"""Run an application with uvicorn: signals, draining, reload, clients that are slow, and the log.
 
-A client that neither sends nor reads holds memory: the half of a request, or an answer that waits. `Connection` notes
-since when, and `Server` looks every second and ends those that take too long. There are three limits: the number of
-connections, the time of each, and the bytes of all answers that wait.
+`serve` binds the address and runs `Server`: uvicorn, with a pause between "not ready" and the end. A client that
+neither sends nor reads holds memory: the half of a request, or an answer that waits. `Connection` notes since when, and
+`Server` looks every second and ends those that take too long. There are three limits: the number of connections, the
+time of each, and the bytes of all answers that wait. All of this runs in the event loop; a reload runs in a thread. The
+log is written as lines of JSON (`JsonLines`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import os
 import signal
 import socket
+import sys
 import threading
+import time
+import warnings
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
@@ -26,9 +32,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isosent.errors import InputError, InputFileError
-from isosent.server.http import log_to_stderr
-from isosent.server.limits import Limits
-from isosent.server.service import Service
+from isosent.server.service import Limits, Service
 
 KEYS_VARIABLE = "ISOSENT_API_KEYS"
 _LARGEST_HEADERS = 1 << 14
@@ -290,3 +294,44 @@ def _listening(host: str, port: int) -> socket.socket:
         sock.close()
         raise InputError(f"--host {host} --port {port}: {error.strerror}. Name another address or port.") from None
     return sock
+
+
+# -- the log -----------------------------------------------------------------------------------------------------------
+
+
+class JsonLines(logging.Formatter):
+    """A line of JSON for every message. Texts of clients and keys are in none."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        # of other libraries only the template, if it is a sentence: what they fill in may be a text
+        event = record.msg if isinstance(record.msg, str) and "\n" not in record.msg else f"{record.name} failed"
+        facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": event}
+        return json.dumps(facts | getattr(record, "facts", {}))
+
+
+class _StandardError(logging.StreamHandler[Any]):
+    """Writes to what standard error is now, not to what it was: who replaced it may have closed that."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+
+def log_to_stderr() -> None:
+    """Write the log to standard error, a line of JSON for every message or warning."""
+    handler = _StandardError()
+    handler.setFormatter(JsonLines())
+    for name, level in (("isosent.server", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+    def log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        _log.warning("warning", extra={"facts": {"kind": category.__name__}})
+
+    warnings.showwarning = log_warning

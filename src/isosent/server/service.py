@@ -1,88 +1,212 @@
-"""What the handlers of a server share: models, limits, state, and the threads for long work."""
+"""What every service has, whether it serves models or stands in front of an API: limits, errors, metrics, state."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import math
+import re
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from starlette.requests import Request
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
-from isosent.server.http import unless_gone
-from isosent.server.limits import Limits, RequestError
-from isosent.server.metrics import Metrics
-from isosent.server.registry import Registry
-from isosent.server.tried import TextSets
+from isosent.errors import IsosentError
 
-T = TypeVar("T")
-_THREADS: Final = 2
-_MOST_WAITING: Final = 32
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of metrics
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+_RISING = (b"te_request_count", b"te_request_success", b"te_request_failure")
+_SIZES = tuple(2**power for power in range(0, 17, 2))
 
 
-class HeavyWork:
-    """A few threads with a queue before them; what a client that has gone waits for is not begun.
+class RequestError(Exception):
+    """A request that is refused; its message is for the client and says nothing about the machine."""
 
-    Handlers give it what computes longer than a request should hold one of the threads that all requests share. What
-    has begun goes on to its end, so each piece of work should take a few seconds at most.
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+        self.param, self.code = param, code  # of OpenAI's errors
+        self.headers = dict(headers or {})
+
+
+def reason_of(error: Exception) -> str:
+    """The message of an error of ours, unless it names a file of this machine."""
+    message = str(error)
+    has_path = re.search(r"(^|[\s'\"(=])(/|[A-Za-z]:\\)\S", message)
+    return message if isinstance(error, IsosentError) and not has_path else "its reason names files of the server."
+
+
+def _limit(default: float, flag: str, meaning: str) -> Any:
+    return field(default=default, metadata={"flag": flag, "meaning": meaning})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a server; each is an option of ``isosent serve``.
+
+    Parameters
+    ----------
+    max_body_bytes : int, default 4,000,000
+        Bytes of a request.
+    max_texts : int, default 2048
+        Texts of a request.
+    max_batch_tokens : int, default 16,384
+        Tokens that a model computes at once. Larger requests are split.
+    max_queued_tokens : int, default 1,000,000
+        Tokens that may wait for a model. A request that comes later gets 429.
+    max_connections : int, default 512
+        Connections at the same time. For a further one, that is closed whose client has sent nothing for longest.
+    request_timeout_s : float, default 30
+        Seconds in which a request must have arrived, and in which a client must read 1 MiB of an answer, or its rest.
     """
 
+    max_body_bytes: int = _limit(4_000_000, "--max-body-bytes", "Bytes of a request.")
+    max_texts: int = _limit(2048, "--max-texts", "Texts of a request.")
+    max_batch_tokens: int = _limit(16_384, "--max-batch-tokens", "Tokens of a batch; larger requests are split.")
+    max_queued_tokens: int = _limit(1_000_000, "--max-queued-tokens", "Tokens that may wait; later requests get 429.")
+    max_connections: int = _limit(512, "--max-connections", "Connections at the same time.")
+    request_timeout_s: float = _limit(
+        30.0, "--request-timeout", "Seconds to send a request, or to read 1 MiB of an answer."
+    )
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return names, values, flags and meanings, for ``/info``."""
+        return [{"name": f.name, "value": getattr(self, f.name), **f.metadata} for f in fields(self)]
+
+    def check_texts(self, n_texts: int, param: str) -> None:
+        """Refuse too many texts."""
+        if n_texts > self.max_texts:
+            raise RequestError(
+                413,
+                f"{param} has {n_texts} texts; a request may have at most {self.max_texts} (--max-texts).",
+                param=param,
+            )
+
+    def body_too_large(self) -> RequestError:
+        """The error for a request of too many bytes."""
+        return RequestError(413, f"a request may have at most {self.max_body_bytes} bytes (--max-body-bytes).")
+
+    def queue_is_full(self, n_tokens: int, tokens_per_s: float) -> RequestError:
+        """The error for a request that comes when too many tokens wait."""
+        wait_s = max(1, math.ceil(n_tokens / tokens_per_s)) if tokens_per_s > 0 else 1
+        return RequestError(
+            429,
+            f"{n_tokens} tokens wait for this model; at most {self.max_queued_tokens} may "
+            f"(--max-queued-tokens). Try again in {wait_s} s.",
+            code="rate_limit_exceeded",
+            headers={"Retry-After": str(wait_s)},
+        )
+
+
+class Metrics:
+    """The metrics of one service: the names of Text Embeddings Inference, and ours. Threads may share them."""
+
+    # prometheus-client puts "_total" behind the names of counters. Those of Text Embeddings Inference end without it,
+    # so they are gauges here, and `text` calls them counters.
+
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="isosent heavy work")
-        self._lock, self.n_waiting = threading.Lock(), 0  # or in a thread
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = registry = CollectorRegistry()
+        method, model = ("method",), ("model",)
+        self.request_count = Gauge("te_request_count", "Requests.", method, registry=registry)
+        self.request_success = Gauge("te_request_success", "Requests that were answered.", method, registry=registry)
+        self.request_failure = Gauge("te_request_failure", "Requests that failed.", ("err",), registry=registry)
+        self.request_duration = Histogram(
+            "te_request_duration", "Seconds of a request.", method, buckets=_SECONDS, registry=registry
+        )
+        self.tokenization_duration = Histogram(
+            "te_request_tokenization_duration",
+            "Seconds to tokenize a batch.",
+            model,
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.queue_duration = Histogram(
+            "te_request_queue_duration", "Seconds in the queue.", model, buckets=_SECONDS, registry=registry
+        )
+        self.inference_duration = Histogram(
+            "te_request_inference_duration",
+            "Seconds to compute a batch.",
+            model,
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.batch_size = Histogram("te_batch_next_size", "Texts of a batch.", model, buckets=_SIZES, registry=registry)
+        self.batch_tokens = Histogram(
+            "te_batch_next_tokens", "Tokens of a batch.", model, buckets=_SIZES, registry=registry
+        )
+        self.queue_size = Gauge("te_queue_size", "Requests in the queue.", model, registry=registry)
+        self.queued_tokens = Gauge("isosent_queued_tokens", "Tokens in the queue, estimated.", model, registry=registry)
+        self.texts = Counter("isosent_texts", "Texts that were embedded.", model, registry=registry)
+        self.tokens = Counter("isosent_tokens", "Tokens that were embedded.", model, registry=registry)
+        self.truncated = Counter("isosent_truncated_texts", "Texts that were cut.", model, registry=registry)
 
-    async def run(self, request: Request, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Call a function when its turn comes, unless the client hangs up."""
-        with self._lock:
-            if self.n_waiting >= _MOST_WAITING:
-                message = f"{self.n_waiting} requests of this kind wait; at most {_MOST_WAITING} may. Try again in 1 s."
-                raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
-            self.n_waiting += 1
-        future = self._threads.submit(partial(function, *arguments, **named))
-        future.add_done_callback(self._is_over)  # at once, if it is cancelled in the queue
-        return await unless_gone(request, asyncio.wrap_future(future))
+    def batch(
+        self, model: str, n_texts: int, n_tokens: int, n_truncated: int, tokenize_s: float, compute_s: float
+    ) -> None:
+        """Count a batch."""
+        self.tokenization_duration.labels(model).observe(tokenize_s)
+        self.inference_duration.labels(model).observe(compute_s)
+        self.batch_size.labels(model).observe(n_texts)
+        self.batch_tokens.labels(model).observe(n_tokens)
+        self.texts.labels(model).inc(n_texts)
+        self.tokens.labels(model).inc(n_tokens)
+        self.truncated.labels(model).inc(n_truncated)
 
-    def _is_over(self, future: Future[Any]) -> None:
-        with self._lock:
-            self.n_waiting -= 1
+    def request(self, method: str, status: int, duration_s: float) -> None:
+        """Count a request."""
+        self.request_count.labels(method).inc()
+        if status < 400:
+            self.request_success.labels(method).inc()
+            self.request_duration.labels(method).observe(duration_s)
+        else:
+            self.request_failure.labels(str(status)).inc()
 
-    def close(self) -> None:
-        """Begin nothing more."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    def text(self) -> bytes:
+        """All metrics as Prometheus reads them."""
+        content = generate_latest(self.registry)
+        for name in _RISING:
+            content = content.replace(b"# TYPE %s gauge\n" % name, b"# TYPE %s counter\n" % name)
+        return content
 
 
-@dataclass(eq=False)
-class Service:
-    """A running server."""
+class Service(ABC):
+    """A running service: what `isosent.server.run` and `isosent.server.http` need of it.
 
-    registry: Registry
-    limits: Limits
-    metrics: Metrics
-    has_keys: bool = False
-    is_draining: bool = False
-    text_sets: TextSets = field(default_factory=TextSets)
-    heavy: HeavyWork = field(default_factory=HeavyWork)
-    started_at: int = field(default_factory=lambda: int(time.time()))
+    It belongs to the event loop, but for `reload`, which runs in a thread, and `is_draining`, which a signal sets.
+    """
 
+    def __init__(self, limits: Limits, *, has_keys: bool = False) -> None:
+        self.limits, self.metrics = limits, Metrics()
+        self.has_keys = has_keys  # whether clients need keys
+        self.is_draining = False
+        self.started_at = int(time.time())
+
+    @abstractmethod
     def reload(self) -> None:
-        """Load all models again."""
-        with suppress(RequestError):  # one is running
-            self.registry.reload()
+        """Load all models again, beside those in use."""
 
+    @abstractmethod
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """What goes on beside the requests, from the first to the last of them."""
 
-def check_space(request: Request, space: str) -> None:
-    """Refuse a request whose vectors are to be compared with those of another space."""
-    wanted = request.headers.get("if-space")
-    if wanted is not None and wanted.strip('"') != space:
-        raise RequestError(409, f"If-Space names another vector space; that of this model is {space}.")
-
-
-def space_headers(space: str, n_truncated: int | None) -> dict[str, str]:
-    """Headers of every response with vectors; it is not known of all how many texts were cut."""
-    truncated = {} if n_truncated is None else {"X-Isosent-Truncated": str(n_truncated)}
-    return {"X-Isosent-Space": space, **truncated}
+    async def obstacle(self) -> tuple[str, Mapping[str, str]] | None:
+        """Why no request should be sent here, and the headers that say when one may be; None if nothing is wrong."""
+        return ("draining", {"Retry-After": "1"}) if self.is_draining else None

@@ -1,4 +1,10 @@
-"""Embedding APIs: OpenAI, Azure, Cohere, Text Embeddings Inference, Ollama."""
+"""Embedding APIs: OpenAI, Azure, Cohere, Text Embeddings Inference, Ollama.
+
+A `Dialect` says how an API is asked and how it answers. `Upstream` is one API: it splits the texts into requests of the
+size that the API takes (`embed`), sends each, a few times if need be (`_asked`), and checks what comes back
+(`_embed_block`). From the outcomes it knows whether the API can be reached (`is_up`). Errors of the API become a
+`RequestError` for the client, without what could be somebody's text or key.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, NamedTuple
@@ -23,7 +28,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError
 from isosent.model import Role
-from isosent.server.limits import RequestError
+from isosent.server.service import RequestError
 
 Item = str | tuple[int, ...]  # a text, or its token ids
 
@@ -35,6 +40,7 @@ _MOST_BYTES: Final = 1 << 28
 _RETRIED = (429, 500, 502, 503, 504)
 _NOBODY_BEHIND: Final = (502, 503, 504)  # what a load balancer answers for servers that are down
 _KNOWN_FOR_S: Final = 10.0  # how long the last answer says whether the API can be reached
+_FAILURES_IN_A_ROW: Final = 3  # as many as a request has attempts
 _PROBE_TIMEOUT_S: Final = 3.0
 
 
@@ -125,26 +131,66 @@ def dialect_of(url: str) -> str:
     raise InputError(f"--upstream {url}: name its dialect: --dialect {', '.join(DIALECTS)}.")
 
 
-@dataclass(eq=False)
 class Upstream:
-    """An embedding API. It is asked by a few requests at a time; those that may succeed later are repeated."""
+    """An embedding API. It is asked by a few requests at a time; those that may succeed later are repeated.
 
-    url: str
-    dialect: Dialect
-    model: str
-    client: httpx.AsyncClient
-    key: str | None = None  # of the proxy; else that of the caller is passed on
-    timeout_s: float = 60.0
-    max_requests: int = 8
+    All requests of a proxy share it, in one event loop.
 
-    def __post_init__(self) -> None:
-        self._free, self._probing = asyncio.Semaphore(self.max_requests), asyncio.Lock()
+    Parameters
+    ----------
+    url : str
+        Address of the API, without the path of its dialect.
+    dialect : Dialect
+        How it is asked: one of ``DIALECTS``.
+    model : str
+        Name of the model of the API.
+    client : httpx.AsyncClient
+        What sends the requests. It keeps no cookies from now on: all callers share it.
+    key : str, optional
+        Key for the API. Without one, that of each caller is passed on.
+    timeout_s : float, default 60
+        Seconds in which the API must answer, > 0.
+    max_requests : int, default 8
+        Requests at the same time, >= 1.
+
+    Attributes
+    ----------
+    dim : int or None
+        Width of the vectors. The first answer sets it, unless it is known before; other widths are refused.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        dialect: Dialect,
+        model: str,
+        client: httpx.AsyncClient,
+        key: str | None = None,
+        timeout_s: float = 60.0,
+        max_requests: int = 8,
+    ) -> None:
+        self.url, self.dialect, self.model, self.client, self.key = url, dialect, model, client, key
+        self.dim: int | None = None
+        self._timeout_s = timeout_s
+        self._free, self._probing = asyncio.Semaphore(max_requests), asyncio.Lock()
         self._is_up, self._known_at = True, -math.inf
-        # All callers share the client: a session that the upstream opens for one of them must not serve another.
-        self.client.cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+        self._n_failures, self._failed_at = 0, -math.inf  # since the last success
+        # A session that the upstream opens for one caller must not serve another.
+        client.cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+
+    # -- whether it can be reached ---------------------------------------------------------------------------------
 
     async def is_up(self) -> bool:
-        """Whether the API can be reached, by the requests of the last seconds or by a question without key and text."""
+        """Whether the API can be reached.
+
+        Requests of the last seconds say so: one that succeeds, or several that fail in a row. Otherwise the API is
+        asked without key and text.
+
+        Returns
+        -------
+        bool
+            Whether it can.
+        """
         async with self._probing:
             if time.monotonic() - self._known_at < _KNOWN_FOR_S:
                 return self._is_up
@@ -159,11 +205,46 @@ class Upstream:
                 self._note(is_up=response.status_code not in _NOBODY_BEHIND)
             return self._is_up
 
-    def _note(self, *, is_up: bool, is_sure: bool = True) -> None:
-        self._is_up, self._known_at = is_up, time.monotonic() if is_sure else -math.inf
+    def _note(self, *, is_up: bool) -> None:
+        self._is_up, self._known_at = is_up, time.monotonic()
+
+    def _note_success(self) -> None:
+        self._n_failures = 0
+        self._note(is_up=True)
+
+    def _note_failure(self, sent_at: float) -> None:
+        """A failure, of one server among many or of one text, proves nothing: whoever wants to know asks the API."""
+        if sent_at > self._failed_at:  # requests that fail together count as one
+            self._n_failures, self._failed_at = self._n_failures + 1, time.monotonic()
+        if self._n_failures >= _FAILURES_IN_A_ROW:
+            self._note(is_up=False)
+        else:
+            self._known_at = -math.inf
+
+    # -- embedding -------------------------------------------------------------------------------------------------
 
     async def embed(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
-        """Return the vectors of texts; `caller` has the headers with the key of the caller."""
+        """Return the vectors of texts.
+
+        Parameters
+        ----------
+        items : sequence of str or tuple of int
+            Texts, or their token ids. As many requests are sent as the API needs for them.
+        role : {'text', 'query', 'document'}
+            Which side of the model the texts are on, where the API makes a difference.
+        caller : mapping of str to str
+            Headers with the key of the caller; used if the proxy has no key of its own.
+
+        Returns
+        -------
+        Answer
+            One finite vector per text, the tokens that were charged, and the rate limits.
+
+        Raises
+        ------
+        RequestError
+            If the API fails, refuses, or answers with something else.
+        """
         size = self.dialect.most_items
         blocks = [items[start : start + size] for start in range(0, len(items), size)]
         try:
@@ -173,8 +254,12 @@ class Upstream:
             first = errors.exceptions[0]
             raise first from first.__cause__  # not from the group
         answers = [task.result() for task in tasks]
-        if len({answer.vectors.shape[1] for answer in answers}) > 1:
+        if len(dims := {answer.vectors.shape[1] for answer in answers}) > 1:
             raise RequestError(502, "the upstream answered with vectors of different widths.")
+        [dim] = dims
+        self.dim = self.dim or dim
+        if dim != self.dim:
+            raise RequestError(502, f"the upstream answered with {dim} dimensions; {self.dim} are expected.")
         vectors = np.concatenate([answer.vectors for answer in answers])
         return Answer(vectors, sum(answer.n_tokens for answer in answers), answers[-1].headers)
 
@@ -203,7 +288,7 @@ class Upstream:
         """Ask once; the answer is read as far as it may be long."""
         answer = bytearray()
         async with self.client.stream(
-            "POST", url, content=content, headers=headers, timeout=self.timeout_s, follow_redirects=False
+            "POST", url, content=content, headers=headers, timeout=self._timeout_s, follow_redirects=False
         ) as response:
             async for part in response.aiter_bytes():
                 answer += part
@@ -218,20 +303,24 @@ class Upstream:
         for attempt in range(_ATTEMPTS):
             is_last, wait_s = attempt + 1 == _ATTEMPTS, _FIRST_WAIT_S * 2**attempt
             try:
-                async with self._free, asyncio.timeout(self.timeout_s):
+                async with self._free, asyncio.timeout(self._timeout_s):
+                    sent_at = time.monotonic()
                     response, answer = await self._answer_to(url, content, headers)
             except (httpx.TimeoutException, TimeoutError) as error:
-                self._note(is_up=False, is_sure=False)  # or this request is a hard one
-                message = f"the upstream did not answer within {self.timeout_s:g} s (--upstream-timeout)."
+                self._is_up, self._known_at = False, -math.inf  # or this request is a hard one: it is asked
+                message = f"the upstream did not answer within {self._timeout_s:g} s (--upstream-timeout)."
                 raise RequestError(504, message) from error
             except (httpx.HTTPError, httpx.InvalidURL) as error:
+                self._note_failure(sent_at)
                 if is_last:
-                    self._note(is_up=False)
                     is_refused = isinstance(error, (httpx.ConnectError, httpx.InvalidURL))
                     what = "cannot be reached" if is_refused else "broke off the connection"
                     raise RequestError(502, f"the upstream {what}.") from error
             else:
-                self._note(is_up=response.status_code not in _NOBODY_BEHIND)
+                if response.status_code in _NOBODY_BEHIND:
+                    self._note_failure(sent_at)
+                else:
+                    self._note_success()
                 if response.is_success:
                     return response, answer
                 asked_s = _retry_after(response)
@@ -266,6 +355,16 @@ class Upstream:
         code = details.get("code") if isinstance(details, dict) else None
         code = code if isinstance(code, str) else None
         return RequestError(status, message[:_LONGEST_MESSAGE], code=code, headers=headers)
+
+
+def upstream_facts(error: RequestError) -> dict[str, Any]:
+    """Why the upstream failed, for the log: never the text of another library, which may quote what was sent."""
+    cause: BaseException | None = error.__cause__
+    facts: dict[str, Any] = {"status": error.status, "reason": error.message}
+    while isinstance(cause, Exception):  # a time limit is a cancellation underneath
+        facts["cause"] = type(cause).__name__
+        cause = cause.exceptions[0] if isinstance(cause, ExceptionGroup) else cause.__cause__ or cause.__context__
+    return facts
 
 
 def _vectors(rows: list[Any]) -> NDArray[np.float32]:

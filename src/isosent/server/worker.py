@@ -1,4 +1,11 @@
-"""One thread per model: the next batch is what has queued up while the last one was computed."""
+"""The threads that compute: one per model, and two for long work.
+
+A `Worker` is the queue of a model and the thread that empties it: the next batch is what has queued up while the last
+one was computed, and there is no timer. The event loop puts in requests (`embed`, `call`) and awaits their futures. The
+thread takes a piece of each waiting request (`_next_pieces`), encodes all pieces at once (`_embed`), and applies the
+map to each request alone (`_finish`). What both sides use is behind one condition. `HeavyWork` runs what is no batch
+and takes long, in two threads with a queue that ends.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +14,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.load import encoder_for
 from isosent.model import Role, SentenceEncoder
-from isosent.server.limits import Limits
-from isosent.server.metrics import Metrics
+from isosent.server.service import Limits, Metrics, RequestError
 from isosent.words.tokens import TokenIds
 
 _CHARACTERS_A_TOKEN = 4  # for a queue whose texts are not yet tokenized; corrected by what was measured
 _PIECE_TEXTS = 256
 _SMOOTHING = 0.2
+_HEAVY_THREADS: Final = 2
+_MOST_WAITING: Final = 32
+T = TypeVar("T")
 
 
 class Embedded(NamedTuple):
@@ -69,7 +78,7 @@ class _Piece(NamedTuple):
 
 
 class Worker:
-    """Embeds the texts of all requests for a model, in a thread of its own.
+    """Embeds the texts of all requests for a model, in a thread of its own. Threads may share it.
 
     Large requests are split, and the pieces of all requests take turns, so that a short request does not wait for a
     long one. Only the encoder sees a batch; the map is applied to each request alone. So a response does not depend on
@@ -288,3 +297,38 @@ def _settle(function: Callable[[], Any], future: Future[Any]) -> None:
         future.set_result(function())
     except BaseException as error:
         future.set_exception(error)
+
+
+# -- long work ---------------------------------------------------------------------------------------------------------
+
+
+class HeavyWork:
+    """A few threads with a queue before them; what a client that has gone waits for is not begun.
+
+    Handlers give it what computes longer than a request should hold one of the threads that all requests share. What
+    has begun goes on to its end, so each piece of work should take a few seconds at most. The event loop and these
+    threads share it; the counter is behind a lock.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_HEAVY_THREADS, thread_name_prefix="isosent heavy work")
+        self._lock, self.n_waiting = threading.Lock(), 0  # or in a thread
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function when its turn comes; a caller that is cancelled leaves the queue."""
+        with self._lock:
+            if self.n_waiting >= _MOST_WAITING:
+                message = f"{self.n_waiting} requests of this kind wait; at most {_MOST_WAITING} may. Try again in 1 s."
+                raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
+            self.n_waiting += 1
+        future = self._threads.submit(function, *arguments)
+        future.add_done_callback(self._is_over)  # at once, if it is cancelled in the queue
+        return await asyncio.wrap_future(future)
+
+    def _is_over(self, future: Future[Any]) -> None:
+        with self._lock:
+            self.n_waiting -= 1
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)

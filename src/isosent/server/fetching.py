@@ -1,0 +1,274 @@
+"""Vectors of the upstream by text: kept in a file, on their way, or fetched.
+
+`Fetches.vectors` looks texts up in the `VectorCache`, waits for those that another request has asked for, and asks the
+upstream for the rest, in one fetch that goes on if its client hangs up. A text is known by a hash (`Fetches.key`). What
+comes back goes into the cache and, with every text that passes, to the `Learner`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, Counter
+
+from isosent.errors import FileFormatError, OutputError
+from isosent.model import Role
+from isosent.server.maps import Learner
+from isosent.server.service import RequestError
+from isosent.server.upstream import Answer, Item, Upstream, upstream_facts
+
+_log = logging.getLogger("isosent.server")
+_MOST_FETCHES: Final = 256
+_APPLICATION_ID: Final = 0x1505E47
+_BUSY_S: Final = 10
+_REMOVED_SHARE: Final = 0.1
+_AT_ONCE: Final = 500
+
+
+class Fetches:
+    """Texts on their way to the upstream: equal ones are asked for once, and what comes back is kept and learned from.
+
+    All requests share it, in one event loop: a text is in flight before another request runs. The cache is used in
+    threads.
+    """
+
+    def __init__(
+        self, upstream: Upstream, cache: VectorCache | None, learner: Learner | None, registry: CollectorRegistry
+    ) -> None:
+        self._upstream, self._cache, self._learner = upstream, cache, learner
+        self._in_flight: dict[bytes, asyncio.Future[NDArray[np.float32]]] = {}
+        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._failures = Counter("isosent_upstream_failures", "Requests that the upstream failed.", registry=registry)
+        self._fetched = Counter("isosent_upstream_texts", "Texts that the upstream was asked for.", registry=registry)
+        self._cached = Counter("isosent_cached_texts", "Texts whose vectors were in the cache.", registry=registry)
+
+    async def vectors(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
+        """Vectors of texts, the tokens that were charged for them, and rate limits."""
+        keys = [self.key(item, role, caller) for item in items]
+        distinct = dict(zip(keys, items, strict=True))
+        vectors = dict(await self._from_cache(list(distinct)))
+        self._cached.inc(len(vectors))
+        waiting = {key: self._in_flight[key] for key in distinct if key not in vectors and key in self._in_flight}
+        missing = {key: item for key, item in distinct.items() if key not in vectors and key not in waiting}
+        n_tokens, headers = 0, dict[str, str]()
+        if missing:
+            fetched, n_tokens, headers = await asyncio.shield(self._begin(missing, role, caller))
+            vectors |= dict(zip(missing, fetched, strict=True))
+        for key, future in waiting.items():
+            vectors[key] = await asyncio.shield(future)
+        rows = np.stack([vectors[key] for key in keys])
+        if self._learner is not None:
+            self._upstream.dim = self._upstream.dim or rows.shape[1]  # moments have one width
+            await asyncio.to_thread(self._learner.add, keys, rows)
+        return Answer(rows, n_tokens, headers)
+
+    def key(self, item: Item, role: Role, caller: Mapping[str, str]) -> bytes:
+        """Hash of a text. With the keys of callers, what one has paid for is not given to another."""
+        side = role if self._upstream.dialect.has_roles else ""
+        parts = [self._upstream.url, self._upstream.model, side, *sorted(caller.values()), repr(item)]
+        return hashlib.sha256("\0".join(parts).encode()).digest()
+
+    def _begin(self, items: Mapping[bytes, Item], role: Role, caller: Mapping[str, str]) -> asyncio.Task[Answer]:
+        """Ask for texts in a task of its own, which goes on if the client hangs up: others may wait for them."""
+        if len(self._tasks) >= _MOST_FETCHES:
+            message = f"{len(self._tasks)} requests wait for the upstream. Try again in 1 s."
+            raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
+        futures = {key: asyncio.get_running_loop().create_future() for key in items}
+        self._in_flight |= futures
+        task = asyncio.create_task(self._fetch(items, futures, role, caller))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _fetch(
+        self,
+        items: Mapping[bytes, Item],
+        futures: Mapping[bytes, asyncio.Future[NDArray[np.float32]]],
+        role: Role,
+        caller: Mapping[str, str],
+    ) -> Answer:
+        try:
+            answer = await self._upstream.embed(list(items.values()), role, caller)
+        except BaseException as error:
+            for future in futures.values():
+                future.set_exception(error if isinstance(error, Exception) else RequestError(503, "stopped."))
+                future.exception()  # nobody may be waiting for it
+            if isinstance(error, RequestError) and error.status >= 500:
+                self._failures.inc()
+                _log.warning("upstream failed", extra={"facts": upstream_facts(error)})
+            raise
+        else:
+            self._fetched.inc(len(items))
+            vectors = dict(zip(items, answer.vectors, strict=True))
+            for key, future in futures.items():
+                future.set_result(vectors[key])
+            if self._cache is not None:
+                await self._use_cache(partial(self._cache.put, vectors))
+            return answer
+        finally:
+            for key in items:
+                del self._in_flight[key]
+
+    async def _from_cache(self, keys: list[bytes]) -> dict[bytes, NDArray[np.float32]]:
+        """Vectors that are in the cache."""
+        if self._cache is None:
+            return {}
+        vectors = await self._use_cache(partial(self._cache.get, keys)) or {}
+        dim = self._upstream.dim or next(map(len, vectors.values()), None)
+        # zeros were kept by a version that took them for an answer
+        return {key: vector for key, vector in vectors.items() if len(vector) == dim and vector.any()}
+
+    async def _use_cache(self, call: Callable[[], Any]) -> Any:
+        try:
+            return await asyncio.to_thread(call)
+        except sqlite3.Error as error:  # a full disk does not stop the proxy
+            _log.warning("cache failed", extra={"facts": {"error": type(error).__name__}})
+            return None
+
+    async def close(self) -> None:
+        """Stop what is on its way, and close the cache."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._cache is not None:
+            self._cache.close()
+
+
+class VectorCache:
+    """Vectors in an SQLite file. The least recently used ones are removed.
+
+    Several processes may share the file. Threads may share this object: its connection is behind a lock.
+
+    Parameters
+    ----------
+    path : Path
+        The file; it is made if it is not there.
+    max_bytes : int
+        Size above which a tenth of the vectors are removed.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is something else, or damaged.
+    OutputError
+        If it cannot be written.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int) -> None:
+        self._max_bytes, self._lock = max_bytes, threading.Lock()
+        try:
+            self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare(path)
+            except BaseException:
+                self._database.close()
+                raise
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise OutputError(f"{path} cannot be used as a cache: {error}.") from None
+            raise FileFormatError(f"{path} must be a cache of vectors; it is damaged or something else.") from None
+
+    def _prepare(self, path: Path) -> None:
+        """Refuse a database of something else; make the table where there is none."""
+        [[application]] = self._database.execute("PRAGMA application_id")
+        [[n_tables]] = self._database.execute("SELECT count(*) FROM sqlite_master")
+        if application != _APPLICATION_ID and n_tables:
+            raise FileFormatError(f"{path} is a database of something else. Name another file.")
+        self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = NORMAL")  # after a power cut the last vectors may be missing
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL)"
+        )
+        self._database.execute("CREATE INDEX IF NOT EXISTS by_use ON vectors (used)")
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+        """Return the vectors that are there.
+
+        Parameters
+        ----------
+        keys : sequence of bytes
+            Hashes of texts.
+
+        Returns
+        -------
+        dict of bytes to ndarray of shape (dim,), float32
+            The vectors by their hashes. Those that are not there are left out.
+
+        Raises
+        ------
+        sqlite3.Error
+            If the file cannot be read.
+        """
+        vectors: dict[bytes, NDArray[np.float32]] = {}
+        with self._lock:
+            for start in range(0, len(keys), _AT_ONCE):
+                block = keys[start : start + _AT_ONCE]
+                marks = ",".join("?" * len(block))
+                rows = self._database.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", block)
+                vectors |= {key: np.frombuffer(vector, "<f4") for key, vector in rows}
+            if vectors:
+                self._touch(list(vectors))
+        return vectors
+
+    def _touch(self, keys: list[bytes]) -> None:
+        """Note that vectors were used; not while another process writes, because a lookup should not wait."""
+        with suppress(sqlite3.Error):
+            self._database.execute("PRAGMA busy_timeout = 0")
+            rows = [(time.time_ns(), key) for key in keys]
+            self._database.executemany("UPDATE vectors SET used = ? WHERE key = ?", rows)
+        self._database.execute(f"PRAGMA busy_timeout = {round(1000 * _BUSY_S)}")
+
+    def put(self, vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
+        """Keep vectors, and remove others if there are too many.
+
+        Parameters
+        ----------
+        vectors : mapping of bytes to ndarray of shape (dim,)
+            Vectors by the hashes of their texts. They are kept as float32.
+
+        Raises
+        ------
+        sqlite3.Error
+            If the file cannot be written.
+        """
+        now = time.time_ns()
+        rows = [(key, vector.astype("<f4").tobytes(), now) for key, vector in vectors.items()]
+        with self._lock:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                self._database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+                self._remove_oldest()
+                self._database.execute("COMMIT")
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+
+    def _remove_oldest(self) -> None:
+        [[n_pages]], [[n_free]], [[page_bytes]] = (
+            self._database.execute(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")
+        )
+        if (n_pages - n_free) * page_bytes > self._max_bytes:
+            self._database.execute(
+                "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used LIMIT "
+                "(SELECT 1 + CAST(count(*) * ? AS INTEGER) FROM vectors))",
+                [_REMOVED_SHARE],
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock, closing(self._database):
+            pass

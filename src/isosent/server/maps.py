@@ -1,0 +1,290 @@
+"""The maps of a proxy: those in use, by name; whether the API has changed since; the moments for the next one.
+
+`Maps` are the models that were fitted on vectors of the API. `Canary` embeds a few fixed texts at the start and every
+hour, and compares their vectors with those in the model folders. `Learner` adds up the moments of the vectors that
+pass, for the next fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, Gauge
+
+from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import InputError
+from isosent.io.space import Space
+from isosent.jobs.vectors import FileMoments, moments_bytes, read_moments, write_moments
+from isosent.loading import load
+from isosent.model import SentenceEncoder
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import nonzero_rows, pairwise_cosine
+from isosent.server.service import RequestError, reason_of
+from isosent.server.upstream import Upstream, upstream_facts
+
+_log = logging.getLogger("isosent.server")
+CANARY_TEXTS: Final = (
+    "The quick brown fox jumps over the lazy dog.",
+    "How do I reset my password?",
+    "El tren sale a las ocho de la mañana.",
+    "今天天气很好。",
+    "def add(a, b): return a + b",
+    "Interest rates were raised by half a point.",
+    "1234567890",
+    "A man is riding a horse on the beach at sunset.",
+)
+# The same model on other hardware, or in half precision, gives cosines above 0.999; another model, far lower ones.
+_LEAST_CANARY_COSINE: Final = 0.99
+_CANARY: Final = "canary"
+_CANARY_EVERY_S: Final = 3600.0
+_CANARY_AGAIN_S: Final = 60.0  # after a failure of the upstream
+_SAVED_EVERY_S: Final = 60.0
+_FOLDED_ROWS: Final = 256
+_MOST_SEEN: Final = 1_000_000
+
+
+class Maps(Mapping[str, SentenceEncoder]):
+    """Models fitted on vectors of an API, by the names that clients use. The first is the default.
+
+    The event loop and the thread of a reload share them: a model is not changed, but replaced in one step.
+
+    Parameters
+    ----------
+    folders : mapping of str to Path
+        The model folders; empty if vectors are passed on.
+
+    Attributes
+    ----------
+    dim : int or None
+        Width of the vectors of the API; None without models.
+
+    Raises
+    ------
+    InputError
+        If a model encodes texts itself, or two were fitted on vectors of different widths.
+    """
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = dict(folders)
+        self._models = {name: _load_map(folder) for name, folder in folders.items()}
+        dims = {model.encoder.dim for model in self.values()}
+        if len(dims) > 1:
+            raise InputError("the models must be fitted on vectors of the same width; got " + ", ".join(map(str, dims)))
+        self.dim: int | None = next(iter(dims), None)
+
+    def __getitem__(self, name: str) -> SentenceEncoder:
+        return self._models[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._folders)
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+    @property
+    def upstream_model(self) -> str | None:
+        """Name of the model of the API that the first map was fitted for, if a map has one."""
+        return next((name for model in self.values() if (name := model.encoder.options.get("space")) is not None), None)
+
+    def reload(self) -> None:
+        """Load all models again; those that cannot be loaded stay as they are."""
+        for name, folder in self._folders.items():
+            try:
+                model = _load_map(folder)
+                if model.encoder.dim != self.dim:
+                    raise InputError("another width")
+            except Exception as error:  # whatever it is, the other models are loaded
+                facts = {"model": name, "error": type(error).__name__, "reason": reason_of(error)}
+                _log.error("reload failed", extra={"facts": facts})
+            else:
+                self._models[name] = model
+                _log.info("reloaded", extra={"facts": {"model": name, "space": model.fingerprint}})
+
+    async def store_canary(self, name: str, vectors: NDArray[np.float32]) -> None:
+        """Save a model with the vectors of the canary texts, unless it is replaced meanwhile."""
+        model = self[name]
+        saved = await asyncio.to_thread(_with_canary, model, vectors, self._folders[name])
+        if saved is not None and self[name] is model:
+            self._models[name] = saved
+            _log.info("canary stored", extra={"facts": {"model": name}})
+
+
+def _load_map(folder: Path) -> SentenceEncoder:
+    model = load(folder)
+    if not isinstance(model.encoder, PrecomputedVectors):
+        raise InputError(f"-m {folder}: the model must be fitted on vectors of the upstream; it encodes texts itself.")
+    return model
+
+
+def _with_canary(model: SentenceEncoder, vectors: NDArray[np.float32], folder: Path) -> SentenceEncoder | None:
+    """The model with the vectors of the canary texts, saved; None if the folder holds another one by now."""
+    if load(folder).fingerprint != model.fingerprint:
+        return None
+    encoder = PrecomputedVectors(model.encoder.dim, model.encoder.options, {_CANARY: vectors.astype(np.float64)})
+    model = SentenceEncoder.from_record(encoder, model.record)
+    model.save(folder)
+    return model
+
+
+class Canary:
+    """Fixed texts whose vectors show whether the API has changed. For the event loop alone."""
+
+    def __init__(self, upstream: Upstream, maps: Maps, registry: CollectorRegistry) -> None:
+        self.upstream, self._maps = upstream, maps
+        self._lowest = Gauge("isosent_canary_cosine", "Lowest cosine of the canary texts.", registry=registry)
+        self._lowest.set(float("nan"))  # not yet known
+        self.has_changed = False  # whether the texts have other vectors than in the model folders
+
+    async def watch(self) -> None:
+        """Check at the start and every hour."""
+        while True:
+            wait_s = _CANARY_EVERY_S
+            try:
+                await self.check()
+            except RequestError as error:
+                _log.warning("canary not checked", extra={"facts": upstream_facts(error)})
+                wait_s = _CANARY_AGAIN_S if error.status >= 500 else _CANARY_EVERY_S
+            except Exception as error:
+                _log.warning("canary not stored", extra={"facts": {"error": type(error).__name__}})
+            await asyncio.sleep(wait_s)
+
+    async def check(self) -> None:
+        """Embed the texts, and compare with the model folders; store the vectors where there are none."""
+        answer = await self.upstream.embed(CANARY_TEXTS, "text", {})
+        lowest = 1.0
+        for name, model in self._maps.items():
+            stored = model.encoder.corpus_tensors().get(_CANARY)
+            if stored is None:
+                await self._maps.store_canary(name, answer.vectors)
+            else:
+                lowest = min(lowest, float(pairwise_cosine(stored, answer.vectors).min()))
+        self._lowest.set(lowest)
+        if (has_changed := lowest < _LEAST_CANARY_COSINE) or self.has_changed:
+            event = "the upstream model has changed" if has_changed else "the upstream model is as before"
+            _log.error(event, extra={"facts": {"lowest_cosine": round(lowest, 4)}})
+        self.has_changed = has_changed
+
+
+class Learner:
+    """Exact moments of the vectors that pass, without texts and vectors.
+
+    Each text counts once, as long as no more than a million different ones were seen since the start; later ones count
+    whenever they pass. That a text was seen is known by a hash, in memory alone, that no other process can compute.
+    Threads may share it: all of it is behind a lock.
+
+    Parameters
+    ----------
+    path : Path
+        File of moments. If it is there, learning goes on from it.
+    space : str
+        Name of the model of the API.
+    dim : int, optional
+        Width of the vectors, if it is known.
+
+    Raises
+    ------
+    InputError
+        If the file holds moments of other vectors.
+    """
+
+    def __init__(self, path: Path, space: str, dim: int | None = None) -> None:
+        self._path, self._space, self._lock = path, space, threading.Lock()
+        self._measured = read_moments(path) if path.exists() else None
+        if self._measured is not None:
+            wanted = self._space_of(dim or self._measured.moments.dim)
+            if self._measured.space != wanted:
+                raise InputError(f"--learn {path} holds moments of {self._measured.space}, not of {wanted}.")
+        self._salt = secrets.token_bytes(16)
+        self._seen: set[bytes] = set()
+        self._pending: list[NDArray[np.float32]] = []
+        self._is_saved = True
+
+    def add(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
+        """Count the texts that are new.
+
+        Parameters
+        ----------
+        keys : sequence of bytes
+            Hashes of the texts.
+        vectors : ndarray of shape (n_texts, dim), float32
+            One vector per text.
+        """
+        with self._lock:
+            for key, vector in zip(keys, vectors, strict=True):
+                salted = hashlib.blake2b(key, key=self._salt, digest_size=8).digest()
+                if salted not in self._seen:
+                    if len(self._seen) < _MOST_SEEN:
+                        self._seen.add(salted)
+                    self._pending.append(vector.copy())
+            if len(self._pending) >= _FOLDED_ROWS:
+                self._fold()
+
+    @property
+    def dim(self) -> int | None:
+        """Width of the vectors that were learned from; None before the first."""
+        return None if self._measured is None else self._measured.moments.dim
+
+    def _space_of(self, dim: int) -> Space:
+        return PrecomputedVectors.of_space(dim, None, self._space).space
+
+    def _fold(self) -> None:
+        """Add the vectors that wait to the moments."""
+        if not self._pending:
+            return
+        rows = np.stack(self._pending)
+        has_vector = nonzero_rows(rows)
+        space = self._space_of(rows.shape[1])
+        moments = Moments.from_rows(rows[has_vector])
+        part = FileMoments(moments, int((~has_vector).sum()), space, ("isosent proxy",))
+        measured = part if self._measured is None else self._measured + part
+        self._measured = FileMoments(measured.moments, measured.n_zero_rows, measured.space, part.sources)
+        self._is_saved, self._pending = False, []
+
+    def content(self) -> bytes:
+        """The file of moments.
+
+        Returns
+        -------
+        bytes
+            Content of a safetensors file.
+
+        Raises
+        ------
+        RequestError
+            If no text has passed yet.
+        """
+        with self._lock:
+            self._fold()
+            if self._measured is None:
+                raise RequestError(404, "no text has passed yet, so there are no moments.")
+            return moments_bytes(self._measured)
+
+    def save(self) -> None:
+        """Write the moments, if they have changed."""
+        with self._lock:
+            self._fold()
+            if self._measured is not None and not self._is_saved:
+                write_moments(self._path, self._measured)
+                self._is_saved = True
+
+    async def save_often(self) -> None:
+        """Write the moments every minute."""
+        while True:
+            await asyncio.sleep(_SAVED_EVERY_S)
+            await self.try_to_save()
+
+    async def try_to_save(self) -> None:
+        """Write the moments; the log says if that fails."""
+        try:
+            await asyncio.to_thread(self.save)
+        except Exception as error:  # it goes on, and tries again
+            _log.error("moments not saved", extra={"facts": {"error": type(error).__name__}})
