@@ -20,7 +20,8 @@ from isosent.cli.main import main
 from isosent.distributed import Encode, engines
 from isosent.distributed.engines import Processes, Ray, engine_for
 from isosent.errors import InputError, InputFileError, MissingExtraError, OutputError, WorkerError
-from isosent.io.vectors import Sharding, open_vectors, read_index
+from isosent.io.shards import Sharding, read_index
+from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import TextRows
 from isosent.jobs.shards import (
     Here,
@@ -479,9 +480,9 @@ def memory():
 def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
     for path in inputs:
         memory.pipe(f"/in/{Path(path).name}", Path(path).read_bytes())
-    urls = isosent.io.remote.expanded(["memory://in"], (".txt", ".jsonl", ".parquet"))
+    urls = isosent.io.shards.input_paths(["memory://in"], (".txt", ".jsonl", ".parquet"))
     assert urls == [f"memory://in/{Path(path).name}" for path in inputs]
-    assert isosent.io.remote.expanded(["memory://in/*.txt"], ()) == urls[:1]
+    assert isosent.io.shards.input_paths(["memory://in/*.txt"], ()) == urls[:1]
     index = encode(urls, "memory://out", Here(), wordllama)
     assert index.is_complete
     names = [name for name in contents(whole) if name != "shards.json"]
@@ -495,7 +496,7 @@ def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
 
 
 def test_names_elsewhere_mean_what_they_mean_here(memory, texts, tmp_path):
-    expanded = isosent.io.remote.expanded
+    expanded = isosent.io.shards.input_paths
     for name in ("a.txt", ".hidden.txt", "x[1].txt"):
         memory.pipe(f"/in/{name}", f"{texts[0]}\n".encode())
     assert expanded(["memory://in"], (".txt",)) == ["memory://in/a.txt", "memory://in/x[1].txt"]
@@ -520,9 +521,9 @@ def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wo
     memory.pipe("/out/.shards.json-77.tmp", b"a killed upload")
     encode(inputs, "memory://out", Here(), wordllama)
     assert not memory.exists("/out/.shards.json-77.tmp")
-    urls = isosent.io.remote.expanded(["memory://out"], (".npy",))
+    urls = isosent.io.shards.input_paths(["memory://out"], (".npy",))
     assert urls == [f"memory://out/part-{number:05d}.npy" for number in range(N_SHARDS)]
-    with isosent.io.remote.copied(["memory://out", urls[3]]) as (paths, named):
+    with isosent.io.remote.local_copies(["memory://out", urls[3]]) as (paths, named):
         assert named(f"in {paths[1]}") == f"in {urls[3]}"
         part = open_vectors(paths[1])
         assert part.space.fingerprint == wordllama.fingerprint
@@ -530,13 +531,13 @@ def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wo
         assert open_vectors(paths[0]).n_rows == 450
     with (
         pytest.raises(InputFileError, match=r"^memory://out/part-00003\.npy must be shown"),
-        isosent.io.remote.copied(urls[3:4]) as (paths, _),
+        isosent.io.remote.local_copies(urls[3:4]) as (paths, _),
     ):
         raise InputFileError(f"{paths[0]} must be shown")
-    index = isosent.io.remote.read_index("memory://out")
-    isosent.io.remote.write_index("memory://out", index.with_shards({3: None}))
+    index = isosent.io.shards.read_index("memory://out")
+    isosent.io.shards.write_index("memory://out", index.with_shards({3: None}))
     with pytest.raises(InputFileError, match="9 of 10 are there"):
-        isosent.io.remote.expanded(["memory://out"], (".npy",))
+        isosent.io.shards.input_paths(["memory://out"], (".npy",))
 
 
 def test_texts_and_vectors_elsewhere_are_fitted_and_indexed(memory, inputs, tmp_path, monkeypatch):

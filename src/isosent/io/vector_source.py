@@ -55,6 +55,7 @@ class NumberType(NamedTuple):
 
 _EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52, "int8": 0.0, "uint8": 0.0}
 NUMBER_TYPES = {name: NumberType(name, eps) for name, eps in _EPS.items()}
+DTYPES = ("float32", "float16")  # that vectors are written in
 _SAFETENSORS_NAMES = {
     "F16": "float16",
     "BF16": "bfloat16",
