@@ -691,18 +691,6 @@ def test_a_damaged_index_is_refused(fitted, tmp_path):
             faiss_export.read_index(tmp_path / "a.faiss", fitted)
 
 
-def test_an_index_from_before_checksums_opens_and_a_damaged_one_ends_in_a_sentence(fitted, tmp_path):
-    export(fitted, "faiss", tmp_path / "a.faiss")
-    note = tmp_path / "a.faiss.isosent.json"
-    document = json.loads(note.read_text())
-    del document["files"], document["checksum"]
-    note.write_text(json.dumps(document))
-    assert faiss_export.read_index(tmp_path / "a.faiss", fitted).d == 256
-    (tmp_path / "a.faiss").write_bytes((tmp_path / "a.faiss").read_bytes()[:100])
-    with pytest.raises(FileFormatError, match=r"a\.faiss is not a FAISS index, or is damaged"):
-        faiss_export.read_index(tmp_path / "a.faiss", fitted)
-
-
 @pytest.mark.parametrize("target", ["onnx", "sentence-transformers"])
 def test_a_changed_byte_of_an_exported_folder_is_noticed(words, target, tmp_path):
     export(words(), target, tmp_path / "out")

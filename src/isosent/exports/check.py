@@ -94,7 +94,7 @@ def read_space(path: str | os.PathLike[str]) -> Space:
     document = read_export_note(path)
     if path.is_dir():
         verify_export(path)
-    elif path.is_file() and "files" in document:  # notes from before checksums do not describe their file
+    elif path.is_file():
         identity = file_identity(path).items()
         entry = next((entry for entry in document["files"] if identity <= entry.items()), None)
         if entry is None:
