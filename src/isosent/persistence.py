@@ -341,9 +341,7 @@ def _record_in(folder: Path) -> ModelRecord:
 def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:
     map_shapes = "weight (dim, n_components) and bias (n_components,)"
     linear_map, query_map = _component(folder, document[_MAP], _maps, map_shapes) or (None, None)
-    flow = _component(
-        folder, document[_FLOW], lambda content: Glow.from_arrays(load(content)), "the arrays of a flow"
-    )
+    flow = _component(folder, document[_FLOW], lambda content: Glow.from_arrays(load(content)), "the arrays of a flow")
     try:
         return Postprocessing(linear_map, query_map, document["normalize"], flow)
     except InputError as error:

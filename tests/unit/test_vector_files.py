@@ -12,7 +12,7 @@ from vector_makers import write_vectors
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import vector_source
 from isosent.io.parquet import ColumnsBeside
-from isosent.io.space import Space, file_identity, note_path, older_entry, write_note
+from isosent.io.space import Space, note_path, older_entry, write_note
 from isosent.io.vectors import (
     check_vector_file,
     holds_vectors,

@@ -129,10 +129,14 @@ def table_in(
     header: bool | None = None,
     short_rows: bool = False,
     first_row: int = 0,
+    is_streamed: bool = False,
 ) -> Table:
-    """Read a table from an open file, as `open_table` does; only one of .parquet can begin at a later row."""
+    """Read a table from an open file, as `open_table` does; only one of .parquet can begin at a later row.
+
+    A reader that keeps one row at a time, `is_streamed`, may read a .parquet file that unpacks to more than the memory.
+    """
     if ending == ".parquet":
-        return _parquet_table(name, file, first_row)
+        return _parquet_table(name, file, first_row, is_streamed=is_streamed)
     if ending in (".json", ".jsonl"):
         return _object_table(name, ending, file)
     return _delimited_table(name, ending, file, header, short_rows)
@@ -408,14 +412,14 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
         yield number, fields
 
 
-def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
+def _parquet_table(name: str, file: BinaryIO, first_row: int, *, is_streamed: bool) -> Table:
     pa = _extras.require("pyarrow")
     pq = _extras.require("pyarrow.parquet")
 
     verify_parquet(name, file)
     with reading_parquet(name):
-        table = pq.ParquetFile(file, buffer_size=1 << 20)
-    names = table.schema_arrow.names
+        parquet = pq.ParquetFile(file, buffer_size=1 << 20)
+    names = parquet.schema_arrow.names
 
     def paths(fields: Iterable[Any], prefix: str = "") -> Iterator[str]:
         for field in fields:
@@ -434,16 +438,15 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
         wanted = (*columns, *optional)
         tops = [path if path in names else path.partition(".")[0] for path in wanted]
-        n_rows = bounds.parquet_batch_rows(name, bounds.parquet_chunks(name, file), tops)
         number = first_row
-        for batch in bounded_batches(name, file, table, wanted, first_row, n_rows):
+        for batch in bounded_batches(name, file, parquet, wanted, start_row=first_row, is_streamed=is_streamed):
             lists = [values_of(batch, top, path) for top, path in zip(tops, wanted, strict=True)]
             yield from enumerate(zip(*lists, strict=True), number)
             number += len(batch)
 
-    made = Table(name, list(paths(table.schema_arrow)), select, _ROW)
-    made.schema = table.schema_arrow
-    return made
+    table = Table(name, list(paths(parquet.schema_arrow)), select, _ROW)
+    table.schema = parquet.schema_arrow
+    return table
 
 
 _ABSENT = object()

@@ -55,7 +55,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
         If there is no such column (the message lists the columns), or `column` is set for plain lines.
     """
     with open_content(path) as (name, file):
-        texts = list(_texts_in(name, ending_of(path), file, column, 0))
+        texts = list(_texts_in(name, ending_of(path), file, column))
     if not texts:
         raise _no_texts(name)
     return texts
@@ -66,7 +66,9 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     return ending_of(path) in _TABLES
 
 
-def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None, first_row: int) -> Iterator[str]:
+def _texts_in(
+    name: str, ending: str, file: BinaryIO, column: str | None, first_row: int = 0, *, is_streamed: bool = False
+) -> Iterator[str]:
     """Read texts one after the other from a row on, with memory for a piece of the file."""
     if ending not in _TABLES:
         if column is not None:
@@ -76,7 +78,7 @@ def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None, first_
             )
         yield from islice(lines_in(name, file), first_row, None)
         return
-    table = table_in(name, ending, file, header=True, first_row=first_row)
+    table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
     column = _choose(table, column)
     for number, (value,) in islice(table.rows(column), 0 if ending == ".parquet" else first_row, None):
         is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
@@ -137,7 +139,7 @@ def open_texts(
 
         def read(first_row: int = 0) -> Iterator[str]:
             file.seek(0)
-            return _texts_in(name, ending_of(path), file, column, first_row)
+            return _texts_in(name, ending_of(path), file, column, first_row, is_streamed=True)
 
         def state() -> FileState | None:
             return open_file_state(file) if isinstance(file, BufferedReader) else None
@@ -149,7 +151,7 @@ def open_texts(
 
         def open_again() -> Table:
             file.seek(0)
-            return table_in(name, ending_of(path), file, header=True)
+            return table_in(name, ending_of(path), file, header=True, is_streamed=True)
 
         # columns of a .parquet file are read by the path, and a pipe has none
         has_columns = is_table(path) and (ending_of(path) != ".parquet" or Path(path).is_file())
