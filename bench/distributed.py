@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import isosent
-from isosent.distributed.engines import engine_for
+from isosent.distributed import engine_for
 from isosent.io.shards import Sharding
 from isosent.jobs.shards import encode_folder, sum_of_pairs
 from isosent.jobs.vectors import FileMoments, read_moments, write_moments

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent import distributed
 from isosent.cli.main import main
-from isosent.distributed import Encode, engines
-from isosent.distributed.engines import Processes, Ray, engine_for
+from isosent.distributed import Encode, Processes, Ray, engine_for
 from isosent.errors import InputError, InputFileError, MissingExtraError, OutputError, WorkerError
 from isosent.io.shards import Sharding, read_index
 from isosent.io.vectors import open_vectors
@@ -149,8 +149,8 @@ def test_a_worker_that_dies_while_it_waits_is_replaced(inputs, whole, wordllama,
 
 
 def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole, wordllama, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_attempt", _kill_for_one_shard)
-    monkeypatch.setattr(engines, "_MOST_DEATHS", 2)
+    monkeypatch.setattr(distributed, "_attempt", _kill_for_one_shard)
+    monkeypatch.setattr(distributed, "_MOST_DEATHS", 2)
     with pytest.raises(WorkerError) as raised:
         encode(inputs, tmp_path / "out", Processes(2), wordllama)
     for part in ("b.jsonl, rows 50 to 99: 2 workers died", "1 of 10 shards could not be made"):
@@ -163,7 +163,7 @@ def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole
 def _kill_for_one_shard(task):
     if task.name == "make" and task.arguments[0].number == 5:
         os.kill(os.getpid(), signal.SIGKILL)
-    return engines._worker.attempt(task)
+    return distributed._worker.attempt(task)
 
 
 def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, tmp_path):
@@ -589,13 +589,13 @@ def test_a_cluster_that_loses_a_node_and_a_worker_makes_the_same_bytes(
         encode(inputs, tmp_path / "node", Ray(None, 2, 0), wordllama, progress=lost)
         assert contents(tmp_path / "node") == contents(whole)
     started = []
-    welcome = engines._Actors._welcome
+    welcome = distributed._Actors._welcome
 
     def noted(actors, reference):
         started.append(actors._ray.get(reference))
         welcome(actors, reference)
 
-    monkeypatch.setattr(engines._Actors, "_welcome", noted)
+    monkeypatch.setattr(distributed._Actors, "_welcome", noted)
     killed = after_rows(60, lambda: kill_one(started))
     encode(inputs, tmp_path / "worker", Ray(None, 1, 0), wordllama, progress=killed)
     assert contents(tmp_path / "worker") == contents(whole)
