@@ -113,7 +113,7 @@ def expands_too_far(name: str, n_bytes: int) -> FileFormatError:
     )
 
 
-def read_document(name: str, file: IO[bytes], largest: int, advice: str = "") -> bytes:
+def read_bounded(name: str, file: IO[bytes], largest: int, advice: str = "") -> bytes:
     """Read a file that is parsed as one, packed or not."""
     content = file.read(largest + 1)
     if len(content) > largest:

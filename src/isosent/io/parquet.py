@@ -29,8 +29,8 @@ from isosent.io.checksum import (
     FileState,
     HashingFile,
     check_unchanged,
-    checksum_of_file,
     file_state,
+    open_file_checksum,
     require_checksum,
     seal_file,
 )
@@ -465,7 +465,7 @@ def verify_parquet(name: str, file: IO[bytes]) -> None:
     checksum, seal_at = find_seal(file)
     if checksum is not None:
         file.seek(0)
-        require_checksum(name, checksum, checksum_of_file(file, seal_at))
+        require_checksum(name, checksum, open_file_checksum(file, seal_at))
     file.seek(0)
 
 

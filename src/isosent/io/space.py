@@ -270,7 +270,7 @@ def _verify(folder: Path) -> None:
 def is_noted(path: str | os.PathLike[str], target: str) -> bool:
     """Whether a folder, or a file with its note beside it, is an export to this target."""
     try:
-        document = read_json(_note_of(path))
+        document = read_json(_export_note_path(path))
     except (FileNotFoundError, FileFormatError):
         return False
     return bool(document.get("format") == EXPORT_FORMAT and document.get("target") == target)
@@ -278,7 +278,7 @@ def is_noted(path: str | os.PathLike[str], target: str) -> bool:
 
 def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the note of an exported folder, or the one beside a file; an `InputFileError` where there is none."""
-    note = _note_of(path)
+    note = _export_note_path(path)
     try:
         document: dict[str, Any] = read_json(note)
     except FileNotFoundError:
@@ -289,5 +289,5 @@ def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
     return document
 
 
-def _note_of(path: str | os.PathLike[str]) -> Path:
+def _export_note_path(path: str | os.PathLike[str]) -> Path:
     return Path(path) / NOTE_FILE if Path(path).is_dir() else note_path(Path(path))

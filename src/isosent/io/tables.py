@@ -398,7 +398,7 @@ def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, A
 
 
 def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
-    content = bounds.read_document(name, file, bounds.LARGEST_JSON, "Write it as .jsonl, one object per line.")
+    content = bounds.read_bounded(name, file, bounds.LARGEST_JSON, "Write it as .jsonl, one object per line.")
     try:
         listed = json.loads(content)
     except (ValueError, RecursionError) as error:

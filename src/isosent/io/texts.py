@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
-from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
 from isosent.io.parquet import VECTOR_COLUMN

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
-from isosent.io.bounds import open_content
+from isosent.io.bounds import STANDARD_INPUT, open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.tables import ending_of, table_in
-from isosent.io.texts import STANDARD_INPUT, is_table, read_texts
+from isosent.io.texts import is_table, read_texts
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 HAS_VECTOR: Final = "isosent.has_vector"
