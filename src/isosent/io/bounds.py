@@ -1,6 +1,12 @@
-"""Text files read piece by piece: longer lines and larger documents are refused before they fill the memory.
+"""How much of a file is read at once, and text files read piece by piece within these bounds.
 
-The bounds are far above what data sets of the field hold; `docs/encoding.md` lists them.
+The constants bound what is kept in memory: longer lines and larger documents are refused before they fill it. They are
+far above what data sets of the field hold; `docs/encoding.md` lists them. `check_growth` bounds what a tokenizer makes
+of a text.
+
+Text files pass through here on their way to all readers. `open_content` opens a file, or copies standard input and
+pipes; `whole_lines` cuts it into blocks of whole lines; `DecodedBlocks` decodes these, and notices Korean in cp949.
+`lines_in` and `lines_of` yield the lines, `read_bounded` reads a document that is parsed as one.
 """
 
 from __future__ import annotations
@@ -33,9 +39,7 @@ LONGEST_WORD = 1 << 16  # bytes; the longest of published word vectors are URLs
 LONGEST_VECTOR_LINE = LONGEST_WORD + MOST_DIMENSIONS * LONGEST_NUMBER
 LARGEST_TOKEN_ID = 1 << 24  # tables have a row for each id up to the largest; vocabularies have up to 1 M tokens
 MOST_GROWTH = 16  # characters that a tokenizer makes of one; published ones make at most 2
-LONGEST_INSERTED = (
-    64  # characters that a tokenizer puts before a word or in place of one character; NFKC makes 18 of one
-)
+LONGEST_INSERTED = 64  # characters that a tokenizer puts before a word, or makes of one; NFKC makes 18 of one
 LONGEST_SPLIT_WORD = 10_000  # characters of a word that WordPiece cuts, in quadratic time; BERT's are 100
 LONGEST_NGRAM = 256  # characters; fastText's default is 6
 LARGEST_EXPANSION = 100  # bytes for each packed byte; text and word vectors pack 3:1, zeros 1000:1
@@ -152,7 +156,7 @@ def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
 def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]:
     """Open a file, with its name for messages; standard input and pipes are copied, so that all can be read twice."""
     if str(path) == STANDARD_INPUT:
-        with _copied(sys.stdin.buffer, "standard input") as copy:
+        with _temporary_copy(sys.stdin.buffer, "standard input") as copy:
             if not copy.tell():
                 raise InputFileError("standard input is empty; expected at least one text.")
             copy.seek(0)
@@ -163,13 +167,13 @@ def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]
         if path.is_file():
             yield name, file
             return
-        with _copied(file, name) as copy:
+        with _temporary_copy(file, name) as copy:
             copy.seek(0)
             yield name, copy
 
 
 @contextmanager
-def _copied(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+def _temporary_copy(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
     with SpooledTemporaryFile(_SPOOLED_BYTES) as copy:
         try:
             shutil.copyfileobj(file, copy, _PIECE_BYTES)

@@ -74,7 +74,7 @@ def file_checksum(path: Path) -> str:
 
 
 def open_file_checksum(file: IO[bytes], seal_at: int | None = None) -> str:
-    """Checksum of what an open file holds from its position on; the seal that starts at byte `seal_at` counts as zeros."""
+    """Checksum of an open file from its position on; the seal that starts at byte `seal_at` counts as zeros."""
     digest = xxhash.xxh3_128()
     if seal_at is not None:
         while (n_left := seal_at - file.tell()) > 0 and (chunk := file.read(min(_CHUNK_BYTES, n_left))):

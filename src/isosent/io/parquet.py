@@ -477,7 +477,7 @@ class ColumnsBeside:
     ) -> None:
         self.schema, self.name = schema, name
         self.position = len(schema) if position is None else position
-        self._batches, self._held = batches, None
+        self._batches, self._rest = batches, None
 
     @classmethod
     def of_rows(cls, schema: Any, rows: deque[Sequence[Any]]) -> ColumnsBeside:
@@ -518,11 +518,11 @@ class ColumnsBeside:
 
         parts = []
         while n_rows and self.schema.names:
-            held = next(self._batches) if self._held is None else self._held
-            part = held.slice(0, n_rows)
+            batch = next(self._batches) if self._rest is None else self._rest
+            part = batch.slice(0, n_rows)
             parts.append(part)
             n_rows -= len(part)
-            self._held = held.slice(len(part)) if len(part) < len(held) else None
+            self._rest = batch.slice(len(part)) if len(part) < len(batch) else None
         return pa.Table.from_batches(parts, self.schema)
 
 

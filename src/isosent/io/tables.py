@@ -1,7 +1,11 @@
 """The one reader of tables: .csv, .tsv, .txt, .jsonl, .json and .parquet, row by row, with the place of each row.
 
-`open_table` gives the columns of a file, then the values of those that are asked for. `Group` and `find_columns` choose
-columns by what they are, such as two texts and a score. `isosent.io.pairs` reads these into one record.
+`open_table` opens a file as a `Table`: its columns are known, and `Table.rows` yields the values of those that are
+asked for, with the number of each row for messages. `Table.text` and `Table.number` check a value. Each format has a
+function that makes a `Table`: `_delimited_table` for lines of fields, `_object_table` for JSON, `_parquet_table`.
+
+`Group` and `find_columns` choose columns by what they are, such as two texts and a score. `isosent.io.pairs` reads
+these into one record, and `isosent.io.texts` reads one column of texts.
 """
 
 from __future__ import annotations
@@ -289,9 +293,8 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
         names, rows = [str(place) for place in range(1, len(first) + 1)], chain([(number, first)], rows)
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
-        place_of = {
-            column: place for place, column in reversed([*enumerate(names)])
-        }  # the first, if one is there twice
+        # the first place, if a column is there twice
+        place_of = {column: place for place, column in reversed([*enumerate(names)])}
         places = [place_of.get(column, -1) for column in (*columns, *optional)]
         n_needed = max(places[: len(columns)], default=-1) + 1
         values_at = itemgetter(*places) if len(places) > 1 else None  # twice as fast as a list comprehension

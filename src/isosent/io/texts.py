@@ -56,7 +56,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
     with open_content(path) as (name, file):
         texts = list(_texts_in(name, ending_of(path), file, column))
     if not texts:
-        raise _no_texts(name)
+        raise _no_texts_error(name)
     return texts
 
 
@@ -78,13 +78,13 @@ def _texts_in(
         yield from islice(lines_in(name, file), first_row, None)
         return
     table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
-    column = _choose(table, column)
+    column = _text_column(table, column)
     for number, (value,) in islice(table.rows(column), 0 if ending == ".parquet" else first_row, None):
         is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
         yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
 
 
-def _choose(table: Table, column: str | None) -> str:
+def _text_column(table: Table, column: str | None) -> str:
     if column is not None:
         return column
     if len(table.columns) != 1:
@@ -104,7 +104,7 @@ def is_missing(value: Any) -> bool:
     return bool(value is None or value != value)
 
 
-def _no_texts(name: str) -> FileFormatError:
+def _no_texts_error(name: str) -> FileFormatError:
     return FileFormatError(f"{name} must hold at least one text; got zero texts.")
 
 
@@ -144,9 +144,9 @@ def open_texts(
             return open_file_state(file) if isinstance(file, BufferedReader) else None
 
         before = state()
-        n_texts, sha256 = counted or _counted(read())
+        n_texts, sha256 = counted or _count_and_hash(read())
         if not n_texts:
-            raise _no_texts(name)
+            raise _no_texts_error(name)
 
         def open_again() -> Table:
             file.seek(0)
@@ -158,7 +158,7 @@ def open_texts(
         yield TextSource(name, n_texts, sha256, read, before, lambda: state() == before, table)
 
 
-def _counted(texts: Iterator[str]) -> tuple[int, str]:
+def _count_and_hash(texts: Iterator[str]) -> tuple[int, str]:
     n_texts, digest = 0, hashlib.sha256()
     for block in text_blocks(texts, _BLOCK_TEXTS):
         n_texts += len(block)
@@ -173,7 +173,7 @@ class TextTable:
         pa = _extras.require("pyarrow")
 
         table = open_table()
-        self._open, self._column = open_table, _choose(table, column)
+        self._open, self._column = open_table, _text_column(table, column)
         self.parquet = None if table.schema is None else Path(table.name)  # its columns are copied as they are
         if table.objects is not None:
             types = _json_types(table, table.objects)
