@@ -20,6 +20,7 @@ from isosent.io.schemas import (
     Count,
     Document,
     Fields,
+    FileList,
     Finite,
     Positive,
     SealedFile,
@@ -236,11 +237,11 @@ def exported_checksums(folder: Path) -> dict[str, str]:
 def is_replaceable(folder: Path) -> bool:
     """Whether a folder is an export and nothing else: files that its note does not list may be the user's."""
     try:
-        document = read_json(folder / NOTE_FILE, _FolderNote)
+        document = read_json(folder / NOTE_FILE, FileList)
     except (FileNotFoundError, FileFormatError):
         return False
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    return document.get("format") == EXPORT_FORMAT and files <= {*document["checksums"], *_UNCHECKED}
+    return document.get("format") == EXPORT_FORMAT and files <= {*(document.get("checksums") or ()), *_UNCHECKED}
 
 
 def verify_export(folder: Path) -> None:
