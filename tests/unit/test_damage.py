@@ -12,8 +12,9 @@ import isosent
 from isosent.errors import FileFormatError, InputError
 from isosent.io.checksum import HashingFile, checksum_of, file_checksum
 from isosent.io.json import parse_json, read_json, write_document
+from isosent.io.shards import Sharding
 from isosent.io.space import Space, note_path
-from isosent.io.vectors import Sharding, open_vectors, writing_vectors
+from isosent.io.vectors import open_vectors, writing_vectors
 from isosent.jobs import vectors as checkpoint_module
 from isosent.jobs.shards import encode_folder
 from isosent.jobs.vectors import moments_of, read_moments, write_moments

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -159,15 +157,6 @@ def test_vectors_of_another_number_than_the_texts_are_refused(wordllama, texts):
 def test_a_bare_model_refuses_what_is_not_finite(wordllama):
     with pytest.raises(InputError, match="got NaN in row 1"):
         wordllama.transform(np.where(np.arange(2)[:, None] == 1, np.nan, np.zeros((2, 256))))
-
-
-def test_a_folder_written_before_unit_lengths_were_noted_opens(wordllama, texts, tmp_path):
-    model = wordllama.fitted(texts, transform=Whitening(4))
-    model.save(tmp_path / "model")
-    document = json.loads((tmp_path / "model" / "model.json").read_text())
-    del document["normalize"], document["calibration"], document["fits"][0]["choice"], document["checksum"]
-    (tmp_path / "model" / "model.json").write_text(json.dumps(document))
-    np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(texts[:3]), model.encode(texts[:3]))
 
 
 def test_queries_are_not_left_alone_without_a_word(wordllama, documents, queries):

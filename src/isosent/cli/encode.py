@@ -13,19 +13,11 @@ from isosent.cli.printing import progress_bar, say, show, show_tokens
 from isosent.cli.workers import worker_options
 from isosent.encoders.base import EncodingStats
 from isosent.errors import InputError
-from isosent.io.remote import check_folder, expanded, is_remote
+from isosent.io.remote import is_remote
+from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, ShardIndex, Sharding, check_shard_folder, input_paths
 from isosent.io.texts import TEXT_ENDINGS, open_texts
-from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import (
-    DTYPES,
-    SHARD_FORMATS,
-    SHARD_SIZE,
-    VECTOR_ENDINGS,
-    ShardIndex,
-    Sharding,
-    check_vector_file,
-    open_vectors,
-)
+from isosent.io.vector_source import DTYPES, VectorSource
+from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
 from isosent.jobs.encode import Role, encode_file
 from isosent.jobs.shards import Engine, encode_folder, transform_folder
 from isosent.jobs.vectors import (
@@ -94,7 +86,7 @@ def encode(
     if queries and documents:
         raise InputError("--queries and --documents exclude each other.")
     role: Role = "query" if queries else "document" if documents else "text"
-    paths = expanded(inputs, TEXT_ENDINGS)
+    paths = input_paths(inputs, TEXT_ENDINGS)
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
     if sharding is None:
         _encode_file(model, paths[0], output, column, role, dtype)
@@ -140,7 +132,7 @@ def _sharding(
     """How a result is cut into shards if it is a folder; None for one file."""
     is_folder = output.endswith(("/", os.sep)) or not PurePath(output).suffix
     if is_folder or (not is_remote(output) and Path(output).is_dir()):
-        check_folder(output)
+        check_shard_folder(output)
         return Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], dtype)
     check_vector_file(output, dtype)
     if engine is not None or file_format is not None or shard_size is not None:
@@ -185,7 +177,7 @@ def transform(
 
     VECTORS and OUT may be folders, as for "isosent encode".
     """
-    paths = expanded(vectors, VECTOR_ENDINGS)
+    paths = input_paths(vectors, VECTOR_ENDINGS)
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
     source = None if sharding else open_vectors(paths[0], column=column)
     record = read_record(model)

@@ -28,10 +28,11 @@ from isosent.cli.workers import worker_options
 from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.remote import copied, expanded, remove
+from isosent.io.remote import local_copies, remove
+from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import SHARD_SIZE, VECTOR_ENDINGS, holds_vectors
+from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
 from isosent.jobs.shards import Engine, measure_folder, sample_texts
 from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, sketch_of
 from isosent.loading import read_record
@@ -126,7 +127,7 @@ def fit(
         return
     if shard_size is not None:
         raise InputError("fit: --shard-size is for --workers.")
-    with copied(expanded(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)) as (paths, named):
+    with local_copies(input_paths(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)) as (paths, named):
         kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in paths}
         if len(set(kinds.values())) > 1:
             vectors, texts = (next(path for path in paths if kinds[path] is kind) for kind in (True, False))
@@ -200,7 +201,7 @@ def _fit_by_workers(
     shard_size: int | None,
     details: bool,
 ) -> None:
-    before, paths = model.open(), expanded(inputs, TEXT_ENDINGS)
+    before, paths = model.open(), input_paths(inputs, TEXT_ENDINGS)
     chosen = resolve_transform(transform, settings, dim=before.dim)
     if chosen is None or is_flow(chosen):
         raise InputError(f"fit: --workers are for a linear transform; got {transform}.")

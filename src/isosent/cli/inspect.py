@@ -22,9 +22,10 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import check_output, progress_bar, show, write_output
 from isosent.errors import InputError
+from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.json import without_nan
 from isosent.io.tables import read_numbers
-from isosent.io.texts import STANDARD_INPUT, read_texts
+from isosent.io.texts import read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.calibrate import MOST_TEXTS, calibrated_on_pairs, calibrated_on_texts
 from isosent.jobs.vectors import FileMoments, drift_of, fetch_moments, holds_moments, is_url, read_moments

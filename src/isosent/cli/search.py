@@ -21,8 +21,9 @@ from isosent.errors import InputError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
 from isosent.io.parquet import table_schema, vector_columns
-from isosent.io.remote import copied, expanded
+from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
+from isosent.io.shards import input_paths
 from isosent.io.space import space_in
 from isosent.io.texts import TEXT_ENDINGS
 from isosent.io.vector_source import VectorSource
@@ -114,8 +115,8 @@ def create(
     """
     _extras.require("faiss")  # the extra is named before a file is read
     check_folder(output, INDEX)
-    names = expanded(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
-    with copied(names) as (paths, _):
+    names = input_paths(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
+    with local_copies(names) as (paths, _):
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
             raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
         inputs = _joined([_read_inputs(path, column, id_column, texts) for path in paths])

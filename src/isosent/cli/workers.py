@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from isosent.cli.options import Command
-from isosent.distributed.engines import engine_for
+from isosent.distributed import engine_for
 
 
 def worker_options(command: Command) -> Command:

@@ -216,7 +216,7 @@ def _parse(path: Path) -> ElementTree.Element:
     # Declarations of entities and of defaults of attributes are refused: no file of the task has one, and both can be
     # made to fill the memory
     with open_to_read(_check.input_file(path)) as file:
-        content = decode_utf8(str(path), bounds.read_document(str(path), file, bounds.LARGEST_XML))
+        content = decode_utf8(str(path), bounds.read_bounded(str(path), file, bounds.LARGEST_XML))
     if "<!ENTITY" in content:
         raise FileFormatError(f"{path} must not declare entities; got <!ENTITY. No file of the task does.")
     for declared in content.split("<!ATTLIST")[1:]:  # a default is copied into every element, whatever its length

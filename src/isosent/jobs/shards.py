@@ -24,23 +24,23 @@ from isosent._check import brief
 from isosent.encoders.base import EncodingStats, Progress, collecting_stats
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError, WorkerError
 from isosent.io import remote
-from isosent.io.atomic import locked
 from isosent.io.checksum import file_checksum
-from isosent.io.space import NOTE_ENDING, Space, same_space
-from isosent.io.texts import open_texts
-from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import (
-    LOCK_FILE,
+from isosent.io.shards import (
     SHARD_SIZE,
     InputFile,
     Shard,
     ShardIndex,
     Sharding,
-    Written,
+    ShardRecord,
     check_shard_folder,
-    open_vectors,
-    sweep_shards,
+    locked_shards,
+    read_index,
+    write_index,
 )
+from isosent.io.space import NOTE_ENDING, Space, same_space
+from isosent.io.texts import open_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import Encode, Role, TextRows, encoded_source, encoding, warn_once, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
@@ -146,14 +146,14 @@ class Worker:
         checksum = str(file_checksum(Path(self._staged.path_of(name)))) if has_table else None
         return InputFile(name, source.source.n_texts, source.source.sha256, state, checksum)
 
-    def make(self, shard: Shard, file: InputFile, folder: str, name: str) -> Written:
+    def make(self, shard: Shard, file: InputFile, folder: str, name: str) -> ShardRecord:
         """Make a shard, and put it in its place."""
         if remote.state_of(file.name) != file.state:
             raise InputFileError(f"{file.name} was changed while it was read. Start again.")
         with remote.destination(folder, name) as path:
             stats = self._make(path, self._source(file.name, file), (shard.first_row, shard.n_rows))
             checksum = open_vectors(path).checksum if self._job.makes != "moments" else file_checksum(path)
-            return Written(str(checksum), path.stat().st_size, cast("Any", asdict(stats)))
+            return ShardRecord(str(checksum), path.stat().st_size, cast("Any", asdict(stats)))
 
     def _make(self, path: Path, source: TextRows | VectorSource, part: tuple[int, int]) -> EncodingStats:
         job = self._job
@@ -356,7 +356,7 @@ def measure_folder(
     )
     warn_once(model, EncodingStats(**index.counts))
     with closing(remote.Staged()) as staged:
-        paths = (staged.path_of(remote.joined(folder, index.shard_name(number))) for number in range(index.n_shards))
+        paths = (staged.path_of(remote.path_in(folder, index.shard_name(number))) for number in range(index.n_shards))
         measured = sum_of_pairs(map(read_moments, paths))
     return replace(measured, sources=tuple(file.name for file in index.inputs)), index
 
@@ -404,7 +404,7 @@ def make_shards(
     A shard that cannot be made does not stop the others: it is reported when they are complete.
     """
     folder = os.fspath(folder)
-    remote.check_folder(folder)
+    check_shard_folder(folder)
     if job.sharding.file_format == "parquet":
         _extras.require("pyarrow")  # before anything is written
     if twice := {name for name, count in Counter(inputs).items() if count > 1}:
@@ -418,13 +418,13 @@ def make_shards(
         for bar in bars:
             bar(n_rows)
 
-    with _exclusive(folder), engine.workers(job, advance) as run:
-        older = remote.read_index(folder)
+    with locked_shards(folder), engine.workers(job, advance) as run:
+        older = read_index(folder)
         described = _described(inputs, older if older and older.column == job.column else None, run)
         new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, _held(job), job.column)
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
         index = new if older is None else _resumed_index(job, folder, older, new)
-        remote.write_index(folder, index)
+        write_index(folder, index)
         if resumed and index.missing != list(range(index.n_shards)):
             resumed(index)
         bars += [progress(sum(file.n_rows for file in new.inputs))] if progress else []
@@ -476,7 +476,7 @@ class _Saved:
 
     def __init__(self, folder: str, index: ShardIndex) -> None:
         self._folder, self.index = folder, index
-        self._new: dict[int, Written | None] = {}
+        self._new: dict[int, ShardRecord | None] = {}
         self._next_s = 0.0
 
     def add(self, shard: Shard, outcome: Outcome) -> bool:
@@ -500,7 +500,7 @@ class _Saved:
             return
         started_s = time.monotonic()
         self.index, self._new = self.index.with_shards(self._new), {}
-        remote.write_index(self._folder, self.index)
+        write_index(self._folder, self.index)
         ended_s = time.monotonic()
         self._next_s = ended_s + (ended_s - started_s) / _SHARE_OF_TIME
 
@@ -532,35 +532,6 @@ def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> Is
         + f"{more}\n{len(failed)} of {index.n_shards} shards could not be made; the others are complete and stay. "
         "Run the same command again to resume."
     )
-
-
-@contextmanager
-def _exclusive(folder: str) -> Iterator[None]:
-    """Create a folder if it does not exist, and lock it for this process. Folders elsewhere have no locks."""
-    if remote.is_remote(folder):
-        remote.sweep_folder(folder)
-        yield
-        return
-    path = Path(folder)
-    is_new = not path.exists()
-    try:
-        path.mkdir(exist_ok=True)
-        lock = path / LOCK_FILE  # workers lock the folder itself, each for a moment
-        lock.touch()
-        with locked(lock, wait=False, of=path):
-            try:
-                check_shard_folder(path)
-                sweep_shards(path)
-                yield
-                sweep_shards(path, of_all=True)
-            finally:
-                lock.unlink(missing_ok=True)
-                if is_new and not any(path.iterdir()):
-                    path.rmdir()
-    except OSError as error:
-        if isinstance(error, IsosentError):
-            raise
-        raise OutputError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
 def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex) -> ShardIndex:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
-from isosent.io.bounds import open_content, parquet_batch_rows, parquet_chunks
+from isosent.io.bounds import STANDARD_INPUT, open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.tables import ending_of, table_in
-from isosent.io.texts import STANDARD_INPUT, is_table, read_texts
+from isosent.io.texts import is_table, read_texts
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 HAS_VECTOR: Final = "isosent.has_vector"
@@ -346,9 +346,7 @@ def _read_table(path: str) -> Any:
     if ending_of(path) == ".parquet":
         file = _check.input_file(path)
         with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
-            n_rows = parquet_batch_rows(str(file), parquet_chunks(str(file), file))
-            batches = bounded_batches(str(file), file, table, None, 0, n_rows)
-            return pa.Table.from_batches(batches, table.schema_arrow)
+            return pa.Table.from_batches(bounded_batches(str(file), file, table, None), table.schema_arrow)
     with open_content(path) as (name, content):
         most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
         content.seek(0)
