@@ -6,7 +6,6 @@ Both are read in blocks, several at a time in as many threads as there are proce
 from __future__ import annotations
 
 import gzip
-import os
 import warnings
 import zipfile
 import zlib
@@ -17,13 +16,13 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check, _extras
-from isosent.errors import DuplicateWordWarning, FileFormatError, InputError, InputFileError, UndecodableWordWarning
+from isosent import _extras
+from isosent.errors import DuplicateWordWarning, FileFormatError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
 from isosent.io.bounds import whole_lines
 from isosent.io.system import open_to_read
@@ -31,10 +30,6 @@ from isosent.numeric.threads import n_workers
 from isosent.words.vocabulary import Vocabulary, first_rows, take_words
 
 Progress = Callable[[int], object]
-Numbers = NDArray[Any]
-Scales = NDArray[np.float32]
-
-STORED_TYPES = ("float32", "float16", "int8")
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
@@ -50,32 +45,13 @@ _MOST_DIGITS = 19  # of an int64
 # -- where the bytes come from ---------------------------------------------------------------------------------------
 
 
-class FilePlace(NamedTuple):
-    """A file, or a member of a zip archive. The member is None for a file, or for the only member of an archive."""
-
-    path: Path
-    member: str | None = None
-
-    @classmethod
-    def of(cls, location: str | os.PathLike[str]) -> FilePlace:
-        """Read ``FILE`` or ``ARCHIVE.zip!MEMBER``."""
-        text = os.fspath(location)
-        for position, character in enumerate(text):
-            if character == "!" and Path(text[:position]).is_file() and not Path(text).exists():
-                return cls(_check.input_file(text[:position]), text[position + 1 :])
-        return cls(_check.input_file(text))
-
-    def __str__(self) -> str:
-        return str(self.path) if self.member is None else f"{self.path}!{self.member}"
-
-
 class ByteStream:
     """Bytes that are read once, from their beginning."""
 
     def __init__(
-        self, place: FilePlace, file: IO[bytes], on_disk: IO[bytes], most_bytes: int, progress: Progress | None
+        self, path: Path, file: IO[bytes], on_disk: IO[bytes], most_bytes: int, progress: Progress | None
     ) -> None:
-        self.place, self.most_bytes = place, most_bytes  # there are no more bytes than this
+        self.path, self.most_bytes = path, most_bytes  # there are no more bytes than this
         self.is_packed = file is not on_disk
         self.head = file.read(_HEAD_BYTES)
         self._file, self._on_disk, self._progress = file, on_disk, progress
@@ -84,7 +60,7 @@ class ByteStream:
         """Yield all bytes, `head` first, and report the bytes of the file on the disk that they took."""
         reported, piece = 0, self.head
         n_bytes = len(piece)
-        most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * self.place.path.stat().st_size)
+        most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * self.path.stat().st_size)
         while piece:
             if self._progress is not None:
                 self._progress(self._on_disk.tell() - reported)
@@ -94,53 +70,44 @@ class ByteStream:
             n_bytes += len(piece)
             if self.is_packed and n_bytes > most:
                 raise FileFormatError(
-                    f"{self.place} unpacks to more than {bounds.LARGEST_EXPANSION} times its size; word vectors do "
+                    f"{self.path} unpacks to more than {bounds.LARGEST_EXPANSION} times its size; word vectors do "
                     "not. Unpack it first if you trust it."
                 )
 
 
 @contextmanager
-def open_bytes(place: FilePlace, progress: Progress | None = None) -> Iterator[ByteStream]:
+def open_bytes(path: Path, progress: Progress | None = None) -> Iterator[ByteStream]:
     """Open a file; gzip and zip are detected by their first bytes."""
-    with open_to_read(place.path) as on_disk:
-        magic, size = on_disk.read(4), place.path.stat().st_size
+    with open_to_read(path) as on_disk:
+        magic, size = on_disk.read(4), path.stat().st_size
         on_disk.seek(0)
-        if magic != _ZIP_MAGIC and place.member is not None:
-            raise FileFormatError(f"{place.path} must be a zip archive; it starts otherwise.")
         try:
             if magic == _ZIP_MAGIC:
                 with zipfile.ZipFile(on_disk) as archive:
-                    member = _member(place, archive)
+                    member = _only_member(path, archive)
                     with archive.open(member) as file:
-                        yield ByteStream(place, file, on_disk, member.file_size, progress)
+                        yield ByteStream(path, file, on_disk, member.file_size, progress)
             elif magic[:2] == _GZIP_MAGIC:
                 with gzip.open(on_disk) as unpacked:
-                    yield ByteStream(
-                        place, cast("IO[bytes]", unpacked), on_disk, size * _LARGEST_DEFLATE_RATIO, progress
-                    )
+                    file = cast("IO[bytes]", unpacked)
+                    yield ByteStream(path, file, on_disk, size * _LARGEST_DEFLATE_RATIO, progress)
             else:
-                yield ByteStream(place, on_disk, on_disk, size, progress)
+                yield ByteStream(path, on_disk, on_disk, size, progress)
         except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
             kind = "zip archive" if magic == _ZIP_MAGIC else "gzip file"
-            raise FileFormatError(f"{place} is damaged or truncated, not a complete {kind}: {error}.") from None
+            raise FileFormatError(f"{path} is damaged or truncated, not a complete {kind}: {error}.") from None
 
 
-def _member(place: FilePlace, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    members = {
-        info.filename: info
-        for info in archive.infolist()
-        if not info.is_dir() and not info.filename.startswith(_RESOURCE_FORKS)
-    }
-    listed = ", ".join(members) or "none"
-    if place.member is None and len(members) != 1:
-        one = next(iter(members), "MEMBER")
-        raise InputFileError(f"{place.path} must hold one file; it holds: {listed}. Name one: {place.path}!{one}")
-    member = next(iter(members.values())) if place.member is None else members.get(place.member)
-    if member is None:
-        raise InputFileError(f"{place.path} has no member {place.member}; it has: {listed}.")
-    if member.flag_bits & 1:
-        raise FileFormatError(f"{place.path}: member {member.filename} is encrypted. Unpack it first.")
-    return member
+def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    members = [
+        info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith(_RESOURCE_FORKS)
+    ]
+    if len(members) != 1:
+        listed = ", ".join(info.filename for info in members) or "none"
+        raise InputFileError(f"{path} must hold one file; it holds: {listed}. Unpack it, and name one of its files.")
+    if members[0].flag_bits & 1:
+        raise FileFormatError(f"{path}: {members[0].filename} is encrypted. Unpack it first.")
+    return members[0]
 
 
 # -- blocks of rows --------------------------------------------------------------------------------------------------
@@ -254,7 +221,7 @@ def in_memory(where: str, blocks: Iterable[RowBlock]) -> tuple[Vocabulary, NDArr
 
 def plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> tuple[str, Iterator[RowBlock]]:
     """Rows of text or of word2vec, whose header both may have; the name of the format comes first."""
-    where, pieces = str(stream.place), stream.pieces()
+    where, pieces = str(stream.path), stream.pieces()
     head = next(pieces, b"").removeprefix(_BYTE_ORDER_MARK)
     first_line, _, rest = head.partition(b"\n")
     fields = first_line.split()
@@ -452,30 +419,3 @@ def _complete_rows(text: bytes, n_rows: int, n_bytes: int) -> tuple[list[bytes],
         starts.append(blank + 1)
         position = blank + 1 + n_bytes
     return words, starts, position
-
-
-# -- numbers in the types that they are stored in --------------------------------------------------------------------
-
-
-def encoded(where: str, vectors: NDArray[np.float32], dtype: str) -> tuple[Numbers, Scales | None]:
-    """Convert vectors to float32, float16, or int8 with a scale per row."""
-    # int8 is symmetric: the scale of a row is its largest magnitude / 127. A zero row has the scale 0.
-    _check.one_of(where, "dtype", dtype, STORED_TYPES)
-    if dtype == "float32":
-        return vectors, None
-    if dtype == "float16":
-        with np.errstate(over="ignore"):
-            halves = vectors.astype(np.float16)
-        if not np.isfinite(halves).all():
-            largest = np.abs(vectors).max()
-            raise InputError(f"{where}: numbers must be at most 65504 for float16; got {largest:g}. Choose float32.")
-        return halves, None
-    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
-    steps = np.rint(vectors / np.where(scales > 0, scales, 1)[:, None])
-    return np.clip(steps, -127, 127).astype(np.int8), scales
-
-
-def decoded(numbers: Numbers, scales: Scales | None, rows: NDArray[np.integer[Any]] | slice) -> NDArray[np.float32]:
-    """Take rows out, as float32."""
-    vectors: NDArray[np.float32] = numbers[rows].astype(np.float32, copy=False)
-    return vectors if scales is None else vectors * scales[rows, None]
