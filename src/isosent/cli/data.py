@@ -9,7 +9,8 @@ from isosent import _check
 from isosent.cli.printing import progress_bar, show
 from isosent.datasets import LOCK_NAME, FetchedFile, Mirror, get_data, read_manifest
 from isosent.errors import InputError
-from isosent.words.word_vectors import WordVectors, convert_word_vectors, format_of, read_word_vectors, size_of_files
+from isosent.words.formats import format_of
+from isosent.words.word_vectors import WordVectors, convert_word_vectors, read_word_vectors, size_of_files
 
 _SHOWN_OF_COMMIT = 12
 _FIRST_WORDS = 8

@@ -424,6 +424,6 @@ def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:
     """The model with its number types, which are fitted on a sample if it has none."""
     if model.quantization is not None:
         return model
-    sample = spill.sample(20_000)
+    sample = spill.sample(_SAMPLE_ROWS)
     rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
     return model.with_quantization(Quantization.fit(rows))

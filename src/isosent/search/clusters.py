@@ -206,7 +206,7 @@ def _words_of_clusters(
 
     numbers: dict[str, int] = {}
     places, rows = [], np.flatnonzero(labels != NO_VECTOR)
-    for row in rows:
+    for row in rows.tolist():
         words = {
             word for word in words_of(texts[row]) if not word.isdecimal() and (len(word) > 1 or not word.isascii())
         }

@@ -41,9 +41,10 @@ from isosent.search.build import (
     write_index,
 )
 from isosent.search.engine import Kind, Segment, Store, best
+from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_table
-from isosent.search.snapshot import FUSED, Snapshot
+from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
     MODEL_FOLDER,
     State,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from msgspec import to_builtins
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.io.space import Space
-from isosent.search.columns import names_beside_hits
 from isosent.search.engine import SearchSettings, bytes_per_vector
+from isosent.search.rows import names_beside_hits
 from isosent.search.snapshot import Snapshot
 from isosent.search.storage import Recall
 
-_STALE_SHARE = 0.1
+STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is measured again
 
 
 class SearchResult:
@@ -144,4 +144,4 @@ class IndexStats:
     @property
     def is_stale(self) -> bool:
         """Whether more than a tenth of the rows have changed since the recall was measured."""
-        return self.recall is not None and self.n_changed > _STALE_SHARE * self.recall.n_rows
+        return self.recall is not None and self.n_changed > STALE_SHARE * self.recall.n_rows

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,10 @@ from isosent.persistence import read_model
 from isosent.search.chance import Chance
 from isosent.search.codes_file import check_codes, read_codes
 from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
-from isosent.search.keywords import Keywords, fuse
+from isosent.search.keywords import FUSED, Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import MANIFEST, MODEL_FOLDER, SegmentEntry, State, read_array
 from isosent.search.where import matching_rows, parse_where
-
-FUSED: Final = 100  # hits of each ranking that are fused
 
 
 @dataclass(frozen=True, slots=True)

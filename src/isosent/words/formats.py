@@ -1,22 +1,28 @@
-"""Files of word vectors, packed or not: text (GloVe, word2vec, fastText's .vec) and word2vec's binary format.
+"""Files of word vectors: text (GloVe, word2vec, fastText's .vec), and the binary formats of word2vec and fastText.
 
-Both are read in blocks, several at a time in as many threads as there are processors.
+`open_rows` opens any of them. `open_bytes` gives a file, packed or not, as a stream of bytes; `plain_rows` tells text
+and word2vec apart by its beginning, and `fasttext_rows` maps a model of fastText, which begins with `MAGIC`. Each
+yields blocks of rows: `RowBlock` holds some words and their vectors, which `checked_block` has found to be finite and
+in UTF-8. Blocks are parsed several at a time, in as many threads as there are processors, and come in the order of the
+file. `WordCollector` makes the vocabulary of their words and leaves out repeated ones.
 """
 
 from __future__ import annotations
 
 import gzip
+import mmap
+import struct
 import warnings
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +31,10 @@ from isosent import _extras
 from isosent.errors import DuplicateWordWarning, FileFormatError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
 from isosent.io.bounds import whole_lines
-from isosent.io.system import open_to_read
+from isosent.io.system import naming, open_to_read
 from isosent.numeric.threads import n_workers
-from isosent.words.vocabulary import Vocabulary, first_rows, take_words
+from isosent.words.ngrams import NgramTable
+from isosent.words.vocabulary import Vocabulary, first_rows, joined, take_words
 
 Progress = Callable[[int], object]
 
@@ -40,6 +47,59 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _BLANK_FOR_TAB = bytes.maketrans(b"\t", b" ")
 _MOST_DIGITS = 19  # of an int64
+
+MAGIC = struct.pack("<i", 793712314)  # of fastText
+_VERSIONS = (11, 12)
+_SETTINGS = "<12id"
+_SUPERVISED = 3
+_BLOCK_WORDS = 4096
+_BLOCK_BUCKETS = 1 << 14
+
+
+class FileRows(NamedTuple):
+    """A file of word vectors, opened."""
+
+    format: str
+    blocks: Iterable[RowBlock]  # to be read once
+    tables: tuple[NgramTable, ...] = ()  # of n-grams; empty where it has none
+
+
+def is_safetensors(path: Path) -> bool:
+    """Whether a file is .safetensors, by its first bytes."""
+    with open_to_read(path) as file:
+        start = file.read(9)
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
+
+
+def format_of(path: Path) -> str:
+    """Name the format of a file."""
+    if is_safetensors(path):
+        return "isosent safetensors"
+    with open_rows(path) as rows:
+        return rows.format
+
+
+@contextmanager
+def open_rows(path: Path, wanted: Vocabulary | None = None, progress: Progress | None = None) -> Iterator[FileRows]:
+    """Open a file of text, of word2vec's binary format, or of fastText."""
+    _extras.require("numba")  # the words will be looked up: refused before a file of gigabytes is read
+    with open_bytes(path, progress) as stream:
+        if not stream.head.startswith(MAGIC):
+            name, blocks = plain_rows(stream, wanted)
+            yield FileRows(name, _at_least_one(path, blocks))
+            return
+        if stream.is_packed:
+            raise FileFormatError(f"{path} is a packed fastText model. Unpack it first.")
+        blocks, table = fasttext_rows(path, wanted, progress)
+        yield FileRows("fastText binary", _at_least_one(path, blocks), () if table is None else (table,))
+
+
+def _at_least_one(path: Path, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
+    first = next(blocks, None)
+    if first is None:
+        raise FileFormatError(f"{path} must hold at least one word vector; got none.")
+    yield first
+    yield from blocks
 
 
 # -- where the bytes come from ---------------------------------------------------------------------------------------
@@ -153,12 +213,6 @@ def rows_of(wanted: Vocabulary, words: list[bytes]) -> NDArray[np.intp]:
     """Find the words that are wanted."""
     characters, offsets = joined(words)
     return np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
-
-
-def joined(words: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Concatenate words, and say where each begins."""
-    offsets = np.fromiter(accumulate(map(len, words), initial=0), dtype=np.int64, count=len(words) + 1)
-    return np.frombuffer(b"".join(words), dtype=np.uint8), offsets
 
 
 def in_threads(tasks: Iterable[Callable[[], RowBlock]]) -> Iterator[RowBlock]:
@@ -419,3 +473,133 @@ def _complete_rows(text: bytes, n_rows: int, n_bytes: int) -> tuple[list[bytes],
         starts.append(blank + 1)
         position = blank + 1 + n_bytes
     return words, starts, position
+
+
+# -- fastText's binary format: settings, words, and matrices of words and of n-grams ---------------------------------
+
+
+class _Mapped:
+    """A file that is read front to back through a memory map."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position = 0
+        with open_to_read(path) as file, naming(path):
+            self.content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def numbers(self, layout: str) -> tuple[Any, ...]:
+        start = self.advance(struct.calcsize(layout))
+        return struct.unpack_from(layout, self.content, start)
+
+    def string(self) -> bytes:
+        start = self.position
+        stop = self.content.find(b"\0", start, start + bounds.LONGEST_WORD + 1)
+        if stop < 0 and start + bounds.LONGEST_WORD < len(self.content):
+            raise word_too_long(f"{self.path}, byte {start}")
+        self.advance(stop + 1 - start if stop >= 0 else len(self.content))
+        return self.content[start:stop]
+
+    def matrix(self, n_columns: int) -> NDArray[np.float32]:
+        n_rows, width = self.numbers("<qq")
+        if width != n_columns or n_rows < 0:
+            raise FileFormatError(f"{self.path} must hold matrices of {n_columns} columns; got {n_rows} x {width}.")
+        start = self.advance(4 * n_rows * width)
+        return np.ndarray((n_rows, width), "<f4", buffer=self.content, offset=start)
+
+    def advance(self, n_bytes: int) -> int:
+        """Skip some bytes, and return where they begin."""
+        start = self.position
+        if start + n_bytes > len(self.content):
+            raise FileFormatError(f"{self.path} is a truncated fastText model. Copy it again.")
+        self.position += n_bytes
+        return start
+
+
+def fasttext_rows(
+    path: Path, wanted: Vocabulary | None = None, progress: Progress | None = None
+) -> tuple[Iterator[RowBlock], NgramTable | None]:
+    """Open a model of fastText."""
+    file = _Mapped(path)
+    _, version = file.numbers("<2i")
+    if version not in _VERSIONS:
+        raise FileFormatError(
+            f"{path} must be a fastText model of version {' or '.join(map(str, _VERSIONS))}; got {version}."
+        )
+    dim, _, _, _, _, _, _, model, n_buckets, shortest, longest, _, _ = file.numbers(_SETTINGS)
+    if version == 11 and model == _SUPERVISED:
+        longest = 0
+    if not 0 < dim <= bounds.MOST_DIMENSIONS or longest > bounds.LONGEST_NGRAM:
+        raise FileFormatError(
+            f"{path}: 1 to {bounds.MOST_DIMENSIONS:,} dimensions and n-grams of up to {bounds.LONGEST_NGRAM} "
+            f"characters are read; got {dim} and {longest}."
+        )
+    words, has_ngrams = _dictionary(file)
+    (is_quantised,) = file.numbers("<?")
+    if is_quantised:
+        raise FileFormatError(f"{path} is quantised, as .ftz files are. Use the .bin that it was made of.")
+    matrix = file.matrix(dim)
+    if len(matrix) != len(words) + n_buckets:
+        raise FileFormatError(
+            f"{path} must hold {len(words)} words and {n_buckets} buckets of n-grams; got {len(matrix)} vectors."
+        )
+    file.numbers("<?")
+    file.matrix(dim)
+    table = None
+    if has_ngrams and longest > 0 and n_buckets > 0:
+        table = NgramTable(matrix[len(words) :], (shortest, longest))
+        _check_buckets(path, table)
+    return in_threads(_tasks(path, words, matrix, table, wanted, progress)), table
+
+
+def _dictionary(file: _Mapped) -> tuple[list[bytes], bool]:
+    """Words in the order of their rows (labels follow them), and whether n-grams may be used."""
+    n_entries, n_words, n_labels, _, n_pruned = file.numbers("<3i2q")
+    if not 0 <= n_words == n_entries - n_labels:
+        raise FileFormatError(f"{file.path}: entries must be words and labels; got {n_entries}, {n_words} words.")
+    if n_pruned > 0:
+        raise FileFormatError(f"{file.path} was pruned, and lacks n-grams. Use the model that it was made of.")
+    words = []
+    for _ in range(n_entries):
+        words.append(file.string())
+        file.advance(9)  # its count and its kind
+    return words[:n_words], n_pruned < 0
+
+
+def _check_buckets(path: Path, table: NgramTable) -> None:
+    for start in range(0, len(table.vectors), _BLOCK_BUCKETS):
+        bad = np.flatnonzero(~np.isfinite(table.vectors[start : start + _BLOCK_BUCKETS]).all(axis=1))
+        if bad.size:
+            raise FileFormatError(f"{path}: n-gram bucket {start + bad[0]} must be finite; got NaN or infinity.")
+
+
+def _tasks(
+    path: Path,
+    words: list[bytes],
+    matrix: NDArray[np.float32],
+    table: NgramTable | None,
+    wanted: Vocabulary | None,
+    progress: Progress | None,
+) -> Iterator[Callable[[], RowBlock]]:
+    size, reported = path.stat().st_size, 0
+    for start in range(0, len(words), _BLOCK_WORDS):
+        yield partial(_block, path, start, words[start : start + _BLOCK_WORDS], matrix, table, wanted)
+        if progress is not None:
+            reached = size * min(start + _BLOCK_WORDS, len(words)) // len(words)
+            progress(reached - reported)
+            reported = reached
+
+
+def _block(
+    path: Path,
+    start: int,
+    words: list[bytes],
+    matrix: NDArray[np.float32],
+    table: NgramTable | None,
+    wanted: Vocabulary | None,
+) -> RowBlock:
+    numbers = np.arange(len(words)) if wanted is None else rows_of(wanted, words)
+    chosen = [words[number] for number in numbers]
+    vectors = matrix[start + numbers]
+    if table is not None:
+        vectors = table.means(chosen, vectors)
+    return checked_block(f"{path}: vector", start + numbers + 1, chosen, vectors)

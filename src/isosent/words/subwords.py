@@ -16,7 +16,7 @@ from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.io import bounds
 from isosent.io.texts import text_blocks
-from isosent.numeric.compiled import has_compiler, njit
+from isosent.numeric.compiled import has_compiler
 from isosent.words.tokens import (
     LONGEST_PIECE,
     UNKNOWN_RULES,
@@ -29,56 +29,6 @@ from isosent.words.tokens import (
     spell_words,
 )
 from isosent.words.vocabulary import Vocabulary, words_as_bytes
-
-_BASIS, _PRIME = np.uint32(2166136261), np.uint32(16777619)
-
-
-@njit(cache=True, nogil=True)
-def ngram_buckets(
-    characters: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    lengths: tuple[int, int],
-    n_buckets: int,
-    buckets: NDArray[np.int32],
-    counts: NDArray[np.int64],
-) -> None:
-    """Hash the character n-grams of words, each word already in brackets."""
-    # 32-bit FNV-1a over signed bytes, as in fastText: a byte above 127 sets the upper 24 bits, too. A bracket alone
-    # is no n-gram.
-    shortest, longest = lengths
-    n_found = 0
-    for word in range(len(offsets) - 1):
-        n_before, stop = n_found, offsets[word + 1]
-        for start in range(offsets[word], stop):
-            if characters[start] & 0xC0 == 0x80:
-                continue
-            value, at = _BASIS, start
-            for length in range(1, longest + 1):
-                if at == stop:
-                    break
-                while True:
-                    value = np.uint32((value ^ np.uint32(np.int8(characters[at]))) * _PRIME)
-                    at += 1
-                    if at == stop or characters[at] & 0xC0 != 0x80:
-                        break
-                if length >= shortest and not (length == 1 and (start == offsets[word] or at == stop)):
-                    if len(buckets):
-                        buckets[n_found] = np.int32(value % np.uint32(n_buckets))
-                    n_found += 1
-        counts[word] = n_found - n_before
-
-
-@njit(cache=True, nogil=True)
-def add_rows(
-    table: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], sums: NDArray[np.float32]
-) -> None:
-    """Add rows of a table to sums, one after the other."""
-    for row in range(len(sums)):
-        for position in range(offsets[row], offsets[row + 1]):
-            number = ids[position]
-            for column in range(sums.shape[1]):
-                sums[row, column] += table[number, column]
-
 
 Tokenize = Callable[[Sequence[str]], TokenIds]
 

@@ -1,4 +1,11 @@
-"""Word vectors: read from files of any format, and converted to one that opens at once."""
+"""Word vectors: read from files of any format, and converted to one that opens at once.
+
+`read_word_vectors` reads each file (`_read`): a converted one is mapped (`open_vector_file`), a large one comes from
+the cache of the user, where it is converted once (`write_cached`), and any other is parsed block by block (`open_rows`
+of `formats`). Several files are joined word by word (`_concatenated`). `convert_word_vectors` writes what any of these
+ways yields with `write_vector_file`: a .safetensors file of vectors, vocabulary and n-grams, whose header is written
+last and holds the hash of the content and the checksum of the file.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +14,25 @@ import json
 import mmap
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check, _extras
+from isosent import _check
 from isosent.errors import CacheWarning, FileFormatError, InputError, OutputError
 from isosent.io.atomic import replacing, user_cache
 from isosent.io.checksum import UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
 from isosent.io.json import parse_json
 from isosent.io.system import open_to_read
 from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
-from isosent.words.fasttext import MAGIC, NgramSubwords, NgramTable, fasttext_rows
-from isosent.words.formats import (
-    Progress,
-    RowBlock,
-    WordCollector,
-    in_memory,
-    open_bytes,
-    plain_rows,
-)
+from isosent.words.formats import FileRows, Progress, RowBlock, WordCollector, in_memory, is_safetensors, open_rows
+from isosent.words.ngrams import NgramSubwords, NgramTable
 from isosent.words.vocabulary import Vocabulary, first_rows, read_wanted_words, take_words
 
 _CACHED_FROM_BYTES = 64 << 20
@@ -151,44 +151,6 @@ def _read_cached(path: Path, wanted: Vocabulary | None, progress: Progress | Non
     return cached
 
 
-def is_safetensors(path: Path) -> bool:
-    """Whether a file is .safetensors, by its first bytes."""
-    with open_to_read(path) as file:
-        start = file.read(9)
-    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
-
-
-def format_of(path: Path) -> str:
-    """Name the format of a file."""
-    if is_safetensors(path):
-        return "isosent safetensors"
-    with open_rows(path) as rows:
-        return rows.format
-
-
-@contextmanager
-def open_rows(path: Path, wanted: Vocabulary | None = None, progress: Progress | None = None) -> Iterator[FileRows]:
-    """Open a file of text, of word2vec's binary format, or of fastText."""
-    _extras.require("numba")  # the words will be looked up: refused before a file of gigabytes is read
-    with open_bytes(path, progress) as stream:
-        if not stream.head.startswith(MAGIC):
-            name, blocks = plain_rows(stream, wanted)
-            yield FileRows(name, _at_least_one(path, blocks))
-            return
-        if stream.is_packed:
-            raise FileFormatError(f"{path} is a packed fastText model. Unpack it first.")
-        blocks, table = fasttext_rows(path, wanted, progress)
-        yield FileRows("fastText binary", _at_least_one(path, blocks), () if table is None else (table,))
-
-
-def _at_least_one(path: Path, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
-    first = next(blocks, None)
-    if first is None:
-        raise FileFormatError(f"{path} must hold at least one word vector; got none.")
-    yield first
-    yield from blocks
-
-
 def _report_all(path: Path, progress: Progress | None) -> None:
     if progress is not None:
         progress(path.stat().st_size)
@@ -239,14 +201,6 @@ _BLOCK_ROWS = 1 << 14
 _NGRAMS = list[tuple[int, int, int]]
 _OF_WORDS = ("characters", "offsets", "slots")
 _KINDS = {np.dtype(dtype): kind for kind, dtype in TENSOR_TYPES.items()}
-
-
-class FileRows(NamedTuple):
-    """A file of word vectors, opened."""
-
-    format: str
-    blocks: Iterable[RowBlock]  # to be read once
-    tables: tuple[NgramTable, ...] = ()  # of n-grams; empty where it has none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
