@@ -251,8 +251,7 @@ class Chance:
             If the shapes do not agree, or a number is out of its range.
         """
         threshold = self.threshold(false_alarms, n_rows=n_rows)
-        matches: NDArray[np.bool_] = self.corrected(queries, hits, scores) > threshold
-        return matches
+        return np.asarray(self.corrected(queries, hits, scores) > threshold)
 
     def threshold(self, false_alarms: float, *, n_rows: int | None = None) -> float:
         """Corrected score that the best of `n_rows` unrelated pairs exceeds with probability `false_alarms`.

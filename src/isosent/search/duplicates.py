@@ -276,20 +276,17 @@ def _stars_above(
 
 def _distances(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
     """Distances of unit vectors."""
-    distances: NDArray[np.float32] = np.sqrt(np.maximum(2 - 2 * cosines, _SHORTEST**2))
-    return distances
+    return np.asarray(np.sqrt(np.maximum(2 - 2 * cosines, _SHORTEST**2)))
 
 
 def _radii(distances: NDArray[np.float32]) -> NDArray[np.float32]:
     """Distance at which the next neighbours of each row lie, (n_rows,), from those of its nearest ones."""
     radii = distances[:, _NEXT].mean(axis=1)
-    at_least: NDArray[np.float32] = np.maximum(radii, _LEAST_RADIUS * np.median(radii))
-    return at_least
+    return np.asarray(np.maximum(radii, _LEAST_RADIUS * np.median(radii)))
 
 
 def _closeness(distances: NDArray[np.float32], radii: Any, other_radii: Any) -> NDArray[np.float32]:
-    closeness: NDArray[np.float32] = np.log(np.sqrt(radii * other_radii) / distances)
-    return closeness
+    return np.asarray(np.log(np.sqrt(radii * other_radii) / distances))
 
 
 def _least_closeness(units: NDArray[np.float32], false_alarms: float, seed: int) -> float:
@@ -314,8 +311,7 @@ def _nearest_closeness(units: NDArray[np.float32]) -> NDArray[np.float32]:
     cosines, places = neighbours(units, 3)
     distances = _distances(cosines)
     radii = _radii(distances)
-    nearest: NDArray[np.float32] = _closeness(distances, radii[:, None], radii[places]).max(axis=1)
-    return nearest
+    return np.asarray(_closeness(distances, radii[:, None], radii[places]).max(axis=1))
 
 
 def _curve(share: float) -> float:

@@ -296,8 +296,7 @@ def matching_rows(table: Any, where: str) -> NDArray[np.bool_]:
     except pa.ArrowException as error:  # such as times that do not fit into 64 bits
         raise InputError(f"where: {brief(error)}") from None
     mask = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
-    matches: NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
-    return matches
+    return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 def _mask(table: Any, condition: Condition) -> Any:

@@ -240,8 +240,7 @@ class SubwordTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return a text with these token ids, if there is one."""
-        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=False)
-        return text
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
