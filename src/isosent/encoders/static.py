@@ -1,4 +1,11 @@
-"""Encoders without context: word vectors, Model2Vec folders, and the token embeddings of transformers."""
+"""Encoders without context: word vectors, Model2Vec folders, and the token embeddings of transformers.
+
+Each `load_` function reads vectors and a tokenizer, and `_assembled` builds a `StaticEncoder` with the weighting that
+the options name. `tokenize` gives token ids; `embed` looks up their rows in a `RowTable`, which holds words after the
+word map and their products with principal vectors, and lets the weighting combine them. `on_corpus` counts words and
+texts and, for GEM, takes principal vectors from the moments of coarse vectors; it returns a new encoder that shares the
+vectors. `summands` and `token_vectors` are the same sums word by word, for explanations and exports.
+"""
 
 from __future__ import annotations
 

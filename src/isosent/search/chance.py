@@ -1,4 +1,10 @@
-"""What a score is worth: the share of random pairs with a lower one, corrected for hubs, and when nothing matches."""
+"""What a score is worth: the share of random pairs with a lower one, corrected for hubs, and when nothing matches.
+
+`Chance.fit` draws pairs of rows that have nothing to do with each other, corrects their cosines for rows that are near
+to everything (`corrected`), and keeps a calibration of these scores, and how near the most isolated rows have another.
+`share` places a score among those of random pairs; `threshold` is what the best of n unrelated rows exceeds at a rate,
+and `is_match` compares with it. An index stores the arrays (`tensors`, `from_tensors`).
+"""
 
 from __future__ import annotations
 

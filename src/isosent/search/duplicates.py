@@ -1,4 +1,11 @@
-"""Duplicates: groups of texts that are much closer to each other than the other texts around them."""
+"""Duplicates: groups of texts that are much closer to each other than the other texts around them.
+
+`find_duplicates` encodes the texts, finds the nearest ones of each (`neighbours`), and turns distances into closeness:
+how much nearer two texts are than the texts around them. `_least_closeness` measures in random parts of the corpus
+which closeness chance exceeds at the rate that was asked for, and `_stars_above` groups a text with all that are
+closer, those with most duplicates first. `_scores` gives each text of a group its nearest one. Equal texts are always
+grouped, also without a vector.
+"""
 
 from __future__ import annotations
 

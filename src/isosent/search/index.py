@@ -3,9 +3,9 @@
 An `Index` shows one commit of its folder, a `Snapshot`, whose files stay open. `create` and `from_batches` make unit
 vectors and a table of rows, and `build.write_index` writes the first commit. `search` makes unit vectors of the
 queries (`_query_units`) and hands them to the snapshot: `nearest`, then `fused` with the ranking by words, then
-`matches`, which drops hits by chance. A change locks the folder (`_writing`), which shows the last commit, perhaps of another process;
-`build.with_rows` and `build.rebuilt` write new files, and `_commit` writes the manifest and opens what it names. A
-snapshot never changes, so threads may search while one of them adds rows.
+`matches`, which drops hits by chance. A change locks the folder (`_writing`), which shows the last commit, perhaps of
+another process; `build.with_rows` and `build.rebuilt` write new files, and `_commit` writes the manifest and opens what
+it names. A snapshot never changes, so threads may search while one of them adds rows.
 """
 
 from __future__ import annotations

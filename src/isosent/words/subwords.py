@@ -1,4 +1,9 @@
-"""Tokens of a ``tokenizer.json``: rows of an embedding matrix, or words looked up in a vocabulary."""
+"""Tokens of a ``tokenizer.json``: rows of an embedding matrix, or words looked up in a vocabulary.
+
+`SubwordTokenizer` wraps the library tokenizers: long texts in pieces, truncated, unknown tokens left out. If no token
+can cross a blank, which `odd_patterns` reads from the steps of the tokenizer, a `TokenCache` tokenizes each distinct
+piece between blanks once. `TokenLookup` looks the tokens up in a vocabulary of word vectors.
+"""
 
 from __future__ import annotations
 
