@@ -21,6 +21,7 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.search.build import unit_vectors, units_of_lists
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
+from isosent.search.postgres_connection import SCHEMES
 from isosent.search.rows import ID, VECTOR
 
 # of each row: a hash of what was pushed, so that a push writes only what differs
@@ -30,8 +31,7 @@ TABLE: Final = "isosent_rows"  # unless the URL names another one
 LANCE: Final = "lance:"
 # module and class of each kind, by the beginning of its URL; imported when it is opened
 _KINDS: Final = {
-    "postgresql://": ("postgres", "PostgresTable"),
-    "postgres://": ("postgres", "PostgresTable"),
+    **dict.fromkeys(SCHEMES, ("postgres", "PostgresTable")),
     LANCE: ("lance", "LanceTable"),
 }
 _MOST_QUERIES: Final = 200  # of a measured recall
