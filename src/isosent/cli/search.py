@@ -243,34 +243,35 @@ def search(
     if bool(queries) == bool(likes):
         hint = " Write --json after the query." if json_output not in (None, STANDARD_OUTPUT) else ""
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.{hint}")
+    asked = [f"like {name}" for name in likes] or list(queries)
     if is_database(folder):
         if likes or false_alarms is not None or explain:
             raise InputError("search: --like, --false-alarms and --explain need an index; got a database.")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
-        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid)
-        found = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
-        _show_hits(list(queries), found, json_output)
-        return
-    if model is not None:
+        tables = search_database(folder, asked, load(model), k, where=where, hybrid=hybrid)
+        hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
+    elif model is not None:
         raise InputError("search: -m belongs to a database; an index holds its model.")
-    opened = Index.open(folder)
-    if explain and TEXT not in opened.schema.names:
-        raise InputError("search: --explain needs the texts of the rows; this index has none.")
-    if likes:
-        if hybrid or false_alarms is not None or explain:
-            raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
-        result, asked = opened.more_like(_parsed_ids(likes, opened), k, where=where), [f"like {name}" for name in likes]
     else:
-        result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
-        asked = list(queries)
-    hits: list[list[dict[str, Any]]] = [[] for _ in asked]
-    for row in result.to_arrow().to_pylist():
-        hits[row.pop("query")].append(row)
-    if explain:
-        for query, rows in zip(asked, hits, strict=True):
-            for row in rows:
-                row["words"] = opened.model.explain(query, row.get("text") or "", roles=("query", "document")).line()
+        opened = Index.open(folder)
+        if explain and TEXT not in opened.schema.names:
+            raise InputError("search: --explain needs the texts of the rows; this index has none.")
+        if likes and (hybrid or false_alarms is not None or explain):
+            raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
+        if likes:
+            result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
+        else:
+            result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
+        hits = [[] for _ in asked]
+        for row in result.to_arrow().to_pylist():
+            hits[row.pop("query")].append(row)
+        if explain:
+            for query, rows in zip(asked, hits, strict=True):
+                for row in rows:
+                    row["words"] = opened.model.explain(
+                        query, row.get("text") or "", roles=("query", "document")
+                    ).line()
     _show_hits(asked, hits, json_output)
 
 

@@ -1,4 +1,10 @@
-"""Any transformers encoder, with any layers and any pooling (Huang et al. 2021, section 3)."""
+"""Any transformers encoder, with any layers and any pooling (Huang et al. 2021, section 3).
+
+`load_transformer` reads a folder and resolves its options. A `TransformerEncoder` tokenizes with the tokenizer of the
+network and `read` runs batches of similar length through a backend of `networks`, which pools each layer as it is
+computed. A text that is longer than the network allows is truncated, or read in overlapping `Windows`, whose vectors
+are averaged by the tokens that are their own. Encoders with another prompt, runtime or device share the network.
+"""
 
 from __future__ import annotations
 

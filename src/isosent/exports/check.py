@@ -248,9 +248,9 @@ def total(agreements: Iterable[Agreement]) -> Agreement:
     return Agreement(sum(counts), max(differences), min(cosines))
 
 
-def sample_vectors(model: SentenceEncoder, n_vectors: int = 64) -> NDArray[np.float32]:
-    """Random vectors (n_vectors, encoder.dim), long enough that the weight and the bias of the map matter alike."""
-    rows = np.random.default_rng(0).standard_normal((n_vectors, model.encoder.dim))
+def sample_vectors(model: SentenceEncoder) -> NDArray[np.float32]:
+    """Random vectors (64, encoder.dim), long enough that the weight and the bias of the map matter alike."""
+    rows = np.random.default_rng(0).standard_normal((64, model.encoder.dim))
     if model.linear_map is not None and model.linear_map.bias.any():
         mapped = rows @ model.linear_map.weight
         rows *= np.linalg.norm(model.linear_map.bias) / np.sqrt((mapped**2).sum(axis=1).mean())
