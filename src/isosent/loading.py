@@ -40,9 +40,8 @@ def load(
     *,
     weighting: Weighting | str | None = None,
     tokenizer: SplitFunction | str | os.PathLike[str] | None = None,
-    options: Mapping[str, Any] | None = None,
     progress: Callable[[int], Progress] | None = None,
-    **more_options: Any,
+    **options: Any,
 ) -> SentenceEncoder:
     """Load a model.
 
@@ -62,13 +61,11 @@ def load(
     tokenizer : callable, str or path-like, optional
         For word vectors: the name of a splitter, a ``tokenizer.json``, or a function from a text to its words, for
         languages written without spaces. A function is not saved: pass it again to load a saved model.
-    options : mapping of str to object, optional
-        More options by name; they win over those in `reference`. Values may be strings, as in a reference, or numbers,
-        bools, lists and paths.
     progress : callable, optional
         Called with the bytes of files of word vectors; returns what is called with the bytes read.
-    **more_options
-        The same as `options`: ``load("wordllama", weighting="sif", n_components=1)``.
+    **options
+        Options by name, as in ``load("wordllama", weighting="sif", n_components=1)``; they win over those in
+        `reference`. Values may be strings, as in a reference, or numbers, bools, lists and paths.
 
     Returns
     -------
@@ -99,11 +96,10 @@ def load(
     >>> load("wordllama", weighting="sif", n_components=1).encoder.needs_corpus
     True
     """
-    merged = {**(options or {}), **more_options}
     if isinstance(weighting, Weighting):
-        merged |= options_of(weighting)
+        options |= options_of(weighting)
     elif isinstance(weighting, str):
-        merged["weighting"] = weighting
+        options["weighting"] = weighting
     elif weighting is not None:
         raise InputTypeError(
             f"load: weighting must be a name or a Weighting such as GEM(); got {type(weighting).__name__}."
@@ -112,8 +108,8 @@ def load(
     if tokenizer is not None and split is None:
         if not isinstance(tokenizer, (str, os.PathLike)):
             raise InputTypeError(f"load: tokenizer must be a function, a name or a path; got {tokenizer!r}.")
-        merged["tokenizer"] = tokenizer
-    parsed = _parsed(reference, merged)
+        options["tokenizer"] = tokenizer
+    parsed = _parsed(reference, options)
     if parsed.scheme == "folder":
         return _load_folder(parsed, split, progress)
     if split is not None:
@@ -121,18 +117,18 @@ def load(
     return SentenceEncoder(load_encoder(parsed, split=split, progress=progress))
 
 
-def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, Any] | None = None) -> ModelRecord:
+def read_record(reference: str | os.PathLike[str]) -> ModelRecord:
     """Read what a model is, without loading the encoder of a saved model."""
-    parsed = _parsed(reference, options)
+    parsed = _parsed(reference)
     if parsed.scheme != "folder":
-        return load(reference, options=options).record
+        return load(reference).record
     folder = _folder(parsed)
     record = read_model(folder)
     without_permissions(record.reference, record.options, file=folder / MODEL_FILE)  # for its warning
     return record
 
 
-def _parsed(reference: str | os.PathLike[str], options: Mapping[str, Any] | None) -> Reference:
+def _parsed(reference: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Reference:
     if isinstance(reference, str):
         return parse_reference(reference, options)
     if not isinstance(reference, os.PathLike):
@@ -162,7 +158,7 @@ def load_saved(
     progress: Callable[[int], Progress] | None = None,
 ) -> SentenceEncoder:
     """Load the encoder of a saved model that has been read; `parsed` is how the caller named it, with options."""
-    parsed = parsed or _parsed(folder, None)
+    parsed = parsed or _parsed(folder)
     _verify_trained(folder)
     moved_to = parsed.options.get("encoder")
     if record.reference == PRECOMPUTED and moved_to in (None, PRECOMPUTED):

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
-import time
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,11 +20,11 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import InputError, InputTypeError
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
-from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, nonzero_rows, unit_rows
+from isosent.pages.progress import encoding_bar
 from isosent.persistence import FitRecord, ModelRecord, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
@@ -46,8 +42,6 @@ from isosent.transforms.base import (
 )
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import DTYPES, Quantization
-
-_PATIENCE_S = 2.0
 
 Role = Literal["text", "query", "document"]
 
@@ -215,7 +209,7 @@ class SentenceEncoder:
         encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
         is_single = isinstance(texts, str)
         listed = _check.text_list("encode", [texts] if isinstance(texts, str) else texts)
-        with progress_bar(len(listed), progress, shown=show_progress_bar) as report:
+        with encoding_bar(len(listed), progress, is_wanted=show_progress_bar) as report:
             encoded = encoder.encode(listed, progress=report)
         vectors: NDArray[Any] = self.transform(encoded, queries=role == "query")
         if normalize_embeddings or quantization is not None:
@@ -430,7 +424,7 @@ class SentenceEncoder:
             return self
         encoder = self._encoder if queries is None else self._encoder.for_documents()
         if encoded is None:
-            with progress_bar(len(texts), progress) as advance:
+            with encoding_bar(len(texts), progress) as advance:
                 encoded = encoder.encode(texts, progress=advance)
         _check.same_count("fit", "encoded", len(encoded), len(texts))
         query_vectors = None if queries is None else self._encoder.for_queries().encode(queries)
@@ -439,11 +433,6 @@ class SentenceEncoder:
         # Each distinct text counts once: repeated ones would weigh more in the map, and be their own neighbours.
         choice = choose_from_texts(self._postprocessing.apply(encoded), texts, chosen)
         return self._fitted_on(choice, encoded[distinct_rows(texts)], query_vectors, source=source)
-
-    def fit(self, texts: Sequence[str], *args: Any, **kwargs: Any) -> SentenceEncoder:
-        """Do the same as `fitted`; deprecated, because it returns a new model and leaves this one as it is."""
-        warnings.warn("SentenceEncoder.fit is now named fitted.", DeprecationWarning, stacklevel=2)
-        return self.fitted(texts, *args, **kwargs)
 
     def fitted_on_vectors(
         self,
@@ -471,7 +460,7 @@ class SentenceEncoder:
 
     def fitted_on_moments(
         self,
-        moments: Moments | FrequentDirections,
+        moments: Moments,
         transform: LinearTransform | Auto | str = AUTO,
         *,
         settings: Mapping[str, Any] | None = None,
@@ -484,8 +473,8 @@ class SentenceEncoder:
 
         Parameters
         ----------
-        moments : Moments or FrequentDirections
-            Of the vectors of texts, without zero rows; or a sketch of them, for principal components and whitening.
+        moments : Moments
+            Of the vectors of texts, without zero rows.
         transform : LinearTransform or str, default "auto"
             As for `fitted_on_vectors`.
         settings : mapping, optional
@@ -518,8 +507,6 @@ class SentenceEncoder:
         if is_flow(chosen):
             raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
         choice: LinearTransform | AutoChoice
-        if isinstance(chosen, Auto) and isinstance(moments, FrequentDirections):
-            raise InputError("fitted_on_moments: auto needs moments; name a transform for a sketch, such as whitening.")
         if not isinstance(chosen, Auto):
             choice = chosen
         elif texts is None:
@@ -531,7 +518,7 @@ class SentenceEncoder:
     def _fitted_linear(
         self,
         transform: LinearTransform | AutoChoice,
-        moments: Moments | FrequentDirections,
+        moments: Moments,
         query_moments: Moments | None,
         n_zero_rows: int,
         source: str,
@@ -574,11 +561,10 @@ class SentenceEncoder:
             record = structs.replace(record, history=tuple(asdict(step) for step in flow.history_))
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
-        radial = bool(getattr(transform, "uses_radial_moments", False))
-        moments = Moments.from_rows(rows, radial=radial)
+        moments = Moments.from_rows(rows)
         query_moments = None
         if query_vectors is not None:
-            query_moments = Moments.from_rows(_rows_with_vector(query_vectors), radial=radial)
+            query_moments = Moments.from_rows(_rows_with_vector(query_vectors))
         return self._fitted_linear(transform, moments, query_moments, n_zero_rows, source)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -656,31 +642,6 @@ def check_model(where: str, model: object) -> None:
     if not isinstance(model, SentenceEncoder):
         advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
         raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")
-
-
-@contextmanager
-def progress_bar(
-    n_texts: int, progress: Progress | None = None, *, shown: bool | None = None
-) -> Iterator[Progress | None]:
-    """Yield `progress`, or what advances a bar; one that nobody asked for appears after two seconds."""
-    # The command line draws its own bars.
-    is_interactive = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
-    if progress or shown is False or (shown is None and (not is_interactive or "isosent.cli.main" in sys.modules)):
-        yield progress
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=not shown, disable=not shown) as bar:
-        task, start = bar.add_task("encoding", total=n_texts), time.monotonic()
-
-        def advance(n: int) -> None:
-            bar.advance(task, n)
-            if bar.disable and time.monotonic() - start > _PATIENCE_S:
-                bar.disable = False
-                bar.start()
-
-        yield advance
 
 
 def _rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:

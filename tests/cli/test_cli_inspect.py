@@ -14,7 +14,7 @@ def here(tmp_path, monkeypatch, wordllama, texts):
     """A folder with texts, vectors and pairs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr("isosent.report.inspect.COSINE_PAIRS", 4000)
+    monkeypatch.setattr("isosent.jobs.inspect.COSINE_PAIRS", 4000)
     (tmp_path / "texts.txt").write_text("\n".join(texts[:200]) + "\n", "utf-8")
     np.save(tmp_path / "v.npy", wordllama.encode(texts[:200]))
     pairs = zip(texts[:60], texts[1:61], (i % 7 for i in range(60)), strict=True)

@@ -294,7 +294,6 @@ def test_a_static_model_of_the_hub_is_recognised(hub, tmp_path):
 def test_options_are_keywords_of_any_type(tmp_path):
     model = isosent.load("wordllama", weighting="sif", n_components=1)
     assert model.fingerprint == isosent.load("wordllama?weighting=sif&n_components=1").fingerprint
-    assert model.fingerprint == isosent.load("wordllama", options={"weighting": "sif", "n_components": 1}).fingerprint
     (tmp_path / "words, few.txt").write_text("a\n")
     (tmp_path / "vectors.txt").write_text("a 1 2\nb 3 4\n")
     words = f"words:{tmp_path / 'vectors.txt'}"

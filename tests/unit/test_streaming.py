@@ -392,7 +392,7 @@ def test_a_model_of_vectors_takes_the_encoder_that_made_them(tmp_path, wordllama
         moments, transform=Whitening(8)
     )
     fitted.save(tmp_path / "model")
-    model = isosent.load(tmp_path / "model", options={"encoder": "wordllama"})
+    model = isosent.load(tmp_path / "model", encoder="wordllama")
     assert model.fingerprint == fitted.fingerprint
     np.testing.assert_allclose(
         model.encode(texts), wordllama.fitted(texts, transform=Whitening(8)).encode(texts), atol=1e-4
@@ -402,4 +402,4 @@ def test_a_model_of_vectors_takes_the_encoder_that_made_them(tmp_path, wordllama
 def test_a_model_of_vectors_takes_no_other_encoder(tmp_path, wordllama, model):
     model.save(tmp_path / "model")
     with pytest.raises(ModelFolderError, match=r"was fitted on vectors with the fingerprint .*; wordllama now has "):
-        isosent.load(tmp_path / "model", options={"encoder": "wordllama"})
+        isosent.load(tmp_path / "model", encoder="wordllama")

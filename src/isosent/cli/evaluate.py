@@ -11,7 +11,6 @@ import click
 
 from isosent.cli.options import (
     PATH,
-    Model,
     column_option,
     columns_option,
     csv_option,
@@ -19,12 +18,13 @@ from isosent.cli.options import (
     json_option,
     latex_option,
     model_options,
+    open_model,
     seed_option,
     split_names,
     tasks_option,
     transform_options,
 )
-from isosent.cli.printing import check_output, progress_bar, say, show, write_output
+from isosent.cli.printing import check_output, say, show, write_output
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
@@ -37,6 +37,7 @@ from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, subset_table, task_table, x100
 from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.numeric.statistics import LEVEL
+from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, latex_table, make_table
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
@@ -82,7 +83,7 @@ resamples_option = click.option(
 def evaluate(
     tasks: tuple[str, ...],
     data: Path,
-    model: Model,
+    model: str | None,
     transform: tuple[str, ...],
     settings: dict[str, Any],
     fit_on: str | None,
@@ -109,7 +110,7 @@ def evaluate(
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     for output in (json_output, csv_output, latex_output):
         check_output(output, reads=(data, fit_on))
-    loaded = model.open()
+    loaded = open_model(model)
     has_several = len(transform) > 1
     if has_several and (
         unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}

@@ -2,18 +2,17 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from isosent.cli.printing import STANDARD_OUTPUT, progress_bar
-from isosent.encoders.reference import DEFAULT_REFERENCE
+from isosent.cli.printing import STANDARD_OUTPUT
+from isosent.encoders.reference import DEFAULT_REFERENCE, with_options
 from isosent.errors import InputError
-from isosent.loading import load, read_record
+from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.persistence import ModelRecord
+from isosent.pages.progress import progress_bar
 from isosent.transforms.base import AUTO, parse_option
 
 Command = Callable[..., None]
@@ -46,24 +45,6 @@ models_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """The model that the command line names. It is opened when the command asks for it."""
-
-    reference: str
-    options: dict[str, str]
-    is_named: bool
-
-    def open(self) -> SentenceEncoder:
-        """Open the model."""
-        with progress_bar("reading word vectors", "bytes") as bar:
-            return load(self.reference, options=self.options, progress=bar)
-
-    def read_record(self) -> ModelRecord:
-        """Read what the model is, without opening the encoder of a saved folder."""
-        return read_record(self.reference, options=self.options)
-
-
 _FLOAT32_BYTES = 4
 _MODEL_OPTIONS = {
     "layers": ("1,-1", "Transformer layers to average; 0 is the embedding layer, -1 the last."),
@@ -74,13 +55,12 @@ _MODEL_OPTIONS = {
 
 
 def model_options(command: Command) -> Command:
-    """Pass ``--model`` and the four most used options of a reference as ``model``, a `Model`."""
+    """Pass ``--model`` as ``model``, a reference with the four most used of its options; None if there is neither."""
 
     @functools.wraps(command)
-    def wrapped(reference: str | None, **values: Any) -> None:
+    def wrapped(model: str | None, **values: Any) -> None:
         options = {name: value for name in _MODEL_OPTIONS if (value := values.pop(name)) is not None}
-        is_named = reference is not None or bool(options)
-        command(model=Model(reference or DEFAULT_REFERENCE, options, is_named), **values)
+        command(model=with_options(model or DEFAULT_REFERENCE, options) if options else model, **values)
 
     for name, (metavar, text) in reversed(_MODEL_OPTIONS.items()):
         wrapped = click.option(f"--{name}", metavar=metavar, help=text)(wrapped)
@@ -88,7 +68,13 @@ def model_options(command: Command) -> Command:
         "wordllama, words:FILE, static:DIR, hf:ID, hf:DIR or a saved folder, with options after a question mark, as "
         f"in 'hf:DIR?layers=1,12&pooling=mean'.  [default: {DEFAULT_REFERENCE}]"
     )
-    return click.option("--model", "-m", "reference", metavar="REFERENCE", help=help_text)(wrapped)
+    return click.option("--model", "-m", metavar="REFERENCE", help=help_text)(wrapped)
+
+
+def open_model(model: str | None) -> SentenceEncoder:
+    """Load the model that the command line names."""
+    with progress_bar("reading word vectors", "bytes") as bar:
+        return load(model or DEFAULT_REFERENCE, progress=bar)
 
 
 def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callable[[Command], Command]:

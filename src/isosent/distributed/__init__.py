@@ -68,7 +68,7 @@ class Encode:
 
     @cached_property
     def _model(self) -> SentenceEncoder:
-        return load(self._reference, options=self._options)
+        return load(self._reference, **self._options)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_model"}  # each worker loads its own
