@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from isosent.evaluation.run import evaluate
     from isosent.io.texts import read_texts
     from isosent.jobs.inspect import inspect_texts, inspect_vectors
-    from isosent.loading import load
-    from isosent.model import SentenceEncoder, wrap
+    from isosent.loading import load, wrap
+    from isosent.model import SentenceEncoder
     from isosent.numeric.linear_map import LinearMap
     from isosent.numeric.moments import Moments
     from isosent.transforms.calibration import Calibration
@@ -44,8 +44,8 @@ _NAMES = {
     "evaluation.result": "EvaluationResult read_result",
     "evaluation.run": "evaluate",
     "io.texts": "read_texts",
-    "loading": "load",
-    "model": "SentenceEncoder wrap",
+    "loading": "load wrap",
+    "model": "SentenceEncoder",
     "numeric.linear_map": "LinearMap",
     "numeric.moments": "Moments",
     "jobs.inspect": "inspect_texts inspect_vectors",

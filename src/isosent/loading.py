@@ -1,4 +1,4 @@
-"""Loading a model by its reference: a name, a folder, or an id on the Hugging Face hub."""
+"""Loading a model by its reference (a name, a folder, an id on the Hugging Face hub), or wrapping one in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isosent.encoders.base import Progress
+from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import load_encoder
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import (
@@ -27,6 +27,7 @@ from isosent.encoders.reference import (
 )
 from isosent.encoders.static import SplitFunction
 from isosent.encoders.word_average import Corpus, Weighting
+from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError
 from isosent.io.checksum import verify_folder
 from isosent.io.json import read_json
@@ -115,6 +116,43 @@ def load(
     if split is not None:
         parsed = replace(parsed, options={**parsed.options, "tokenizer": FUNCTION})
     return SentenceEncoder(load_encoder(parsed, split=split, progress=progress))
+
+
+def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
+    """Make a model of another library, or a function, a `SentenceEncoder` that can be fitted and evaluated.
+
+    Parameters
+    ----------
+    model : object
+        A loaded ``SentenceTransformer``, a Model2Vec ``StaticModel``, another object with a method ``encode``, or a
+        function, from a list of texts to an array or tensor of shape (n_texts, dim). It is called once, with a few
+        fixed texts; their vectors are its fingerprint.
+    reference : str, optional
+        Model reference that loads the same model, such as ``"hf:DIR"``. By default it is the name that a
+        SentenceTransformer was loaded by.
+
+    Returns
+    -------
+    SentenceEncoder
+        A model without a transform. It can be pickled if `model` can. `SentenceEncoder.save` works only if `reference`
+        loads an encoder with the same vectors. Without a reference, as for a function, a warning says that the model
+        cannot be saved.
+
+    Raises
+    ------
+    InputTypeError
+        If `model` has no method ``encode`` and cannot be called.
+    InputError
+        If it does not return one vector of finite numbers per text.
+
+    Examples
+    --------
+    >>> from model2vec import StaticModel  # doctest: +SKIP
+    >>> isosent.wrap(StaticModel.from_pretrained("DIR"), reference="static:DIR")  # doctest: +SKIP
+    """
+    if isinstance(model, SentenceEncoder):
+        return model
+    return SentenceEncoder(model if isinstance(model, Encoder) else wrap_encoder(model, reference))
 
 
 def read_record(reference: str | os.PathLike[str]) -> ModelRecord:

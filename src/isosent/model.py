@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import encoder_for
-from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import InputError, InputTypeError
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.numeric.glow import Glow
@@ -85,17 +84,35 @@ class SentenceEncoder:
 
     @classmethod
     def from_record(cls, encoder: Encoder, record: ModelRecord) -> SentenceEncoder:
-        """Combine an encoder with the rest of a saved model."""
+        """Combine an encoder with the rest of a saved model.
+
+        Parameters
+        ----------
+        encoder : Encoder
+            The encoder that the record names.
+        record : ModelRecord
+            What a model folder holds, as from `record`.
+
+        Returns
+        -------
+        SentenceEncoder
+            The model that was saved.
+
+        Raises
+        ------
+        InputError
+            If the vectors of the encoder do not have the dimensions that the record was fitted on.
+        """
         return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization)
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder, without the transform."""
+        """The encoder alone: its ``encode`` returns vectors of shape (n_texts, encoder.dim), float32."""
         return self._encoder
 
     @property
     def linear_map(self) -> LinearMap | None:
-        """The fitted linear map, of shape (encoder.dim, dim)."""
+        """All linear transforms that were fitted as one map, of shape (encoder.dim, dim), float64; None without any."""
         return self._postprocessing.linear_map
 
     @property
@@ -105,37 +122,41 @@ class SentenceEncoder:
 
     @property
     def flow(self) -> Glow | None:
-        """The fitted flow, which follows the map."""
+        """The fitted flow (BERT-flow, Li et al. 2020), which follows the map; None if there is none."""
         return self._postprocessing.flow
 
     @property
     def normalize(self) -> bool:
-        """Whether the vectors are scaled to length 1 in the end."""
+        """Whether the vectors are scaled to length 1 in the end; zero rows stay zero."""
         return self._postprocessing.normalize
 
     @property
     def fits(self) -> tuple[FitRecord, ...]:
-        """What was fitted, step by step."""
+        """What was fitted, step by step: a `FitRecord` of each with its settings, texts and source."""
         return self._fits
 
     @property
     def calibration(self) -> Calibration | None:
-        """What a cosine between two of the vectors means, if that was measured."""
+        """What a cosine between two of the vectors means, if that was measured; else None. See `similarity`."""
         return self._calibration
 
     @property
     def quantization(self) -> Quantization | None:
-        """How the vectors, scaled to length 1, become int8 codes or bits, if that was fitted."""
+        """How the vectors, scaled to length 1, become int8 codes or bits (see `encode`); None if not fitted."""
         return self._quantization
 
     @property
     def dim(self) -> int:
-        """Dimensions of the sentence vectors."""
+        """Dimensions of the sentence vectors that `encode` returns."""
         return self._encoder.dim if self.linear_map is None else self.linear_map.n_components
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the vector space; only vectors with the same fingerprint can be compared."""
+        """SHA-256 of the embedding space, in hexadecimal: only vectors with the same fingerprint can be compared.
+
+        It covers the encoder, its options and everything that follows the encoder; not how the vectors are computed
+        (backend, number type, devices), nor `calibration` and `quantization`.
+        """
         return self.record.fingerprint
 
     def __repr__(self) -> str:
@@ -222,11 +243,47 @@ class SentenceEncoder:
         return tensors[0] if is_single else tensors if convert_to_tensor else list(tensors)
 
     def encode_document(self, texts: str | Sequence[str], **arguments: Any) -> Any:
-        """Encode texts to be found: as `encode`, with the encoder's prompt of documents if it has one."""
+        """Encode texts to be found: as `encode`, with the encoder's prompt of documents if it has one.
+
+        Parameters
+        ----------
+        texts : str or sequence of str
+            The documents.
+        **arguments
+            As for `encode`, but for `role`.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            As from `encode`.
+
+        Raises
+        ------
+        InputTypeError, InputError
+            As from `encode`.
+        """
         return self.encode(texts, role="document", **arguments)
 
     def encode_query(self, texts: str | Sequence[str], **arguments: Any) -> Any:
-        """Encode queries: as `encode`, with the prompt of queries and the query map if the model has them."""
+        """Encode queries: as `encode`, with the prompt of queries and the query map if the model has them.
+
+        Parameters
+        ----------
+        texts : str or sequence of str
+            The queries.
+        **arguments
+            As for `encode`, but for `role`.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            As from `encode`; compare them with vectors of `encode_document`.
+
+        Raises
+        ------
+        InputTypeError, InputError
+            As from `encode`.
+        """
         return self.encode(texts, role="query", **arguments)
 
     def transform(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
@@ -243,6 +300,11 @@ class SentenceEncoder:
         -------
         ndarray of shape (n_texts, dim), float32
             What `encode` would have returned for the same texts.
+
+        Raises
+        ------
+        InputError
+            If the dimensions are not those of the encoder, a number is NaN or infinite, or a result is beyond float32.
         """
         array = _check.matrix("transform", "vectors", vectors)
         _check.same_dim("transform", "vectors", array.shape[1], self._encoder.dim)
@@ -347,11 +409,38 @@ class SentenceEncoder:
         return unit_sum(summands, self._postprocessing.map_of(role == "query"), vector)
 
     def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
-        """Return this model with another calibration."""
+        """Return this model with another calibration.
+
+        Parameters
+        ----------
+        calibration : Calibration or None
+            What a cosine means, fitted on vectors of this model; None removes it.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model with the same vectors.
+        """
         return SentenceEncoder(self._encoder, self._postprocessing, self._fits, calibration, self._quantization)
 
     def with_quantization(self, quantization: Quantization | None) -> SentenceEncoder:
-        """Return this model with another quantization; the fingerprint of its vectors stays the same."""
+        """Return this model with another quantization; the fingerprint of its vectors stays the same.
+
+        Parameters
+        ----------
+        quantization : Quantization or None
+            How vectors become codes, fitted on vectors of this model that were scaled to length 1; None removes it.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model; ``encode(texts, precision="int8")`` uses the quantization.
+
+        Raises
+        ------
+        InputError
+            If the quantization was fitted on vectors of other dimensions.
+        """
         return SentenceEncoder(self._encoder, self._postprocessing, self._fits, self._calibration, quantization)
 
     def fitted(
@@ -443,9 +532,33 @@ class SentenceEncoder:
         source: str = "vectors in memory",
         report: Report | None = None,
     ) -> SentenceEncoder:
-        """Return this model with a transform fitted on vectors of its bare encoder; parameters as for `fitted`.
+        """Return this model with a transform fitted on vectors of its bare encoder.
 
-        Without texts, "auto" applies no transform, or a rotation if `settings` ask for fewer dimensions.
+        Parameters
+        ----------
+        vectors : ndarray of shape (n_rows, encoder.dim), float
+            What ``model.encoder.encode`` returned, here or elsewhere; zero rows, of texts without a vector, are left
+            out.
+        transform : Transform or str, default "auto"
+            As for `fitted`. Without texts, "auto" applies no transform, or keeps the principal components if `settings`
+            ask for fewer dimensions.
+        settings : mapping of str to object, optional
+            As for `fitted`.
+        source : str, optional
+            Where the vectors come from, for the record.
+        report : callable, optional
+            Called with the `FitProgress` of a flow.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model. A linear transform is folded into the map of this one.
+
+        Raises
+        ------
+        InputError
+            If the dimensions are not those of the encoder, all rows are zero, a number is NaN or infinite, or the
+            transform refuses the rows.
         """
         self._encoder.require_fitted("fitted_on_vectors")
         array = _check.matrix("fitted_on_vectors", "vectors", vectors)
@@ -463,7 +576,6 @@ class SentenceEncoder:
         moments: Moments,
         transform: LinearTransform | Auto | str = AUTO,
         *,
-        settings: Mapping[str, Any] | None = None,
         query_moments: Moments | None = None,
         texts: Sequence[str] | None = None,
         n_zero_rows: int = 0,
@@ -477,10 +589,8 @@ class SentenceEncoder:
             Of the vectors of texts, without zero rows.
         transform : LinearTransform or str, default "auto"
             As for `fitted_on_vectors`.
-        settings : mapping, optional
-            As for `fitted`.
         query_moments : Moments, optional
-            Of the vectors of queries.
+            Of the vectors of queries, whose mean is fitted separately (see `fitted`).
         texts : sequence of str, optional
             Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
         n_zero_rows : int, default 0
@@ -498,9 +608,18 @@ class SentenceEncoder:
         InputError
             If the transform refuses the moments, the encoder is not fitted, or vectors of this model end with
             length 1 or a flow.
+
+        Examples
+        --------
+        >>> import isosent
+        >>> model = isosent.load()
+        >>> parts = [model.encoder.encode(isosent.demo_texts()[start::2]) for start in (0, 1)]
+        >>> moments = isosent.Moments.from_rows(parts[0]) + isosent.Moments.from_rows(parts[1])
+        >>> model.fitted_on_moments(moments, isosent.Whitening(n_components=32)).dim
+        32
         """
         self._encoder.require_fitted("fitted_on_moments")
-        chosen = resolve_transform(transform, settings, dim=self.dim)
+        chosen = resolve_transform(transform, dim=self.dim)
         if chosen is None:
             return self
         self._postprocessing.check_fit(chosen)
@@ -586,7 +705,7 @@ class SentenceEncoder:
 
     @property
     def record(self) -> ModelRecord:
-        """What a model folder holds of this model."""
+        """What a model folder holds of this model: its encoder's reference and fingerprint, and all that follows."""
         return ModelRecord(
             self._encoder.reference,
             self._encoder.options,
@@ -598,43 +717,6 @@ class SentenceEncoder:
             self._encoder.corpus_tensors(),
             self._quantization,
         )
-
-
-def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
-    """Make a model of another library, or a function, a `SentenceEncoder` that can be fitted and evaluated.
-
-    Parameters
-    ----------
-    model : object
-        A loaded ``SentenceTransformer``, a Model2Vec ``StaticModel``, another object with a method ``encode``, or a
-        function, from a list of texts to an array or tensor of shape (n_texts, dim). It is called once, with a few
-        fixed texts; their vectors are its fingerprint.
-    reference : str, optional
-        Model reference that loads the same model, such as ``"hf:DIR"``. By default it is the name that a
-        SentenceTransformer was loaded by.
-
-    Returns
-    -------
-    SentenceEncoder
-        A model without a transform. It can be pickled if `model` can. `SentenceEncoder.save` works only if `reference`
-        loads an encoder with the same vectors. Without a reference, as for a function, a warning says that the model
-        cannot be saved.
-
-    Raises
-    ------
-    InputTypeError
-        If `model` has no method ``encode`` and cannot be called.
-    InputError
-        If it does not return one vector of finite numbers per text.
-
-    Examples
-    --------
-    >>> from model2vec import StaticModel  # doctest: +SKIP
-    >>> isosent.wrap(StaticModel.from_pretrained("DIR"), reference="static:DIR")  # doctest: +SKIP
-    """
-    if isinstance(model, SentenceEncoder):
-        return model
-    return SentenceEncoder(model if isinstance(model, Encoder) else wrap_encoder(model, reference))
 
 
 def check_model(where: str, model: object) -> None:

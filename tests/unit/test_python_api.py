@@ -122,11 +122,6 @@ def test_settings_need_a_name(wordllama, texts, transform):
         wordllama.fitted(texts, transform, settings={"n_components": 8})
 
 
-def test_fit_is_an_alias_for_one_release(wordllama, texts):
-    with pytest.warns(DeprecationWarning, match="fitted"):
-        assert wordllama.fit(texts, transform=isosent.Whitening(8)).dim == 8
-
-
 def test_the_record_holds_numbers_for_auto(wordllama, texts):
     for transform, width in (("whitening", "auto"), ("whitening", 0.9), ("auto", 0.9), ("auto", "auto")):
         [fit] = wordllama.fitted(texts, transform, settings={"n_components": width}).fits

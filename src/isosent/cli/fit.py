@@ -87,8 +87,8 @@ def fit(
     moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy"). Use texts like those you
     will compare, more of them than dimensions.
 
-    The default, --transform auto, chooses a strength of whitening or no transform; with --dims or --bytes, the strength
-    for that width. It needs texts: for vectors, it keeps the principal components. A weighting that learns from texts
+    The default, --transform auto, chooses a strength of whitening or no transform; with --dims, the strength for that
+    width. It needs texts: for vectors, it keeps the principal components. A weighting that learns from texts
     (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
     """
     check_model_folder(output)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from isosent.cli.options import PATH, column_option, json_option, model_options, open_model, seed_option
+from isosent.cli.options import PATH, column_option, json_option, model_options, open_model
 from isosent.cli.printing import check_output, say, show, write_output
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -45,7 +45,6 @@ html_option = click.option("--html", type=PATH, metavar="FILE", help="Write a pa
 @csv_option
 @html_option
 @json_option
-@seed_option
 def duplicates(
     texts: str,
     model: str | None,
@@ -54,7 +53,6 @@ def duplicates(
     csv_output: Path | None,
     html: Path | None,
     json_output: Path | None,
-    seed: int,
 ) -> None:
     """Find groups of texts that say the same.
 
@@ -66,7 +64,7 @@ def duplicates(
     listed = read_texts(texts, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        found = find_duplicates(listed, loaded, false_alarms=false_alarms, seed=seed, progress=bar(len(set(listed))))
+        found = find_duplicates(listed, loaded, false_alarms=false_alarms, progress=bar(len(set(listed))))
     if found.false_alarms is None and len(listed) > 1:
         say(f"fewer than {FEWEST_TEXTS} distinct texts: only equal texts are grouped")
     if html is not None:
@@ -92,7 +90,6 @@ def duplicates(
 @csv_option
 @html_option
 @json_option
-@seed_option
 def cluster(
     texts: str,
     model: str | None,
@@ -101,7 +98,6 @@ def cluster(
     csv_output: Path | None,
     html: Path | None,
     json_output: Path | None,
-    seed: int,
 ) -> None:
     """Group texts by topic, and describe each group by words.
 
@@ -118,7 +114,6 @@ def cluster(
             listed,
             loaded,
             n_clusters="auto" if clusters == AUTO else int(clusters),
-            seed=seed,
             progress=bar(len(listed)),
         )
     if html is not None:

@@ -15,7 +15,6 @@ from isosent.cli.options import (
     json_option,
     model_options,
     open_model,
-    seed_option,
     split_names,
 )
 from isosent.cli.printing import check_output, show, write_output
@@ -42,7 +41,6 @@ from isosent.report.inspect_page import html_page, inspection_tables
 @json_option
 @click.option("--html", type=PATH, metavar="FILE", help="Also write a page with figures.")
 @details_option
-@seed_option
 def inspect(
     source: str,
     model: str | None,
@@ -50,7 +48,6 @@ def inspect(
     json_output: Path | None,
     html: Path | None,
     details: bool,
-    seed: int,
 ) -> None:
     """Is whitening worth it? Print statistics of the vectors and a recommendation.
 
@@ -67,7 +64,7 @@ def inspect(
         return
     check_output(html, reads=(source,))
     check_output(json_output, reads=(source,))
-    inspection = _inspect(source, model, column, seed)
+    inspection = _inspect(source, model, column)
     if html is not None:
         write_output(html, html_page(inspection))
     if write_output(json_output, json.dumps(inspection.to_json(), indent=2, ensure_ascii=False) + "\n"):
@@ -91,7 +88,7 @@ def _inspect_moments(source: str, json_output: Path | None) -> None:
     show(f"\n{inspection.advice}")
 
 
-def _inspect(source: str, model: str | None, column: str | None, seed: int) -> Inspection:
+def _inspect(source: str, model: str | None, column: str | None) -> Inspection:
     name = Path(source).name
     if source != STANDARD_INPUT and holds_vectors(source, column=column):
         if model is not None:
@@ -101,11 +98,11 @@ def _inspect(source: str, model: str | None, column: str | None, seed: int) -> I
             )
         vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
-            return inspect_vectors(vectors, seed=seed, source=name, progress=bar)
+            return inspect_vectors(vectors, source=name, progress=bar)
     texts = read_texts(source, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        return inspect_texts(loaded, texts, seed=seed, source=name, progress=bar)
+        return inspect_texts(loaded, texts, source=name, progress=bar)
 
 
 _MOST_AXES_SHOWN = 10
@@ -173,7 +170,6 @@ def _p_value(value: float) -> str:
 @click.option("--pairs", metavar="FILE", help="Instead of TEXTS: a table of pairs with scores.")
 @columns_option
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Model folder to write.  [default: that of -m]")
-@seed_option
 def calibrate(
     texts: str | None,
     model: str | None,
@@ -181,7 +177,6 @@ def calibrate(
     pairs: str | None,
     columns: str | None,
     output: Path | None,
-    seed: int,
 ) -> None:
     """Give the cosines of a model a meaning, and save it in the model folder.
 
@@ -204,7 +199,7 @@ def calibrate(
         sample = read_texts(texts, column=column)
         loaded = open_model(model)
         with progress_bar("encoding") as bar:
-            loaded = calibrated_on_texts(loaded, sample, seed=seed, progress=bar(min(len(sample), MOST_TEXTS)))
+            loaded = calibrated_on_texts(loaded, sample, progress=bar(min(len(sample), MOST_TEXTS)))
     else:
         names = split_names(columns) or []
         if len(names) != 3:

@@ -45,7 +45,6 @@ models_option = click.option(
 )
 
 
-_FLOAT32_BYTES = 4
 _MODEL_OPTIONS = {
     "layers": ("1,-1", "Transformer layers to average; 0 is the embedding layer, -1 the last."),
     "pooling": ("NAME", "How tokens become a sentence: mean, max, cls and others."),
@@ -82,31 +81,25 @@ def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callabl
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(
-            transform: Any, dims: str | None, n_bytes: int | None, strength: float | None, **values: Any
-        ) -> None:
-            if dims is not None and n_bytes is not None:
-                raise InputError("--dims and --bytes both set the dimensions. Leave one out.")
+        def wrapped(transform: Any, dims: str | None, strength: float | None, **values: Any) -> None:
             settings: dict[str, Any] = {} if strength is None else {"strength": strength}
-            if dims is not None or n_bytes is not None:
-                settings["n_components"] = parse_option(dims) if dims is not None else (n_bytes or 0) // _FLOAT32_BYTES
+            if dims is not None:
+                settings["n_components"] = parse_option(dims)
             # auto chooses the strength for a width; who sets the strength means whitening
             names = transform or (default if not settings else AUTO if strength is None else "whitening")
             command(transform=(names,) if multiple and isinstance(names, str) else names, settings=settings, **values)
 
-        sized = "" if default == AUTO else "; auto with --dims or --bytes"
+        sized = "" if default == AUTO else "; auto with --dims"
         help_text = (
             "auto, none, or transforms separated by commas, each with options after a question mark, as in "
             f"'whitening?method=zca&eps=1e-5'.{' May be repeated.' if multiple else ''}  "
             f"[default: {default}{sized}; whitening with --strength]"
         )
         dims_help = "Dimensions to keep: a number, a share of the variance such as 0.95, or auto."
-        bytes_help = "The same as a size: bytes of a float32 vector, 4 for each dimension."
         for option in (
             click.option(
                 "--strength", type=click.FloatRange(0, 1), metavar="G", help="0 only rotates, 1 whitens fully."
             ),
-            click.option("--bytes", "n_bytes", type=click.IntRange(4), metavar="N", help=bytes_help),
             click.option("--dims", metavar="K|SHARE|auto", help=dims_help),
             click.option("--transform", metavar="NAME", multiple=multiple, help=help_text),
         ):

@@ -37,10 +37,10 @@ def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0
         _check.whole_number("workers", "workers", workers, 1)
     if on is None:
         if gpus_per_worker:
-            raise InputError("--gpus-per-worker is for a cluster. Add --on ray.")
+            raise InputError("GPUs per worker are for a cluster: --on ray?gpus=X.")
         return Here() if workers in (None, 1) else Processes(workers or 1)
-    if not (gpus_per_worker <= 1 or gpus_per_worker % 1 == 0):
-        raise InputError(f"--gpus-per-worker must be at most 1, or a whole number; got {gpus_per_worker:g}.")
+    if not (0 <= gpus_per_worker <= 1 or (gpus_per_worker > 1 and gpus_per_worker % 1 == 0)):
+        raise InputError(f"--on ray?gpus=X: X must be from 0 to 1, or a whole number; got {gpus_per_worker:g}.")
     address = on.removeprefix(RAY).removeprefix(":")
     if not on.startswith(RAY) or (address and not address.startswith("//")):
         raise InputError(f"--on must be ray, or ray://ADDRESS; got {on}.")
