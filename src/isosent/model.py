@@ -6,12 +6,10 @@ import copy
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
@@ -22,10 +20,10 @@ from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import cosine_matrix, nonzero_rows, unit_rows
+from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import encoding_bar
 from isosent.persistence import FitRecord, ModelRecord, write_model
-from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
+from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing, rows_with_vector
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
 from isosent.transforms.base import (
     AUTO,
@@ -74,11 +72,8 @@ class SentenceEncoder:
     ) -> None:
         if postprocessing.dim is not None:
             _check.same_dim("SentenceEncoder", "encoder", encoder.dim, postprocessing.dim)
-        self._encoder = encoder
-        self._postprocessing = postprocessing
-        self._fits = fits
-        self._calibration = calibration
-        self._quantization = quantization
+        self._encoder, self._postprocessing, self._fits = encoder, postprocessing, fits
+        self._calibration, self._quantization = calibration, quantization
         if quantization is not None:
             _check.same_dim("SentenceEncoder", "quantization", quantization.dim, self.dim)
 
@@ -92,16 +87,6 @@ class SentenceEncoder:
             The encoder that the record names.
         record : ModelRecord
             What a model folder holds, as from `record`.
-
-        Returns
-        -------
-        SentenceEncoder
-            The model that was saved.
-
-        Raises
-        ------
-        InputError
-            If the vectors of the encoder do not have the dimensions that the record was fitted on.
         """
         return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization)
 
@@ -154,8 +139,7 @@ class SentenceEncoder:
     def fingerprint(self) -> str:
         """SHA-256 of the embedding space, in hexadecimal: only vectors with the same fingerprint can be compared.
 
-        It covers the encoder, its options and everything that follows the encoder; not how the vectors are computed
-        (backend, number type, devices), nor `calibration` and `quantization`.
+        It covers the encoder and all that follows; not backend, dtype and devices, `calibration` and `quantization`.
         """
         return self.record.fingerprint
 
@@ -397,8 +381,7 @@ class SentenceEncoder:
             _check.one_of("explain", "roles", role, get_args(Role))
         if self.flow is not None:
             raise InputError(
-                "explain: this model ends with a flow, which is not linear, so that a cosine is no sum over pairs of "
-                "words. Use a model without one."
+                "explain: a cosine is no sum over pairs of words after a flow, which is not linear. Use another model."
             )
         return explain_cosine(*map(self._unit_sum, texts, roles))
 
@@ -424,7 +407,7 @@ class SentenceEncoder:
         return SentenceEncoder(self._encoder, self._postprocessing, self._fits, calibration, self._quantization)
 
     def with_quantization(self, quantization: Quantization | None) -> SentenceEncoder:
-        """Return this model with another quantization; the fingerprint of its vectors stays the same.
+        """Return this model with another quantization; its fingerprint stays the same.
 
         Parameters
         ----------
@@ -565,7 +548,7 @@ class SentenceEncoder:
         _check.same_dim("fitted_on_vectors", "vectors", array.shape[1], self._encoder.dim)
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if isinstance(chosen, Auto):
-            moments = Moments.from_rows(_rows_with_vector(array))
+            moments = Moments.from_rows(rows_with_vector(array))
             return self.fitted_on_moments(
                 moments, chosen, n_zero_rows=len(array) - round(moments.weight), source=source
             )
@@ -608,15 +591,6 @@ class SentenceEncoder:
         InputError
             If the transform refuses the moments, the encoder is not fitted, or vectors of this model end with
             length 1 or a flow.
-
-        Examples
-        --------
-        >>> import isosent
-        >>> model = isosent.load()
-        >>> parts = [model.encoder.encode(isosent.demo_texts()[start::2]) for start in (0, 1)]
-        >>> moments = isosent.Moments.from_rows(parts[0]) + isosent.Moments.from_rows(parts[1])
-        >>> model.fitted_on_moments(moments, isosent.Whitening(n_components=32)).dim
-        32
         """
         self._encoder.require_fitted("fitted_on_moments")
         chosen = resolve_transform(transform, dim=self.dim)
@@ -647,8 +621,8 @@ class SentenceEncoder:
         fit = transform.chosen.transform() if isinstance(transform, AutoChoice) else copy.deepcopy(transform)
         postprocessing = self._postprocessing.fitted(fit, moments, query_moments)
         name, parameters = ("none", {}) if fit is None else (transform_name(fit), resolved_settings(fit))
-        record = _record(name, parameters, round(moments.weight), n_zero_rows, source)
-        record = structs.replace(record, choice=None if choice is None else choice.to_json())
+        chosen = None if choice is None else choice.to_json()
+        record = FitRecord.made_now(name, parameters, round(moments.weight), n_zero_rows, source, choice=chosen)
         return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
 
     def _with_encoder_fitted(self, texts: list[str], source: str, progress: Progress | None) -> SentenceEncoder:
@@ -656,9 +630,9 @@ class SentenceEncoder:
         encoder = self._encoder.on_corpus(texts, progress=progress)
         postprocessing, step = NO_POSTPROCESSING, encoder.own_transform()
         if step is not None:
-            postprocessing = postprocessing.fitted(step, Moments.from_rows(_rows_with_vector(encoder.encode(texts))))
+            postprocessing = postprocessing.fitted(step, Moments.from_rows(rows_with_vector(encoder.encode(texts))))
         parameters, n_texts = encoder.settings(), encoder.corpus_size
-        record = _record(parameters.pop("weighting"), parameters, n_texts, len(texts) - n_texts, source)
+        record = FitRecord.made_now(parameters.pop("weighting"), parameters, n_texts, len(texts) - n_texts, source)
         return SentenceEncoder(encoder, postprocessing, (record,))
 
     def _fitted_on(
@@ -671,19 +645,19 @@ class SentenceEncoder:
         report: Report | None = None,
     ) -> SentenceEncoder:
         """Fit a transform, or what auto chose, on vectors of the bare encoder."""
-        rows = _rows_with_vector(vectors)
+        rows = rows_with_vector(vectors)
         n_zero_rows = len(vectors) - len(rows)
         if is_flow(transform):
             self._postprocessing.check_fit(transform, queries=query_vectors is not None)
             flow = copy.deepcopy(transform).fit(self._postprocessing.apply(rows), report=report)
-            record = _record(transform_name(flow), settings_of(flow), len(rows), n_zero_rows, source)
-            record = structs.replace(record, history=tuple(asdict(step) for step in flow.history_))
+            name, history = transform_name(flow), tuple(asdict(step) for step in flow.history_)
+            record = FitRecord.made_now(name, settings_of(flow), len(rows), n_zero_rows, source, history=history)
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
         moments = Moments.from_rows(rows)
         query_moments = None
         if query_vectors is not None:
-            query_moments = Moments.from_rows(_rows_with_vector(query_vectors))
+            query_moments = Moments.from_rows(rows_with_vector(query_vectors))
         return self._fitted_linear(transform, moments, query_moments, n_zero_rows, source)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -724,16 +698,3 @@ def check_model(where: str, model: object) -> None:
     if not isinstance(model, SentenceEncoder):
         advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
         raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")
-
-
-def _rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The rows that are not zero, of which there must be one."""
-    rows = vectors[nonzero_rows(vectors)]
-    if not len(rows):
-        raise InputError(f"fit: the encoder knows no word of the {len(vectors)} texts, so all their vectors are zero.")
-    return rows
-
-
-def _record(name: str, parameters: Mapping[str, Any], n_texts: int, n_zero_rows: int, source: str) -> FitRecord:
-    fitted_at = datetime.now(UTC).isoformat(timespec="seconds")
-    return FitRecord(name, parameters, n_texts, n_zero_rows, source, fitted_at)

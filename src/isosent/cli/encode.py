@@ -23,11 +23,11 @@ from isosent.io.vectors import (
     check_vector_file,
     open_vectors,
 )
-from isosent.jobs.encode import Role, encode_file
+from isosent.jobs.encode import encode_file
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import check_moments_file, open_vector_files, sum_of_files, transform_file, write_moments
 from isosent.loading import read_record
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.pages.progress import progress_bar
 
 dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")

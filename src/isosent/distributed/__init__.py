@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError
 from isosent.io.texts import is_missing
-from isosent.jobs.encode import Role
 from isosent.loading import load
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 
 
 class Encode:

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import Measured
-
-Role = Literal["text", "query", "document"]
+from isosent.model import Role
 
 
 class TaskEncoder(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,12 @@ from isosent.io.texts import TextSource, text_blocks
 from isosent.io.vector_source import NUMBER_TYPES, VectorSource
 from isosent.io.vectors import check_vector_file, writing_vectors
 from isosent.jobs.vectors import narrowed
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 
 _BLOCK_BYTES = 64 << 20
 _MOST_WINDOWS = 4
 
-Role = Literal["text", "query", "document"]
 BlockEncoder = Callable[[list[str]], NDArray[np.float32]]
 Row = tuple[str, Sequence[Any]]  # a text, and the values of the columns that are written with its vector
 

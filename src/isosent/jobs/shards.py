@@ -41,7 +41,7 @@ from isosent.io.vectors import (
     open_vectors,
     sweep_shards,
 )
-from isosent.jobs.encode import BlockEncoder, Role, TextRows, encoded_source, encoding, warn_once, write_encoded
+from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, warn_once, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
     check_source,
@@ -51,7 +51,7 @@ from isosent.jobs.vectors import (
     write_moments,
 )
 from isosent.loading import load, read_record
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.persistence import ModelRecord
 
 _SHARE_OF_TIME = 0.05  # to write the index
