@@ -251,9 +251,8 @@ def test_poolings_go_by_either_name(reference, data):
 def published(reference, layers, transform, *, pooling="mean", task="STSB", sickr="test", missing=()):
     made_up = STSSet(task, (), (), missing_subsets=missing)
     scores = {transform: Score(dict.fromkeys(AGGREGATIONS, 0.5))}
-    return layer_cells(layers, made_up, scores, name="m", reference=reference, sickr=sickr, pooling=pooling)[
-        0
-    ].published
+    [cell] = layer_cells(layers, made_up, scores, name="m", reference=reference, sickr=sickr, pooling=pooling)
+    return cell.published
 
 
 BERT = "hf:bert-base-uncased"
