@@ -32,10 +32,9 @@ from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError, WorkerError
 from isosent.io.texts import is_missing
-from isosent.jobs.encode import Role
 from isosent.jobs.shards import Engine, Here, Job, Outcome, Run, Task, Worker
 from isosent.loading import load
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.numeric.threads import n_workers
 
 _RAY: Final = "ray"
@@ -51,10 +50,10 @@ def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0
         _check.whole_number("workers", "workers", workers, 1)
     if on is None:
         if gpus_per_worker:
-            raise InputError("--gpus-per-worker is for a cluster. Add --on ray.")
+            raise InputError("GPUs per worker are for a cluster: --on ray?gpus=X.")
         return Here() if workers in (None, 1) else Processes(workers or 1)
-    if not (gpus_per_worker <= 1 or gpus_per_worker % 1 == 0):
-        raise InputError(f"--gpus-per-worker must be at most 1, or a whole number; got {gpus_per_worker:g}.")
+    if not (0 <= gpus_per_worker <= 1 or (gpus_per_worker > 1 and gpus_per_worker % 1 == 0)):
+        raise InputError(f"--on ray?gpus=X: X must be from 0 to 1, or a whole number; got {gpus_per_worker:g}.")
     address = on.removeprefix(_RAY).removeprefix(":")
     if not on.startswith(_RAY) or (address and not address.startswith("//")):
         raise InputError(f"--on must be ray, or ray://ADDRESS; got {on}.")
@@ -325,7 +324,7 @@ class Encode:
 
     @cached_property
     def _model(self) -> SentenceEncoder:
-        return load(self._reference, options=self._options)
+        return load(self._reference, **self._options)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_model"}  # each worker loads its own

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,6 +64,14 @@ class FitRecord(Struct, frozen=True, forbid_unknown_fields=True):
     fitted_at: str  # ISO 8601, UTC
     choice: Mapping[str, Any] | None = None  # what "auto" compared, and why it chose
     history: Sequence[Mapping[str, Any]] | None = None  # of a flow: the fields of each `FitProgress`
+
+    @classmethod
+    def made_now(
+        cls, transform: str, parameters: Mapping[str, Any], n_texts: int, n_zero_rows: int, source: str, **details: Any
+    ) -> FitRecord:
+        """Record a fit that has just been made."""
+        fitted_at = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(transform, parameters, n_texts, n_zero_rows, source, fitted_at, **details)
 
 
 @dataclass(frozen=True, slots=True)

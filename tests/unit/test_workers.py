@@ -207,14 +207,11 @@ def test_a_model_that_cannot_be_loaded_by_workers_is_said_once(inputs, wordllama
 def test_moments_have_the_same_bits_whoever_computes_them(inputs, wordllama, tmp_path):
     def measured(engine):
         folder = tmp_path / type(engine).__name__
-        return measure_folder(
-            *(wordllama, inputs, folder), shard_size=50, engine=engine, reference="wordllama", radial=True
-        )[0]
+        return measure_folder(wordllama, inputs, folder, shard_size=50, engine=engine, reference="wordllama")[0]
 
     here, there = measured(Here()), measured(Processes(2))
     np.testing.assert_array_equal(here.moments.scatter, there.moments.scatter)
     np.testing.assert_array_equal(here.moments.mean, there.moments.mean)
-    np.testing.assert_array_equal(here.moments.radial.third, there.moments.radial.third)
     assert (here.moments.weight, here.sources) == (450, tuple(inputs))
     vectors = np.concatenate([wordllama.encode(isosent.io.texts.read_texts(path)) for path in inputs])
     np.testing.assert_allclose(here.moments.mean, vectors.mean(axis=0), atol=1e-7)
@@ -307,6 +304,7 @@ def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, 
         (("encode", *inputs, "-o", "v.npy"), "3 inputs need a folder"),
         (("encode", inputs[0], "-o", "v2.npy", "--workers", "2"), "--workers, --on, --format and --shard-size"),
         (("encode", inputs[0], inputs[0], "-o", "out2"), "is named twice"),
+        (("encode", inputs[0], "-o", "out2", "--on", "ray?cpus=1"), "the only option is the number of GPUs"),
         (("encode", "-", "-o", "out2", "--workers", "2"), "- can be read only once"),
         (("fit", *inputs, "-o", "m", "--workers", "2", "--transform", "none"), "linear transform; got none"),
         (("fit", inputs[0], "-m", "wordllama?weighting=sif", "-o", "m", "--workers", "2"), "fitted in one process"),
@@ -394,12 +392,6 @@ def test_a_run_with_another_column_or_other_columns_is_refused(wordllama, tmp_pa
         encode("parquet", "a", "parquet")
 
 
-def test_moments_with_and_without_a_radial_part_are_told_apart(inputs, wordllama, tmp_path):
-    measure_folder(wordllama, inputs, tmp_path / "out", radial=False)
-    with pytest.raises(InputError, match="holds=moments, not holds=radial moments"):
-        measure_folder(wordllama, inputs, tmp_path / "out", radial=True)
-
-
 def test_a_shard_without_its_note_and_a_link_are_made_again(inputs, whole, wordllama, tmp_path):
     shutil.copytree(whole, tmp_path / "out")
     (tmp_path / "out" / "part-00001.npy.isosent.json").unlink()
@@ -441,9 +433,9 @@ def test_a_folder_that_is_not_shared_is_noticed(inputs, wordllama, tmp_path):
     ("on", "gpus", "words"),
     [
         ("spark", 0, r"--on must be ray, or ray://ADDRESS; got spark"),
-        (None, 1, "--gpus-per-worker is for a cluster"),
-        ("ray", 1.5, r"--gpus-per-worker must be at most 1, or a whole number; got 1\.5"),
-        ("ray", float("nan"), "--gpus-per-worker must be"),
+        (None, 1, "are for a cluster"),
+        ("ray", 1.5, r"gpus=X.*or a whole number; got 1\.5"),
+        ("ray", float("nan"), "gpus=X"),
     ],
 )
 def test_workers_elsewhere_are_refused(on, gpus, words):

@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 
 from isosent import _check
-from isosent.cli.printing import progress_bar, show
+from isosent.cli.printing import show
 from isosent.datasets import LOCK_NAME, FetchedFile, Mirror, get_data, read_manifest
 from isosent.errors import InputError
+from isosent.pages.progress import progress_bar
 from isosent.words.formats import format_of
 from isosent.words.word_vectors import WordVectors, convert_word_vectors, read_word_vectors, size_of_files
 

@@ -13,10 +13,10 @@ import click
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.encode import say_resumed
-from isosent.cli.options import PATH, Model, json_option, model_options
-from isosent.cli.printing import STANDARD_OUTPUT, check_output, progress_bar, say, show, write_output
+from isosent.cli.options import PATH, json_option, model_options, open_model
+from isosent.cli.printing import STANDARD_OUTPUT, check_output, say, show, write_output
 from isosent.cli.workers import worker_options
+from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
@@ -28,9 +28,10 @@ from isosent.io.space import space_in
 from isosent.io.texts import TEXT_ENDINGS
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
-from isosent.jobs.shards import Engine, encode_folder
+from isosent.jobs.shards import Engine, encode_folder, how_resumed
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import progress_bar
 from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
 from isosent.search.database import pull as pull_index
@@ -96,7 +97,7 @@ def index() -> None:
 @worker_options
 def create(
     rows: tuple[str, ...],
-    model: Model,
+    model: str | None,
     output: Path,
     kind: str,
     store: Any,
@@ -120,7 +121,7 @@ def create(
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
             raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
         inputs = _joined([_read_inputs(path, column, id_column, texts) for path in paths])
-        loaded = model.open() if model.is_named or inputs["vectors"] is None else None
+        loaded = open_model(model) if model is not None or inputs["vectors"] is None else None
         if engine is not None:
             if loaded is None or inputs["vectors"] is not None:
                 raise InputError(f"index: --workers encode texts; {paths[0]} holds vectors.")
@@ -346,7 +347,7 @@ def _joined(inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _encoded(
-    model: Model, loaded: SentenceEncoder, paths: Sequence[str], column: str | None, folder: str, engine: Engine
+    model: str | None, loaded: SentenceEncoder, paths: Sequence[str], column: str | None, folder: str, engine: Engine
 ) -> VectorSource:
     """The vectors of texts, encoded by workers into a folder that lets an interrupted run resume."""
     with progress_bar("encoding") as bar:
@@ -355,9 +356,8 @@ def _encoded(
             column=column,
             role="document",
             engine=engine,
-            reference=model.reference,
-            options=model.options,
-            resumed=partial(say_resumed, folder, "encode"),
+            reference=model or DEFAULT_REFERENCE,
+            resumed=lambda index: say(how_resumed(folder, "encode", index)),
             progress=bar,
         )
     return open_vectors(folder)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property, partial, reduce
@@ -41,7 +41,7 @@ from isosent.io.space import NOTE_ENDING, Space, same_space
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.jobs.encode import Encode, Role, TextRows, encoded_source, encoding, warn_once, write_encoded
+from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, warn_once, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
     check_source,
@@ -51,7 +51,7 @@ from isosent.jobs.vectors import (
     write_moments,
 )
 from isosent.loading import load, read_record
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.persistence import ModelRecord
 
 _SHARE_OF_TIME = 0.05  # to write the index
@@ -64,14 +64,12 @@ class Job(Struct, frozen=True, kw_only=True):
 
     makes: Literal["encode", "transform", "moments"]
     directory: str = msgspec.field(default_factory=os.getcwd)  # that paths are relative to
-    reference: str
-    options: dict[str, str] = {}
+    reference: str  # with its options
     fingerprint: str = ""  # of the model that began the job
     column: str | None = None
     holds_vectors: bool = False  # the inputs, rather than texts
     role: Role = "text"
     sharding: Sharding = Sharding()
-    radial: bool = False  # moments
 
 
 class Task(NamedTuple):
@@ -182,25 +180,25 @@ class Worker:
                 source = encoded_source(source, part, encode, dim=encoder.dim, space=space)
             else:
                 source = source.part(*part)
-            measured = moments_of([source], radial=self._job.radial)
+            measured = moments_of([source])
         write_moments(path, replace(measured, sources=()))
         n_texts = part[1] - stats.total.n_texts  # vectors have not been counted
         return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
 
     @cached_property
     def _record(self) -> ModelRecord:
-        record = read_record(self._job.reference, options=self._job.options)
+        record = read_record(self._job.reference)
         self._check_fingerprint(record.fingerprint)
         return record
 
     @cached_property
     def _model(self) -> SentenceEncoder:
-        model = self._given or load(self._job.reference, options=self._job.options)
+        model = self._given or load(self._job.reference)
         self._check_fingerprint(model.fingerprint)
         return model
 
     @cached_property
-    def _encoding(self) -> tuple[Encode, int]:
+    def _encoding(self) -> tuple[BlockEncoder, int]:
         return encoding(self._model, self._job.role, self._progress)
 
     def _check_fingerprint(self, fingerprint: str) -> None:
@@ -257,7 +255,6 @@ def encode_folder(
     role: Role = "text",
     engine: Engine | None = None,
     reference: str = "",
-    options: Mapping[str, str] | None = None,
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> ShardIndex:
@@ -266,7 +263,6 @@ def encode_folder(
     job = Job(
         makes="encode",
         reference=reference,
-        options=dict(options or {}),
         fingerprint=model.fingerprint,
         column=column,
         role=role,
@@ -282,6 +278,12 @@ def encode_folder(
     )
     warn_once(model, EncodingStats(**index.counts))
     return index
+
+
+def how_resumed(folder: str | os.PathLike[str], verb: str, index: ShardIndex) -> str:
+    """How much of a folder exists, for a message."""
+    rest = f"nothing is left to {verb}" if index.is_complete else "resuming"
+    return f"{folder}: {index.n_shards - len(index.missing)} of {index.n_shards} shards exist; {rest}"
 
 
 def transform_folder(
@@ -324,10 +326,8 @@ def measure_folder(
     *,
     column: str | None = None,
     shard_size: int = SHARD_SIZE,
-    radial: bool = False,
     engine: Engine | None = None,
     reference: str = "",
-    options: Mapping[str, str] | None = None,
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> tuple[FileMoments, ShardIndex]:
@@ -340,11 +340,9 @@ def measure_folder(
     job = Job(
         makes="moments",
         reference=reference,
-        options=dict(options or {}),
         fingerprint=model.fingerprint,
         column=column,
         sharding=Sharding(shard_size),
-        radial=radial,
     )
     index = make_shards(
         *(job, inputs, folder, _with_model(engine, model)),
@@ -421,7 +419,8 @@ def make_shards(
     with locked_shards(folder), engine.workers(job, advance) as run:
         older = read_index(folder)
         described = _described(inputs, older if older and older.column == job.column else None, run)
-        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, _held(job), job.column)
+        holds: Literal["vectors", "moments"] = "moments" if job.makes == "moments" else "vectors"
+        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, holds, job.column)
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
         index = new if older is None else _resumed_index(job, folder, older, new)
         write_index(folder, index)
@@ -449,12 +448,6 @@ def make_shards(
         name = saved.index.shard_name(gone[0])
         raise OutputError(f"{folder} lacks {name}, which a worker wrote. All machines must share this folder.")
     return saved.index
-
-
-def _held(job: Job) -> Literal["vectors", "moments", "radial moments"]:
-    if job.makes != "moments":
-        return "vectors"
-    return "radial moments" if job.radial else "moments"
 
 
 def _gone(folder: str, index: ShardIndex) -> list[int]:
