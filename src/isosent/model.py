@@ -24,7 +24,6 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import InputError, InputTypeError
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
-from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -471,7 +470,7 @@ class SentenceEncoder:
 
     def fitted_on_moments(
         self,
-        moments: Moments | FrequentDirections,
+        moments: Moments,
         transform: LinearTransform | Auto | str = AUTO,
         *,
         settings: Mapping[str, Any] | None = None,
@@ -484,8 +483,8 @@ class SentenceEncoder:
 
         Parameters
         ----------
-        moments : Moments or FrequentDirections
-            Of the vectors of texts, without zero rows; or a sketch of them, for principal components and whitening.
+        moments : Moments
+            Of the vectors of texts, without zero rows.
         transform : LinearTransform or str, default "auto"
             As for `fitted_on_vectors`.
         settings : mapping, optional
@@ -518,8 +517,6 @@ class SentenceEncoder:
         if is_flow(chosen):
             raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
         choice: LinearTransform | AutoChoice
-        if isinstance(chosen, Auto) and isinstance(moments, FrequentDirections):
-            raise InputError("fitted_on_moments: auto needs moments; name a transform for a sketch, such as whitening.")
         if not isinstance(chosen, Auto):
             choice = chosen
         elif texts is None:
@@ -531,7 +528,7 @@ class SentenceEncoder:
     def _fitted_linear(
         self,
         transform: LinearTransform | AutoChoice,
-        moments: Moments | FrequentDirections,
+        moments: Moments,
         query_moments: Moments | None,
         n_zero_rows: int,
         source: str,
@@ -574,11 +571,10 @@ class SentenceEncoder:
             record = structs.replace(record, history=tuple(asdict(step) for step in flow.history_))
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
-        radial = bool(getattr(transform, "uses_radial_moments", False))
-        moments = Moments.from_rows(rows, radial=radial)
+        moments = Moments.from_rows(rows)
         query_moments = None
         if query_vectors is not None:
-            query_moments = Moments.from_rows(_rows_with_vector(query_vectors), radial=radial)
+            query_moments = Moments.from_rows(_rows_with_vector(query_vectors))
         return self._fitted_linear(transform, moments, query_moments, n_zero_rows, source)
 
     def save(self, folder: str | os.PathLike[str]) -> None:

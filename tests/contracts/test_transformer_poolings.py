@@ -24,7 +24,7 @@ import isosent
 from isosent.errors import InputError, InputTypeError, ModelReferenceError, PaddingWarning
 from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.torch_backend import LayerTaps, TorchNetwork
-from isosent.numeric.sbert_wk import sbert_wk
+from isosent.networks.sbert_wk import sbert_wk
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -43,7 +43,7 @@ def write_shards(folder):
 
 def write_some_moments(folder):
     np.save(folder / "v.npy", ROWS)
-    write_moments(folder / "m.safetensors", moments_of([open_vectors(folder / "v.npy")], radial=True))
+    write_moments(folder / "m.safetensors", moments_of([open_vectors(folder / "v.npy")]))
     (folder / "v.npy").unlink()
 
 
@@ -51,8 +51,8 @@ def read_some_moments(folder):
     measured = read_moments(folder / "m.safetensors")
     moments = measured.moments
     return (
-        np.concatenate([moments.mean, moments.scatter.ravel(), moments.rounding, moments.radial.third]),
-        (measured.n_zero_rows, measured.space, measured.sources, moments.weight, moments.radial.fourth),
+        np.concatenate([moments.mean, moments.scatter.ravel(), moments.rounding]),
+        (measured.n_zero_rows, measured.space, measured.sources, moments.weight),
     )
 
 

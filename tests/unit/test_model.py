@@ -128,18 +128,6 @@ def test_a_change_of_the_query_mean_in_the_folder_is_seen(wordllama, documents, 
         isosent.load(tmp_path / "model")
 
 
-def test_ledoit_wolf_takes_queries(wordllama, documents, queries):
-    model = wordllama.fitted(documents, transform=Whitening(16, shrinkage="ledoit_wolf"), queries=queries)
-    np.testing.assert_allclose(model.encode_query(queries).mean(axis=0), 0, atol=1e-5)
-
-
-def test_ledoit_wolf_behind_a_map_is_refused_before_anything_is_encoded(wordllama, texts, monkeypatch):
-    model = wordllama.fitted(texts, transform=MeanCentering())
-    monkeypatch.setattr(type(model.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
-    with pytest.raises(InputError, match="directly after the encoder"):
-        model.fitted(texts, transform=Whitening(shrinkage="ledoit_wolf"))
-
-
 def test_moments_of_no_vector_are_refused(wordllama, texts):
     nothing = Moments.empty(256)
     for transform in (Whitening(), "auto"):

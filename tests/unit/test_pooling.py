@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from isosent.errors import InputError
-from isosent.numeric.pooling import POOLING_ALIASES, POOLINGS, pool_p_mean, pooled_width
+from isosent.networks.pooling import POOLING_ALIASES, POOLINGS, pool_p_mean, pooled_width
 from isosent.numeric.word_averages import power_means
 
 LENGTHS = [4, 1, 3]

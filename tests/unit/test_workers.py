@@ -206,14 +206,11 @@ def test_a_model_that_cannot_be_loaded_by_workers_is_said_once(inputs, wordllama
 def test_moments_have_the_same_bits_whoever_computes_them(inputs, wordllama, tmp_path):
     def measured(engine):
         folder = tmp_path / type(engine).__name__
-        return measure_folder(
-            *(wordllama, inputs, folder), shard_size=50, engine=engine, reference="wordllama", radial=True
-        )[0]
+        return measure_folder(wordllama, inputs, folder, shard_size=50, engine=engine, reference="wordllama")[0]
 
     here, there = measured(Here()), measured(Processes(2))
     np.testing.assert_array_equal(here.moments.scatter, there.moments.scatter)
     np.testing.assert_array_equal(here.moments.mean, there.moments.mean)
-    np.testing.assert_array_equal(here.moments.radial.third, there.moments.radial.third)
     assert (here.moments.weight, here.sources) == (450, tuple(inputs))
     vectors = np.concatenate([wordllama.encode(isosent.io.texts.read_texts(path)) for path in inputs])
     np.testing.assert_allclose(here.moments.mean, vectors.mean(axis=0), atol=1e-7)
@@ -391,12 +388,6 @@ def test_a_run_with_another_column_or_other_columns_is_refused(wordllama, tmp_pa
     assert encode("npy", "a", "npy").is_complete  # the texts are the same
     with pytest.raises(InputError, match="other inputs"):
         encode("parquet", "a", "parquet")
-
-
-def test_moments_with_and_without_a_radial_part_are_told_apart(inputs, wordllama, tmp_path):
-    measure_folder(wordllama, inputs, tmp_path / "out", radial=False)
-    with pytest.raises(InputError, match="holds=moments, not holds=radial moments"):
-        measure_folder(wordllama, inputs, tmp_path / "out", radial=True)
 
 
 def test_a_shard_without_its_note_and_a_link_are_made_again(inputs, whole, wordllama, tmp_path):

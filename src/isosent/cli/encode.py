@@ -216,15 +216,14 @@ def transform(
 @click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="A .safetensors file.")
 @vector_column_option
 @checkpoint_option
-@click.option("--radial", is_flag=True, help="Include what shrinkage=ledoit_wolf needs; takes twice as long.")
-def moments(vectors: tuple[str, ...], output: Path, column: str | None, checkpoint: Path | None, radial: bool) -> None:
+def moments(vectors: tuple[str, ...], output: Path, column: str | None, checkpoint: Path | None) -> None:
     """Compute the mean and the scatter of vectors, and merge those computed before.
 
     VECTORS are files of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet) or of moments. "isosent fit MOMENTS -o
     FOLDER" gives the same model as a fit on all the vectors at once. Files may be larger than memory.
     """
     check_moments_file(output)
-    measured = measure(*open_vector_files(vectors, column), radial=radial, checkpoint=checkpoint)
+    measured = measure(*open_vector_files(vectors, column), checkpoint=checkpoint)
     write_moments(output, measured)
     show(
         f"{output}: {measured.moments.weight:.0f} vectors of {measured.moments.dim} dimensions; "
@@ -248,16 +247,9 @@ def measure(
     sources: Sequence[VectorSource],
     merged: Sequence[FileMoments],
     *,
-    radial: bool = False,
     checkpoint: Path | None = None,
 ) -> FileMoments:
     """Moments of vectors in files, and of those whose moments were computed before."""
-    for part in merged:
-        if radial and part.moments.radial is None:
-            raise InputError(
-                f"{', '.join(part.sources)}: shrinkage=ledoit_wolf needs moments computed with --radial. "
-                "Compute them again, or use shrinkage=oas."
-            )
     if not sources:
         if checkpoint is not None:
             raise InputError("--checkpoint is for vectors; moments are read at once. Leave it out.")
@@ -265,7 +257,6 @@ def measure(
     with progress_bar("reading", "vectors") as bar:
         measured = moments_of(
             sources,
-            radial=radial,
             checkpoint=checkpoint,
             resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
             progress=bar(sum(source.n_rows for source in sources)),

@@ -33,7 +33,7 @@ from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import SHARD_SIZE, VECTOR_ENDINGS, holds_vectors
 from isosent.jobs.shards import Engine, measure_folder, sample_texts
-from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, sketch_of
+from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.numeric.isotropy import describe_space
@@ -87,9 +87,6 @@ def demo(output: Path | None) -> None:
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
-@click.option(
-    "--sketch", type=click.IntRange(1), metavar="N", help="Vectors of many dimensions: the covariance as N rows."
-)
 @details_option
 @shard_size_option
 @worker_options
@@ -103,7 +100,6 @@ def fit(
     queries: str | None,
     space: str | None,
     checkpoint: Path | None,
-    sketch: int | None,
     details: bool,
     shard_size: int | None,
     engine: Engine | None,
@@ -120,8 +116,8 @@ def fit(
     """
     check_model_folder(output)
     if engine is not None:
-        if (queries, space, checkpoint, sketch) != (None, None, None, None):
-            raise InputError("fit: --queries, --space, --checkpoint and --sketch do not go with --workers.")
+        if (queries, space, checkpoint) != (None, None, None):
+            raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
         _fit_by_workers(inputs, model, transform, settings, output, column, engine, shard_size, details)
         return
     if shard_size is not None:
@@ -134,11 +130,9 @@ def fit(
                 f"fit: inputs must be all texts or all vectors; got texts, {texts}, and vectors, {vectors}."
             )
         if all(kinds.values()):
-            _fit_vectors(paths, named, model, transform, settings, output, column, queries, space, checkpoint, sketch)
-        elif (space, checkpoint, sketch) != (None, None, None):
-            raise InputError(
-                f"fit: --space, --checkpoint and --sketch are for vectors; {', '.join(paths)} holds texts."
-            )
+            _fit_vectors(paths, named, model, transform, settings, output, column, queries, space, checkpoint)
+        elif (space, checkpoint) != (None, None):
+            raise InputError(f"fit: --space and --checkpoint are for vectors; {', '.join(paths)} holds texts.")
         else:
             _fit_texts(paths, named, model, transform, settings, output, column, queries, details)
 
@@ -215,7 +209,6 @@ def _fit_by_workers(
             *(before, paths, folder),
             column=column,
             shard_size=SHARD_SIZE if shard_size is None else shard_size,
-            radial=not isinstance(chosen, Auto) and chosen.uses_radial_moments,
             engine=engine,
             reference=model.reference,
             options=model.options,
@@ -246,7 +239,6 @@ def _fit_vectors(
     queries: str | None,
     space: str | None,
     checkpoint: Path | None,
-    sketch: int | None,
 ) -> None:
     sources, merged = open_vector_files(inputs, column)
     empty = reduce(add, [*merged, *map(FileMoments.empty_for, sources)])
@@ -265,23 +257,19 @@ def _fit_vectors(
     chosen = resolve_transform(transform, settings, dim=before.dim)
     if chosen is None:
         raise InputError("fit: vectors need a transform to fit; got none.")
-    if (sketch is not None or is_flow(chosen)) and (merged or queries is not None or checkpoint is not None):
-        kind = "flow" if sketch is None else "sketch"
-        raise InputError(f"fit: a {kind} needs vectors; moments, --queries and --checkpoint do not go with it.")
-    if sketch is not None:
-        after = _fitted_on_sketch(before, sources, chosen, sketch, named)
-    elif is_flow(chosen):
+    if is_flow(chosen) and (merged or queries is not None or checkpoint is not None):
+        raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
+    if is_flow(chosen):
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
         names = named(", ".join(str(source.path) for source in sources))
         after = before.fitted_on_vectors(vectors, chosen, source=names, report=_show_likelihood)
     else:
-        radial = not isinstance(chosen, Auto) and chosen.uses_radial_moments
         query_files = None if queries is None else open_vector_files([queries], column)
         if query_files:
             # refused before anything is read
             reduce(add, [empty, *query_files[1], *map(FileMoments.empty_for, query_files[0])])
-        measured = measure(sources, merged, radial=radial, checkpoint=checkpoint)
-        query_moments = measure(*query_files, radial=radial).moments if query_files else None
+        measured = measure(sources, merged, checkpoint=checkpoint)
+        query_moments = measure(*query_files).moments if query_files else None
         after = before.fitted_on_moments(
             measured.moments,
             chosen,
@@ -291,7 +279,7 @@ def _fit_vectors(
         )
     after.save(output)
     _show_fit(after)
-    if sources and sketch is None:  # what follows takes the covariance
+    if sources:
         sample = _sampled_rows(sources[0])
         vectors, title = before.transform(sample), f"{len(sample):,} vectors of {named(str(sources[0].path))}"
         show(change_table(describe_space(vectors), describe_space(after.transform(sample)), title))
@@ -300,28 +288,6 @@ def _fit_vectors(
         _warn_of_groups(vectors)
     record = after.fits[-1]
     show(f"{output}: fitted on {record.n_texts} vectors; zero rows left out: {record.n_zero_rows}")
-
-
-def _fitted_on_sketch(
-    before: SentenceEncoder, sources: Sequence[VectorSource], chosen: Any, size: int, named: Callable[[str], str]
-) -> SentenceEncoder:
-    if isinstance(chosen, Auto):
-        raise InputError("fit: a sketch needs a transform: --transform principal_components, or whitening.")
-    width = getattr(chosen, "n_components", 0)
-    width = before.dim if width is None else width
-    if isinstance(width, int) and width > size:
-        raise InputError(
-            f"fit: a sketch of {size} rows has {size} axes; got {width} to keep. Name several times as many."
-        )
-    n_rows = sum(source.n_rows for source in sources)
-    with progress_bar("reading", "vectors") as bar:
-        sketch = sketch_of(sources, size, progress=bar(n_rows))
-    names = named(", ".join(str(source.path) for source in sources))
-    after = before.fitted_on_moments(sketch, chosen, n_zero_rows=n_rows - round(sketch.weight), source=names)
-    error, kept = sketch.error / sketch.weight, sketch.spectrum.values[: after.dim]
-    advice = "; use a larger --sketch" if error > kept[-1] else ""
-    show(f"variances of the axes kept: {kept[0]:.3g} to {kept[-1]:.3g}, up to {error:.3g} too small{advice}")
-    return after
 
 
 def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:

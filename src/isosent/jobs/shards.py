@@ -71,7 +71,6 @@ class Job(Struct, frozen=True, kw_only=True):
     holds_vectors: bool = False  # the inputs, rather than texts
     role: Role = "text"
     sharding: Sharding = Sharding()
-    radial: bool = False  # moments
 
 
 class Task(NamedTuple):
@@ -182,7 +181,7 @@ class Worker:
                 source = encoded_source(source, part, encode, dim=encoder.dim, space=space)
             else:
                 source = source.part(*part)
-            measured = moments_of([source], radial=self._job.radial)
+            measured = moments_of([source])
         write_moments(path, replace(measured, sources=()))
         n_texts = part[1] - stats.total.n_texts  # vectors have not been counted
         return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
@@ -324,7 +323,6 @@ def measure_folder(
     *,
     column: str | None = None,
     shard_size: int = SHARD_SIZE,
-    radial: bool = False,
     engine: Engine | None = None,
     reference: str = "",
     options: Mapping[str, str] | None = None,
@@ -344,7 +342,6 @@ def measure_folder(
         fingerprint=model.fingerprint,
         column=column,
         sharding=Sharding(shard_size),
-        radial=radial,
     )
     index = make_shards(
         *(job, inputs, folder, _with_model(engine, model)),
@@ -421,7 +418,8 @@ def make_shards(
     with _exclusive(folder), engine.workers(job, advance) as run:
         older = remote.read_index(folder)
         described = _described(inputs, older if older and older.column == job.column else None, run)
-        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, _held(job), job.column)
+        holds: Literal["vectors", "moments"] = "moments" if job.makes == "moments" else "vectors"
+        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, holds, job.column)
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
         index = new if older is None else _resumed_index(job, folder, older, new)
         remote.write_index(folder, index)
@@ -449,12 +447,6 @@ def make_shards(
         name = saved.index.shard_name(gone[0])
         raise OutputError(f"{folder} lacks {name}, which a worker wrote. All machines must share this folder.")
     return saved.index
-
-
-def _held(job: Job) -> Literal["vectors", "moments", "radial moments"]:
-    if job.makes != "moments":
-        return "vectors"
-    return "radial moments" if job.radial else "moments"
 
 
 def _gone(folder: str, index: ShardIndex) -> list[int]:

@@ -35,8 +35,7 @@ from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, writing_vectors
 from isosent.numeric.drift import Drift, drift, excess_kurtosis, fourth_powers, shared_axes
-from isosent.numeric.frequent_directions import FrequentDirections
-from isosent.numeric.moments import Moments, RadialMoments
+from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord
 
@@ -85,7 +84,6 @@ class FileMoments:
 def moments_of(
     sources: Sequence[VectorSource],
     *,
-    radial: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     resumed: Callable[[int], None] | None = None,
     progress: Progress | None = None,
@@ -95,21 +93,21 @@ def moments_of(
         raise InputError("moments_of: sources must hold at least one file; got none.")
     if (dim := sources[0].dim) > _MANY_DIMENSIONS:
         warnings.warn(
-            f"moments of {dim:,} dimensions take {shown_bytes(8 * dim**2)}, and a fit four times that. "
-            "A sketch takes less: isosent fit --sketch N.",
+            f"moments of {dim:,} dimensions take {shown_bytes(8 * dim**2)}, and a fit four times that.",
             MemoryWarning,
             stacklevel=2,
         )
     state, file = _State(reduce(add, map(FileMoments.empty_for, sources)), 0, 0), None
     if checkpoint is not None:
-        settings = {"radial": radial, "block_rows": [source.block_rows for source in sources]}
+        # checkpoints of version 0.1 name "radial": moments that only it could compute, where true
+        settings = {"radial": False, "block_rows": [source.block_rows for source in sources]}
         file = _Checkpoint(checkpoint, settings, [{"name": str(source.path)} | source.identity for source in sources])
         state = file.read() or state
     n_rows_before = sum(source.n_rows for source in sources[: state.source]) + state.row
     for report in (resumed, progress):
         if report and n_rows_before:
             report(n_rows_before)
-    for next_state, n_rows in _states_by_block(sources, state, radial):
+    for next_state, n_rows in _states_by_block(sources, state):
         state = next_state
         if file:
             file.write(state)
@@ -118,19 +116,6 @@ def moments_of(
     if file:
         file.write(state._replace(source=len(sources), row=0))
     return state.measured
-
-
-def sketch_of(sources: Sequence[VectorSource], size: int, *, progress: Progress | None = None) -> FrequentDirections:
-    """Sketch of the scatter of vectors in files, with memory for three times `size` of them."""
-    sketch = FrequentDirections.empty(reduce(add, map(FileMoments.empty_for, sources)).moments.dim, size)
-    for source in sources:
-        row = 0
-        for block in source.blocks():
-            source.check_finite(block, row)
-            sketch, row = sketch.updated(block), row + len(block)
-            if progress:
-                progress(len(block))
-    return sketch
 
 
 def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[VectorSource]]) -> Drift:
@@ -155,7 +140,7 @@ class _State(NamedTuple):
     row: int
 
 
-def _states_by_block(sources: Sequence[VectorSource], state: _State, radial: bool) -> Iterator[tuple[_State, int]]:
+def _states_by_block(sources: Sequence[VectorSource], state: _State) -> Iterator[tuple[_State, int]]:
     """State after each block, and the number of its rows."""
     measured, row = state.measured, state.row
     n_rows_total = sum(source.n_rows for source in sources)
@@ -164,7 +149,7 @@ def _states_by_block(sources: Sequence[VectorSource], state: _State, radial: boo
             has_vector = nonzero_rows(block)
             try:
                 rows = block if has_vector.all() else block[has_vector]
-                part = Moments.from_rows(rows, radial=radial, eps=source.eps, n_rows_total=n_rows_total)
+                part = Moments.from_rows(rows, eps=source.eps, n_rows_total=n_rows_total)
             except InputError:
                 source.check_finite(block, row)  # names the file
                 raise
@@ -323,8 +308,6 @@ def _moments_content(measured: FileMoments, name: str, version: int, *, run: dic
     tensors: dict[str, Any] = {"weight": [moments.weight], "mean": moments.mean, "scatter": moments.scatter}
     if moments.rounding is not None:
         tensors["rounding"] = moments.rounding
-    if moments.radial is not None:
-        tensors |= {"third": moments.radial.third, "fourth": [moments.radial.fourth]}
     arrays = {key: np.asarray(array, np.float64) for key, array in tensors.items()}
     metadata = {"format": name, "format_version": str(version)}
     if run is not None:
@@ -341,9 +324,8 @@ def _moments_content(measured: FileMoments, name: str, version: int, *, run: dic
 def _read_file_moments(path: Path) -> FileMoments:
     tensors, metadata = read_tensors(path, _METADATA)
     try:
-        radial = RadialMoments(tensors["third"], float(tensors["fourth"][0])) if "third" in tensors else None
         weight, mean, scatter = float(tensors["weight"][0]), tensors["mean"], tensors["scatter"]
-        moments = Moments(weight, mean, scatter, tensors.get("rounding"), radial)
+        moments = Moments(weight, mean, scatter, tensors.get("rounding"))
         if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
             raise ValueError("a number is not finite")
         sources = parse_json(metadata["sources"], "sources", list[str])

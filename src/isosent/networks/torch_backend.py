@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, layers_of
-from isosent.numeric.pooling import POOLINGS
-from isosent.numeric.sbert_wk import sbert_wk
+from isosent.networks.pooling import POOLINGS
+from isosent.networks.sbert_wk import sbert_wk
 
 Visit = Callable[[int, Any], None]  # a layer, and its hidden states of shape (n_texts, seq_len, dim)
 _CACHED_FUNCTIONS = "Dynamo detected a call to a `functools.lru_cache`"  # array_api_compat has some, without state

@@ -506,7 +506,7 @@ def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform) ->
     sample = sample[np.random.default_rng(0).permutation(len(sample))]
     held_out = sample[half:]
     try:
-        moments = Moments.from_rows(sample[:half], radial=transform.uses_radial_moments)
+        moments = Moments.from_rows(sample[:half])
         mapped = _fit(transform, moments)(held_out)
     except InputError:  # the half does not vary
         return None

@@ -38,11 +38,6 @@ class LinearTransform(Protocol):
         """Whether rows are scaled to length 1 after the map."""
         ...
 
-    @property
-    def uses_radial_moments(self) -> bool:
-        """Whether `fit_moments` needs moments with their radial part."""
-        ...
-
     def fit_moments(self, moments: Moments) -> Self:
         """Fit on the moments of vectors."""
         ...

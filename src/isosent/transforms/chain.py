@@ -88,11 +88,6 @@ class Chain(_BaseComposition, MomentTransform):
         """Name and settings of each step, with the values that were used for "auto"."""
         return list(self._fit.solution.steps)
 
-    @property
-    def uses_radial_moments(self) -> bool:
-        """Whether the first step needs more than the scatter."""
-        return bool(self.steps and getattr(self.steps[0][1], "uses_radial_moments", False))
-
     def _solve(self, moments: Moments) -> Solution:
         maps: list[LinearMap] = []
         steps: list[dict[str, Any]] = []
@@ -123,11 +118,6 @@ class Chain(_BaseComposition, MomentTransform):
                 )
             if not isinstance(step, MomentTransform) or isinstance(step, Chain):
                 raise InputTypeError(f"chain: steps must be transforms of isosent; got {step!r}.")
-            if step.uses_radial_moments and number > 1:
-                raise InputError(
-                    f"chain: Ledoit-Wolf shrinkage must come first, because it needs the rows; got it as step {number}."
-                    " Use shrinkage='oas' there."
-                )
             step.check_settings(dim)
 
 
