@@ -230,9 +230,9 @@ def resolve_transform(
     return cast("Transform | Auto", transform)
 
 
-def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
+def make_linear(names: str, *, settings: Mapping[str, Any] | None = None) -> LinearTransform:
     """Make an unfitted linear transform; a flow is refused."""
-    transform = make_transform(names, dim=dim, settings=settings)
+    transform = make_transform(names, settings=settings)
     if is_flow(transform):
         raise InputError(f"fit: {names} is not linear. A linear transform is needed here.")
     return transform
