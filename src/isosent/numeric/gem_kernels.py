@@ -5,7 +5,7 @@ matrix near its diagonal (`fill_band`) feeds the inverse that slides along the t
 float32 cannot resolve is repeated in float64 (`careful_weights`), and `_sum_up` adds the words and removes the chosen
 vectors. Kernels take rows by their ids, write the texts of one chunk, and share nothing: threads run one chunk each.
 
-The eigen-solver is our own. `np.linalg.eigh` gives the same coarse vectors, in 23 instead of 11 us for a sentence of STS-B:
+The eigen-solver is our own. `np.linalg.eigh` gives the same coarse vectors, in 23 instead of 11 us for a text of STS-B:
 GEM would fit and encode 32,400 instead of 42,600 texts/s in one thread (bench/words.py, dim 300). And it calls the
 LAPACK of scipy, whose threads nothing limits here: 120 words take six times as long if it starts them.
 """
