@@ -1,4 +1,11 @@
-"""Weight, mean and scatter of rows, from which every linear transform is fitted; shrinkage of a covariance."""
+"""Weight, mean and scatter of rows, from which every linear transform is fitted; shrinkage of a covariance.
+
+`Moments` add up, map (`mapped`) and know what rounding can have added to each variance. `Moments.from_rows` computes
+them: `_sums` decides whether products in float32 suffice, `_accumulate` adds up the products of blocks, of which each
+is shifted by its own mean and multiplied in one thread (`_block_sums`), and `_total` corrects for the shifts. Products
+in float32 are kept only if `_resolved_in_single_precision` finds that no small eigenvalue was lost; the first rows
+usually decide that. `SHRINKAGES` are estimators of how much a covariance is pulled towards a multiple of the identity.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +92,18 @@ class Moments:
 
     @classmethod
     def empty(cls, dim: int) -> Moments:
-        """Moments of no rows with `dim` dimensions, the neutral element of the sum."""
+        """Moments of no rows, the neutral element of the sum.
+
+        Parameters
+        ----------
+        dim : int
+            Dimensions of the rows.
+
+        Returns
+        -------
+        Moments
+            Of weight 0.
+        """
         return cls(0.0, np.zeros(dim), np.zeros((dim, dim)), np.zeros(dim))
 
     @classmethod
@@ -205,7 +223,13 @@ class Moments:
         return self if other == 0 else NotImplemented
 
     def about_zero(self) -> Moments:
-        """Moments of rows with mean zero, whose covariance is the uncentred second moment of these rows."""
+        """Moments of rows with mean zero, whose covariance is the uncentred second moment of these rows.
+
+        Returns
+        -------
+        Moments
+            Of the same weight.
+        """
         return Moments(self.weight, np.zeros(self.dim), self.weight * self.second_moment, self.rounding)
 
     def mapped(self, linear_map: LinearMap) -> Moments:

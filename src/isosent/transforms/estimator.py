@@ -1,4 +1,11 @@
-"""Base classes of the transforms: checks as in scikit-learn, and linear transforms that are fitted from moments."""
+"""Base classes of the transforms: checks as in scikit-learn, and linear transforms that are fitted from moments.
+
+`RowEstimator` checks rows and columns. `MomentTransform` adds `fit`, `partial_fit`, `fit_moments` and `merge`, which
+all end in the moments of the rows seen; a subclass says only how moments become a map (`_solve`) and which settings it
+accepts. `_Fit` keeps the moments with the settings of that time, and computes the map when it is first needed: so a
+stream decomposes one covariance, and a later `set_params` changes nothing. `transform` is the map alone
+(`LinearMap.apply`). `InvertibleTransform` adds the way back, by the pseudo-inverse of the map.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +121,18 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """Turn the moments of at least one row into a map."""
 
     def check_settings(self, dim: int) -> None:
-        """Refuse settings that are out of range for vectors of `dim` dimensions."""
+        """Refuse settings that are out of range for vectors of `dim` dimensions.
+
+        Parameters
+        ----------
+        dim : int
+            Dimensions of the vectors.
+
+        Raises
+        ------
+        InputError
+            If a setting is out of range; the message names it with its value.
+        """
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit on vectors. Forgets all vectors seen before.
