@@ -4,14 +4,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import save_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 from vector_makers import write_vectors
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import FileFormatError, InputError, ModelFolderError, OutputError
+from isosent.errors import FileFormatError, InputError, MemoryWarning, ModelFolderError, OutputError
 from isosent.io import vector_source
 from isosent.io.space import Space
+from isosent.io.tensors import tensors_bytes
 from isosent.io.vectors import open_vectors
 from isosent.jobs import vectors as checkpoint_module
 from isosent.jobs.vectors import holds_moments, moments_of, read_moments, transform_file, write_moments
@@ -197,6 +199,16 @@ def test_written_moments_are_read_to_the_last_bit(vectors_in, tmp_path):
     write_moments(tmp_path / "m.safetensors", measured)
     assert holds_moments(tmp_path / "m.safetensors")
     same_bits(read_moments(tmp_path / "m.safetensors"), measured)
+
+
+def test_radial_moments_of_version_0_1_are_skipped(vectors_in, tmp_path):
+    measured = moments_of([vectors_in()])
+    write_moments(tmp_path / "m.safetensors", measured)
+    with safe_open(tmp_path / "m.safetensors", "numpy") as file:
+        metadata = file.metadata()
+    tensors = load_file(tmp_path / "m.safetensors") | {"third": np.ones(DIM), "fourth": np.ones(1)}
+    (tmp_path / "old.safetensors").write_bytes(tensors_bytes(tensors, metadata))
+    same_bits(read_moments(tmp_path / "old.safetensors"), measured)
 
 
 def test_moments_taken_apart_are_those_of_all(vectors_in, tmp_path):
@@ -385,3 +397,9 @@ def test_a_model_of_vectors_takes_no_other_encoder(tmp_path, wordllama, model):
     model.save(tmp_path / "model")
     with pytest.raises(ModelFolderError, match=r"was fitted on vectors with the fingerprint .*; wordllama now has "):
         isosent.load(tmp_path / "model", encoder="wordllama")
+
+
+def test_many_dimensions_are_warned_of(vectors_in, monkeypatch):
+    monkeypatch.setattr(checkpoint_module, "_MANY_DIMENSIONS", 3)
+    with pytest.warns(MemoryWarning, match="covariance of 4 dimensions"):
+        moments_of([vectors_in()])

@@ -27,9 +27,9 @@ from isosent.evaluation.sts import AGGREGATIONS, STSSet, aggregate, pair_scores,
 from isosent.model import SentenceEncoder
 from isosent.networks.batching import run_batches
 from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling
+from isosent.networks.pooling import POOLINGS
+from isosent.networks.sbert_wk import sbert_wk_layers
 from isosent.numeric.moments import Moments
-from isosent.numeric.pooling import POOLINGS
-from isosent.numeric.sbert_wk import sbert_wk_layers
 from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
