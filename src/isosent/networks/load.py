@@ -190,8 +190,7 @@ def _prepared_layers(network: Network, dtype: str, device: str) -> Layers:
             except NotSupportedError:
                 layers = LayerTaps(packed(network.model, dtype), network.n_layers)
         network.prepared[device, dtype] = layers
-    prepared: Layers = network.prepared[device, dtype]
-    return prepared
+    return network.prepared[device, dtype]
 
 
 def _converted(model: Any, dtype: str, device: str) -> Any:

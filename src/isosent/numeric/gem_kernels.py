@@ -129,15 +129,15 @@ def coarse_kernel(words: tuple[Single, Ids, Bounds], power: float, chunk: tuple[
     shares = np.empty(width)
     total = np.empty(dim)
     for text in range(chunk[0], chunk[1]):
-        own = ids[offsets[text] : offsets[text + 1]]
+        picks = ids[offsets[text] : offsets[text + 1]]
         for k in range(dim):
             total[k] = 0.0
-        if len(own) > dim:
-            _add_left_vectors(rows, own, power, total, room)
-        elif len(own):
-            fill_band(rows, own, width - 1, recent, band)
-            _right_combination(band, len(own), power, shares, room)
-            add_rows(total, rows, own, shares, len(own))
+        if len(picks) > dim:
+            _add_left_vectors(rows, picks, power, total, room)
+        elif len(picks):
+            fill_band(rows, picks, width - 1, recent, band)
+            _right_combination(band, len(picks), power, shares, room)
+            add_rows(total, rows, picks, shares, len(picks))
         for k in range(dim):
             out[text, k] = total[k]
 

@@ -261,5 +261,4 @@ def _lengths(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Length of each column."""
     largest = np.abs(matrix).max(axis=0, initial=0)
     scale = np.where(largest > 0, largest, 1)  # squares of very large or small numbers leave float64
-    lengths: NDArray[np.float64] = scale * np.linalg.norm(matrix / scale, axis=0)
-    return lengths
+    return scale * np.linalg.norm(matrix / scale, axis=0)

@@ -48,8 +48,7 @@ def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray
 def cosine_matrix(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
     """Cosine of each row of `a` with each row of `b`, shape (n_a, n_b)."""
     _check.same_dim("cosine_matrix", "b", b.shape[1], a.shape[1])
-    cosines: NDArray[np.float64] = unit_rows(a.astype(np.float64)) @ unit_rows(b.astype(np.float64)).T
-    return cosines
+    return unit_rows(a.astype(np.float64)) @ unit_rows(b.astype(np.float64)).T
 
 
 def nearest_rows(rows: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
@@ -106,5 +105,4 @@ def mean_ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
         return np.full(len(values), np.nan)
     _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[group]
-    return ranks
+    return (last - (counts - 1) / 2)[group]

@@ -70,8 +70,7 @@ class Chain(_BaseComposition, MomentTransform):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings of the steps, named ``step__setting``."""
-        params: dict[str, Any] = self._get_params("steps", deep=deep)
-        return params
+        return self._get_params("steps", deep=deep)
 
     def set_params(self, **kwargs: Any) -> Self:
         """Set settings, named as `get_params` does."""
