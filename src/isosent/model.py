@@ -329,15 +329,15 @@ class SentenceEncoder:
     def _vectors_of(self, name: str, values: Any) -> NDArray[np.floating]:
         """Vectors of texts, or vectors as they are; one row for a single text or vector."""
         if isinstance(values, str):
-            return self.encode([values], show_progress_bar=False)  # type: ignore[no-any-return]
+            return self.encode([values], show_progress_bar=False)
         array = values if isinstance(values, np.ndarray) else None
         if array is None and not hasattr(values, "detach"):
             values = list(values) if isinstance(values, Iterator) else values
             has_texts = isinstance(values, Iterable) and any(isinstance(value, str) for value in values)
             if has_texts or (isinstance(values, Sequence) and not values):
-                return self.encode(values)  # type: ignore[no-any-return]
+                return self.encode(values)
         if array is not None and array.dtype.kind in "UO":
-            return self.encode(array.tolist())  # type: ignore[no-any-return]
+            return self.encode(array.tolist())
         array = _check.real_numbers("similarity", name, values.detach().cpu() if hasattr(values, "detach") else values)
         vectors = _check.matrix("similarity", name, array[None, :] if array.ndim == 1 else array)
         _check.finite_rows("similarity", name, vectors)

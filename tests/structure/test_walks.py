@@ -72,8 +72,8 @@ def folder(tmp_path_factory):
     ("command", "end"),
     [
         ("encode {0}/texts.txt -m {0}/model -o {0}/vectors.npy", "numeric/word_averages.py"),
-        ("fit {0}/texts.txt --transform whitening -o {0}/fitted", "numeric/moments.py"),
-        ("fit {0}/texts.txt -o {0}/chosen", "numeric/linear_map.py"),
+        ("fit {0}/texts.txt --transform whitening --dims 16 -o {0}/fitted", "numeric/moments.py"),
+        ("fit {0}/texts.txt --dims 16 -o {0}/chosen", "numeric/linear_map.py"),
         ("fit {0}/vectors.npy --transform whitening -o {0}/mapped", "numeric/moments.py"),
         ("index {0}/texts.txt -m {0}/model -o {0}/other", "search/engine.py"),
         ("search {0}/index horse", "search/engine.py"),

@@ -238,7 +238,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
 def read_array(path: Path) -> NDArray[Any]:
     """Read an array of a .npy file by memory map."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
