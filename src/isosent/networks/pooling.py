@@ -82,7 +82,7 @@ def visible_tokens(token_embeddings: Tensor, attention_mask: Tensor) -> Tensor:
     # A maximum is not changed by a repeated token, and a sum gives it weight 0. Padding itself cannot get weight 0,
     # because 0 times NaN is NaN. Copying whole rows takes a third of the time of selecting number by number.
     n_texts, seq_len, dim = token_embeddings.shape
-    sources = _range(seq_len, attention_mask).where(attention_mask > 0, _first(attention_mask)[:, None])
+    sources = where(attention_mask > 0, _range(seq_len, attention_mask), _first(attention_mask)[:, None])
     rows = sources + seq_len * _range(n_texts, attention_mask)[:, None]
     flat = token_embeddings.reshape(n_texts * seq_len, dim)
     return flat.index_select(0, rows.reshape(n_texts * seq_len)).reshape(n_texts, seq_len, dim)
@@ -90,12 +90,18 @@ def visible_tokens(token_embeddings: Tensor, attention_mask: Tensor) -> Tensor:
 
 def last_token(attention_mask: Tensor) -> Tensor:
     """Position of the last token of each text, (n_texts,); 0 for a text without tokens."""
-    return _range(attention_mask.shape[1], attention_mask).where(attention_mask > 0, 0).amax(dim=1)
+    return where(attention_mask > 0, _range(attention_mask.shape[1], attention_mask), 0).amax(dim=1)
 
 
 def zero_if_empty(vectors: Tensor, attention_mask: Tensor) -> Tensor:
     """The same vectors, (n_texts, width), with zeros for texts without tokens."""
-    return vectors.where((attention_mask > 0).any(dim=1)[:, None], 0.0)
+    return where((attention_mask > 0).any(dim=1)[:, None], vectors, 0.0)
+
+
+def where(condition: Tensor, tensor: Tensor, other: Tensor | float) -> Tensor:
+    """The numbers of the tensor where the condition holds, elsewhere the other ones."""
+    # torch.compile can trace the function, but not the method of a tensor
+    return _extras.require("torch").where(condition, tensor, other)
 
 
 def at_least_single(tensor: Tensor) -> Tensor:
@@ -106,7 +112,7 @@ def at_least_single(tensor: Tensor) -> Tensor:
 def _first(attention_mask: Tensor) -> Tensor:
     """Position of the first token of each text; the last position for a text without tokens."""
     seq_len = attention_mask.shape[1]
-    return _range(seq_len, attention_mask).where(attention_mask > 0, seq_len - 1).amin(dim=1)
+    return where(attention_mask > 0, _range(seq_len, attention_mask), seq_len - 1).amin(dim=1)
 
 
 def _range(n: int, beside: Tensor) -> Tensor:
@@ -129,7 +135,7 @@ def _weighted_sum(tokens: Tensor, attention_mask: Tensor, weights: Tensor) -> tu
     weights = weights.to(tokens.dtype)
     total = (tokens * weights[:, :, None]).sum(dim=1)
     weight = weights.sum(dim=1)[:, None]
-    return zero_if_empty(total, attention_mask), weight.where(weight > 0, 1.0)
+    return zero_if_empty(total, attention_mask), where(weight > 0, weight, 1.0)
 
 
 def _pick(token_embeddings: Tensor, attention_mask: Tensor, position: Tensor) -> Tensor:

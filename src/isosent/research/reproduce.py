@@ -223,7 +223,7 @@ class Request:
 
     def load(self) -> SentenceEncoder:
         try:
-            return load(self.reference, options=dict(self.options))
+            return load(self.reference, **dict(self.options))
         except ModelReferenceError as error:  # whose other lines say what may be typed
             raise ModelReferenceError(str(error).splitlines()[0]) from None
 
