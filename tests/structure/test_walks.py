@@ -75,8 +75,6 @@ def folder(tmp_path_factory):
         ("fit {0}/texts.txt --transform whitening --dims 16 -o {0}/fitted", "numeric/moments.py"),
         ("fit {0}/texts.txt --dims 16 -o {0}/chosen", "numeric/linear_map.py"),
         ("fit {0}/vectors.npy --transform whitening -o {0}/mapped", "numeric/moments.py"),
-        ("index {0}/texts.txt -m {0}/model -o {0}/other", "search/engine.py"),
-        ("search {0}/index horse", "search/engine.py"),
     ],
     ids=lambda value: value.split()[0],
 )
@@ -87,7 +85,7 @@ def test_a_command_is_followed_in_few_files_without_a_step_back(folder, command,
         np.save(vectors, isosent.load().encode(isosent.demo_texts()[:120]))
     with walked() as walks:
         app.main(words, standalone_mode=False)
-    module = f"cli/{'search' if words[0] == 'index' else words[0]}.py"
+    module = f"cli/{words[0]}.py"
     walks = {walk[walk.index(module) :] for walk in walks if module in walk}  # without what reads the options
     assert end in {walk[-1] for walk in walks}
     assert {walk for walk in walks if len(walk) > MOST_STAYS} == set()
