@@ -436,8 +436,9 @@ def write_options(options: Mapping[str, Any]) -> dict[str, str]:
 def with_options(text: str, options: Mapping[str, str]) -> str:
     """Write options into a reference; they win over those in it."""
     location, _, query = text.partition("?")
-    others = [part for part in query.split("&") if part and part.partition("=")[0] not in options]
-    return f"{location}?{'&'.join([*others, *(f'{name}={_in_query(name, value)}' for name, value in options.items())])}"
+    parts = [part for part in query.split("&") if part and part.partition("=")[0] not in options]
+    parts += [f"{name}={_in_query(name, value)}" for name, value in options.items()]
+    return f"{location}?{'&'.join(parts)}" if parts else location
 
 
 def _in_query(name: str, value: str) -> str:
