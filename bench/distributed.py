@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 import isosent
-from isosent.distributed.engines import engine_for
-from isosent.io.vectors import Sharding
+from isosent.distributed import engine_for
+from isosent.io.shards import Sharding
 from isosent.jobs.shards import encode_folder, sum_of_pairs
 from isosent.jobs.vectors import FileMoments, read_moments, write_moments
 from isosent.numeric.moments import Moments

@@ -31,7 +31,7 @@ from campaign import processes
 RUNS = {"kills": 3, "disks": 5, "flips": 40, "calls": 10_000, "fuzz": 30, "writers": 4, "guided": 60, "model": 5000}
 QUICK_RUNS = {"kills": 1, "disks": 1, "flips": 3, "calls": 2, "fuzz": 2, "writers": 0.4}
 COMPILED = [
-    f"isosent.{name}" for name in ("words.subwords", "words.vocabulary", "numeric.gem_kernels", "numeric.word_averages")
+    f"isosent.{name}" for name in ("words.ngrams", "words.vocabulary", "numeric.gem_kernels", "numeric.word_averages")
 ]
 
 

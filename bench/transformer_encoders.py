@@ -87,7 +87,7 @@ def ways_of(folder, texts):
         "sentence-transformers, one text at a time": (in_given_order(1), few),
     }
     for backend, dtype in our_runtimes():
-        model = isosent.load(f"hf:{folder}", options={"backend": backend, "dtype": dtype})
+        model = isosent.load(f"hf:{folder}", backend=backend, dtype=dtype)
         ways[f"isosent, {backend} {dtype}"] = (model.encode, texts)
     return ways, theirs.tokenizer
 
@@ -145,7 +145,7 @@ def memory_of(folder, data, n_texts, budget):
     """Peak of this process, above what it held when the model was ready; budget 0 is sentence-transformers."""
     texts = mixed_texts(data, n_texts)
     if budget:
-        encode = isosent.load(f"hf:{folder}", options={"batch_tokens": str(budget)}).encode
+        encode = isosent.load(f"hf:{folder}", batch_tokens=budget).encode
     else:
         from sentence_transformers import SentenceTransformer
 

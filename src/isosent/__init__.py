@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from isosent.evaluation.result import EvaluationResult, read_result
     from isosent.evaluation.run import evaluate
     from isosent.io.texts import read_texts
-    from isosent.loading import load
-    from isosent.model import SentenceEncoder, wrap
+    from isosent.jobs.inspect import inspect_texts, inspect_vectors
+    from isosent.loading import load, wrap
+    from isosent.model import SentenceEncoder
     from isosent.numeric.linear_map import LinearMap
     from isosent.numeric.moments import Moments
-    from isosent.report.inspect import inspect_texts, inspect_vectors
     from isosent.transforms.calibration import Calibration
     from isosent.transforms.chain import L2Normalize, chain
     from isosent.transforms.flow import GlowFlow
@@ -44,11 +44,11 @@ _NAMES = {
     "evaluation.result": "EvaluationResult read_result",
     "evaluation.run": "evaluate",
     "io.texts": "read_texts",
-    "loading": "load",
-    "model": "SentenceEncoder wrap",
+    "loading": "load wrap",
+    "model": "SentenceEncoder",
     "numeric.linear_map": "LinearMap",
     "numeric.moments": "Moments",
-    "report.inspect": "inspect_texts inspect_vectors",
+    "jobs.inspect": "inspect_texts inspect_vectors",
     "transforms.calibration": "Calibration",
     "transforms.chain": "L2Normalize chain",
     "transforms.flow": "GlowFlow",

@@ -18,6 +18,7 @@ _EXTRA_OF = {
     "faiss": "search",
     "bm25s": "search",
     "psycopg": "postgres",
+    "pgvector": "postgres",
     "lancedb": "lance",
     "accelerate": "train",
     "datasets": "train",

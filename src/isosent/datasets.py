@@ -1,7 +1,11 @@
 """Public data sets, fetched from the Hugging Face hub in the layout that the readers of tasks expect.
 
-``data/datasets.json`` lists the sets, pinned to commits. ``isosent-data.json`` beside the data keeps the commits and
-SHA-256 sums of what was fetched; later calls refuse anything else.
+``data/datasets.json`` lists the sets, pinned to commits. ``isosent-data.json`` beside the data, the `Lock`, keeps the
+commits and SHA-256 sums of what was fetched; later calls refuse anything else.
+
+`get_data` goes through the files of the sets. One that is there is compared with the lock. Any other one is fetched
+from the `HuggingFaceHub`, or from a `Mirror` of it, compared with the sum in the manifest or in the lock, converted to
+the layout that the readers of tasks expect (`CONVERSIONS`), entered in the lock, and written.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol, cast
 
@@ -114,17 +118,22 @@ class _ManifestFile(Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
-def read_manifest(document: Mapping[str, Any] | None = None) -> Manifest:
+def read_manifest() -> Manifest:
     """Read which sets there are."""
-    if document is None:
-        document = parse_json((files("isosent") / "data" / "datasets.json").read_bytes(), "datasets.json")
+    return parse_manifest(
+        parse_json((resources.files("isosent") / "data" / "datasets.json").read_bytes(), "datasets.json")
+    )
+
+
+def parse_manifest(document: Mapping[str, Any]) -> Manifest:
+    """Read which sets a manifest lists."""
     where = "data: the manifest"
-    lists: _Sets = check_schema(document, where, _Sets)
+    lists = check_schema(document, where, _Sets)
     sets = []
     for entry, common in zip(document["sets"], lists.sets, strict=True):
         facts = {name: value for name, value in entry.items() if name != "each"}
         sets.append(facts | {"files": [common.each | file for file in common.files]})
-    manifest: _ManifestFile = check_schema({**document, "sets": sets}, where, _ManifestFile)
+    manifest = check_schema({**document, "sets": sets}, where, _ManifestFile)
     return Manifest({each.name: each for each in manifest.sets}, manifest.repositories)
 
 
@@ -211,7 +220,7 @@ class HuggingFaceHub:
         try:
             return download(local=False)
         except Exception as error:
-            raise _not_given(repository, error) from error
+            raise _hub_error(repository, error) from error
 
     def _ask(self, repository: str, revision: str | None) -> str:
         import huggingface_hub
@@ -219,7 +228,7 @@ class HuggingFaceHub:
         try:
             info = huggingface_hub.HfApi().dataset_info(repository, revision=revision, timeout=_TIMEOUT_S)
         except Exception as error:  # whatever its HTTP client raises
-            raise _not_given(repository, error) from error
+            raise _hub_error(repository, error) from error
         return str(info.sha)
 
 
@@ -238,7 +247,7 @@ class Mirror:
         return _check.input_file(self._folder / repository / file)
 
 
-def _not_given(repository: str, error: Exception) -> InputFileError:
+def _hub_error(repository: str, error: Exception) -> InputFileError:
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
     return InputFileError(f"the hub did not give {repository}: {reason}")
 
@@ -246,7 +255,7 @@ def _not_given(repository: str, error: Exception) -> InputFileError:
 # -- conversions -----------------------------------------------------------------------------------------------------
 
 
-def converted(file: DataFile, source: Path) -> bytes:
+def converted_content(file: DataFile, source: Path) -> bytes:
     """Make the content of a file from a file of the hub."""
     try:
         return CONVERSIONS[file.how](file, source)
@@ -259,7 +268,7 @@ def converted(file: DataFile, source: Path) -> bytes:
 
 def _gunzip(source: Path) -> bytes:
     with open_to_read(source) as packed, gzip.open(packed) as file:
-        return bounds.read_document(str(source), cast("IO[bytes]", file), bounds.LARGEST_JSON)
+        return bounds.read_bounded(str(source), cast("IO[bytes]", file), bounds.LARGEST_JSON)
 
 
 def _member(file: DataFile, source: Path) -> bytes:
@@ -267,7 +276,7 @@ def _member(file: DataFile, source: Path) -> bytes:
         content = archive.extractfile(file.member) if file.member in archive.getnames() else None
         if content is None:
             raise KeyError(file.member)
-        return bounds.read_document(str(source), content, bounds.LARGEST_JSON)
+        return bounds.read_bounded(str(source), content, bounds.LARGEST_JSON)
 
 
 def _stsb(file: DataFile, source: Path) -> bytes:
@@ -320,21 +329,20 @@ def get_data(
     folder: str | os.PathLike[str],
     *,
     hub: Hub | None = None,
-    manifest: Manifest | None = None,
     progress: Callable[[int], Callable[[int], None]] | None = None,
 ) -> list[FetchedFile]:
     """Get sets of files from the hub; what is there and unchanged is not fetched again."""
-    manifest, folder = manifest or read_manifest(), Path(folder)
+    manifest, folder = read_manifest(), Path(folder)
     wanted = [(each, file) for each in manifest.chosen(names) for file in each.files]
     _make_folder(folder)
     advance = progress(len(wanted)) if progress else lambda _: None
-    fetched = []
+    files = []
     with locked(folder):
         getter = _Getter(folder, hub or HuggingFaceHub(), manifest)
         for data_set, file in wanted:
-            fetched.append(getter.get(data_set, file))
+            files.append(getter.get(data_set, file))
             advance(1)
-    return fetched
+    return files
 
 
 class _Getter:
@@ -371,7 +379,7 @@ class _Getter:
         key = (file.repository, file.file)
         if key not in self._sources:
             self._sources[key] = self._fetch(data_set, file)
-        content = converted(file, self._sources[key])
+        content = converted_content(file, self._sources[key])
         digest = hashlib.sha256(content).hexdigest()
         original = None if file.original is None else digest == file.original
         state = FileState(digest, file.repository, self._lock.repositories[file.repository].revision, original)
@@ -384,24 +392,24 @@ class _Getter:
 
     def _fetch(self, data_set: DataSet, file: DataFile) -> Path:
         """Fetch a file of the hub; refuse it if its sum is not the expected one, else remember its sum."""
-        seen = self._lock.repositories.get(file.repository, FetchedRepository())
+        before = self._lock.repositories.get(file.repository, FetchedRepository())
         try:
             pinned = self._manifest.revisions[file.repository]
-            revision = self._hub.commit(file.repository, pinned or seen.revision)
+            revision = self._hub.commit(file.repository, pinned or before.revision)
             source = self._hub.fetch(file.repository, revision, file.file)
         except InputFileError as error:
             raise InputFileError(_without_hub(data_set, self._folder, error)) from error
-        if seen.revision and revision and revision != seen.revision:
-            seen = FetchedRepository()
+        if before.revision and revision and revision != before.revision:
+            before = FetchedRepository()
         digest = _sha256(source)
-        for place, expected in (("the manifest", file.sha256), (LOCK_NAME, seen.files.get(file.file))):
+        for place, expected in (("the manifest", file.sha256), (LOCK_NAME, before.files.get(file.file))):
             if expected and digest != expected:
                 raise FileFormatError(
                     f"{file.repository}/{file.file}: its SHA-256 is {digest[:16]}..., but {place} expects "
                     f"{expected[:16]}.... It was damaged or changed on the way, and is not used."
                 )
         self._lock.repositories[file.repository] = FetchedRepository(
-            revision or seen.revision, seen.files | {file.file: digest}
+            revision or before.revision, before.files | {file.file: digest}
         )
         return source
 

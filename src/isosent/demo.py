@@ -97,8 +97,7 @@ def _sample() -> list[dict[str, str]]:
 def _stage(
     vectors: NDArray[np.float32], texts: Sequence[str], meanings: NDArray[np.int64], queries: NDArray[np.intp]
 ) -> DemoStage:
-    indices, scores = nearest_rows(vectors)
-    nearest, score = indices[:, 0], scores[:, 0]
+    nearest, score = nearest_rows(vectors)
     same = meanings[nearest] == meanings
     return DemoStage(
         space=describe_space(vectors),

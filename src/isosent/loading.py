@@ -1,4 +1,4 @@
-"""Loading a model by its reference: a name, a folder, or an id on the Hugging Face hub."""
+"""Loading a model by its reference (a name, a folder, an id on the Hugging Face hub), or wrapping one in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isosent.encoders.base import Progress
+from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import load_encoder
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import (
@@ -27,6 +27,7 @@ from isosent.encoders.reference import (
 )
 from isosent.encoders.static import SplitFunction
 from isosent.encoders.word_average import Corpus, Weighting
+from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError
 from isosent.io.checksum import verify_folder
 from isosent.io.json import read_json
@@ -40,9 +41,8 @@ def load(
     *,
     weighting: Weighting | str | None = None,
     tokenizer: SplitFunction | str | os.PathLike[str] | None = None,
-    options: Mapping[str, Any] | None = None,
     progress: Callable[[int], Progress] | None = None,
-    **more_options: Any,
+    **options: Any,
 ) -> SentenceEncoder:
     """Load a model.
 
@@ -62,13 +62,11 @@ def load(
     tokenizer : callable, str or path-like, optional
         For word vectors: the name of a splitter, a ``tokenizer.json``, or a function from a text to its words, for
         languages written without spaces. A function is not saved: pass it again to load a saved model.
-    options : mapping of str to object, optional
-        More options by name; they win over those in `reference`. Values may be strings, as in a reference, or numbers,
-        bools, lists and paths.
     progress : callable, optional
         Called with the bytes of files of word vectors; returns what is called with the bytes read.
-    **more_options
-        The same as `options`: ``load("wordllama", weighting="sif", n_components=1)``.
+    **options
+        Options by name, as in ``load("wordllama", weighting="sif", n_components=1)``; they win over those in
+        `reference`. Values may be strings, as in a reference, or numbers, bools, lists and paths.
 
     Returns
     -------
@@ -99,11 +97,10 @@ def load(
     >>> load("wordllama", weighting="sif", n_components=1).encoder.needs_corpus
     True
     """
-    merged = {**(options or {}), **more_options}
     if isinstance(weighting, Weighting):
-        merged |= options_of(weighting)
+        options |= options_of(weighting)
     elif isinstance(weighting, str):
-        merged["weighting"] = weighting
+        options["weighting"] = weighting
     elif weighting is not None:
         raise InputTypeError(
             f"load: weighting must be a name or a Weighting such as GEM(); got {type(weighting).__name__}."
@@ -112,8 +109,8 @@ def load(
     if tokenizer is not None and split is None:
         if not isinstance(tokenizer, (str, os.PathLike)):
             raise InputTypeError(f"load: tokenizer must be a function, a name or a path; got {tokenizer!r}.")
-        merged["tokenizer"] = tokenizer
-    parsed = _parsed(reference, merged)
+        options["tokenizer"] = tokenizer
+    parsed = _parsed(reference, options)
     if parsed.scheme == "folder":
         return _load_folder(parsed, split, progress)
     if split is not None:
@@ -121,18 +118,55 @@ def load(
     return SentenceEncoder(load_encoder(parsed, split=split, progress=progress))
 
 
-def read_record(reference: str | os.PathLike[str], *, options: Mapping[str, Any] | None = None) -> ModelRecord:
+def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
+    """Make a model of another library, or a function, a `SentenceEncoder` that can be fitted and evaluated.
+
+    Parameters
+    ----------
+    model : object
+        A loaded ``SentenceTransformer``, a Model2Vec ``StaticModel``, another object with a method ``encode``, or a
+        function, from a list of texts to an array or tensor of shape (n_texts, dim). It is called once, with a few
+        fixed texts; their vectors are its fingerprint.
+    reference : str, optional
+        Model reference that loads the same model, such as ``"hf:DIR"``. By default it is the name that a
+        SentenceTransformer was loaded by.
+
+    Returns
+    -------
+    SentenceEncoder
+        A model without a transform. It can be pickled if `model` can. `SentenceEncoder.save` works only if `reference`
+        loads an encoder with the same vectors. Without a reference, as for a function, a warning says that the model
+        cannot be saved.
+
+    Raises
+    ------
+    InputTypeError
+        If `model` has no method ``encode`` and cannot be called.
+    InputError
+        If it does not return one vector of finite numbers per text.
+
+    Examples
+    --------
+    >>> from model2vec import StaticModel  # doctest: +SKIP
+    >>> isosent.wrap(StaticModel.from_pretrained("DIR"), reference="static:DIR")  # doctest: +SKIP
+    """
+    if isinstance(model, SentenceEncoder):
+        return model
+    return SentenceEncoder(model if isinstance(model, Encoder) else wrap_encoder(model, reference))
+
+
+def read_record(reference: str | os.PathLike[str]) -> ModelRecord:
     """Read what a model is, without loading the encoder of a saved model."""
-    parsed = _parsed(reference, options)
+    parsed = _parsed(reference)
     if parsed.scheme != "folder":
-        return load(reference, options=options).record
+        return load(reference).record
     folder = _folder(parsed)
     record = read_model(folder)
     without_permissions(record.reference, record.options, file=folder / MODEL_FILE)  # for its warning
     return record
 
 
-def _parsed(reference: str | os.PathLike[str], options: Mapping[str, Any] | None) -> Reference:
+def _parsed(reference: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Reference:
     if isinstance(reference, str):
         return parse_reference(reference, options)
     if not isinstance(reference, os.PathLike):
@@ -162,7 +196,7 @@ def load_saved(
     progress: Callable[[int], Progress] | None = None,
 ) -> SentenceEncoder:
     """Load the encoder of a saved model that has been read; `parsed` is how the caller named it, with options."""
-    parsed = parsed or _parsed(folder, None)
+    parsed = parsed or _parsed(folder)
     _verify_trained(folder)
     moved_to = parsed.options.get("encoder")
     if record.reference == PRECOMPUTED and moved_to in (None, PRECOMPUTED):

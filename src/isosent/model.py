@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
-import time
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import encoder_for
-from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import InputError, InputTypeError
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
-from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import cosine_matrix, nonzero_rows, unit_rows
+from isosent.numeric.similarity import cosine_matrix, unit_rows
+from isosent.pages.progress import encoding_bar
 from isosent.persistence import FitRecord, ModelRecord, write_model
-from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
+from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing, rows_with_vector
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
 from isosent.transforms.base import (
     AUTO,
@@ -46,8 +39,6 @@ from isosent.transforms.base import (
 )
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import DTYPES, Quantization
-
-_PATIENCE_S = 2.0
 
 Role = Literal["text", "query", "document"]
 
@@ -81,27 +72,32 @@ class SentenceEncoder:
     ) -> None:
         if postprocessing.dim is not None:
             _check.same_dim("SentenceEncoder", "encoder", encoder.dim, postprocessing.dim)
-        self._encoder = encoder
-        self._postprocessing = postprocessing
-        self._fits = fits
-        self._calibration = calibration
-        self._quantization = quantization
+        self._encoder, self._postprocessing, self._fits = encoder, postprocessing, fits
+        self._calibration, self._quantization = calibration, quantization
         if quantization is not None:
             _check.same_dim("SentenceEncoder", "quantization", quantization.dim, self.dim)
 
     @classmethod
     def from_record(cls, encoder: Encoder, record: ModelRecord) -> SentenceEncoder:
-        """Combine an encoder with the rest of a saved model."""
+        """Combine an encoder with the rest of a saved model.
+
+        Parameters
+        ----------
+        encoder : Encoder
+            The encoder that the record names.
+        record : ModelRecord
+            What a model folder holds, as from `record`.
+        """
         return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization)
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder, without the transform."""
+        """The encoder alone: its ``encode`` returns vectors of shape (n_texts, encoder.dim), float32."""
         return self._encoder
 
     @property
     def linear_map(self) -> LinearMap | None:
-        """The fitted linear map, of shape (encoder.dim, dim)."""
+        """All linear transforms that were fitted as one map, of shape (encoder.dim, dim), float64; None without any."""
         return self._postprocessing.linear_map
 
     @property
@@ -111,37 +107,40 @@ class SentenceEncoder:
 
     @property
     def flow(self) -> Glow | None:
-        """The fitted flow, which follows the map."""
+        """The fitted flow (BERT-flow, Li et al. 2020), which follows the map; None if there is none."""
         return self._postprocessing.flow
 
     @property
     def normalize(self) -> bool:
-        """Whether the vectors are scaled to length 1 in the end."""
+        """Whether the vectors are scaled to length 1 in the end; zero rows stay zero."""
         return self._postprocessing.normalize
 
     @property
     def fits(self) -> tuple[FitRecord, ...]:
-        """What was fitted, step by step."""
+        """What was fitted, step by step: a `FitRecord` of each with its settings, texts and source."""
         return self._fits
 
     @property
     def calibration(self) -> Calibration | None:
-        """What a cosine between two of the vectors means, if that was measured."""
+        """What a cosine between two of the vectors means, if that was measured; else None. See `similarity`."""
         return self._calibration
 
     @property
     def quantization(self) -> Quantization | None:
-        """How the vectors, scaled to length 1, become int8 codes or bits, if that was fitted."""
+        """How the vectors, scaled to length 1, become int8 codes or bits (see `encode`); None if not fitted."""
         return self._quantization
 
     @property
     def dim(self) -> int:
-        """Dimensions of the sentence vectors."""
+        """Dimensions of the sentence vectors that `encode` returns."""
         return self._encoder.dim if self.linear_map is None else self.linear_map.n_components
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the vector space; only vectors with the same fingerprint can be compared."""
+        """SHA-256 of the embedding space, in hexadecimal: only vectors with the same fingerprint can be compared.
+
+        It covers the encoder and all that follows; not backend, dtype and devices, `calibration` and `quantization`.
+        """
         return self.record.fingerprint
 
     def __repr__(self) -> str:
@@ -215,7 +214,7 @@ class SentenceEncoder:
         encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
         is_single = isinstance(texts, str)
         listed = _check.text_list("encode", [texts] if isinstance(texts, str) else texts)
-        with progress_bar(len(listed), progress, shown=show_progress_bar) as report:
+        with encoding_bar(len(listed), progress, is_wanted=show_progress_bar) as report:
             encoded = encoder.encode(listed, progress=report)
         vectors: NDArray[Any] = self.transform(encoded, queries=role == "query")
         if normalize_embeddings or quantization is not None:
@@ -228,11 +227,47 @@ class SentenceEncoder:
         return tensors[0] if is_single else tensors if convert_to_tensor else list(tensors)
 
     def encode_document(self, texts: str | Sequence[str], **arguments: Any) -> Any:
-        """Encode texts to be found: as `encode`, with the encoder's prompt of documents if it has one."""
+        """Encode texts to be found: as `encode`, with the encoder's prompt of documents if it has one.
+
+        Parameters
+        ----------
+        texts : str or sequence of str
+            The documents.
+        **arguments
+            As for `encode`, but for `role`.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            As from `encode`.
+
+        Raises
+        ------
+        InputTypeError, InputError
+            As from `encode`.
+        """
         return self.encode(texts, role="document", **arguments)
 
     def encode_query(self, texts: str | Sequence[str], **arguments: Any) -> Any:
-        """Encode queries: as `encode`, with the prompt of queries and the query map if the model has them."""
+        """Encode queries: as `encode`, with the prompt of queries and the query map if the model has them.
+
+        Parameters
+        ----------
+        texts : str or sequence of str
+            The queries.
+        **arguments
+            As for `encode`, but for `role`.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, dim), float32
+            As from `encode`; compare them with vectors of `encode_document`.
+
+        Raises
+        ------
+        InputTypeError, InputError
+            As from `encode`.
+        """
         return self.encode(texts, role="query", **arguments)
 
     def transform(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
@@ -249,6 +284,11 @@ class SentenceEncoder:
         -------
         ndarray of shape (n_texts, dim), float32
             What `encode` would have returned for the same texts.
+
+        Raises
+        ------
+        InputError
+            If the dimensions are not those of the encoder, a number is NaN or infinite, or a result is beyond float32.
         """
         array = _check.matrix("transform", "vectors", vectors)
         _check.same_dim("transform", "vectors", array.shape[1], self._encoder.dim)
@@ -289,15 +329,15 @@ class SentenceEncoder:
     def _vectors_of(self, name: str, values: Any) -> NDArray[np.floating]:
         """Vectors of texts, or vectors as they are; one row for a single text or vector."""
         if isinstance(values, str):
-            return self.encode([values], show_progress_bar=False)  # type: ignore[no-any-return]
+            return self.encode([values], show_progress_bar=False)
         array = values if isinstance(values, np.ndarray) else None
         if array is None and not hasattr(values, "detach"):
             values = list(values) if isinstance(values, Iterator) else values
             has_texts = isinstance(values, Iterable) and any(isinstance(value, str) for value in values)
             if has_texts or (isinstance(values, Sequence) and not values):
-                return self.encode(values)  # type: ignore[no-any-return]
+                return self.encode(values)
         if array is not None and array.dtype.kind in "UO":
-            return self.encode(array.tolist())  # type: ignore[no-any-return]
+            return self.encode(array.tolist())
         array = _check.real_numbers("similarity", name, values.detach().cpu() if hasattr(values, "detach") else values)
         vectors = _check.matrix("similarity", name, array[None, :] if array.ndim == 1 else array)
         _check.finite_rows("similarity", name, vectors)
@@ -341,8 +381,7 @@ class SentenceEncoder:
             _check.one_of("explain", "roles", role, get_args(Role))
         if self.flow is not None:
             raise InputError(
-                "explain: this model ends with a flow, which is not linear, so that a cosine is no sum over pairs of "
-                "words. Use a model without one."
+                "explain: a cosine is no sum over pairs of words after a flow, which is not linear. Use another model."
             )
         return explain_cosine(*map(self._unit_sum, texts, roles))
 
@@ -353,11 +392,38 @@ class SentenceEncoder:
         return unit_sum(summands, self._postprocessing.map_of(role == "query"), vector)
 
     def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
-        """Return this model with another calibration."""
+        """Return this model with another calibration.
+
+        Parameters
+        ----------
+        calibration : Calibration or None
+            What a cosine means, fitted on vectors of this model; None removes it.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model with the same vectors.
+        """
         return SentenceEncoder(self._encoder, self._postprocessing, self._fits, calibration, self._quantization)
 
     def with_quantization(self, quantization: Quantization | None) -> SentenceEncoder:
-        """Return this model with another quantization; the fingerprint of its vectors stays the same."""
+        """Return this model with another quantization; its fingerprint stays the same.
+
+        Parameters
+        ----------
+        quantization : Quantization or None
+            How vectors become codes, fitted on vectors of this model that were scaled to length 1; None removes it.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model; ``encode(texts, precision="int8")`` uses the quantization.
+
+        Raises
+        ------
+        InputError
+            If the quantization was fitted on vectors of other dimensions.
+        """
         return SentenceEncoder(self._encoder, self._postprocessing, self._fits, self._calibration, quantization)
 
     def fitted(
@@ -430,7 +496,7 @@ class SentenceEncoder:
             return self
         encoder = self._encoder if queries is None else self._encoder.for_documents()
         if encoded is None:
-            with progress_bar(len(texts), progress) as advance:
+            with encoding_bar(len(texts), progress) as advance:
                 encoded = encoder.encode(texts, progress=advance)
         _check.same_count("fit", "encoded", len(encoded), len(texts))
         query_vectors = None if queries is None else self._encoder.for_queries().encode(queries)
@@ -439,11 +505,6 @@ class SentenceEncoder:
         # Each distinct text counts once: repeated ones would weigh more in the map, and be their own neighbours.
         choice = choose_from_texts(self._postprocessing.apply(encoded), texts, chosen)
         return self._fitted_on(choice, encoded[distinct_rows(texts)], query_vectors, source=source)
-
-    def fit(self, texts: Sequence[str], *args: Any, **kwargs: Any) -> SentenceEncoder:
-        """Do the same as `fitted`; deprecated, because it returns a new model and leaves this one as it is."""
-        warnings.warn("SentenceEncoder.fit is now named fitted.", DeprecationWarning, stacklevel=2)
-        return self.fitted(texts, *args, **kwargs)
 
     def fitted_on_vectors(
         self,
@@ -454,16 +515,40 @@ class SentenceEncoder:
         source: str = "vectors in memory",
         report: Report | None = None,
     ) -> SentenceEncoder:
-        """Return this model with a transform fitted on vectors of its bare encoder; parameters as for `fitted`.
+        """Return this model with a transform fitted on vectors of its bare encoder.
 
-        Without texts, "auto" applies no transform, or a rotation if `settings` ask for fewer dimensions.
+        Parameters
+        ----------
+        vectors : ndarray of shape (n_rows, encoder.dim), float
+            What ``model.encoder.encode`` returned, here or elsewhere; zero rows, of texts without a vector, are left
+            out.
+        transform : Transform or str, default "auto"
+            As for `fitted`. Without texts, "auto" applies no transform, or keeps the principal components if `settings`
+            ask for fewer dimensions.
+        settings : mapping of str to object, optional
+            As for `fitted`.
+        source : str, optional
+            Where the vectors come from, for the record.
+        report : callable, optional
+            Called with the `FitProgress` of a flow.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model. A linear transform is folded into the map of this one.
+
+        Raises
+        ------
+        InputError
+            If the dimensions are not those of the encoder, all rows are zero, a number is NaN or infinite, or the
+            transform refuses the rows.
         """
         self._encoder.require_fitted("fitted_on_vectors")
         array = _check.matrix("fitted_on_vectors", "vectors", vectors)
         _check.same_dim("fitted_on_vectors", "vectors", array.shape[1], self._encoder.dim)
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if isinstance(chosen, Auto):
-            moments = Moments.from_rows(_rows_with_vector(array))
+            moments = Moments.from_rows(rows_with_vector(array))
             return self.fitted_on_moments(
                 moments, chosen, n_zero_rows=len(array) - round(moments.weight), source=source
             )
@@ -471,10 +556,9 @@ class SentenceEncoder:
 
     def fitted_on_moments(
         self,
-        moments: Moments | FrequentDirections,
+        moments: Moments,
         transform: LinearTransform | Auto | str = AUTO,
         *,
-        settings: Mapping[str, Any] | None = None,
         query_moments: Moments | None = None,
         texts: Sequence[str] | None = None,
         n_zero_rows: int = 0,
@@ -484,14 +568,12 @@ class SentenceEncoder:
 
         Parameters
         ----------
-        moments : Moments or FrequentDirections
-            Of the vectors of texts, without zero rows; or a sketch of them, for principal components and whitening.
+        moments : Moments
+            Of the vectors of texts, without zero rows.
         transform : LinearTransform or str, default "auto"
             As for `fitted_on_vectors`.
-        settings : mapping, optional
-            As for `fitted`.
         query_moments : Moments, optional
-            Of the vectors of queries.
+            Of the vectors of queries, whose mean is fitted separately (see `fitted`).
         texts : sequence of str, optional
             Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
         n_zero_rows : int, default 0
@@ -511,15 +593,13 @@ class SentenceEncoder:
             length 1 or a flow.
         """
         self._encoder.require_fitted("fitted_on_moments")
-        chosen = resolve_transform(transform, settings, dim=self.dim)
+        chosen = resolve_transform(transform, dim=self.dim)
         if chosen is None:
             return self
         self._postprocessing.check_fit(chosen)
         if is_flow(chosen):
             raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
         choice: LinearTransform | AutoChoice
-        if isinstance(chosen, Auto) and isinstance(moments, FrequentDirections):
-            raise InputError("fitted_on_moments: auto needs moments; name a transform for a sketch, such as whitening.")
         if not isinstance(chosen, Auto):
             choice = chosen
         elif texts is None:
@@ -531,7 +611,7 @@ class SentenceEncoder:
     def _fitted_linear(
         self,
         transform: LinearTransform | AutoChoice,
-        moments: Moments | FrequentDirections,
+        moments: Moments,
         query_moments: Moments | None,
         n_zero_rows: int,
         source: str,
@@ -541,8 +621,8 @@ class SentenceEncoder:
         fit = transform.chosen.transform() if isinstance(transform, AutoChoice) else copy.deepcopy(transform)
         postprocessing = self._postprocessing.fitted(fit, moments, query_moments)
         name, parameters = ("none", {}) if fit is None else (transform_name(fit), resolved_settings(fit))
-        record = _record(name, parameters, round(moments.weight), n_zero_rows, source)
-        record = structs.replace(record, choice=None if choice is None else choice.to_json())
+        chosen = None if choice is None else choice.to_json()
+        record = FitRecord.made_now(name, parameters, round(moments.weight), n_zero_rows, source, choice=chosen)
         return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
 
     def _with_encoder_fitted(self, texts: list[str], source: str, progress: Progress | None) -> SentenceEncoder:
@@ -550,9 +630,9 @@ class SentenceEncoder:
         encoder = self._encoder.on_corpus(texts, progress=progress)
         postprocessing, step = NO_POSTPROCESSING, encoder.own_transform()
         if step is not None:
-            postprocessing = postprocessing.fitted(step, Moments.from_rows(_rows_with_vector(encoder.encode(texts))))
+            postprocessing = postprocessing.fitted(step, Moments.from_rows(rows_with_vector(encoder.encode(texts))))
         parameters, n_texts = encoder.settings(), encoder.corpus_size
-        record = _record(parameters.pop("weighting"), parameters, n_texts, len(texts) - n_texts, source)
+        record = FitRecord.made_now(parameters.pop("weighting"), parameters, n_texts, len(texts) - n_texts, source)
         return SentenceEncoder(encoder, postprocessing, (record,))
 
     def _fitted_on(
@@ -565,20 +645,19 @@ class SentenceEncoder:
         report: Report | None = None,
     ) -> SentenceEncoder:
         """Fit a transform, or what auto chose, on vectors of the bare encoder."""
-        rows = _rows_with_vector(vectors)
+        rows = rows_with_vector(vectors)
         n_zero_rows = len(vectors) - len(rows)
         if is_flow(transform):
             self._postprocessing.check_fit(transform, queries=query_vectors is not None)
             flow = copy.deepcopy(transform).fit(self._postprocessing.apply(rows), report=report)
-            record = _record(transform_name(flow), settings_of(flow), len(rows), n_zero_rows, source)
-            record = structs.replace(record, history=tuple(asdict(step) for step in flow.history_))
+            name, history = transform_name(flow), tuple(asdict(step) for step in flow.history_)
+            record = FitRecord.made_now(name, settings_of(flow), len(rows), n_zero_rows, source, history=history)
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
-        radial = bool(getattr(transform, "uses_radial_moments", False))
-        moments = Moments.from_rows(rows, radial=radial)
+        moments = Moments.from_rows(rows)
         query_moments = None
         if query_vectors is not None:
-            query_moments = Moments.from_rows(_rows_with_vector(query_vectors), radial=radial)
+            query_moments = Moments.from_rows(rows_with_vector(query_vectors))
         return self._fitted_linear(transform, moments, query_moments, n_zero_rows, source)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -600,7 +679,7 @@ class SentenceEncoder:
 
     @property
     def record(self) -> ModelRecord:
-        """What a model folder holds of this model."""
+        """What a model folder holds of this model: its encoder's reference and fingerprint, and all that follows."""
         return ModelRecord(
             self._encoder.reference,
             self._encoder.options,
@@ -614,83 +693,8 @@ class SentenceEncoder:
         )
 
 
-def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
-    """Make a model of another library, or a function, a `SentenceEncoder` that can be fitted and evaluated.
-
-    Parameters
-    ----------
-    model : object
-        A loaded ``SentenceTransformer``, a Model2Vec ``StaticModel``, another object with a method ``encode``, or a
-        function, from a list of texts to an array or tensor of shape (n_texts, dim). It is called once, with a few
-        fixed texts; their vectors are its fingerprint.
-    reference : str, optional
-        Model reference that loads the same model, such as ``"hf:DIR"``. By default it is the name that a
-        SentenceTransformer was loaded by.
-
-    Returns
-    -------
-    SentenceEncoder
-        A model without a transform. It can be pickled if `model` can. `SentenceEncoder.save` works only if `reference`
-        loads an encoder with the same vectors. Without a reference, as for a function, a warning says that the model
-        cannot be saved.
-
-    Raises
-    ------
-    InputTypeError
-        If `model` has no method ``encode`` and cannot be called.
-    InputError
-        If it does not return one vector of finite numbers per text.
-
-    Examples
-    --------
-    >>> from model2vec import StaticModel  # doctest: +SKIP
-    >>> isosent.wrap(StaticModel.from_pretrained("DIR"), reference="static:DIR")  # doctest: +SKIP
-    """
-    if isinstance(model, SentenceEncoder):
-        return model
-    return SentenceEncoder(model if isinstance(model, Encoder) else wrap_encoder(model, reference))
-
-
 def check_model(where: str, model: object) -> None:
     """Refuse what is not a model, such as its name."""
     if not isinstance(model, SentenceEncoder):
         advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
         raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")
-
-
-@contextmanager
-def progress_bar(
-    n_texts: int, progress: Progress | None = None, *, shown: bool | None = None
-) -> Iterator[Progress | None]:
-    """Yield `progress`, or what advances a bar; one that nobody asked for appears after two seconds."""
-    # The command line draws its own bars.
-    is_interactive = (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
-    if progress or shown is False or (shown is None and (not is_interactive or "isosent.cli.main" in sys.modules)):
-        yield progress
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=not shown, disable=not shown) as bar:
-        task, start = bar.add_task("encoding", total=n_texts), time.monotonic()
-
-        def advance(n: int) -> None:
-            bar.advance(task, n)
-            if bar.disable and time.monotonic() - start > _PATIENCE_S:
-                bar.disable = False
-                bar.start()
-
-        yield advance
-
-
-def _rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The rows that are not zero, of which there must be one."""
-    rows = vectors[nonzero_rows(vectors)]
-    if not len(rows):
-        raise InputError(f"fit: the encoder knows no word of the {len(vectors)} texts, so all their vectors are zero.")
-    return rows
-
-
-def _record(name: str, parameters: Mapping[str, Any], n_texts: int, n_zero_rows: int, source: str) -> FitRecord:
-    fitted_at = datetime.now(UTC).isoformat(timespec="seconds")
-    return FitRecord(name, parameters, n_texts, n_zero_rows, source, fitted_at)

@@ -2,6 +2,12 @@
 
 ``model.json`` names the other files and is renamed into place last. Their names contain a hash of their content, so a
 process that is killed at any moment leaves either the old model or the new one.
+
+- `ModelRecord` is all that a folder holds, as values. `model_files` gives the bytes of each file, `write_model` puts
+  them in place under a lock, and then removes files that are named like those of a model but belong to none.
+- `read_model` checks `_ModelFile`, the schema of ``model.json``, then each file by the hash in its name, then that the
+  parts fit together and have the fingerprint that was saved.
+- `check_model_folder` refuses to write where anything else lies.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +34,7 @@ from isosent.errors import InputError, ModelFolderError, ModelReferenceError, Ou
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
-from isosent.io.schemas import Checksum, Count, Document, FileName, Positive, Text
+from isosent.io.schemas import Count, Document, FileName, Positive, Text
 from isosent.io.system import read_bytes
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
@@ -42,10 +49,6 @@ RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, an
 _HASH = "[0-9a-f]{16}"
 _KINDS = _MAP, _FLOW, _CORPUS, _QUANTIZATION = "linear_map", "flow", "corpus", "quantization"
 _MODEL_FILES = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
-# temporary files of older versions, left by killed processes
-_OLD_TEMPORARY = re.compile(
-    rf"\.model-[0-9a-f]{{8}}\.tmp\.json|\.({'|'.join(_KINDS)})-{_HASH}-[0-9a-f]{{8}}\.tmp\.safetensors"
-)
 
 Field = TypeVar("Field")
 
@@ -61,6 +64,14 @@ class FitRecord(Struct, frozen=True, forbid_unknown_fields=True):
     fitted_at: str  # ISO 8601, UTC
     choice: Mapping[str, Any] | None = None  # what "auto" compared, and why it chose
     history: Sequence[Mapping[str, Any]] | None = None  # of a flow: the fields of each `FitProgress`
+
+    @classmethod
+    def made_now(
+        cls, transform: str, parameters: Mapping[str, Any], n_texts: int, n_zero_rows: int, source: str, **details: Any
+    ) -> FitRecord:
+        """Record a fit that has just been made."""
+        fitted_at = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(transform, parameters, n_texts, n_zero_rows, source, fitted_at, **details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +135,7 @@ class _Encoder(Struct, forbid_unknown_fields=True, kw_only=True):
     options: dict[str, Text]
     dim: Positive
     fingerprint: str
-    inside: bool = False
-    files: dict[str, Checksum] | None = None
+    inside: bool = False  # the reference leads into the folder
 
 
 class _Calibration(Struct, forbid_unknown_fields=True):
@@ -158,12 +168,12 @@ class _ModelFile(Document):
     encoder: _Encoder
     fingerprint: str
     fits: list[_SavedFit]
-    linear_map: FileName | None = None
-    flow: FileName | None = None
-    corpus: FileName | None = None
-    quantization: FileName | None = None
-    normalize: bool = False
-    calibration: _Calibration | None = None
+    linear_map: FileName | None
+    flow: FileName | None
+    corpus: FileName | None
+    quantization: FileName | None
+    normalize: bool
+    calibration: _Calibration | None
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
@@ -236,11 +246,11 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
         check_parent(folder)
         return
     if folder.is_dir():
-        if format_of(folder / MODEL_FILE) == FORMAT:  # damaged or not
-            is_replaceable = all(_has_model_name(path) for path in folder.iterdir())
-        else:
-            is_replaceable = all(path.name != MODEL_FILE and _is_model_file(path) for path in folder.iterdir())
-        if is_replaceable:
+        is_model = format_of(folder / MODEL_FILE) == FORMAT  # damaged or not
+        if all(
+            _has_model_name(path) if is_model else path.name != MODEL_FILE and _is_model_file(path)
+            for path in folder.iterdir()
+        ):
             return
     raise OutputError(
         f"{folder} must be a new or empty folder or an isosent model; got something else. Name another one."
@@ -249,7 +259,7 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
 
 def _has_model_name(path: Path) -> bool:
     """Whether a file is named like one of a model, or like a temporary one that a killed process left."""
-    is_named = is_temporary(path.name) or any(rule.fullmatch(path.name) for rule in (_MODEL_FILES, _OLD_TEMPORARY))
+    is_named = is_temporary(path.name) or _MODEL_FILES.fullmatch(path.name) is not None
     return is_named and not path.is_dir()  # it may be gone by now: other processes write here, too
 
 
@@ -265,12 +275,12 @@ def _sweep(folder: Path) -> None:
     """Remove files of older models, which ``model.json`` does not name, and temporary files."""
     sweep(folder)
     with suppress(OSError, InputError):
-        named = {MODEL_FILE}
+        names = {MODEL_FILE}
         if (folder / MODEL_FILE).exists():
             document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
-            named |= {str(document.get(kind)) for kind in _KINDS}
+            names |= {str(document[kind]) for kind in _KINDS}
         for path in list(folder.iterdir()):
-            if path.name not in named and not is_temporary(path.name) and _has_model_name(path):
+            if path.name not in names and not is_temporary(path.name) and _has_model_name(path):
                 path.unlink()
 
 
@@ -283,7 +293,7 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
         with suppress(OSError):
             state = file_state(folder / MODEL_FILE)
         try:
-            return _read(folder)
+            return _record_in(folder)
         except ModelFolderError:
             with suppress(OSError):
                 if file_state(folder / MODEL_FILE) != state:
@@ -291,7 +301,7 @@ def read_model(folder: str | os.PathLike[str]) -> ModelRecord:
             raise
 
 
-def _read(folder: Path) -> ModelRecord:
+def _record_in(folder: Path) -> ModelRecord:
     try:
         document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
     except FileNotFoundError:
@@ -309,11 +319,16 @@ def _read(folder: Path) -> ModelRecord:
         options=encoder["options"],
         encoder_dim=encoder["dim"],
         encoder_fingerprint=encoder["fingerprint"],
-        postprocessing=_read_postprocessing(folder, document),
+        postprocessing=_postprocessing(folder, document),
         fits=tuple(convert(document["fits"], list[FitRecord])),
-        calibration=_read_calibration(folder, document.get("calibration")),
-        corpus=_parsed(folder, document, _CORPUS, _tensors, "named arrays") or {},
-        quantization=_parsed(folder, document, _QUANTIZATION, _quantization, "the arrays of a quantization"),
+        calibration=_calibration(folder, document["calibration"]),
+        corpus=_component(folder, document[_CORPUS], _tensors, "named arrays") or {},
+        quantization=_component(
+            folder,
+            document[_QUANTIZATION],
+            lambda content: Quantization.from_tensors(load(content)),
+            "the arrays of a quantization",
+        ),
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
@@ -332,30 +347,28 @@ def _read(folder: Path) -> ModelRecord:
     return record
 
 
-def _read_postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:
+def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:
     map_shapes = "weight (dim, n_components) and bias (n_components,)"
-    linear_map, query_map = _parsed(folder, document, _MAP, _maps, map_shapes) or (None, None)
-    flow = _parsed(folder, document, _FLOW, lambda content: Glow.from_arrays(load(content)), "the arrays of a flow")
+    linear_map, query_map = _component(folder, document[_MAP], _maps, map_shapes) or (None, None)
+    flow = _component(folder, document[_FLOW], lambda content: Glow.from_arrays(load(content)), "the arrays of a flow")
     try:
-        return Postprocessing(linear_map, query_map, document.get("normalize", False), flow)
+        return Postprocessing(linear_map, query_map, document["normalize"], flow)
     except InputError as error:
         raise ModelFolderError(f"{folder}: map and flow do not fit together. {error}") from None
 
 
-def _read_calibration(folder: Path, document: Any) -> Calibration | None:
+def _calibration(folder: Path, document: Mapping[str, Any] | None) -> Calibration | None:
     try:
         return None if document is None else Calibration.from_json(document)
-    except (InputError, TypeError, AttributeError) as error:
+    except InputError as error:
         raise ModelFolderError(f"{folder / MODEL_FILE}: calibration is malformed: {error}") from None
 
 
-def _parsed(
-    folder: Path, document: Mapping[str, Any], kind: str, parse: Callable[[bytes], Field], expected: str
-) -> Field | None:
-    """Parse the file of a kind that the document names; None if it names none."""
-    if document.get(kind) is None:
+def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], expected: str) -> Field | None:
+    """Parse a file that ``model.json`` names; None if it names none."""
+    if name is None:
         return None
-    path = folder / str(document[kind])
+    path = folder / name
     try:
         content = read_bytes(path)
         if not _is_intact(path.name, content):
@@ -398,10 +411,6 @@ def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
     query_bias = tensors.get("query_bias")
     return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)
-
-
-def _quantization(content: bytes) -> Quantization:
-    return Quantization.from_tensors(load(content))
 
 
 def _flow_bytes(postprocessing: Postprocessing) -> bytes:

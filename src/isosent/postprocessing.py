@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, IsosentWarning
-from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -60,18 +58,14 @@ class Postprocessing:
             raise InputError(f"transform: the result must be within float32; got {np.abs(mapped).max():g}.")
         return single
 
-    def moments(self, moments: Moments | FrequentDirections, *, queries: bool = False) -> Any:
+    def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
         """Moments of vectors after the map, from those before it."""
         if self.flow is not None:
             raise InputError("fit: nothing can be fitted on moments after a flow. Fit on the vectors of its encoder.")
         if not moments.weight:
             raise InputError("fit: there must be at least one vector that is not zero; got none.")
         linear_map = self.map_of(queries)
-        if linear_map is None:
-            return moments
-        if isinstance(moments, FrequentDirections):
-            raise InputError("fit: a sketch is for a bare encoder; this model has a map. Use Moments.")
-        return moments.mapped(linear_map)
+        return moments if linear_map is None else moments.mapped(linear_map)
 
     def check_fit(self, transform: object, *, queries: bool = False) -> None:
         """Refuse a transform that cannot be added; called before any work is done."""
@@ -84,17 +78,11 @@ class Postprocessing:
                 "fit: queries must come with a linear transform, which shifts them; got a flow. Leave them out, or fit "
                 "a map with queries first, and then the flow."
             )
-        if self.linear_map is not None and getattr(transform, "uses_radial_moments", False):
-            raise InputError(
-                "fit: Ledoit-Wolf shrinkage must come directly after the encoder, because it needs more than the "
-                "moments after a map; this model has a map. Use shrinkage='oas', on the command line "
-                "--transform 'whitening?shrinkage=oas'."
-            )
 
     def fitted(
         self,
         transform: LinearTransform | None,
-        moments: Moments | FrequentDirections,
+        moments: Moments,
         query_moments: Moments | None = None,
     ) -> Postprocessing:
         """Add a linear transform, fitted on the moments of the encoder's vectors."""
@@ -127,3 +115,11 @@ class Postprocessing:
 
 
 NO_POSTPROCESSING = Postprocessing()
+
+
+def rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The rows that are not zero, of which there must be one."""
+    rows = vectors[nonzero_rows(vectors)]
+    if not len(rows):
+        raise InputError(f"fit: the encoder knows no word of the {len(vectors)} texts, so all their vectors are zero.")
+    return rows

@@ -270,12 +270,6 @@ def test_evaluate_sts_writes_all_numbers_as_json(isosent_, here, write_stsb, wri
     assert (written.model, written.fitting) == (expected.model, expected.fitting)
 
 
-def test_evaluate_sts_can_print_every_subset(isosent_, here, write_year):
-    write_year("STS14", here / "sts")
-    out = isosent_("evaluate", "sts", "--data", "sts", "--subsets").out
-    assert all(name in out for name in YEAR_SUBSETS["STS14"])
-
-
 def test_evaluate_sts_can_fit_on_a_file(isosent_, here, write_stsb, texts):
     write_stsb(here / "sts")
     (here / "fit.txt").write_text("\n".join(texts), "utf-8")

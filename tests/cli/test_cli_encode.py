@@ -150,16 +150,15 @@ def test_standard_input_goes_into_a_folder(isosent_, here):
 KILLED = """
 import math, os, signal, sys
 from isosent.cli.main import main
-from isosent.io import remote
 from isosent.jobs import shards
-write_index = remote.write_index
+write_index = shards.write_index
 
 def killed(folder, index):
     write_index(folder, index)
     if len(index.missing) == 2:
         shards.SentenceEncoder.encode = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 
-remote.write_index, shards._SHARE_OF_TIME = killed, math.inf
+shards.write_index, shards._SHARE_OF_TIME = killed, math.inf
 main()
 """
 

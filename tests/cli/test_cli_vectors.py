@@ -75,17 +75,6 @@ def test_fit_on_moments_is_fit_on_their_vectors(isosent_, here):
     whitens(here / "model")
 
 
-def test_ledoit_wolf_needs_radial_moments(isosent_, here, refuses):
-    isosent_("moments", "v.npy", "-o", "plain.safetensors")
-    isosent_("moments", "v.npy", "--radial", "-o", "radial.safetensors")
-    shrunk = ("--transform", "whitening?shrinkage=ledoit_wolf", "-o", "model")
-    refuses(isosent_("fit", "plain.safetensors", *shrunk), "v.npy: shrinkage=ledoit_wolf needs moments", "--radial")
-    assert isosent_("fit", "radial.safetensors", *shrunk)[0] == 0
-    first = isosent.load(here / "model").linear_map
-    assert isosent_("fit", "v.npy", *shrunk)[0] == 0
-    np.testing.assert_array_equal(isosent.load(here / "model").linear_map.weight, first.weight)
-
-
 def test_transform_takes_vectors_through_the_model(isosent_, here):
     isosent_("fit", "v.npy", "--dims", "3", "-o", "model")
     code, out, err = isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy")
@@ -192,22 +181,8 @@ def test_a_model_of_vectors_encodes_no_texts(isosent_, refuses):
 
 def test_texts_and_vectors_are_not_mixed(isosent_, refuses):
     refuses(isosent_("fit", "v.npy", "texts.txt", "-o", "m"), "got texts, texts.txt, and vectors, v.npy.")
-    refuses(
-        isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space, --checkpoint and --sketch are for vectors"
-    )
-
-
-def test_a_sketch_has_room_for_the_axes_that_are_kept(isosent_, refuses):
-    rows = np.random.default_rng(0).normal(size=(60, 12)) * np.r_[9, 7, 5, np.ones(9)]
-    np.save("wide.npy", rows)
-    fit = ("fit", "wide.npy", "-o", "m", "--sketch")
-    refuses(isosent_(*fit, 4), "a sketch needs a transform: --transform principal_components, or whitening")
-    for width in ((), ("--dims", 8)):
-        refuses(isosent_(*fit, 4, "--transform", "whitening", *width), "a sketch of 4 rows has 4 axes; got ")
-    said = isosent_(*fit, 5, "--transform", "whitening", "--dims", 4)
-    assert said.code == 0
-    assert "too small; use a larger --sketch" in said.out
-    refuses(isosent_("fit", "wide.npy", "-o", "m", "--shard-size", 3), "--shard-size is for --workers")
+    refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space and --checkpoint are for vectors")
+    refuses(isosent_("fit", "texts.txt", "-o", "m", "--shard-size", 3), "--shard-size is for --workers")
 
 
 def test_several_files_of_texts_are_fitted_on(isosent_, here):

@@ -18,7 +18,7 @@ ESTIMATORS = [
     Whitening(),
     Whitening(1, strength=0.5),
     Whitening(method="zca", shrinkage=0.1, eps=0.01),
-    Whitening(method="zca_cor", shrinkage="ledoit_wolf"),
+    Whitening(method="zca_cor", shrinkage="oas"),
     Whitening(method="pca_cor", center=False),
     Whitening(0.9, method="cholesky"),
     Whitening(method="zca", shrinkage="oas"),

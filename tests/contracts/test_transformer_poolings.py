@@ -23,8 +23,8 @@ from tiny_models import (
 import isosent
 from isosent.errors import InputError, InputTypeError, ModelReferenceError, PaddingWarning
 from isosent.networks.layer_pooling import LayerPooling
+from isosent.networks.sbert_wk import sbert_wk
 from isosent.networks.torch_backend import LayerTaps, TorchNetwork
-from isosent.numeric.sbert_wk import sbert_wk
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -76,7 +76,8 @@ def test_sbert_wk_is_that_of_the_whole_unpadded_layers(name, tiny_model):
     cells = {"all": [0, 1, 2, 3], "0,-1,2": [0, 2, 3]}
     found = encoder.read(TEXTS, [encoder.layer_pooling(layers, "sbert_wk") for layers in cells])
     for layers, vectors in zip(cells.values(), found, strict=True):
-        alone = [sbert_wk(of_text[layers][:, None], np.ones((1, of_text.shape[1]))) for of_text in states]
+        inputs = [(torch.from_numpy(of_text[layers][:, None]), torch.ones((1, of_text.shape[1]))) for of_text in states]
+        alone = [sbert_wk(*tensors) for tensors in inputs]
         np.testing.assert_allclose(vectors, np.concatenate(alone), atol=1e-5)
 
 

@@ -134,7 +134,7 @@ RUNNING = {"batch_tokens": "16", "backend": "torch", "dtype": "float32", "device
 
 
 def test_how_it_runs_is_no_part_of_a_model(bert, tmp_path):
-    plain, told = isosent.load(f"hf:{bert}"), isosent.load(f"hf:{bert}", options=RUNNING)
+    plain, told = isosent.load(f"hf:{bert}"), isosent.load(f"hf:{bert}", **RUNNING)
     assert told.fingerprint == plain.fingerprint
     assert told.encoder.options == plain.encoder.options
     assert told.encoder.runtime.batch_tokens == 16
@@ -153,7 +153,7 @@ def test_a_saved_model_is_told_how_to_run(bert, tmp_path):
     written = "&".join(f"{name}={value}" for name, value in RUNNING.items())
     for again in (
         isosent.load(f"{tmp_path / 'model'}?{written}"),
-        isosent.load(tmp_path / "model", options=RUNNING),
+        isosent.load(tmp_path / "model", **RUNNING),
         isosent.load(f"{tmp_path / 'model'}?encoder=hf:{bert}&batch_tokens=16"),
     ):
         assert again.encoder.runtime.batch_tokens == 16

@@ -56,18 +56,6 @@ def test_scaling_the_rows_scales_the_moments(seed, exponent):
     np.testing.assert_allclose(scaled.scatter, plain.scatter * float(scale) ** 2, rtol=1e-6)
 
 
-@given(rows=ROWS, data=st.data())
-def test_radial_moments_of_any_split_are_those_of_the_whole(rows, data):
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
-    parts = (Moments.from_rows(part, radial=True) for part in np.split(rows, cuts))
-    total = sum(parts, start=Moments.empty(rows.shape[1])).radial
-    deviations = rows - rows.mean(axis=0) if len(rows) else rows
-    squares = (deviations**2).sum(axis=1)
-    scale = max(1.0, np.abs(rows).max(initial=0.0))
-    np.testing.assert_allclose(total.third, squares @ deviations, rtol=1e-7, atol=1e-9 * scale**3)
-    np.testing.assert_allclose(total.fourth, squares @ squares, rtol=1e-7, atol=1e-9 * scale**4)
-
-
 @given(rows=ROWS, seed=st.integers(0, 99))
 def test_moments_behind_a_map_are_those_of_the_mapped_rows(rows, seed):
     rng = np.random.default_rng(seed)

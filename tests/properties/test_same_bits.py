@@ -23,7 +23,8 @@ import pytest
 
 import isosent
 from isosent import CommonComponentRemoval, LinearMap, Whitening
-from isosent.io.vectors import Sharding, open_vectors
+from isosent.io.shards import Sharding
+from isosent.io.vectors import open_vectors
 from isosent.jobs.shards import encode_folder
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index

@@ -116,8 +116,8 @@ def make(upstream_url, fake, running, folder, monkeypatch):
             DIALECTS[dialect],
             "big-model",
             httpx.AsyncClient(trust_env=False),
-            key,
-            timeout_s,
+            key=key,
+            timeout_s=timeout_s,
         )
         maps = Maps({"small": folder} if folders is None else folders)
         proxy = Proxy(connection, maps, limits=Limits(max_texts=300), has_keys=bool(keys), **more)

@@ -1,16 +1,21 @@
 """The shape of the code: size, layers, imports, README."""
 
 import ast
+import os
+import re
 import subprocess
 import sys
-from collections import Counter, defaultdict
+import tomllib
+from collections import defaultdict
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
 
 import isosent
+from isosent.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "isosent"
@@ -99,7 +104,7 @@ def own_modules():
 
 
 def test_a_module_that_one_neighbour_imports_is_part_of_it():
-    """Unless it is public, holds a second idea of its own, or would make the neighbour too long."""
+    """Unless it is public, one of the kinds of a registry (imported by name), or would make the neighbour too long."""
     by_name, importers = own_modules(), defaultdict(set)
     for name, path in by_name.items():
         for node in ast.walk(tree_of(path)):
@@ -118,14 +123,11 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         "isosent.networks.unpadded",  # 300 lines each, of one idea
         "isosent.numeric.gem_kernels",
         "isosent.training.objectives",  # the losses, which torch computes
-        "isosent.search.lance",  # a database each
-        "isosent.search.postgres",
         "isosent.server.dialects",  # other servers' paths, our own, and the web page
         "isosent.server.own",
         "isosent.server.page",
         "isosent.server.worker",  # the queue of a model, and the models by name
         "isosent.transforms.flow_training",  # needs torch
-        "isosent.words.fasttext",  # a format of its own
     }
     found = set()
     for name, path in by_name.items():
@@ -145,10 +147,28 @@ def load_bench(name):
 
 
 def test_the_code_can_be_read_in_an_afternoon():
-    shape = load_bench("shape")
-    total = sum((shape.measure(path) for path, _ in modules()), Counter())
-    limits = {"modules": 204, "dataclasses": 120}  # what a reader feels; docstrings and comments are free
-    assert {name: total[name] for name in limits if total[name] > limits[name]} == {}
+    """Modules and records are what a reader feels; docstrings and comments are free."""
+    decorators = [
+        ast.unparse(decorator)
+        for path, _ in modules()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
+        for decorator in node.decorator_list
+    ]
+    assert len(own_modules()) <= 201
+    assert sum("dataclass" in decorator for decorator in decorators) <= 107
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    by_name = own_modules()
+    imported = {name: set() for name in by_name}
+    for name, path in by_name.items():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom) and name != "isosent":
+                for alias in node.names:
+                    full = f"{node.module}.{alias.name}"
+                    imported[name] |= {full if full in by_name else node.module} & set(by_name) - {"isosent", name}
+    TopologicalSorter(imported).prepare()  # raises CycleError, which names the circle
 
 
 def test_modules_and_functions_stay_small():
@@ -166,11 +186,32 @@ def test_modules_and_functions_stay_small():
     assert too_long == []
 
 
-def test_options_stay_few():
+def test_functions_take_few_arguments_by_position():
+    """Except kernels, which numba compiles without keywords, and commands, which click calls by keywords."""
+    too_many = []
+    for path, _ in modules():
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            names = [argument.arg for argument in node.args.posonlyargs + node.args.args]
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            if len(names) - (names[:1] in (["self"], ["cls"])) > 6 and not re.search(r"click\.|njit", decorators):
+                too_many.append(f"{path.relative_to(SOURCE)}: {node.name}")
+    assert too_many == []
+
+
+def test_commands_and_options_stay_few():
     by_command = load_bench("shape").options()
     assert len(by_command) >= 20
-    assert sum(by_command.values()) <= 350
-    assert {name: n_options for name, n_options in by_command.items() if n_options > 30} == {}
+    assert sum(by_command.values()) <= 240
+    assert {name: n_options for name, n_options in by_command.items() if n_options > 22} == {}
+    assert sum(map(len, COMMANDS.values())) <= 28  # in the first help
+
+
+def test_an_install_stays_light():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert len(project["dependencies"]) <= 14
+    assert len(project["optional-dependencies"]) <= 16
 
 
 def test_the_public_names_are_few_and_all_there():
@@ -267,7 +308,12 @@ def test_a_crash_or_a_hang_ends_the_run_and_is_named(tmp_path, accident):
     (tmp_path / "test_other.py").write_text("def test_other(): pass")
     settings = ["-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-n2", "-o", "faulthandler_timeout=2"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", *settings, tmp_path], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-m", "pytest", "-p", "xdist", *settings, tmp_path],
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
     )
     assert run.returncode == pytest.ExitCode.TESTS_FAILED
     assert "crashed while running 'test_it.py::test_accident'" in run.stdout

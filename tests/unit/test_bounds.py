@@ -330,12 +330,7 @@ def repeated(value, n_rows):
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n_rows, np.int32)), pa.array([value]))
 
 
-def read_all(path):
-    with open_texts(path, column="text") as texts:
-        return list(texts.read())
-
-
-READERS = [lambda path: read_texts(path, column="text"), read_all, lambda path: read_rows(str(path), column="text")]
+READERS = [lambda path: read_texts(path, column="text"), lambda path: read_rows(str(path), column="text")]
 
 
 @pytest.mark.parametrize("read", READERS)
@@ -351,12 +346,33 @@ def test_rows_without_number_in_a_small_file_are_refused(tmp_path, read, value, 
         read(path)
 
 
+def test_repeated_texts_are_streamed_whatever_they_add_up_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(bounds, "FREELY_EXPANDED", 1 << 20)
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"text": repeated("a short text", 200_000)}), path, store_schema=False)
+    with open_texts(path) as texts:
+        assert texts.n_texts == sum(text == "a short text" for text in texts.read())
+    with pytest.raises(FileFormatError, match="unpacks to"):
+        read_texts(path)
+
+
+def test_a_row_group_that_grows_a_thousandfold_is_not_streamed(tmp_path, monkeypatch):
+    monkeypatch.setattr(bounds, "FREELY_EXPANDED", 1 << 20)
+    texts = pa.table({"text": [f"{number}{'a' * 10_000}" for number in range(400)]})
+    for n_rows, name in ((400, "tight.parquet"), (50, "loose.parquet")):
+        pq.write_table(texts, tmp_path / name, row_group_size=n_rows, compression="zstd", use_dictionary=False)
+    with open_texts(tmp_path / "loose.parquet") as source:
+        assert source.n_texts == 400
+    with pytest.raises(FileFormatError, match="unpacks to"), open_texts(tmp_path / "tight.parquet"):
+        pass
+
+
 def test_a_long_text_that_many_rows_repeat_is_decoded_a_few_rows_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "_BATCH_TEXT_BYTES", 1 << 16)
     text = "".join(map(chr, np.random.default_rng(0).integers(0x4E00, 0x9FA5, 3000)))
     pq.write_table(pa.table({"text": repeated(text, 2000)}), tmp_path / "long.parquet", store_schema=False)
     file = pq.ParquetFile(tmp_path / "long.parquet")
-    batches = list(parquet.bounded_batches("long", tmp_path / "long.parquet", file, ["text"], 500, 1024))
+    batches = list(parquet.bounded_batches("long", tmp_path / "long.parquet", file, ["text"], start_row=500))
     assert sum(map(len, batches)) == 1500
     assert max(batch.nbytes for batch in batches) <= 1 << 17
     assert read_texts(tmp_path / "long.parquet") == [text] * 2000

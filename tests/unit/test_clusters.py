@@ -46,6 +46,12 @@ def test_topics_become_clusters_with_their_words():
     assert (found.scores > 0.9).all()
 
 
+def test_function_words_describe_no_cluster(wordllama, texts):
+    words = {word for each in cluster(texts, wordllama).clusters for word in each.words}
+    assert len(words) > 40
+    assert not words & {"a", "and", "he", "her", "his", "is", "it", "of", "on", "she", "so", "the", "to", "was"}
+
+
 def test_words_of_other_scripts():
     texts = [text for listed in KOREAN.values() for text in listed]
     found = cluster(texts, Vectors(KOREAN), n_clusters=2)

@@ -132,7 +132,7 @@ def test_equal_candidates_are_ranked_as_by_the_search_engine(wordllama, tmp_path
 
 
 def test_gem_has_options_for_this_task(dev):
-    model = isosent.load("wordllama", options=GEM_OPTIONS)
+    model = isosent.load("wordllama", **GEM_OPTIONS)
     weighting = model.encoder.weighting
     assert (weighting.window, weighting.n_removed, weighting.ranking) == (6, 15, "unweighted")
 

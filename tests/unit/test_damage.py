@@ -12,8 +12,9 @@ import isosent
 from isosent.errors import FileFormatError, InputError
 from isosent.io.checksum import HashingFile, checksum_of, file_checksum
 from isosent.io.json import parse_json, read_json, write_document
+from isosent.io.shards import Sharding
 from isosent.io.space import Space, note_path
-from isosent.io.vectors import Sharding, open_vectors, writing_vectors
+from isosent.io.vectors import open_vectors, writing_vectors
 from isosent.jobs import vectors as checkpoint_module
 from isosent.jobs.shards import encode_folder
 from isosent.jobs.vectors import moments_of, read_moments, write_moments
@@ -43,7 +44,7 @@ def write_shards(folder):
 
 def write_some_moments(folder):
     np.save(folder / "v.npy", ROWS)
-    write_moments(folder / "m.safetensors", moments_of([open_vectors(folder / "v.npy")], radial=True))
+    write_moments(folder / "m.safetensors", moments_of([open_vectors(folder / "v.npy")]))
     (folder / "v.npy").unlink()
 
 
@@ -51,8 +52,8 @@ def read_some_moments(folder):
     measured = read_moments(folder / "m.safetensors")
     moments = measured.moments
     return (
-        np.concatenate([moments.mean, moments.scatter.ravel(), moments.rounding, moments.radial.third]),
-        (measured.n_zero_rows, measured.space, measured.sources, moments.weight, moments.radial.fourth),
+        np.concatenate([moments.mean, moments.scatter.ravel(), moments.rounding]),
+        (measured.n_zero_rows, measured.space, measured.sources, moments.weight),
     )
 
 

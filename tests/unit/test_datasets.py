@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from isosent.datasets import CONVERSIONS, LOCK_NAME, HuggingFaceHub, Mirror, get_data, read_manifest
+from isosent.datasets import CONVERSIONS, LOCK_NAME, HuggingFaceHub, Mirror, get_data, parse_manifest, read_manifest
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
 from isosent.evaluation.rte import rte_tasks
 from isosent.evaluation.sts import TASKS, read_scored_pairs, read_sts
@@ -71,12 +71,18 @@ def mirror(tmp_path):
 def toy(*files, revision=PIN, **facts):
     """A manifest of one set."""
     entries = [{"repository": "owner/toy", **file} for file in files]
-    return read_manifest(
+    return parse_manifest(
         {"repositories": {"owner/toy": revision}, "sets": [{"name": "toy", **FACTS, **facts, "files": entries}]}
     )
 
 
 TWO = toy({"path": "toy/a.txt", "file": "a.txt"}, {"path": "toy/b.txt", "file": "b.txt"})
+
+
+def get_toy(manifest, folder, **settings):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("isosent.datasets.read_manifest", lambda: manifest)
+        return get_data(["toy"], folder, **settings)
 
 
 class Counted:
@@ -202,7 +208,7 @@ def test_the_readers_find_every_set_where_it_was_put(everything):
 def test_scores_are_written_as_they_were_before_they_were_floats(mirror, tmp_path):
     row = {"score": 3.799999952316284, "sentence1": 'He said "no.', "sentence2": "Ja\u2028nein."}
     manifest = toy({"path": "sts-test.csv", "file": "test.jsonl.gz", "how": "stsb"})
-    get_data(["toy"], tmp_path, hub=mirror(**{"owner/toy/test.jsonl.gz": json_lines([row])}), manifest=manifest)
+    get_toy(manifest, tmp_path, hub=mirror(**{"owner/toy/test.jsonl.gz": json_lines([row])}))
     assert (tmp_path / "sts-test.csv").read_text("utf-8") == '\t\t\t\t3.8\tHe said "no.\tJa\u2028nein.\n'
 
 
@@ -230,7 +236,7 @@ def test_real_tables_become_the_original_files_again(mirror, tmp_path):
 
 def test_a_second_call_fetches_nothing(mirror, tmp_path):
     hub = Counted(mirror(**{"owner/toy/a.txt": b"a", "owner/toy/b.txt": b"b"}))
-    first, second = (get_data(["toy"], tmp_path / "data", hub=hub, manifest=TWO) for _ in range(2))
+    first, second = (get_toy(TWO, tmp_path / "data", hub=hub) for _ in range(2))
     assert [file.was_there for file in first + second] == [False, False, True, True]
     assert len(hub.asked) == 2
 
@@ -238,10 +244,10 @@ def test_a_second_call_fetches_nothing(mirror, tmp_path):
 def test_a_call_that_was_cut_off_keeps_what_is_whole_and_is_taken_up(mirror, tmp_path):
     files = mirror(**{"owner/toy/a.txt": b"a", "owner/toy/b.txt": b"b"})
     with pytest.raises(InputFileError, match="toy could not be fetched: the hub did not give it: Connection refused"):
-        get_data(["toy"], tmp_path / "data", hub=Counted(files, n_files=1), manifest=TWO)
+        get_toy(TWO, tmp_path / "data", hub=Counted(files, n_files=1))
     assert written_below(tmp_path / "data") == [LOCK_NAME, "toy/a.txt"]
     again = Counted(files)
-    assert [file.was_there for file in get_data(["toy"], tmp_path / "data", hub=again, manifest=TWO)] == [True, False]
+    assert [file.was_there for file in get_toy(TWO, tmp_path / "data", hub=again)] == [True, False]
     assert again.asked == [(PIN, "b.txt")]
 
 
@@ -252,30 +258,30 @@ def test_without_the_hub_it_is_said_what_to_place_where(tmp_path):
         r"owner/toy/a\.txt, owner/toy/b\.txt from elsewhere.* --from FOLDER"
     )
     with pytest.raises(InputFileError, match=words):
-        get_data(["toy"], tmp_path, hub=hub, manifest=TWO)
+        get_toy(TWO, tmp_path, hub=hub)
     assert written_below(tmp_path) == []
 
 
 def test_what_the_hub_does_not_have_is_placed_by_hand_and_then_known(tmp_path):
     manifest = toy({"path": "toy/a.xml", "repository": "", "original": hashlib.sha256(b"a").hexdigest()})
     with pytest.raises(InputFileError, match=r"not on the hub, and .*a\.xml is not there\. Place a\.txt and b\.txt"):
-        get_data(["toy"], tmp_path, manifest=manifest)
+        get_toy(manifest, tmp_path)
     (tmp_path / "toy").mkdir()
     for content, original in ((b"a", True), (b"b", False)):
         (tmp_path / "toy" / "a.xml").write_bytes(content)
-        assert get_data(["toy"], tmp_path, manifest=manifest)[0].original is original
+        assert get_toy(manifest, tmp_path)[0].original is original
 
 
 def test_an_original_that_was_placed_by_hand_is_taken(mirror, tmp_path):
     manifest = toy({"path": "a.txt", "file": "a.txt", "original": hashlib.sha256(b"a").hexdigest()})
     (tmp_path / "a.txt").write_bytes(b"a")
-    (got,) = get_data(["toy"], tmp_path, hub=mirror(), manifest=manifest)
+    (got,) = get_toy(manifest, tmp_path, hub=mirror())
     assert (got.was_there, got.original) == (True, True)
 
 
 def test_an_altered_text_is_told(mirror, tmp_path):
     manifest = toy({"path": "a.txt", "file": "a.txt", "original": hashlib.sha256(b"A").hexdigest()})
-    (got,) = get_data(["toy"], tmp_path, hub=mirror(**{"owner/toy/a.txt": b"a"}), manifest=manifest)
+    (got,) = get_toy(manifest, tmp_path, hub=mirror(**{"owner/toy/a.txt": b"a"}))
     assert got.original is False
 
 
@@ -283,18 +289,18 @@ def test_an_altered_text_is_told(mirror, tmp_path):
 def test_a_file_of_someone_else_is_never_replaced(mirror, tmp_path, before, why):
     hub = mirror(**{"owner/toy/a.txt": b"a", "owner/toy/b.txt": b"b"})
     if before:
-        get_data(["toy"], tmp_path / "data", hub=hub, manifest=TWO)
+        get_toy(TWO, tmp_path / "data", hub=hub)
     (tmp_path / "data" / "toy").mkdir(parents=True, exist_ok=True)
     (tmp_path / "data" / "toy" / "a.txt").write_bytes(b"mine")
     with pytest.raises(OutputError, match=f"a.txt {why}"):
-        get_data(["toy"], tmp_path / "data", hub=hub, manifest=TWO)
+        get_toy(TWO, tmp_path / "data", hub=hub)
     assert (tmp_path / "data" / "toy" / "a.txt").read_bytes() == b"mine"
 
 
 def test_a_folder_that_cannot_be_made_is_refused(mirror, tmp_path):
     (tmp_path / "data").write_text("a file")
     with pytest.raises(OutputError, match="data could not be created: File exists"):
-        get_data(["toy"], tmp_path / "data", hub=mirror(**{"owner/toy/a.txt": b"a"}), manifest=TWO)
+        get_toy(TWO, tmp_path / "data", hub=mirror(**{"owner/toy/a.txt": b"a"}))
 
 
 def test_a_mirror_that_is_not_there_is_refused(tmp_path):
@@ -308,26 +314,26 @@ def test_a_mirror_that_is_not_there_is_refused(tmp_path):
 def test_a_file_with_another_sum_than_the_manifest_holds_is_refused(mirror, tmp_path):
     manifest = toy({"path": "a.txt", "file": "a.txt", "sha256": hashlib.sha256(b"A").hexdigest()})
     with pytest.raises(FileFormatError, match=r"owner/toy/a\.txt: its SHA-256 is .* the manifest expects 559aead0"):
-        get_data(["toy"], tmp_path / "data", hub=mirror(**{"owner/toy/a.txt": b"a"}), manifest=manifest)
+        get_toy(manifest, tmp_path / "data", hub=mirror(**{"owner/toy/a.txt": b"a"}))
     assert written_below(tmp_path / "data") == []
 
 
 def test_the_first_commit_and_sum_that_were_seen_hold_for_later_calls(mirror, tmp_path):
     manifest = toy({"path": "a.txt", "file": "a.txt"}, revision=None)
     files = mirror(**{"owner/toy/a.txt": b"a"})
-    (got,) = get_data(["toy"], tmp_path / "data", hub=Counted(files, newest="first"), manifest=manifest)
+    (got,) = get_toy(manifest, tmp_path / "data", hub=Counted(files, newest="first"))
     assert not got.is_pinned
     lock = json.loads((tmp_path / "data" / LOCK_NAME).read_text())
     digest = hashlib.sha256(b"a").hexdigest()
     assert lock["repositories"] == {"owner/toy": {"revision": "first", "files": {"a.txt": digest}}}
     (tmp_path / "data" / "a.txt").unlink()
     later = Counted(files, newest="second")
-    get_data(["toy"], tmp_path / "data", hub=later, manifest=manifest)
+    get_toy(manifest, tmp_path / "data", hub=later)
     assert later.asked == [("first", "a.txt")]
     (tmp_path / "data" / "a.txt").unlink()
     mirror(**{"owner/toy/a.txt": b"another"})
     with pytest.raises(FileFormatError, match=rf"but {LOCK_NAME} expects ca978112"):
-        get_data(["toy"], tmp_path / "data", hub=later, manifest=manifest)
+        get_toy(manifest, tmp_path / "data", hub=later)
     assert written_below(tmp_path / "data") == [LOCK_NAME]
 
 
@@ -335,13 +341,13 @@ def test_another_pinned_commit_starts_anew(mirror, tmp_path):
     for pin, content in ((PIN, b"a"), ("b" * 40, b"b")):
         manifest = toy({"path": f"{pin}.txt", "file": "a.txt"}, revision=pin)
         hub = Counted(mirror(**{"owner/toy/a.txt": content}))
-        assert get_data(["toy"], tmp_path / "data", hub=hub, manifest=manifest)[0].is_pinned
+        assert get_toy(manifest, tmp_path / "data", hub=hub)[0].is_pinned
 
 
 def test_a_damaged_lock_is_refused(mirror, tmp_path):
     (tmp_path / LOCK_NAME).write_text('{"format": "isosent-data", "format_version": 7}')
     with pytest.raises(FileFormatError, match=r"isosent-data\.json: format version 7.*get the data again"):
-        get_data(["toy"], tmp_path, hub=mirror(**{"owner/toy/a.txt": b"a"}), manifest=TWO)
+        get_toy(TWO, tmp_path, hub=mirror(**{"owner/toy/a.txt": b"a"}))
 
 
 @pytest.mark.parametrize(
@@ -365,7 +371,7 @@ def test_damaged_files_of_the_hub_are_refused_before_anything_is_written(mirror,
     manifest = toy({"path": "a.txt", "file": "a.bin", "how": how, "member": "a/b"})
     words = "cannot be converted to a.txt: .*" + why
     with pytest.raises(FileFormatError, match=words):
-        get_data(["toy"], tmp_path / "data", hub=mirror(**{"owner/toy/a.bin": content}), manifest=manifest)
+        get_toy(manifest, tmp_path / "data", hub=mirror(**{"owner/toy/a.bin": content}))
     assert written_below(tmp_path / "data") == []
 
 

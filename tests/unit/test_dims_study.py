@@ -68,7 +68,7 @@ def made(curves, dim=None, untransformed=0.5, search=()):
     [
         (isosent.Whitening(), isosent.Whitening),
         (isosent.Whitening(strength=0.3), lambda k: isosent.Whitening(k, strength=0.3)),
-        (isosent.Whitening(shrinkage="ledoit_wolf"), lambda k: isosent.Whitening(k, shrinkage="ledoit_wolf")),
+        (isosent.Whitening(shrinkage="oas"), lambda k: isosent.Whitening(k, shrinkage="oas")),
         (isosent.PrincipalComponents(), isosent.PrincipalComponents),
         (isosent.Truncate(), isosent.Truncate),
         (

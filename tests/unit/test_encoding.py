@@ -16,11 +16,11 @@ from isosent.errors import (
     TruncationWarning,
     UnknownWordsWarning,
 )
-from isosent.io import remote
-from isosent.io.atomic import locked
+from isosent.io.atomic import _host, locked
+from isosent.io.shards import LOCK_FILE, Sharding, read_index
 from isosent.io.space import Space
 from isosent.io.texts import TextSource, open_texts
-from isosent.io.vectors import LOCK_FILE, Sharding, holds_vectors, open_vectors, read_index
+from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs import encode as encoding
 from isosent.jobs import shards
 from isosent.jobs.encode import Encoded, encode_file
@@ -295,8 +295,8 @@ def test_a_shard_that_the_index_does_not_know_yet_is_written_again(source, wordl
             raise KeyboardInterrupt
         write_index(folder, index)
 
-    write_index = remote.write_index
-    monkeypatch.setattr(remote, "write_index", killed)
+    write_index = shards.write_index
+    monkeypatch.setattr(shards, "write_index", killed)
     with pytest.raises(KeyboardInterrupt):
         encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
     monkeypatch.undo()
@@ -309,15 +309,15 @@ def test_what_a_killed_run_left_is_removed_and_nothing_else(source, wordllama, t
     folder = tmp_path / "out"
     folder.mkdir()
     left = [
-        ".shards-0123abcd.tmp.json",
-        ".part-00000-0123abcd.tmp.npy",
-        ".part-00000.npy.isosent-0123abcd.tmp.json",
-        ".part-12345-0123abcd.tmp.parquet",
+        f".shards.isosent-{_host()}-999999999-0123abcd.tmp.json",
+        f".part-00000.isosent-{_host()}-999999999-0123abcd.tmp.npy",
+        f".part-00000.npy.isosent-{_host()}-999999999-0123abcd.tmp.json",
+        ".part-12345.isosent-89abcdef-1-0123abcd.tmp.parquet",  # of another machine
     ]
     for name in left:
         (folder / name).write_bytes(b"half")
     encode_folder(wordllama, source, folder, sharding=SHARDING)
-    (folder / ".part-00000-0123abcd.tmp.npy").write_bytes(b"half")
+    (folder / left[1]).write_bytes(b"half")
     (folder / "README.md").write_text("mine")
     encode_folder(wordllama, source, folder, sharding=SHARDING)
     assert not set(left) & set(contents(folder))

@@ -691,17 +691,6 @@ def test_a_damaged_index_is_refused(fitted, tmp_path):
             faiss_export.read_index(tmp_path / "a.faiss", fitted)
 
 
-@pytest.mark.parametrize("files", [None, {}])
-def test_an_index_that_its_note_does_not_describe_is_refused(fitted, tmp_path, files):
-    export(fitted, "faiss", tmp_path / "a.faiss")
-    note = tmp_path / "a.faiss.isosent.json"
-    document = json.loads(note.read_text())
-    document = {name: value for name, value in document.items() if name not in ("files", "checksum")}
-    note.write_text(json.dumps(document | ({} if files is None else {"files": files})))
-    with pytest.raises(FileFormatError, match=r"a\.faiss is not the file that its note describes"):
-        faiss_export.read_index(tmp_path / "a.faiss", fitted)
-
-
 @pytest.mark.parametrize("target", ["onnx", "sentence-transformers"])
 def test_a_changed_byte_of_an_exported_folder_is_noticed(words, target, tmp_path):
     export(words(), target, tmp_path / "out")

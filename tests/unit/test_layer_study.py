@@ -141,7 +141,7 @@ def random_layers(data):
     texts, placed = place_tasks(read_sts(data, tasks=["STSB"]))
     rng = np.random.default_rng(0)
     layers = [rng.normal(size=(len(texts), 8)).astype(np.float32) for _ in range(7)]
-    return layers, placed, partial(layer_cells, "random", "hf:random", "full", "mean")
+    return layers, placed, partial(layer_cells, name="random", reference="hf:random", sickr="full", pooling="mean")
 
 
 def test_the_greedy_search_follows_the_best(random_layers):
@@ -251,7 +251,8 @@ def test_poolings_go_by_either_name(reference, data):
 def published(reference, layers, transform, *, pooling="mean", task="STSB", sickr="test", missing=()):
     made_up = STSSet(task, (), (), missing_subsets=missing)
     scores = {transform: Score(dict.fromkeys(AGGREGATIONS, 0.5))}
-    return layer_cells("m", reference, sickr, pooling, layers, made_up, scores)[0].published
+    [cell] = layer_cells(layers, made_up, scores, name="m", reference=reference, sickr=sickr, pooling=pooling)
+    return cell.published
 
 
 BERT = "hf:bert-base-uncased"

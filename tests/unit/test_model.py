@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -128,18 +126,6 @@ def test_a_change_of_the_query_mean_in_the_folder_is_seen(wordllama, documents, 
         isosent.load(tmp_path / "model")
 
 
-def test_ledoit_wolf_takes_queries(wordllama, documents, queries):
-    model = wordllama.fitted(documents, transform=Whitening(16, shrinkage="ledoit_wolf"), queries=queries)
-    np.testing.assert_allclose(model.encode_query(queries).mean(axis=0), 0, atol=1e-5)
-
-
-def test_ledoit_wolf_behind_a_map_is_refused_before_anything_is_encoded(wordllama, texts, monkeypatch):
-    model = wordllama.fitted(texts, transform=MeanCentering())
-    monkeypatch.setattr(type(model.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
-    with pytest.raises(InputError, match="directly after the encoder"):
-        model.fitted(texts, transform=Whitening(shrinkage="ledoit_wolf"))
-
-
 def test_moments_of_no_vector_are_refused(wordllama, texts):
     nothing = Moments.empty(256)
     for transform in (Whitening(), "auto"):
@@ -159,15 +145,6 @@ def test_vectors_of_another_number_than_the_texts_are_refused(wordllama, texts):
 def test_a_bare_model_refuses_what_is_not_finite(wordllama):
     with pytest.raises(InputError, match="got NaN in row 1"):
         wordllama.transform(np.where(np.arange(2)[:, None] == 1, np.nan, np.zeros((2, 256))))
-
-
-def test_a_folder_written_before_unit_lengths_were_noted_opens(wordllama, texts, tmp_path):
-    model = wordllama.fitted(texts, transform=Whitening(4))
-    model.save(tmp_path / "model")
-    document = json.loads((tmp_path / "model" / "model.json").read_text())
-    del document["normalize"], document["calibration"], document["fits"][0]["choice"], document["checksum"]
-    (tmp_path / "model" / "model.json").write_text(json.dumps(document))
-    np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(texts[:3]), model.encode(texts[:3]))
 
 
 def test_queries_are_not_left_alone_without_a_word(wordllama, documents, queries):

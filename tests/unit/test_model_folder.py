@@ -448,7 +448,7 @@ def test_a_model_whose_word_vectors_were_moved_opens_with_the_new_place(saved, g
     before = isosent.load(saved).encode(words)
     moved = glove.rename(glove.with_name("moved.txt"))
     np.testing.assert_array_equal(isosent.load(f"{saved}?encoder=words:{moved}").encode(words), before)
-    np.testing.assert_array_equal(isosent.load(saved, options={"encoder": f"words:{moved}"}).encode(words), before)
+    np.testing.assert_array_equal(isosent.load(saved, encoder=f"words:{moved}").encode(words), before)
 
 
 def test_a_model_opened_at_a_new_place_and_saved_remembers_it(saved, glove, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from made_results import fitted, made_result, made_task, right_and_wrong
 
 import isosent
-from isosent.datasets import LOCK_NAME, FetchedRepository, FileState, Lock, read_lock, read_manifest, write_lock
+from isosent.datasets import LOCK_NAME, FetchedRepository, FileState, Lock, parse_manifest, read_lock, write_lock
 from isosent.errors import FileFormatError
 from isosent.exports import export
 from isosent.exports.check import read_space
@@ -151,7 +151,7 @@ def test_the_manifest(tmp_path):
     files = [{"path": "a", "repository": "o/n", "file": "a", "sha256": "ab" * 32}]
     document = {"repositories": {"o/n": None}, "sets": [{**entry, "each": {"how": "copy"}, "files": files}]}
     (tmp_path / "m.json").write_text(json.dumps(document), "utf-8")
-    assert refused_share(tmp_path / "m.json", lambda path: read_manifest(read_json(path))) > 0.5
+    assert refused_share(tmp_path / "m.json", lambda path: parse_manifest(read_json(path))) > 0.5
 
 
 @pytest.mark.parametrize("target", ["onnx", "faiss"])

@@ -170,7 +170,7 @@ def test_the_caller_grants_it_every_time(own_code, tmp_path, marker, how):
         "encoder": (f"{tmp_path / 'saved'}?encoder=hf:{own_code}?trust_remote_code=true", {}),
         "options of the encoder": (tmp_path / "saved", {"encoder": f"hf:{own_code}?trust_remote_code=true"}),
     }[how]
-    again = isosent.load(reference, options=options)
+    again = isosent.load(reference, **options)
     np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
     again.save(tmp_path / "again")
     assert CODE not in (tmp_path / "again" / "model.json").read_text("utf-8")

@@ -1,16 +1,12 @@
 import warnings
 
-import averages_reference
 import numpy as np
 import pytest
 import torch
 
-from isosent.errors import InputError
-from isosent.numeric.pooling import POOLING_ALIASES, POOLINGS, pool_p_mean, pooled_width
-from isosent.numeric.word_averages import power_means
+from isosent.networks.pooling import POOLING_ALIASES, POOLINGS, pooled_width
 
 LENGTHS = [4, 1, 3]
-INF = np.inf
 
 
 @pytest.fixture
@@ -30,6 +26,14 @@ EXPECTED = {
     "last_token": lambda tokens: tokens[-1],
     "p_mean": lambda tokens: np.concatenate([tokens.min(axis=0), tokens.mean(axis=0), tokens.max(axis=0)]),
 }
+
+
+def pooled(name, token_embeddings, attention_mask):
+    """What a pooling makes of arrays, as an array."""
+    tensors = (torch.from_numpy(np.ascontiguousarray(array)) for array in (token_embeddings, attention_mask))
+    return POOLINGS[name](*tensors).numpy()
+
+
 every_pooling = pytest.mark.parametrize("name", POOLINGS)
 
 
@@ -37,7 +41,7 @@ every_pooling = pytest.mark.parametrize("name", POOLINGS)
 def test_a_pooling_is_its_definition(batch, name):
     token_embeddings, attention_mask = batch
     expected = [EXPECTED[name](row[:length]) for row, length in zip(token_embeddings, LENGTHS, strict=True)]
-    found = POOLINGS[name](token_embeddings, attention_mask)
+    found = pooled(name, token_embeddings, attention_mask)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     assert found.dtype == np.float32
     assert found.shape[1] == pooled_width(name, 5)
@@ -48,14 +52,14 @@ def test_a_pooling_is_its_definition(batch, name):
 def test_what_stands_under_the_padding_is_invisible(batch, name, rubbish):
     token_embeddings, attention_mask = batch
     spoilt = np.where(attention_mask[:, :, None] == 1, token_embeddings, np.float32(rubbish))
-    found = POOLINGS[name](spoilt, attention_mask)
-    np.testing.assert_array_equal(found, POOLINGS[name](token_embeddings, attention_mask))
+    found = pooled(name, spoilt, attention_mask)
+    np.testing.assert_array_equal(found, pooled(name, token_embeddings, attention_mask))
 
 
 @every_pooling
 def test_padding_on_the_left_is_invisible_too(batch, name):
     token_embeddings, attention_mask = batch
-    flipped = POOLINGS[name](token_embeddings[:, ::-1], attention_mask[:, ::-1])
+    flipped = pooled(name, token_embeddings[:, ::-1], attention_mask[:, ::-1])
     expected = [EXPECTED[name](row[:length][::-1]) for row, length in zip(token_embeddings, LENGTHS, strict=True)]
     np.testing.assert_allclose(flipped, expected, rtol=1e-6, atol=1e-6)
 
@@ -64,8 +68,8 @@ def test_padding_on_the_left_is_invisible_too(batch, name):
 @every_pooling
 def test_a_mask_may_have_any_type(batch, name, kind):
     token_embeddings, attention_mask = batch
-    found = POOLINGS[name](token_embeddings, attention_mask.astype(kind))
-    np.testing.assert_array_equal(found, POOLINGS[name](token_embeddings, attention_mask))
+    found = pooled(name, token_embeddings, attention_mask.astype(kind))
+    np.testing.assert_array_equal(found, pooled(name, token_embeddings, attention_mask))
 
 
 @pytest.mark.parametrize("rubbish", [1.0, np.nan])
@@ -74,14 +78,14 @@ def test_a_text_without_tokens_is_the_zero_row(batch, name, rubbish):
     token_embeddings, attention_mask = batch
     token_embeddings[1] = rubbish
     attention_mask[1] = 0
-    found = POOLINGS[name](token_embeddings, attention_mask)
+    found = pooled(name, token_embeddings, attention_mask)
     assert found.any(axis=1).tolist() == [True, False, True]
     assert np.isfinite(found).all()
 
 
 @every_pooling
 def test_no_texts_have_no_rows(name):
-    found = POOLINGS[name](np.zeros((0, 4, 5), dtype=np.float32), np.zeros((0, 4), dtype=np.int64))
+    found = pooled(name, np.zeros((0, 4, 5), dtype=np.float32), np.zeros((0, 4), dtype=np.int64))
     assert found.shape == (0, pooled_width(name, 5))
     assert found.dtype == np.float32
 
@@ -90,14 +94,8 @@ def test_no_texts_have_no_rows(name):
 def test_a_nan_in_a_token_stays_in_its_own_text(batch, name):
     token_embeddings, attention_mask = batch
     token_embeddings[0, [0, 3]] = np.nan
-    found = POOLINGS[name](token_embeddings, attention_mask)
+    found = pooled(name, token_embeddings, attention_mask)
     assert np.isnan(found).all(axis=1).tolist() == [True, False, False]
-
-
-@every_pooling
-def test_torch_tensors_pool_as_numpy_arrays_do(batch, name):
-    from_torch = POOLINGS[name](*map(torch.from_numpy, batch))
-    np.testing.assert_allclose(from_torch.numpy(), POOLINGS[name](*batch), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -109,11 +107,6 @@ def test_half_precision_is_summed_in_float32(name, dtype):
     found = POOLINGS[name](halves, attention_mask)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.double(), POOLINGS[name](halves.double(), attention_mask), rtol=1e-6, atol=0)
-
-
-def test_half_precision_of_numpy_is_summed_in_float32():
-    found = POOLINGS["mean"](np.full((1, 4000, 2), 1.25, dtype=np.float16), np.ones((1, 4000)))
-    np.testing.assert_array_equal(found, np.full((1, 2), 1.25, dtype=np.float32))
 
 
 @every_pooling
@@ -137,28 +130,6 @@ def test_torch_traces_a_pooling_for_any_number_of_texts_and_tokens(batch, name):
         traced = torch.export.export(Pool(), tuple(map(torch.from_numpy, batch)), dynamic_shapes=shapes).module()
     other = torch.rand(7, 11, 5), (torch.arange(11) > torch.arange(7)[:, None]).long()
     torch.testing.assert_close(traced(*other), POOLINGS[name](*other))
-
-
-@pytest.mark.parametrize("powers", [(3,), (0.5, 2.5), (-INF, 1, 2, 3, 4, INF)], ids=str)
-def test_power_means_are_those_of_word_vectors(batch, powers):
-    """Of the compiled kernel and of plain code; odd powers take the principal root of negative means."""
-    token_embeddings, attention_mask = batch
-    found = pool_p_mean(token_embeddings, attention_mask, powers=powers)
-    offsets = np.concatenate([[0], np.cumsum(LENGTHS)])
-    rows = token_embeddings[attention_mask == 1]
-    kernel = power_means(rows, np.arange(len(rows), dtype=np.int32), offsets, powers)
-    np.testing.assert_allclose(found, kernel, rtol=1e-6, atol=1e-6)
-    plain = [
-        np.concatenate([averages_reference.power_mean(row[:length].astype(np.float64), power) for power in powers])
-        for row, length in zip(token_embeddings, LENGTHS, strict=True)
-    ]
-    np.testing.assert_allclose(found, plain, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("powers", [(), (0,), (1, -2), (np.nan,)], ids=str)
-def test_a_power_is_above_zero_or_minus_infinity(batch, powers):
-    with pytest.raises(InputError, match="powers must be one or more numbers, each > 0 or -inf"):
-        pool_p_mean(*batch, powers=powers)
 
 
 def test_the_spellings_of_sentence_transformers_are_known():

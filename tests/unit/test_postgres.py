@@ -18,7 +18,7 @@ from isosent.errors import InputError, IsosentError, OutputError
 from isosent.io.space import Space
 from isosent.search import Index
 from isosent.search.database import push
-from isosent.search.postgres import open_postgres
+from isosent.search.postgres import PostgresTable
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -60,7 +60,7 @@ def table_url(postgres_url):
 
 @pytest.fixture
 def table(table_url):
-    with closing(open_postgres(table_url)) as opened:
+    with closing(PostgresTable(table_url)) as opened:
         yield opened
 
 
@@ -141,7 +141,7 @@ def test_rows_with_the_same_ids_are_replaced(filled):
 def test_columns_that_somebody_adds_keep_their_defaults(filled, table_url, sql):
     added = "ADD note text DEFAULT 'x', ADD twice bigint GENERATED ALWAYS AS (2 * number) STORED"
     sql(f'ALTER TABLE "{filled.table}" {added}')
-    with closing(open_postgres(table_url)) as again:
+    with closing(PostgresTable(table_url)) as again:
         again.add(rows(units(1), names(1), number=pa.array([21])))
         again.add(rows(units(1), names(1, start=1)))
         [first, second] = next(again.batches(2, ["number", "note", "twice"])).to_pylist()
@@ -193,7 +193,7 @@ def test_wide_vectors_are_halves_and_bits_are_ranked_again(table_url, options):
     dim = 2048 if not options else 256
     vectors = units(50, dim)
     batch = rows(vectors, names(50), texts=False)
-    with closing(open_postgres(table_url + options)) as table:
+    with closing(PostgresTable(table_url + options)) as table:
         table.create(batch.schema, SPACE, dim)
         table.add(batch)
         table.finish()
@@ -209,7 +209,7 @@ def test_wide_vectors_are_halves_and_bits_are_ranked_again(table_url, options):
 
 def test_another_space_or_width_is_refused(filled, table_url):
     schema = rows(units(), names(N)).schema
-    with closing(open_postgres(table_url)) as again:
+    with closing(PostgresTable(table_url)) as again:
         again.create(schema, SPACE, DIM)
         with pytest.raises(InputError, match=f"{SPACE.fingerprint[:16]}.*{OTHER.fingerprint[:16]}"):
             again.create(schema, OTHER, DIM)
@@ -223,7 +223,7 @@ def test_another_space_or_width_is_refused(filled, table_url):
             again.add(rows(units(1), ["x"], strange=pa.array([1])))
         with pytest.raises(InputError, match="number is int64"):
             again.add(rows(units(1), ["x"], number=pa.array(["x"])))
-        with pytest.raises(InputError, match="0x00"):
+        with pytest.raises(InputError, match="NUL"):
             again.add(rows(units(1), ["x\0"]))
     assert filled.count == N
 
@@ -243,7 +243,7 @@ def test_the_server_refuses_vectors_that_do_not_say_their_space(filled, sql):
 
 def test_a_table_that_is_not_ours_is_left_alone(table, table_url, sql):
     sql(f'CREATE TABLE "{table.table}" (id int)')
-    with closing(open_postgres(table_url)) as theirs:
+    with closing(PostgresTable(table_url)) as theirs:
         assert not theirs.exists
         for use in (lambda: theirs.count, lambda: theirs.create(rows(units(), names(N)).schema, SPACE, DIM)):
             with pytest.raises(InputError, match=rf"{table.table}.*not a table of isosent"):
@@ -285,14 +285,14 @@ def with_password(postgres_url, sql):
 
 def test_a_reader_can_search_and_not_write(filled, with_password, sql):
     sql(f'GRANT SELECT ON "{filled.table}" TO secretary')
-    with closing(open_postgres(f"{with_password('pass%3Aword')}&table={filled.table.replace('%', '%25')}")) as reader:
+    with closing(PostgresTable(f"{with_password('pass%3Aword')}&table={filled.table.replace('%', '%25')}")) as reader:
         assert reader.count == N
         assert len(reader.search(units(1), 3, texts=["word2"])[0]) == 3
         assert sum(batch.num_rows for batch in reader.batches(20)) == N
         for write in (lambda: reader.delete(["r001"]), lambda: reader.add(rows(units(1), ["x"])), reader.finish):
             with pytest.raises(OutputError, match=r"permission|owner"):
                 write()
-    another = open_postgres(f"{with_password('pass%3Aword')}&table=another")
+    another = PostgresTable(f"{with_password('pass%3Aword')}&table=another")
     with closing(another), pytest.raises(OutputError, match="permission"):
         another.create(rows(units(1), ["x"]).schema, SPACE, DIM)
 
@@ -315,7 +315,7 @@ def test_a_reader_can_search_and_not_write(filled, with_password, sql):
 def test_passwords_are_never_shown(address, with_password):
     address = with_password("hush!hush") if address == "WITH_PASSWORD" else address
     with pytest.raises(InputError) as raised:
-        open_postgres(address)
+        PostgresTable(address)
     assert "hush" not in str(raised.value)
     assert "\n" not in str(raised.value)
     assert raised.value.__suppress_context__ or raised.value.__context__ is None
@@ -323,7 +323,7 @@ def test_passwords_are_never_shown(address, with_password):
 
 def test_options_of_the_url_reach_the_server(table_url):
     options = "options=-c%20maintenance_work_mem=123MB%20-c%20work_mem%3D5MB"
-    with closing(open_postgres(f"{table_url}&{options}")) as table:
+    with closing(PostgresTable(f"{table_url}&{options}")) as table:
         settings = table._run("SELECT current_setting('maintenance_work_mem'), current_setting('work_mem')")
         assert settings.fetchone() == ("123MB", "5MB")
 
@@ -331,7 +331,7 @@ def test_options_of_the_url_reach_the_server(table_url):
 @pytest.mark.parametrize("option", ["colour=red", "password=hush%zz", "password=a&hush!hush", "connect_timeout"])
 def test_options_that_cannot_be_read_are_no_question_of_the_password(postgres_url, option):
     with pytest.raises(InputError, match="options") as raised:
-        open_postgres(f"{postgres_url}&{option}")
+        PostgresTable(f"{postgres_url}&{option}")
     assert "of the password" not in str(raised.value)
     assert "hush" not in str(raised.value)
     assert ("colour" in str(raised.value)) == ("colour" in option)
@@ -339,10 +339,10 @@ def test_options_that_cannot_be_read_are_no_question_of_the_password(postgres_ur
 
 def test_what_is_wrong_with_the_server_is_said(postgres_url):
     with pytest.raises(InputError, match=r"nowhere.*does not exist"):
-        open_postgres(postgres_url.replace("/postgres?", "/nowhere?"))
+        PostgresTable(postgres_url.replace("/postgres?", "/nowhere?"))
     for option in ("table=", "table=" + 51 * "x", "bits=1", "unknown=1"):
         with pytest.raises(InputError):
-            open_postgres(f"{postgres_url}&{option}")
+            PostgresTable(f"{postgres_url}&{option}")
 
 
 def test_two_writers_wait_for_each_other(filled, table_url):
@@ -350,7 +350,7 @@ def test_two_writers_wait_for_each_other(filled, table_url):
 
     def write(seed):
         try:
-            with closing(open_postgres(table_url)) as writer:
+            with closing(PostgresTable(table_url)) as writer:
                 for number in range(5):
                     order = np.random.default_rng(seed + number).permutation(N)
                     ids = [names(N)[i] for i in order]
@@ -373,7 +373,7 @@ KILLED = """
 import os, sys
 sys.path[:0] = [sys.argv[2]]
 import test_postgres as t
-table = t.open_postgres(sys.argv[1])
+table = t.PostgresTable(sys.argv[1])
 table.add(t.rows(t.units(20), t.names(20, start=100)))
 vectors = table._vector_values
 def killed(column):
@@ -398,7 +398,7 @@ BUILDS = """
 import sys
 sys.path[:0] = [sys.argv[2]]
 import test_postgres as t
-t.open_postgres(sys.argv[1]).finish()
+t.PostgresTable(sys.argv[1]).finish()
 """
 
 
@@ -504,7 +504,7 @@ def test_a_push_states_the_recall_and_searches_reach_it(many, sql):
     assert tuning["recall"] >= 0.99
     assert f"ef_search {tuning['effort']}" in said
     assert tuning["effort"] > 40  # the default of pgvector
-    with closing(open_postgres(url)) as table:
+    with closing(PostgresTable(url)) as table:
         assert overlap(table, clustered(100, seed=7), vectors) >= 0.97
         assert overlap(table, clustered(20, seed=7), vectors, k=60) >= 0.9
     again = []
@@ -520,7 +520,7 @@ def test_what_the_user_has_set_is_left_as_it_is(many, sql, is_role):
         sql("ALTER ROLE postgres SET hnsw.ef_search = 12")
     try:
         url += "" if is_role else "&options=-c%20hnsw.ef_search=12"
-        with closing(open_postgres(url)) as table:
+        with closing(PostgresTable(url)) as table:
             assert overlap(table, clustered(100, seed=7), vectors) < 0.95
         push(index, url, say=said.append)
     finally:
@@ -535,7 +535,7 @@ def test_the_recall_of_bits_is_stated(many, postgres_url, sql):
     push(index, f"{postgres_url}&table=many_bits&bits=true", say=said.append)
     recall = float(said[0].split("recall@10: ")[1].split()[0])
     assert ("no setting" in said[-1]) == (recall < 0.99)
-    with closing(open_postgres(f"{postgres_url}&table=many_bits")) as table:
+    with closing(PostgresTable(f"{postgres_url}&table=many_bits")) as table:
         assert overlap(table, clustered(100, seed=7), vectors) == pytest.approx(recall, abs=0.03)
 
 
@@ -552,11 +552,16 @@ def test_the_recall_is_measured_again_when_many_rows_have_changed(postgres_url, 
     assert "15 rows have changed since" in said[1]
 
 
-def test_a_text_that_cannot_be_stored_is_named_before_a_row_is_written(postgres_url, sql):
-    ids = names(9000)
-    column = pa.array(["fine"] * 8999 + ["a\0b"]).dictionary_encode()
-    batch = rows(units(9000), ids, texts=False, note=column)
-    index = Index.from_batches([batch], space=SPACE, dim=DIM)
+def test_a_text_that_cannot_be_stored_is_named_and_its_part_not_written(postgres_url, sql):
+    ids, vectors = names(9000), units(9000)
+    notes = ["fine"] * 8999 + ["a\0b"]
+
+    def index():
+        batch = rows(vectors, ids, texts=False, note=pa.array(notes).dictionary_encode())
+        return Index.from_batches([batch], space=SPACE, dim=DIM)
+
     with pytest.raises(InputError, match=r"note of the row 'r8999'.*NUL"):
-        push(index, f"{postgres_url}&table=nul")
-    assert sql("SELECT to_regclass('nul')").fetchone() == (None,)
+        push(index(), f"{postgres_url}&table=nul")
+    assert sql("SELECT count(*) FROM nul").fetchone() == (8192,)
+    notes[-1] = "ab"
+    assert push(index(), f"{postgres_url}&table=nul") == (808, 0)

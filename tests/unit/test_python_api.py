@@ -122,11 +122,6 @@ def test_settings_need_a_name(wordllama, texts, transform):
         wordllama.fitted(texts, transform, settings={"n_components": 8})
 
 
-def test_fit_is_an_alias_for_one_release(wordllama, texts):
-    with pytest.warns(DeprecationWarning, match="fitted"):
-        assert wordllama.fit(texts, transform=isosent.Whitening(8)).dim == 8
-
-
 def test_the_record_holds_numbers_for_auto(wordllama, texts):
     for transform, width in (("whitening", "auto"), ("whitening", 0.9), ("auto", 0.9), ("auto", "auto")):
         [fit] = wordllama.fitted(texts, transform, settings={"n_components": width}).fits
@@ -294,7 +289,6 @@ def test_a_static_model_of_the_hub_is_recognised(hub, tmp_path):
 def test_options_are_keywords_of_any_type(tmp_path):
     model = isosent.load("wordllama", weighting="sif", n_components=1)
     assert model.fingerprint == isosent.load("wordllama?weighting=sif&n_components=1").fingerprint
-    assert model.fingerprint == isosent.load("wordllama", options={"weighting": "sif", "n_components": 1}).fingerprint
     (tmp_path / "words, few.txt").write_text("a\n")
     (tmp_path / "vectors.txt").write_text("a 1 2\nb 3 4\n")
     words = f"words:{tmp_path / 'vectors.txt'}"

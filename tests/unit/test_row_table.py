@@ -3,17 +3,15 @@ import pickle
 import numpy as np
 import pytest
 
-import isosent
 from isosent import GEM, SIF
 from isosent.encoders.static import RowTable, StaticEncoder
-from isosent.encoders.word_average import Average, PowerMean, ZipfianWhitening
+from isosent.encoders.word_average import Average, ZipfianWhitening
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
-from isosent.words.formats import decoded, encoded
 from isosent.words.frequencies import Frequencies
 from isosent.words.tokens import TokenIds, WordTokenizer
 from isosent.words.vocabulary import Vocabulary
-from isosent.words.word_vectors import WordVectors, convert_word_vectors
+from isosent.words.word_vectors import WordVectors
 
 DIM = 8
 WORDS = [f"w{i}" for i in range(30)]
@@ -51,9 +49,9 @@ def look_up(table, *lists, unknown=()):
     return rows[ids], products[ids] if len(products) else None
 
 
-def encoder_of(numbers, scales=None, *, subwords=None, unknown="skip", weighting=GEM_SMALL):
+def encoder_of(vectors, *, subwords=None, unknown="skip", weighting=GEM_SMALL):
     vocabulary = Vocabulary.from_words(WORDS)
-    words = WordVectors(vocabulary, numbers, scales, subwords, "hash")
+    words = WordVectors(vocabulary, vectors, subwords, "hash")
     tokenizer = WordTokenizer(vocabulary, unknown="skip" if unknown == "skip" else "keep")
     options = {"unknown": unknown}
     encoder = StaticEncoder("words:w", options, tokenizer, words, weighting=weighting, frequencies=Frequencies(SHARES))
@@ -61,22 +59,14 @@ def encoder_of(numbers, scales=None, *, subwords=None, unknown="skip", weighting
 
 
 def test_float32_vectors_are_used_where_they_lie(vectors):
-    rows, products, ids = RowTable(vectors, None, None, None, None).look_up(TokenIds.from_lists([[2, 1]]))
+    rows, products, ids = RowTable(vectors, None, None, None).look_up(TokenIds.from_lists([[2, 1]]))
     assert rows is vectors
     assert products.size == 0
     assert ids.tolist() == [2, 1]
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
-def test_stored_numbers_are_decoded(vectors, dtype):
-    numbers, scales = encoded("v", vectors, dtype)
-    rows, _ = look_up(RowTable(numbers, scales, None, None, None), [5, 0, 5], [29])
-    assert rows.dtype == np.float32
-    np.testing.assert_array_equal(rows, decoded(numbers, scales, np.array([5, 0, 5, 29])))
-
-
 def test_rows_are_mapped_once_and_stay(vectors, word_map):
-    table = RowTable(vectors, None, None, word_map, None)
+    table = RowTable(vectors, None, word_map, None)
     first, _ = look_up(table, [1, 2])
     second, _ = look_up(table, [3, 2, 1, 4])
     np.testing.assert_array_equal(second[[2, 1]], first)
@@ -85,51 +75,51 @@ def test_rows_are_mapped_once_and_stay(vectors, word_map):
 
 
 def test_products_belong_to_the_rows(vectors):
-    rows, products = look_up(RowTable(vectors, None, None, None, principal()), [7, 8, 7], [9])
+    rows, products = look_up(RowTable(vectors, None, None, principal()), [7, 8, 7], [9])
     assert products.shape == (4, 16)
     np.testing.assert_allclose(products[:, :3], rows.astype(np.float64) @ principal().vectors.T)
     assert not products[:, 3:].any()
 
 
 def test_products_are_those_of_mapped_rows(vectors, word_map):
-    rows, products = look_up(RowTable(vectors, None, None, word_map, principal(5)), [7, 8])
+    rows, products = look_up(RowTable(vectors, None, word_map, principal(5)), [7, 8])
     np.testing.assert_allclose(products[:, :3], rows.astype(np.float64) @ principal(5).vectors.T)
 
 
 def test_words_in_any_number_of_calls_are_the_words_in_one(vectors):
-    table = RowTable(vectors, None, None, None, principal())
+    table = RowTable(vectors, None, None, principal())
     parts = [look_up(table, [i, (i * 7) % 30]) for i in range(30)]
-    rows, products = look_up(RowTable(vectors, None, None, None, principal()), *([i, (i * 7) % 30] for i in range(30)))
+    rows, products = look_up(RowTable(vectors, None, None, principal()), *([i, (i * 7) % 30] for i in range(30)))
     np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), rows)
     np.testing.assert_allclose(np.concatenate([part[1] for part in parts]), products, rtol=1e-12)
 
 
 def test_no_words_are_looked_up(vectors):
-    for table in (RowTable(vectors, None, None, None, principal()), RowTable(vectors, None, None, None, None)):
+    for table in (RowTable(vectors, None, None, principal()), RowTable(vectors, None, None, None)):
         assert len(look_up(table)[0]) == 0
         assert len(look_up(table, [], [])[0]) == 0
 
 
 def test_unknown_words_get_the_mean_of_all_vectors(vectors):
-    rows, _ = look_up(RowTable(vectors, None, None, None, None), [2, 30, 31], [30], unknown=("zebra", "unicorn"))
+    rows, _ = look_up(RowTable(vectors, None, None, None), [2, 30, 31], [30], unknown=("zebra", "unicorn"))
     np.testing.assert_array_equal(rows[0], vectors[2])
     np.testing.assert_allclose(rows[1:], np.tile(vectors.mean(axis=0), (3, 1)), atol=1e-6)
 
 
 def test_unknown_words_get_the_vectors_of_their_sub_words(vectors):
-    rows, _ = look_up(RowTable(vectors, None, Lengths(), None, None), [30, 2], [31, 30], unknown=("ab", "cdef"))
+    rows, _ = look_up(RowTable(vectors, Lengths(), None, None), [30, 2], [31, 30], unknown=("ab", "cdef"))
     np.testing.assert_array_equal(rows[[0, 2, 3]], Lengths().vectors(["ab", "cdef", "ab"]))
     np.testing.assert_array_equal(rows[1], vectors[2])
 
 
 def test_unknown_words_are_mapped_and_multiplied_too(vectors, word_map):
-    rows, products = look_up(RowTable(vectors, None, Lengths(), word_map, principal(5)), [30], unknown=("abc",))
+    rows, products = look_up(RowTable(vectors, Lengths(), word_map, principal(5)), [30], unknown=("abc",))
     np.testing.assert_allclose(rows, Lengths().vectors(["abc"]) @ word_map.weight + word_map.bias, rtol=1e-5)
     np.testing.assert_allclose(products[:, :3], rows.astype(np.float64) @ principal(5).vectors.T)
 
 
 def test_unknown_words_of_one_call_do_not_reach_the_next(vectors):
-    table = RowTable(vectors, None, Lengths(), None, principal())
+    table = RowTable(vectors, Lengths(), None, principal())
     look_up(table, [30, 4], unknown=("abc",))
     rows, _ = look_up(table, [30, 5, 4], unknown=("abcdefg",))
     np.testing.assert_array_equal(rows[0], Lengths().vectors(["abcdefg"])[0])
@@ -137,37 +127,11 @@ def test_unknown_words_of_one_call_do_not_reach_the_next(vectors):
 
 
 def test_a_pickled_table_gives_the_same_rows(vectors):
-    table = RowTable(vectors, None, None, None, principal())
+    table = RowTable(vectors, None, None, principal())
     expected = look_up(table, [1, 2])
     again = look_up(pickle.loads(pickle.dumps(table)), [1, 2])
     np.testing.assert_array_equal(again[0], expected[0])
     np.testing.assert_array_equal(again[1], expected[1])
-
-
-@pytest.mark.parametrize("dtype", ["float16", "int8"])
-@pytest.mark.parametrize(
-    "weighting",
-    [Average(), SIF(), PowerMean(), GEM_SMALL, ZipfianWhitening(SIF())],
-    ids=lambda weighting: weighting.name,
-)
-def test_stored_numbers_give_the_vectors_of_their_decoded_rows(vectors, dtype, weighting):
-    numbers, scales = encoded("v", vectors, dtype)
-    stored = encoder_of(numbers, scales, weighting=weighting)
-    plain = encoder_of(decoded(numbers, scales, slice(None)), weighting=weighting)
-    np.testing.assert_array_equal(stored.encode(TEXTS), plain.encode(TEXTS))
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 0.01), ("int8", 0.1)])
-def test_a_converted_file_of_smaller_numbers_is_near_the_original(tmp_path, vectors, dtype, tolerance):
-    lines = (f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, vectors.tolist(), strict=True))
-    (tmp_path / "w.txt").write_text("".join(lines))
-    convert_word_vectors([tmp_path / "w.txt"], tmp_path / "w.safetensors", dtype=dtype)
-    before, after = (
-        isosent.load(f"words:{tmp_path / name}", weighting=SIF()).fitted(TEXTS, transform=None)
-        for name in ("w.txt", "w.safetensors")
-    )
-    assert after.fingerprint != before.fingerprint
-    np.testing.assert_allclose(after.encode(TEXTS), before.encode(TEXTS), atol=tolerance)
 
 
 def test_sub_words_are_words_like_others(vectors):

@@ -6,7 +6,7 @@ import sbert_wk_reference
 import torch
 
 from isosent.errors import InputError
-from isosent.numeric.sbert_wk import sbert_wk, sbert_wk_layers
+from isosent.networks.sbert_wk import sbert_wk, sbert_wk_layers
 
 LENGTHS = (6, 1, 4, 2, 3)
 TOLERANCE = 1e-6
@@ -24,13 +24,17 @@ def mask():
     return (np.arange(max(LENGTHS)) < np.array(LENGTHS)[:, None]).astype(np.int64)
 
 
-def plain(hidden_states, **settings):
+def plain(hidden_states):
     return np.array(
-        [
-            sbert_wk_reference.sbert_wk_vector(hidden_states[:, text, :length], **settings)
-            for text, length in enumerate(LENGTHS)
-        ]
+        [sbert_wk_reference.sbert_wk_vector(hidden_states[:, text, :length]) for text, length in enumerate(LENGTHS)]
     )
+
+
+def fused(hidden_states, attention_mask):
+    """Sentence vectors of arrays, as an array."""
+    return sbert_wk(
+        *(torch.from_numpy(np.ascontiguousarray(array)) for array in (hidden_states, attention_mask))
+    ).numpy()
 
 
 def assert_near(found, expected):
@@ -53,20 +57,19 @@ def test_the_plain_code_weighs_tokens_by_the_variance_of_their_steps():
     np.testing.assert_allclose(found, sbert_wk_reference.unified_token(changing.astype(float), 2))
 
 
-@pytest.mark.parametrize("window", [1, 2, 3, 20])
 @pytest.mark.parametrize("n_layers", [2, 3, 5, 9])
-def test_sbert_wk_is_its_definition(n_layers, window):
+def test_sbert_wk_is_its_definition(n_layers):
     hidden_states = network_like(n_layers)
-    found = sbert_wk(hidden_states, mask(), window=window)
+    found = fused(hidden_states, mask())
     assert found.dtype == np.float32
-    assert_near(found, plain(hidden_states, window=window))
+    assert_near(found, plain(hidden_states))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_more_layers_than_dimensions(dim):
     """Where a window spans the whole space, no layer in it is novel."""
     hidden_states = network_like(6, dim=dim) + np.float32(4)
-    assert_near(sbert_wk(hidden_states, mask()), plain(hidden_states))
+    assert_near(fused(hidden_states, mask()), plain(hidden_states))
 
 
 def repeated(hidden_states):
@@ -106,14 +109,14 @@ def all_zero(hidden_states):
 @pytest.mark.parametrize("spoil", [repeated, scaled, with_zeros, opposite, all_the_same, perpendicular, all_zero])
 def test_degenerate_windows_have_finite_weights(spoil):
     hidden_states = spoil(network_like(5))
-    assert_near(sbert_wk(hidden_states, mask()), plain(hidden_states))
+    assert_near(fused(hidden_states, mask()), plain(hidden_states))
 
 
 def test_equal_layers_are_that_layer():
     hidden_states = all_the_same(network_like(4))
     tokens = [hidden_states[0, text, : max(1, length - 1)] for text, length in enumerate(LENGTHS)]
     np.testing.assert_allclose(
-        sbert_wk(hidden_states, mask()), [rows.mean(axis=0) for rows in tokens], rtol=1e-5, atol=1e-6
+        fused(hidden_states, mask()), [rows.mean(axis=0) for rows in tokens], rtol=1e-5, atol=1e-6
     )
 
 
@@ -121,7 +124,7 @@ def test_equal_layers_are_that_layer():
 def test_what_stands_under_the_padding_is_invisible(rubbish):
     hidden_states = network_like(5)
     spoilt = np.where(mask()[:, :, None] == 1, hidden_states, np.float32(rubbish))
-    np.testing.assert_array_equal(sbert_wk(spoilt, mask()), sbert_wk(hidden_states, mask()))
+    np.testing.assert_array_equal(fused(spoilt, mask()), fused(hidden_states, mask()))
 
 
 def test_padding_on_the_left_is_invisible_too():
@@ -129,26 +132,26 @@ def test_padding_on_the_left_is_invisible_too():
     moved = np.full_like(hidden_states, np.nan)
     for text, length in enumerate(LENGTHS):
         moved[:, text, max(LENGTHS) - length :] = hidden_states[:, text, :length]
-    np.testing.assert_allclose(sbert_wk(moved, mask()[:, ::-1]), sbert_wk(hidden_states, mask()), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(fused(moved, mask()[:, ::-1]), fused(hidden_states, mask()), rtol=1e-6, atol=1e-6)
 
 
 def test_a_text_without_tokens_is_the_zero_row():
     hidden_states, attention_mask = network_like(4), mask()
     hidden_states[:, 2] = np.nan
     attention_mask[2] = 0
-    found = sbert_wk(hidden_states, attention_mask)
+    found = fused(hidden_states, attention_mask)
     assert found.any(axis=1).tolist() == [True, True, False, True, True]
     assert np.isfinite(found).all()
 
 
 def test_no_texts_have_no_rows():
-    found = sbert_wk(np.zeros((3, 0, 4, 5), dtype=np.float32), np.zeros((0, 4), dtype=np.int64))
+    found = fused(np.zeros((3, 0, 4, 5), dtype=np.float32), np.zeros((0, 4), dtype=np.int64))
     assert found.shape == (0, 5)
 
 
 def test_layers_may_come_one_by_one():
-    hidden_states = network_like(5)
-    np.testing.assert_array_equal(sbert_wk(list(hidden_states), mask()), sbert_wk(hidden_states, mask()))
+    hidden_states, attention_mask = torch.from_numpy(network_like(5)), torch.from_numpy(mask())
+    assert torch.equal(sbert_wk(list(hidden_states), attention_mask), sbert_wk(hidden_states, attention_mask))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
@@ -192,9 +195,4 @@ def test_the_lowest_third_of_the_layers_is_left_out(n_layers, expected):
 
 def test_one_layer_is_refused():
     with pytest.raises(InputError, match="hidden_states must have 2 layers or more; got 1"):
-        sbert_wk(network_like(1), mask())
-
-
-def test_a_window_of_no_layers_is_refused():
-    with pytest.raises(InputError, match="window must be a whole number >= 1; got 0"):
-        sbert_wk(network_like(3), mask(), window=0)
+        fused(network_like(1), mask())

@@ -57,7 +57,7 @@ def test_what_is_chosen_finds_more_paraphrases(badly_scaled, texts):
     meanings = np.array([row["meaning"] for row in _sample()])
 
     def n_found(rows):
-        return (meanings[nearest_rows(rows)[0][:, 0]] == meanings).sum()
+        return (meanings[nearest_rows(rows)[0]] == meanings).sum()
 
     transform = chosen_for(badly_scaled, texts).chosen.transform()
     assert n_found(transform.fit_transform(badly_scaled)) > 1.5 * n_found(badly_scaled)

@@ -110,7 +110,7 @@ def test_words_can_tell_case_apart(words_file):
 
 
 def test_words_can_be_split_at_white_space(words_file):
-    vectors = isosent.load(f"words:{words_file}", options={"tokenizer": "whitespace"}).encode(["the man.", "the man ."])
+    vectors = isosent.load(f"words:{words_file}", tokenizer="whitespace").encode(["the man.", "the man ."])
     np.testing.assert_array_equal(vectors, np.array([[1, 2], [3, -1 / 3]], dtype=np.float32))
 
 

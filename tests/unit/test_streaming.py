@@ -4,14 +4,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import save_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 from vector_makers import write_vectors
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import FileFormatError, InputError, ModelFolderError, OutputError
+from isosent.errors import FileFormatError, InputError, MemoryWarning, ModelFolderError, OutputError
 from isosent.io import vector_source
 from isosent.io.space import Space
+from isosent.io.tensors import tensors_bytes
 from isosent.io.vectors import open_vectors
 from isosent.jobs import vectors as checkpoint_module
 from isosent.jobs.vectors import holds_moments, moments_of, read_moments, transform_file, write_moments
@@ -48,11 +50,6 @@ def same_bits(first, second):
     assert (first.n_zero_rows, first.space, first.sources) == (second.n_zero_rows, second.space, second.sources)
     for name in ("mean", "scatter", "rounding"):
         np.testing.assert_array_equal(getattr(first.moments, name), getattr(second.moments, name))
-    for radial in (first.moments.radial, second.moments.radial):
-        assert (radial is None) == (first.moments.radial is None)
-    if first.moments.radial is not None:
-        np.testing.assert_array_equal(first.moments.radial.third, second.moments.radial.third)
-        assert first.moments.radial.fourth == second.moments.radial.fourth
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.fvecs", "v.parquet"])
@@ -86,15 +83,6 @@ def test_the_rounding_of_bfloat16_is_kept_though_it_is_read_as_float32(tmp_path)
     moments = moments_of([open_vectors(tmp_path / "v.safetensors")]).moments
     values = (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     np.testing.assert_allclose(moments.rounding, 2.0**-14 * (values**2).sum(axis=0), rtol=1e-5)
-
-
-def test_radial_moments_are_kept_where_they_are_asked_for(vectors_in):
-    moments = moments_of([vectors_in()], radial=True).moments
-    deviations = KNOWN - KNOWN.mean(axis=0)
-    squares = (deviations**2).sum(axis=1)
-    np.testing.assert_allclose(moments.radial.fourth, (squares**2).sum(), rtol=1e-6)
-    np.testing.assert_allclose(moments.radial.third, squares @ deviations, rtol=1e-5)
-    assert moments_of([vectors_in()]).moments.radial is None
 
 
 def test_files_of_other_dimensions_are_refused_before_they_are_read(vectors_in):
@@ -139,16 +127,13 @@ def interrupt(sources, path, after, **settings):
         moments_of(sources, checkpoint=path, progress=progress, **settings)
 
 
-@pytest.mark.parametrize("radial", [False, True])
 @pytest.mark.parametrize("after", [1, 2, 3, 4, 6, 10])
-def test_an_interrupted_run_goes_on_to_the_same_bits(vectors_in, tmp_path, after, radial):
+def test_an_interrupted_run_goes_on_to_the_same_bits(vectors_in, tmp_path, after):
     sources = [vectors_in(ROWS[:30], "a.npy"), vectors_in(ROWS[30:], "b.parquet")]
-    whole = moments_of(sources, radial=radial)
-    interrupt(sources, tmp_path / "kept", after, radial=radial)
+    whole = moments_of(sources)
+    interrupt(sources, tmp_path / "kept", after)
     before, done = [], []
-    again = moments_of(
-        sources, radial=radial, checkpoint=tmp_path / "kept", resumed=before.append, progress=done.append
-    )
+    again = moments_of(sources, checkpoint=tmp_path / "kept", resumed=before.append, progress=done.append)
     same_bits(again, whole)
     assert before == [sum(([11, 11, 8] + [11] * 6 + [5])[:after])]
     assert sum(done) == N_ROWS
@@ -172,11 +157,11 @@ def test_a_checkpoint_of_other_data_is_refused(vectors_in, tmp_path):
     assert (tmp_path / "kept").read_bytes() == kept
 
 
-def test_a_checkpoint_of_other_settings_is_refused(vectors_in, tmp_path):
+def test_a_checkpoint_of_other_settings_is_refused(vectors_in, tmp_path, monkeypatch):
     interrupt([vectors_in()], tmp_path / "kept", 3)
-    source = open_vectors(tmp_path / "v.npy")
-    with pytest.raises(InputError, match=r"same settings, \{'radial': True, .*; it is one with \{'radial': False"):
-        moments_of([source], radial=True, checkpoint=tmp_path / "kept")
+    monkeypatch.setattr(vector_source, "BLOCK_BYTES", 7 * DIM * 4)
+    with pytest.raises(InputError, match=r"same settings, .*'block_rows': \[7\]\}; it is one with .*\[11\]"):
+        moments_of([open_vectors(tmp_path / "v.npy")], checkpoint=tmp_path / "kept")
 
 
 def test_a_checkpoint_follows_data_that_was_moved(vectors_in, tmp_path):
@@ -209,12 +194,21 @@ def test_a_checkpoint_in_a_missing_folder_is_refused(vectors_in, tmp_path):
         moments_of([vectors_in()], checkpoint=tmp_path / "nowhere" / "kept")
 
 
-@pytest.mark.parametrize("radial", [False, True])
-def test_written_moments_are_read_to_the_last_bit(vectors_in, tmp_path, radial):
-    measured = moments_of([vectors_in(space=SPACE)], radial=radial)
+def test_written_moments_are_read_to_the_last_bit(vectors_in, tmp_path):
+    measured = moments_of([vectors_in(space=SPACE)])
     write_moments(tmp_path / "m.safetensors", measured)
     assert holds_moments(tmp_path / "m.safetensors")
     same_bits(read_moments(tmp_path / "m.safetensors"), measured)
+
+
+def test_radial_moments_of_version_0_1_are_skipped(vectors_in, tmp_path):
+    measured = moments_of([vectors_in()])
+    write_moments(tmp_path / "m.safetensors", measured)
+    with safe_open(tmp_path / "m.safetensors", "numpy") as file:
+        metadata = file.metadata()
+    tensors = load_file(tmp_path / "m.safetensors") | {"third": np.ones(DIM), "fourth": np.ones(1)}
+    (tmp_path / "old.safetensors").write_bytes(tensors_bytes(tensors, metadata))
+    same_bits(read_moments(tmp_path / "old.safetensors"), measured)
 
 
 def test_moments_taken_apart_are_those_of_all(vectors_in, tmp_path):
@@ -392,7 +386,7 @@ def test_a_model_of_vectors_takes_the_encoder_that_made_them(tmp_path, wordllama
         moments, transform=Whitening(8)
     )
     fitted.save(tmp_path / "model")
-    model = isosent.load(tmp_path / "model", options={"encoder": "wordllama"})
+    model = isosent.load(tmp_path / "model", encoder="wordllama")
     assert model.fingerprint == fitted.fingerprint
     np.testing.assert_allclose(
         model.encode(texts), wordllama.fitted(texts, transform=Whitening(8)).encode(texts), atol=1e-4
@@ -402,4 +396,10 @@ def test_a_model_of_vectors_takes_the_encoder_that_made_them(tmp_path, wordllama
 def test_a_model_of_vectors_takes_no_other_encoder(tmp_path, wordllama, model):
     model.save(tmp_path / "model")
     with pytest.raises(ModelFolderError, match=r"was fitted on vectors with the fingerprint .*; wordllama now has "):
-        isosent.load(tmp_path / "model", options={"encoder": "wordllama"})
+        isosent.load(tmp_path / "model", encoder="wordllama")
+
+
+def test_many_dimensions_are_warned_of(vectors_in, monkeypatch):
+    monkeypatch.setattr(checkpoint_module, "_MANY_DIMENSIONS", 3)
+    with pytest.warns(MemoryWarning, match="covariance of 4 dimensions"):
+        moments_of([vectors_in()])

@@ -51,7 +51,7 @@ def test_undecodable_bytes_name_their_line_whatever_the_pieces(write, monkeypatc
 
 
 def test_rows_of_parquet_are_counted_over_its_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("isosent.io.bounds._BATCH_ROWS", 3)
+    monkeypatch.setattr("isosent.io.parquet._BATCH_ROWS", 3)
     listed = [f"text {i}" for i in range(10)]
     pq.write_table(pa.table({"text": listed}), tmp_path / "t.parquet", row_group_size=4)
     assert texts_of(tmp_path / "t.parquet") == listed

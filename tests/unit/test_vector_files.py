@@ -12,7 +12,7 @@ from vector_makers import write_vectors
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import vector_source
 from isosent.io.parquet import ColumnsBeside
-from isosent.io.space import Space, file_identity, note_path, older_entry, write_note
+from isosent.io.space import Space, note_path, older_entry, write_note
 from isosent.io.vectors import (
     check_vector_file,
     holds_vectors,
@@ -235,16 +235,6 @@ def test_a_tensor_of_another_type_is_refused_in_one_line(tmp_path):
     (tmp_path / "v.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
     with pytest.raises(FileFormatError, match=r"tensor v must hold F16, .*; it holds '\\n'\.$"):
         open_vectors(tmp_path / "v.safetensors")
-
-
-def test_a_note_without_the_name_of_its_space_is_read(tmp_path):
-    rows = np.ones((2, 3), np.float32)
-    with writing_vectors(tmp_path / "v.npy", rows.shape, space=Space("ab", "words")) as write:
-        write(rows)
-    note = json.loads(note_path(tmp_path / "v.npy").read_text())
-    del note["checksum"], note["files"][0]["reference"]
-    note_path(tmp_path / "v.npy").write_text(json.dumps(note))
-    assert open_vectors(tmp_path / "v.npy").space == Space("ab", "vectors")
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
@@ -510,19 +500,11 @@ def test_the_note_says_what_lies_beside_it(tmp_path):
     )
 
 
-def older_note(path, space):
-    """The note that isosent wrote before notes had a checksum and could describe two files."""
-    rows = np.load(path)
-    facts = {"format": "isosent-vectors", "format_version": 1, "shape": rows.shape, "dtype": rows.dtype.name}
-    note_path(path).write_text(json.dumps(facts | space.to_json() | file_identity(path)))
-
-
-def test_an_older_note_is_read_and_replaced_at_no_loss(tmp_path, monkeypatch):
-    np.save(tmp_path / "v.npy", ROWS)
-    older_note(tmp_path / "v.npy", SPACE)
-    assert open_vectors(tmp_path / "v.npy").space == SPACE
+def test_a_note_describes_the_file_that_is_about_to_be_replaced(tmp_path):
+    with writing_vectors(tmp_path / "v.npy", ROWS.shape, space=SPACE) as write:
+        write(ROWS)
     entry = older_entry(tmp_path / "v.npy")
-    write_note(tmp_path / "v.npy", entry | {"size_bytes": 1}, entry)  # as just before the array is replaced
+    write_note(tmp_path / "v.npy", entry | {"size_bytes": 1}, entry)
     assert open_vectors(tmp_path / "v.npy").space == SPACE
 
 

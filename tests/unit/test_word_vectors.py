@@ -390,26 +390,9 @@ def test_the_only_member_of_a_zip_archive_is_read(read, content):
     assert_is(read(zipped(vectors=content)))
 
 
-def test_a_member_of_a_zip_archive_is_named_behind_an_exclamation_mark(tmp_path):
-    (tmp_path / "v!.zip").write_bytes(zipped(small="a 1\n", large=text_rows()))
-    assert_is(read_word_vectors([f"{tmp_path}/v!.zip!large"]))
-
-
 def test_a_zip_archive_of_several_members_lists_them(read):
-    with pytest.raises(InputFileError, match=r"must hold one file; it holds: a, b\. Name one: .*vectors0!a$"):
+    with pytest.raises(InputFileError, match=r"must hold one file; it holds: a, b\. Unpack it"):
         read(zipped(a="a 1\n", b="b 2\n"))
-
-
-def test_a_member_that_is_not_there_is_refused(tmp_path):
-    (tmp_path / "v.zip").write_bytes(zipped(small="a 1\n"))
-    with pytest.raises(InputFileError, match=r"has no member large; it has: small\."):
-        read_word_vectors([tmp_path / "v.zip!large"])
-
-
-def test_a_member_of_what_is_no_zip_archive_is_refused(tmp_path):
-    (tmp_path / "v.txt").write_text(text_rows())
-    with pytest.raises(FileFormatError, match=r"must be a zip archive; it starts otherwise"):
-        read_word_vectors([tmp_path / "v.txt!large"])
 
 
 @pytest.mark.parametrize("place", [0.3, 0.6])
@@ -479,11 +462,6 @@ def test_a_vocabulary_that_leaves_no_word_is_refused(read, vocabulary):
 def test_one_of_several_files_may_hold_no_word_of_the_vocabulary(read):
     both = read("a 1 2\nb 3 4\n", "c 5\n", vocabulary=["c", "b"])
     assert_is(both, ("b", "c"), [[3, 4, 0], [0, 0, 5]])
-
-
-def test_rows_are_taken_out_by_id(read):
-    words = read(text_rows())
-    np.testing.assert_array_equal(words.rows(words.vocabulary.ids_of(["naïve", "the"])), VECTORS[[2, 0]])
 
 
 def test_the_same_content_has_the_same_hash_in_any_format(read):

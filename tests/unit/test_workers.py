@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent import distributed
 from isosent.cli.main import main
-from isosent.distributed import Encode, engines
-from isosent.distributed.engines import Processes, Ray, engine_for
+from isosent.distributed import Encode, Processes, Ray, engine_for
 from isosent.errors import InputError, InputFileError, MissingExtraError, OutputError, WorkerError
-from isosent.io.vectors import Sharding, open_vectors, read_index
+from isosent.io.shards import Sharding, read_index
+from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import TextRows
 from isosent.jobs.shards import (
     Here,
@@ -148,8 +149,8 @@ def test_a_worker_that_dies_while_it_waits_is_replaced(inputs, whole, wordllama,
 
 
 def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole, wordllama, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "_attempt", _kill_for_one_shard)
-    monkeypatch.setattr(engines, "_MOST_DEATHS", 2)
+    monkeypatch.setattr(distributed, "_attempt", _kill_for_one_shard)
+    monkeypatch.setattr(distributed, "_MOST_DEATHS", 2)
     with pytest.raises(WorkerError) as raised:
         encode(inputs, tmp_path / "out", Processes(2), wordllama)
     for part in ("b.jsonl, rows 50 to 99: 2 workers died", "1 of 10 shards could not be made"):
@@ -162,7 +163,7 @@ def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole
 def _kill_for_one_shard(task):
     if task.name == "make" and task.arguments[0].number == 5:
         os.kill(os.getpid(), signal.SIGKILL)
-    return engines._worker.attempt(task)
+    return distributed._worker.attempt(task)
 
 
 def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, tmp_path):
@@ -206,14 +207,11 @@ def test_a_model_that_cannot_be_loaded_by_workers_is_said_once(inputs, wordllama
 def test_moments_have_the_same_bits_whoever_computes_them(inputs, wordllama, tmp_path):
     def measured(engine):
         folder = tmp_path / type(engine).__name__
-        return measure_folder(
-            *(wordllama, inputs, folder), shard_size=50, engine=engine, reference="wordllama", radial=True
-        )[0]
+        return measure_folder(wordllama, inputs, folder, shard_size=50, engine=engine, reference="wordllama")[0]
 
     here, there = measured(Here()), measured(Processes(2))
     np.testing.assert_array_equal(here.moments.scatter, there.moments.scatter)
     np.testing.assert_array_equal(here.moments.mean, there.moments.mean)
-    np.testing.assert_array_equal(here.moments.radial.third, there.moments.radial.third)
     assert (here.moments.weight, here.sources) == (450, tuple(inputs))
     vectors = np.concatenate([wordllama.encode(isosent.io.texts.read_texts(path)) for path in inputs])
     np.testing.assert_allclose(here.moments.mean, vectors.mean(axis=0), atol=1e-7)
@@ -306,6 +304,7 @@ def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, 
         (("encode", *inputs, "-o", "v.npy"), "3 inputs need a folder"),
         (("encode", inputs[0], "-o", "v2.npy", "--workers", "2"), "--workers, --on, --format and --shard-size"),
         (("encode", inputs[0], inputs[0], "-o", "out2"), "is named twice"),
+        (("encode", inputs[0], "-o", "out2", "--on", "ray?cpus=1"), "the only option is the number of GPUs"),
         (("encode", "-", "-o", "out2", "--workers", "2"), "- can be read only once"),
         (("fit", *inputs, "-o", "m", "--workers", "2", "--transform", "none"), "linear transform; got none"),
         (("fit", inputs[0], "-m", "wordllama?weighting=sif", "-o", "m", "--workers", "2"), "fitted in one process"),
@@ -393,12 +392,6 @@ def test_a_run_with_another_column_or_other_columns_is_refused(wordllama, tmp_pa
         encode("parquet", "a", "parquet")
 
 
-def test_moments_with_and_without_a_radial_part_are_told_apart(inputs, wordllama, tmp_path):
-    measure_folder(wordllama, inputs, tmp_path / "out", radial=False)
-    with pytest.raises(InputError, match="holds=moments, not holds=radial moments"):
-        measure_folder(wordllama, inputs, tmp_path / "out", radial=True)
-
-
 def test_a_shard_without_its_note_and_a_link_are_made_again(inputs, whole, wordllama, tmp_path):
     shutil.copytree(whole, tmp_path / "out")
     (tmp_path / "out" / "part-00001.npy.isosent.json").unlink()
@@ -440,9 +433,9 @@ def test_a_folder_that_is_not_shared_is_noticed(inputs, wordllama, tmp_path):
     ("on", "gpus", "words"),
     [
         ("spark", 0, r"--on must be ray, or ray://ADDRESS; got spark"),
-        (None, 1, "--gpus-per-worker is for a cluster"),
-        ("ray", 1.5, r"--gpus-per-worker must be at most 1, or a whole number; got 1\.5"),
-        ("ray", float("nan"), "--gpus-per-worker must be"),
+        (None, 1, "are for a cluster"),
+        ("ray", 1.5, r"gpus=X.*or a whole number; got 1\.5"),
+        ("ray", float("nan"), "gpus=X"),
     ],
 )
 def test_workers_elsewhere_are_refused(on, gpus, words):
@@ -479,9 +472,9 @@ def memory():
 def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
     for path in inputs:
         memory.pipe(f"/in/{Path(path).name}", Path(path).read_bytes())
-    urls = isosent.io.remote.expanded(["memory://in"], (".txt", ".jsonl", ".parquet"))
+    urls = isosent.io.shards.input_paths(["memory://in"], (".txt", ".jsonl", ".parquet"))
     assert urls == [f"memory://in/{Path(path).name}" for path in inputs]
-    assert isosent.io.remote.expanded(["memory://in/*.txt"], ()) == urls[:1]
+    assert isosent.io.shards.input_paths(["memory://in/*.txt"], ()) == urls[:1]
     index = encode(urls, "memory://out", Here(), wordllama)
     assert index.is_complete
     names = [name for name in contents(whole) if name != "shards.json"]
@@ -495,7 +488,7 @@ def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
 
 
 def test_names_elsewhere_mean_what_they_mean_here(memory, texts, tmp_path):
-    expanded = isosent.io.remote.expanded
+    expanded = isosent.io.shards.input_paths
     for name in ("a.txt", ".hidden.txt", "x[1].txt"):
         memory.pipe(f"/in/{name}", f"{texts[0]}\n".encode())
     assert expanded(["memory://in"], (".txt",)) == ["memory://in/a.txt", "memory://in/x[1].txt"]
@@ -520,9 +513,9 @@ def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wo
     memory.pipe("/out/.shards.json-77.tmp", b"a killed upload")
     encode(inputs, "memory://out", Here(), wordllama)
     assert not memory.exists("/out/.shards.json-77.tmp")
-    urls = isosent.io.remote.expanded(["memory://out"], (".npy",))
+    urls = isosent.io.shards.input_paths(["memory://out"], (".npy",))
     assert urls == [f"memory://out/part-{number:05d}.npy" for number in range(N_SHARDS)]
-    with isosent.io.remote.copied(["memory://out", urls[3]]) as (paths, named):
+    with isosent.io.remote.local_copies(["memory://out", urls[3]]) as (paths, named):
         assert named(f"in {paths[1]}") == f"in {urls[3]}"
         part = open_vectors(paths[1])
         assert part.space.fingerprint == wordllama.fingerprint
@@ -530,13 +523,13 @@ def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wo
         assert open_vectors(paths[0]).n_rows == 450
     with (
         pytest.raises(InputFileError, match=r"^memory://out/part-00003\.npy must be shown"),
-        isosent.io.remote.copied(urls[3:4]) as (paths, _),
+        isosent.io.remote.local_copies(urls[3:4]) as (paths, _),
     ):
         raise InputFileError(f"{paths[0]} must be shown")
-    index = isosent.io.remote.read_index("memory://out")
-    isosent.io.remote.write_index("memory://out", index.with_shards({3: None}))
+    index = isosent.io.shards.read_index("memory://out")
+    isosent.io.shards.write_index("memory://out", index.with_shards({3: None}))
     with pytest.raises(InputFileError, match="9 of 10 are there"):
-        isosent.io.remote.expanded(["memory://out"], (".npy",))
+        isosent.io.shards.input_paths(["memory://out"], (".npy",))
 
 
 def test_texts_and_vectors_elsewhere_are_fitted_and_indexed(memory, inputs, tmp_path, monkeypatch):
@@ -588,13 +581,13 @@ def test_a_cluster_that_loses_a_node_and_a_worker_makes_the_same_bytes(
         encode(inputs, tmp_path / "node", Ray(None, 2, 0), wordllama, progress=lost)
         assert contents(tmp_path / "node") == contents(whole)
     started = []
-    welcome = engines._Actors._welcome
+    welcome = distributed._Actors._welcome
 
     def noted(actors, reference):
         started.append(actors._ray.get(reference))
         welcome(actors, reference)
 
-    monkeypatch.setattr(engines._Actors, "_welcome", noted)
+    monkeypatch.setattr(distributed._Actors, "_welcome", noted)
     killed = after_rows(60, lambda: kill_one(started))
     encode(inputs, tmp_path / "worker", Ray(None, 1, 0), wordllama, progress=killed)
     assert contents(tmp_path / "worker") == contents(whole)

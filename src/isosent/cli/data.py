@@ -5,11 +5,13 @@ from pathlib import Path
 
 import click
 
-from isosent.cli.printing import progress_bar, show
+from isosent import _check
+from isosent.cli.printing import show
 from isosent.datasets import LOCK_NAME, FetchedFile, Mirror, get_data, read_manifest
 from isosent.errors import InputError
-from isosent.words.formats import STORED_TYPES, FilePlace
-from isosent.words.word_vectors import WordVectors, convert_word_vectors, format_of, read_word_vectors, size_of_files
+from isosent.pages.progress import progress_bar
+from isosent.words.formats import format_of
+from isosent.words.word_vectors import WordVectors, convert_word_vectors, read_word_vectors, size_of_files
 
 _SHOWN_OF_COMMIT = 12
 _FIRST_WORDS = 8
@@ -82,23 +84,18 @@ def words() -> None:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--output", "-o", type=_PATH, metavar="FILE", required=True, help="A .safetensors file.")
 @click.option(
-    "--dtype", metavar="|".join(STORED_TYPES), default="float32", help="float16 takes half the bytes, int8 a quarter."
-)
-@click.option(
     "--vocabulary", type=_PATH, metavar="FILE", help="Keep only these words: one per line, with or without a count."
 )
-def convert(files: tuple[str, ...], output: Path, dtype: str, vocabulary: Path | None) -> None:
+def convert(files: tuple[str, ...], output: Path, vocabulary: Path | None) -> None:
     """Convert word vectors to a file that opens at once, through a memory map.
 
-    FILES are GloVe, word2vec or fastText, text or binary, also .gz or .zip!MEMBER. Vectors of several files are
+    FILES are GloVe, word2vec or fastText, text or binary, also .gz or .zip. Vectors of several files are
     concatenated. Use the result with -m words:FILE.
     """
-    if any(output.exists() and FilePlace.of(file).path.samefile(output) for file in files):
+    if any(output.exists() and _check.input_file(file).samefile(output) for file in files):
         raise InputError(f"{output} must be another file than those that are read.")
     with progress_bar("converting", "bytes") as bar:
-        vectors = convert_word_vectors(
-            files, output, dtype=dtype, vocabulary=vocabulary, progress=bar(size_of_files(files))
-        )
+        vectors = convert_word_vectors(files, output, vocabulary=vocabulary, progress=bar(size_of_files(files)))
     show(
         f"{output}: {len(vectors.vocabulary)} x {vectors.dim} {vectors.vectors.dtype}; sub-words: {_subwords(vectors)}"
     )
@@ -111,7 +108,7 @@ def info(file: str) -> None:
     with progress_bar("reading", "bytes") as bar:
         vectors = read_word_vectors([file], progress=bar(size_of_files([file])))
     for label, value in (
-        ("format", format_of(FilePlace.of(file))),
+        ("format", format_of(Path(file))),
         ("rows", len(vectors.vocabulary)),
         ("dimensions", vectors.dim),
         ("numbers", vectors.vectors.dtype),

@@ -2,45 +2,27 @@
 
 import os
 from collections.abc import Sequence
-from functools import partial, reduce
-from operator import add
 from pathlib import Path, PurePath
 
 import click
 
-from isosent.cli.options import PATH, Command, Model, column_option, model_options
-from isosent.cli.printing import progress_bar, say, show, show_tokens
+from isosent.cli.options import PATH, Command, column_option, model_options, open_model
+from isosent.cli.printing import say, show, show_tokens
 from isosent.cli.workers import worker_options
 from isosent.encoders.base import EncodingStats
+from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.io.remote import check_folder, expanded, is_remote
+from isosent.io.remote import is_remote
+from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_folder, input_paths
 from isosent.io.texts import TEXT_ENDINGS, open_texts
-from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import (
-    DTYPES,
-    SHARD_FORMATS,
-    SHARD_SIZE,
-    VECTOR_ENDINGS,
-    ShardIndex,
-    Sharding,
-    check_vector_file,
-    open_vectors,
-)
-from isosent.jobs.encode import Role, encode_file
-from isosent.jobs.shards import Engine, encode_folder, transform_folder
-from isosent.jobs.vectors import (
-    FileMoments,
-    check_moments_file,
-    fetch_moments,
-    holds_moments,
-    is_url,
-    moments_of,
-    read_moments,
-    transform_file,
-    write_moments,
-)
+from isosent.io.vector_source import DTYPES
+from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
+from isosent.jobs.encode import encode_file
+from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
+from isosent.jobs.vectors import check_moments_file, open_vector_files, sum_of_files, transform_file, write_moments
 from isosent.loading import read_record
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
+from isosent.pages.progress import progress_bar
 
 dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
@@ -72,7 +54,7 @@ def shard_options(command: Command) -> Command:
 @worker_options
 def encode(
     inputs: tuple[str, ...],
-    model: Model,
+    model: str | None,
     output: str,
     column: str | None,
     queries: bool,
@@ -94,12 +76,12 @@ def encode(
     if queries and documents:
         raise InputError("--queries and --documents exclude each other.")
     role: Role = "query" if queries else "document" if documents else "text"
-    paths = expanded(inputs, TEXT_ENDINGS)
+    paths = input_paths(inputs, TEXT_ENDINGS)
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
     if sharding is None:
         _encode_file(model, paths[0], output, column, role, dtype)
         return
-    loaded = model.open()
+    loaded = open_model(model)
     with progress_bar("encoding") as bar:
         index = encode_folder(
             *(loaded, paths, output),
@@ -107,17 +89,16 @@ def encode(
             sharding=sharding,
             role=role,
             engine=engine,
-            reference=model.reference,
-            options=model.options,
-            resumed=partial(say_resumed, output, "encode"),
+            reference=model or DEFAULT_REFERENCE,
+            resumed=lambda index: say(how_resumed(output, "encode", index)),
             progress=bar,
         )
     _show_encoded(output, loaded, EncodingStats(**index.counts), f"{index.dim} {dtype}, shards: {index.n_shards}")
 
 
-def _encode_file(model: Model, path: str, output: str, column: str | None, role: Role, dtype: str) -> None:
+def _encode_file(model: str | None, path: str, output: str, column: str | None, role: Role, dtype: str) -> None:
     with open_texts(path, column=column) as source:
-        loaded = model.open()
+        loaded = open_model(model)
         with progress_bar("encoding") as bar:
             encoded = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
     _show_encoded(output, loaded, encoded.encoding_stats, f"{encoded.dim} {dtype}")
@@ -140,7 +121,7 @@ def _sharding(
     """How a result is cut into shards if it is a folder; None for one file."""
     is_folder = output.endswith(("/", os.sep)) or not PurePath(output).suffix
     if is_folder or (not is_remote(output) and Path(output).is_dir()):
-        check_folder(output)
+        check_shard_folder(output)
         return Sharding(SHARD_SIZE if shard_size is None else shard_size, file_format or SHARD_FORMATS[0], dtype)
     check_vector_file(output, dtype)
     if engine is not None or file_format is not None or shard_size is not None:
@@ -150,12 +131,6 @@ def _sharding(
     if is_remote(output) or is_remote(inputs[0]):
         raise InputError(f"files elsewhere need a folder for the vectors; {output} is one file.")
     return None
-
-
-def say_resumed(output: str, verb: str, index: ShardIndex) -> None:
-    """Say how much of a folder exists."""
-    rest = f"nothing is left to {verb}" if index.is_complete else "resuming"
-    say(f"{output}: {index.n_shards - len(index.missing)} of {index.n_shards} shards exist; {rest}")
 
 
 @click.command()
@@ -185,7 +160,7 @@ def transform(
 
     VECTORS and OUT may be folders, as for "isosent encode".
     """
-    paths = expanded(vectors, VECTOR_ENDINGS)
+    paths = input_paths(vectors, VECTOR_ENDINGS)
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
     source = None if sharding else open_vectors(paths[0], column=column)
     record = read_record(model)
@@ -198,7 +173,7 @@ def transform(
                 queries=queries,
                 engine=engine,
                 reference=model,
-                resumed=partial(say_resumed, output, "transform"),
+                resumed=lambda index: say(how_resumed(output, "transform", index)),
                 progress=bar,
             )
         shape = f"{index.dim} {dtype}, shards: {index.n_shards}"
@@ -216,58 +191,23 @@ def transform(
 @click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="A .safetensors file.")
 @vector_column_option
 @checkpoint_option
-@click.option("--radial", is_flag=True, help="Include what shrinkage=ledoit_wolf needs; takes twice as long.")
-def moments(vectors: tuple[str, ...], output: Path, column: str | None, checkpoint: Path | None, radial: bool) -> None:
+def moments(vectors: tuple[str, ...], output: Path, column: str | None, checkpoint: Path | None) -> None:
     """Compute the mean and the scatter of vectors, and merge those computed before.
 
     VECTORS are files of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet) or of moments. "isosent fit MOMENTS -o
     FOLDER" gives the same model as a fit on all the vectors at once. Files may be larger than memory.
     """
     check_moments_file(output)
-    measured = measure(*open_vector_files(vectors, column), radial=radial, checkpoint=checkpoint)
+    files = open_vector_files(vectors, column=column)
+    with progress_bar("reading", "vectors") as bar:
+        measured = sum_of_files(
+            *files,
+            checkpoint=checkpoint,
+            resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
+            progress=bar,
+        )
     write_moments(output, measured)
     show(
         f"{output}: {measured.moments.weight:.0f} vectors of {measured.moments.dim} dimensions; "
         f"zero rows left out: {measured.n_zero_rows}"
     )
-
-
-def open_vector_files(paths: Sequence[str], column: str | None) -> tuple[list[VectorSource], list[FileMoments]]:
-    """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces."""
-    merged = [
-        fetch_moments(path) if is_url(path) else read_moments(path)
-        for path in paths
-        if is_url(path) or holds_moments(path)
-    ]
-    sources = [open_vectors(path, column=column) for path in paths if not (is_url(path) or holds_moments(path))]
-    reduce(add, [*merged, *map(FileMoments.empty_for, sources)])
-    return sources, merged
-
-
-def measure(
-    sources: Sequence[VectorSource],
-    merged: Sequence[FileMoments],
-    *,
-    radial: bool = False,
-    checkpoint: Path | None = None,
-) -> FileMoments:
-    """Moments of vectors in files, and of those whose moments were computed before."""
-    for part in merged:
-        if radial and part.moments.radial is None:
-            raise InputError(
-                f"{', '.join(part.sources)}: shrinkage=ledoit_wolf needs moments computed with --radial. "
-                "Compute them again, or use shrinkage=oas."
-            )
-    if not sources:
-        if checkpoint is not None:
-            raise InputError("--checkpoint is for vectors; moments are read at once. Leave it out.")
-        return reduce(add, merged)
-    with progress_bar("reading", "vectors") as bar:
-        measured = moments_of(
-            sources,
-            radial=radial,
-            checkpoint=checkpoint,
-            resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
-            progress=bar(sum(source.n_rows for source in sources)),
-        )
-    return reduce(add, merged, measured)

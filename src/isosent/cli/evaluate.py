@@ -11,7 +11,6 @@ import click
 
 from isosent.cli.options import (
     PATH,
-    Model,
     column_option,
     columns_option,
     csv_option,
@@ -19,12 +18,13 @@ from isosent.cli.options import (
     json_option,
     latex_option,
     model_options,
+    open_model,
     seed_option,
     split_names,
     tasks_option,
     transform_options,
 )
-from isosent.cli.printing import check_output, progress_bar, say, show, write_output
+from isosent.cli.printing import check_output, say, show, write_output
 from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
@@ -34,9 +34,10 @@ from isosent.evaluation.result import EvaluationResult, read_result
 from isosent.evaluation.run import TARGET, read_tasks
 from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
-from isosent.evaluation.tables import model_lines, rte_table, sts_table, subset_table, task_table, x100
+from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
 from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.numeric.statistics import LEVEL
+from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, latex_table, make_table
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
@@ -73,7 +74,6 @@ resamples_option = click.option(
 )
 @click.option("--text", type=click.Choice(TEXT_PARTS), default=TEXT_PARTS[0], help="cqa: part of a question to encode.")
 @click.option("--split", default="test", metavar="NAME", help="retrieval: queries of qrels/NAME.tsv.")
-@click.option("--subsets", is_flag=True, help="sts: also print every subset.")
 @seed_option
 @resamples_option
 @json_option
@@ -82,7 +82,7 @@ resamples_option = click.option(
 def evaluate(
     tasks: tuple[str, ...],
     data: Path,
-    model: Model,
+    model: str | None,
     transform: tuple[str, ...],
     settings: dict[str, Any],
     fit_on: str | None,
@@ -90,7 +90,6 @@ def evaluate(
     sickr: str,
     text: str,
     split: str,
-    subsets: bool,
     seed: int,
     resamples: int,
     json_output: Path | None,
@@ -109,7 +108,7 @@ def evaluate(
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     for output in (json_output, csv_output, latex_output):
         check_output(output, reads=(data, fit_on))
-    loaded = model.open()
+    loaded = open_model(model)
     has_several = len(transform) > 1
     if has_several and (
         unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}
@@ -138,8 +137,7 @@ def evaluate(
     if any(is_printed):
         return
     for one in results:
-        for table in _tables(one, subsets):
-            show(table)
+        show(_table(one))
     if has_several:
         show(_variants_table(dict(zip(transform, results, strict=True))))
 
@@ -153,11 +151,11 @@ def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]
     return {setting: value for setting, value in settings.items() if setting in available}
 
 
-def _tables(result: EvaluationResult, subsets: bool) -> "list[Table]":
+def _table(result: EvaluationResult) -> "Table":
     tasks = list(result.tasks.values())
     if all(task.kind == "sts" for task in tasks):
-        return [*([subset_table(result)] if subsets else []), sts_table(result)]
-    return [rte_table(result) if [task.kind for task in tasks] == ["rte"] else task_table(result)]
+        return sts_table(result)
+    return rte_table(result) if [task.kind for task in tasks] == ["rte"] else task_table(result)
 
 
 def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from isosent.cli.options import PATH
-from isosent.cli.printing import progress_bar, show
+from isosent.cli.printing import show
 from isosent.errors import InputError
 from isosent.evaluation.result import read_result
 from isosent.exports import TARGETS
@@ -13,6 +13,7 @@ from isosent.exports import export as export_model
 from isosent.exports.faiss import DEFAULT_INDEX
 from isosent.io.vectors import open_vectors
 from isosent.loading import load
+from isosent.pages.progress import progress_bar
 
 
 @click.command()

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from isosent.cli.options import PATH, Model, column_option, json_option, model_options, seed_option
-from isosent.cli.printing import check_output, progress_bar, say, show, write_output
+from isosent.cli.options import PATH, column_option, json_option, model_options, open_model
+from isosent.cli.printing import check_output, say, show, write_output
+from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.texts import read_texts
+from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, make_table
 from isosent.report.groups_page import clusters_page, duplicates_page
 from isosent.search.clusters import AUTO, NO_VECTOR, Clusters
@@ -43,16 +45,14 @@ html_option = click.option("--html", type=PATH, metavar="FILE", help="Write a pa
 @csv_option
 @html_option
 @json_option
-@seed_option
 def duplicates(
     texts: str,
-    model: Model,
+    model: str | None,
     column: str | None,
     false_alarms: float,
     csv_output: Path | None,
     html: Path | None,
     json_output: Path | None,
-    seed: int,
 ) -> None:
     """Find groups of texts that say the same.
 
@@ -62,13 +62,13 @@ def duplicates(
     """
     _check_outputs(texts, csv_output, html, json_output)
     listed = read_texts(texts, column=column)
-    loaded = model.open()
+    loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        found = find_duplicates(listed, loaded, false_alarms=false_alarms, seed=seed, progress=bar(len(set(listed))))
+        found = find_duplicates(listed, loaded, false_alarms=false_alarms, progress=bar(len(set(listed))))
     if found.false_alarms is None and len(listed) > 1:
         say(f"fewer than {FEWEST_TEXTS} distinct texts: only equal texts are grouped")
     if html is not None:
-        write_output(html, duplicates_page(found, source=Path(texts).name, model=model.reference))
+        write_output(html, duplicates_page(found, source=Path(texts).name, model=model or DEFAULT_REFERENCE))
     rows = [
         (f"{group}", f"{row}", text, f"{score:.4f}", _share(share)) for group, row, text, score, share in found.rows()
     ]
@@ -90,16 +90,14 @@ def duplicates(
 @csv_option
 @html_option
 @json_option
-@seed_option
 def cluster(
     texts: str,
-    model: Model,
+    model: str | None,
     column: str | None,
     clusters: str,
     csv_output: Path | None,
     html: Path | None,
     json_output: Path | None,
-    seed: int,
 ) -> None:
     """Group texts by topic, and describe each group by words.
 
@@ -110,17 +108,16 @@ def cluster(
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
         raise InputError(f"--clusters must be a whole number or auto; got {clusters!r:.80}.")
     listed = read_texts(texts, column=column)
-    loaded = model.open()
+    loaded = open_model(model)
     with progress_bar("encoding") as bar:
         found = cluster_texts(
             listed,
             loaded,
             n_clusters="auto" if clusters == AUTO else int(clusters),
-            seed=seed,
             progress=bar(len(listed)),
         )
     if html is not None:
-        write_output(html, clusters_page(found, source=Path(texts).name, model=model.reference))
+        write_output(html, clusters_page(found, source=Path(texts).name, model=model or DEFAULT_REFERENCE))
     rows = [(f"{number}", f"{row}", text, _share(score)) for number, row, text, score in found.rows()]
     if _is_written(csv_output, json_output, ("cluster", "row", "text", "score"), rows, found):
         return

@@ -2,36 +2,36 @@
 
 import json
 from dataclasses import asdict
-from functools import reduce
-from operator import add
 from pathlib import Path
 
 import click
 
-from isosent.cli.encode import measure, open_vector_files, vector_column_option
+from isosent.cli.encode import vector_column_option
 from isosent.cli.options import (
     PATH,
-    Model,
     column_option,
     columns_option,
     details_option,
     json_option,
     model_options,
-    seed_option,
+    open_model,
     split_names,
 )
-from isosent.cli.printing import check_output, progress_bar, show, write_output
+from isosent.cli.printing import check_output, show, write_output
+from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
+from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.json import without_nan
 from isosent.io.tables import read_numbers
-from isosent.io.texts import STANDARD_INPUT, read_texts
+from isosent.io.texts import read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.calibrate import MOST_TEXTS, calibrated_on_pairs, calibrated_on_texts
-from isosent.jobs.vectors import FileMoments, drift_of, fetch_moments, holds_moments, is_url, read_moments
+from isosent.jobs.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
+from isosent.jobs.vectors import drift_of_files, fetch_moments, holds_moments, is_url, read_moments
 from isosent.numeric.drift import LEVEL, Drift
+from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import check_model_folder
-from isosent.report.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
 from isosent.report.inspect_page import html_page, inspection_tables
 
 
@@ -42,9 +42,13 @@ from isosent.report.inspect_page import html_page, inspection_tables
 @json_option
 @click.option("--html", type=PATH, metavar="FILE", help="Also write a page with figures.")
 @details_option
-@seed_option
 def inspect(
-    source: str, model: Model, column: str | None, json_output: Path | None, html: Path | None, details: bool, seed: int
+    source: str,
+    model: str | None,
+    column: str | None,
+    json_output: Path | None,
+    html: Path | None,
+    details: bool,
 ) -> None:
     """Is whitening worth it? Print statistics of the vectors and a recommendation.
 
@@ -61,7 +65,7 @@ def inspect(
         return
     check_output(html, reads=(source,))
     check_output(json_output, reads=(source,))
-    inspection = _inspect(source, model, column, seed)
+    inspection = _inspect(source, model, column)
     if html is not None:
         write_output(html, html_page(inspection))
     if write_output(json_output, json.dumps(inspection.to_json(), indent=2, ensure_ascii=False) + "\n"):
@@ -85,21 +89,21 @@ def _inspect_moments(source: str, json_output: Path | None) -> None:
     show(f"\n{inspection.advice}")
 
 
-def _inspect(source: str, model: Model, column: str | None, seed: int) -> Inspection:
+def _inspect(source: str, model: str | None, column: str | None) -> Inspection:
     name = Path(source).name
     if source != STANDARD_INPUT and holds_vectors(source, column=column):
-        if model.is_named:
+        if model is not None:
             raise InputError(
                 f"inspect: --model is for texts; {source} holds vectors. Leave it out, or name a column of texts: "
                 "--column NAME."
             )
         vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
-            return inspect_vectors(vectors, seed=seed, source=name, progress=bar)
+            return inspect_vectors(vectors, source=name, progress=bar)
     texts = read_texts(source, column=column)
-    loaded = model.open()
+    loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        return inspect_texts(loaded, texts, seed=seed, source=name, progress=bar)
+        return inspect_texts(loaded, texts, source=name, progress=bar)
 
 
 _MOST_AXES_SHOWN = 10
@@ -119,10 +123,8 @@ def drift(old: str, new: str, column: str | None, json_output: Path | None) -> N
     of vectors. Rows count as independent: repeated and related texts make false alarms more frequent.
     """
     check_output(json_output, reads=[path for path in (old, new) if not is_url(path)])
-    opened = [open_vector_files([path], column) for path in (old, new)]
-    reduce(add, [part for files, parts in opened for part in (*parts, *map(FileMoments.empty_for, files))])
-    before, after = (measure(files, parts) for files, parts in opened)
-    found = drift_of(before, after, [files for files, _ in opened])
+    with progress_bar("reading", "vectors") as bar:
+        found = drift_of_files(old, new, column=column, progress=bar)
     if write_output(json_output, json.dumps(without_nan(asdict(found)), indent=2) + "\n"):
         return
     _show_drift(found, old, new)
@@ -169,15 +171,13 @@ def _p_value(value: float) -> str:
 @click.option("--pairs", metavar="FILE", help="Instead of TEXTS: a table of pairs with scores.")
 @columns_option
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Model folder to write.  [default: that of -m]")
-@seed_option
 def calibrate(
     texts: str | None,
-    model: Model,
+    model: str | None,
     column: str | None,
     pairs: str | None,
     columns: str | None,
     output: Path | None,
-    seed: int,
 ) -> None:
     """Give the cosines of a model a meaning, and save it in the model folder.
 
@@ -192,22 +192,22 @@ def calibrate(
         raise InputError("calibrate: --pairs FILE and --columns A,B,SCORE go together.")
     if pairs is not None and column is not None:
         raise InputError("calibrate: --column is for TEXTS; name the columns of pairs with --columns A,B,SCORE.")
-    folder = Path(model.reference) if output is None else output
+    folder = Path(model or DEFAULT_REFERENCE) if output is None else output
     if output is None and not folder.is_dir():
-        raise InputError(f"calibrate: {model.reference} is not a model folder. Name one to write: -o FOLDER.")
+        raise InputError(f"calibrate: {folder} is not a model folder. Name one to write: -o FOLDER.")
     check_model_folder(folder)
     if texts is not None:
         sample = read_texts(texts, column=column)
-        loaded = model.open()
+        loaded = open_model(model)
         with progress_bar("encoding") as bar:
-            loaded = calibrated_on_texts(loaded, sample, seed=seed, progress=bar(min(len(sample), MOST_TEXTS)))
+            loaded = calibrated_on_texts(loaded, sample, progress=bar(min(len(sample), MOST_TEXTS)))
     else:
         names = split_names(columns) or []
         if len(names) != 3:
             raise InputError(f"calibrate: --columns must name three columns, A,B,SCORE; got {columns!r}.")
         scores = read_numbers(str(pairs), column=names[2])
         first, second = (read_texts(str(pairs), column=name) for name in names[:2])
-        loaded = model.open()
+        loaded = open_model(model)
         with progress_bar("encoding") as bar:
             loaded = calibrated_on_pairs(loaded, first, second, scores, progress=bar(2 * len(first)))
     loaded.save(folder)

@@ -11,6 +11,7 @@ import click
 
 from isosent.errors import IsosentError, IsosentWarning
 from isosent.io.system import sentence
+from isosent.pages import progress
 
 EXIT_INTERNAL_ERROR = 1
 EXIT_BAD_INPUT = 2
@@ -120,6 +121,7 @@ def app() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    progress.bars_by_encoders = False
     warnings.simplefilter("always", IsosentWarning)
     warnings.showwarning = lambda message, category, *_: _say(f"{_label(category)}: {message}")
     try:

@@ -2,18 +2,17 @@
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from isosent.cli.printing import STANDARD_OUTPUT, progress_bar
-from isosent.encoders.reference import DEFAULT_REFERENCE
+from isosent.cli.printing import STANDARD_OUTPUT
+from isosent.encoders.reference import DEFAULT_REFERENCE, with_options
 from isosent.errors import InputError
-from isosent.loading import load, read_record
+from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.persistence import ModelRecord
+from isosent.pages.progress import progress_bar
 from isosent.transforms.base import AUTO, parse_option
 
 Command = Callable[..., None]
@@ -46,25 +45,6 @@ models_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """The model that the command line names. It is opened when the command asks for it."""
-
-    reference: str
-    options: dict[str, str]
-    is_named: bool
-
-    def open(self) -> SentenceEncoder:
-        """Open the model."""
-        with progress_bar("reading word vectors", "bytes") as bar:
-            return load(self.reference, options=self.options, progress=bar)
-
-    def read_record(self) -> ModelRecord:
-        """Read what the model is, without opening the encoder of a saved folder."""
-        return read_record(self.reference, options=self.options)
-
-
-_FLOAT32_BYTES = 4
 _MODEL_OPTIONS = {
     "layers": ("1,-1", "Transformer layers to average; 0 is the embedding layer, -1 the last."),
     "pooling": ("NAME", "How tokens become a sentence: mean, max, cls and others."),
@@ -74,13 +54,12 @@ _MODEL_OPTIONS = {
 
 
 def model_options(command: Command) -> Command:
-    """Pass ``--model`` and the four most used options of a reference as ``model``, a `Model`."""
+    """Pass ``--model`` as ``model``, a reference with the four most used of its options; None if there is neither."""
 
     @functools.wraps(command)
-    def wrapped(reference: str | None, **values: Any) -> None:
+    def wrapped(model: str | None, **values: Any) -> None:
         options = {name: value for name in _MODEL_OPTIONS if (value := values.pop(name)) is not None}
-        is_named = reference is not None or bool(options)
-        command(model=Model(reference or DEFAULT_REFERENCE, options, is_named), **values)
+        command(model=with_options(model or DEFAULT_REFERENCE, options) if options else model, **values)
 
     for name, (metavar, text) in reversed(_MODEL_OPTIONS.items()):
         wrapped = click.option(f"--{name}", metavar=metavar, help=text)(wrapped)
@@ -88,7 +67,13 @@ def model_options(command: Command) -> Command:
         "wordllama, words:FILE, static:DIR, hf:ID, hf:DIR or a saved folder, with options after a question mark, as "
         f"in 'hf:DIR?layers=1,12&pooling=mean'.  [default: {DEFAULT_REFERENCE}]"
     )
-    return click.option("--model", "-m", "reference", metavar="REFERENCE", help=help_text)(wrapped)
+    return click.option("--model", "-m", metavar="REFERENCE", help=help_text)(wrapped)
+
+
+def open_model(model: str | None) -> SentenceEncoder:
+    """Load the model that the command line names."""
+    with progress_bar("reading word vectors", "bytes") as bar:
+        return load(model or DEFAULT_REFERENCE, progress=bar)
 
 
 def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callable[[Command], Command]:
@@ -96,31 +81,25 @@ def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callabl
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(
-            transform: Any, dims: str | None, n_bytes: int | None, strength: float | None, **values: Any
-        ) -> None:
-            if dims is not None and n_bytes is not None:
-                raise InputError("--dims and --bytes both set the dimensions. Leave one out.")
+        def wrapped(transform: Any, dims: str | None, strength: float | None, **values: Any) -> None:
             settings: dict[str, Any] = {} if strength is None else {"strength": strength}
-            if dims is not None or n_bytes is not None:
-                settings["n_components"] = parse_option(dims) if dims is not None else (n_bytes or 0) // _FLOAT32_BYTES
+            if dims is not None:
+                settings["n_components"] = parse_option(dims)
             # auto chooses the strength for a width; who sets the strength means whitening
             names = transform or (default if not settings else AUTO if strength is None else "whitening")
             command(transform=(names,) if multiple and isinstance(names, str) else names, settings=settings, **values)
 
-        sized = "" if default == AUTO else "; auto with --dims or --bytes"
+        sized = "" if default == AUTO else "; auto with --dims"
         help_text = (
             "auto, none, or transforms separated by commas, each with options after a question mark, as in "
             f"'whitening?method=zca&eps=1e-5'.{' May be repeated.' if multiple else ''}  "
             f"[default: {default}{sized}; whitening with --strength]"
         )
         dims_help = "Dimensions to keep: a number, a share of the variance such as 0.95, or auto."
-        bytes_help = "The same as a size: bytes of a float32 vector, 4 for each dimension."
         for option in (
             click.option(
                 "--strength", type=click.FloatRange(0, 1), metavar="G", help="0 only rotates, 1 whitens fully."
             ),
-            click.option("--bytes", "n_bytes", type=click.IntRange(4), metavar="N", help=bytes_help),
             click.option("--dims", metavar="K|SHARE|auto", help=dims_help),
             click.option("--transform", metavar="NAME", multiple=multiple, help=help_text),
         ):

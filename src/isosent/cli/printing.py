@@ -1,23 +1,20 @@
-"""What every command prints: results, messages, progress bars and tables."""
+"""What every command prints: results, messages and tables."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from isosent.io.atomic import check_destination, replacing
+from isosent.pages.progress import make_console
 from isosent.pages.tables import make_table
 
 if TYPE_CHECKING:  # rich takes 0.1 s, and is needed for tables and bars only
-    from rich.console import Console
     from rich.table import Table
 
 STANDARD_OUTPUT = Path("-")
-_WIDTH_OF_A_FILE = 100  # whatever the width of the terminal is
-Advance = Callable[[int], None]
 
 
 def show(item: "str | Table") -> None:
@@ -34,42 +31,6 @@ def say(item: "str | Table") -> None:
         click.echo(item, err=True)
     else:
         make_console(sys.stderr).print(item)
-
-
-def make_console(stream: Any) -> "Console":
-    """A console of rich that prints texts as they are, without markup or emoji."""
-    from rich.console import Console
-
-    width = None if stream.isatty() else _WIDTH_OF_A_FILE
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-@contextmanager
-def progress_bar(label: str, unit: str = "texts") -> Iterator[Callable[[int], Advance]]:
-    """Show a progress bar while the block runs, if standard error is a terminal.
-
-    Yields a function from the total to a function that takes the number finished since its last call.
-    """
-    if not sys.stderr.isatty():
-        yield lambda total: lambda done: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.progress import Task as ProgressTask
-    from rich.text import Text
-
-    class Rate(TextColumn):
-        def render(self, task: ProgressTask) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("" if speed is None else f"{speed:,.0f} {unit}/s")
-
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), Rate(""), TimeRemainingColumn())
-    with Progress(*columns, console=make_console(sys.stderr), transient=True) as progress:
-
-        def start(total: int) -> Advance:
-            task = progress.add_task("", total=total)
-            return lambda done: progress.advance(task, done)
-
-        yield start
 
 
 def check_output(path: Path | None, *, reads: Sequence[str | Path | None] = ()) -> None:

@@ -13,23 +13,25 @@ import click
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.encode import say_resumed
-from isosent.cli.options import PATH, Model, json_option, model_options
-from isosent.cli.printing import STANDARD_OUTPUT, check_output, progress_bar, say, show, write_output
+from isosent.cli.options import PATH, json_option, model_options, open_model
+from isosent.cli.printing import STANDARD_OUTPUT, check_output, say, show, write_output
 from isosent.cli.workers import worker_options
+from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
 from isosent.io.parquet import table_schema, vector_columns
-from isosent.io.remote import copied, expanded
+from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
+from isosent.io.shards import input_paths
 from isosent.io.space import space_in
 from isosent.io.texts import TEXT_ENDINGS
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
-from isosent.jobs.shards import Engine, encode_folder
+from isosent.jobs.shards import Engine, encode_folder, how_resumed
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import progress_bar
 from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
 from isosent.search.database import pull as pull_index
@@ -95,7 +97,7 @@ def index() -> None:
 @worker_options
 def create(
     rows: tuple[str, ...],
-    model: Model,
+    model: str | None,
     output: Path,
     kind: str,
     store: Any,
@@ -114,12 +116,12 @@ def create(
     """
     _extras.require("faiss")  # the extra is named before a file is read
     check_folder(output, INDEX)
-    names = expanded(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
-    with copied(names) as (paths, _):
+    names = input_paths(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
+    with local_copies(names) as (paths, _):
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
             raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
         inputs = _joined([_read_inputs(path, column, id_column, texts) for path in paths])
-        loaded = model.open() if model.is_named or inputs["vectors"] is None else None
+        loaded = open_model(model) if model is not None or inputs["vectors"] is None else None
         if engine is not None:
             if loaded is None or inputs["vectors"] is not None:
                 raise InputError(f"index: --workers encode texts; {paths[0]} holds vectors.")
@@ -242,34 +244,35 @@ def search(
     if bool(queries) == bool(likes):
         hint = " Write --json after the query." if json_output not in (None, STANDARD_OUTPUT) else ""
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.{hint}")
+    asked = [f"like {name}" for name in likes] or list(queries)
     if is_database(folder):
         if likes or false_alarms is not None or explain:
             raise InputError("search: --like, --false-alarms and --explain need an index; got a database.")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
-        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid)
-        found = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
-        _show_hits(list(queries), found, json_output)
-        return
-    if model is not None:
+        tables = search_database(folder, asked, load(model), k, where=where, hybrid=hybrid)
+        hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
+    elif model is not None:
         raise InputError("search: -m belongs to a database; an index holds its model.")
-    opened = Index.open(folder)
-    if explain and TEXT not in opened.schema.names:
-        raise InputError("search: --explain needs the texts of the rows; this index has none.")
-    if likes:
-        if hybrid or false_alarms is not None or explain:
-            raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
-        result, asked = opened.more_like(_parsed_ids(likes, opened), k, where=where), [f"like {name}" for name in likes]
     else:
-        result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
-        asked = list(queries)
-    hits: list[list[dict[str, Any]]] = [[] for _ in asked]
-    for row in result.to_arrow().to_pylist():
-        hits[row.pop("query")].append(row)
-    if explain:
-        for query, rows in zip(asked, hits, strict=True):
-            for row in rows:
-                row["words"] = opened.model.explain(query, row.get("text") or "", roles=("query", "document")).line()
+        opened = Index.open(folder)
+        if explain and TEXT not in opened.schema.names:
+            raise InputError("search: --explain needs the texts of the rows; this index has none.")
+        if likes and (hybrid or false_alarms is not None or explain):
+            raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
+        if likes:
+            result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
+        else:
+            result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
+        hits = [[] for _ in asked]
+        for row in result.to_arrow().to_pylist():
+            hits[row.pop("query")].append(row)
+        if explain:
+            for query, rows in zip(asked, hits, strict=True):
+                for row in rows:
+                    row["words"] = opened.model.explain(
+                        query, row.get("text") or "", roles=("query", "document")
+                    ).line()
     _show_hits(asked, hits, json_output)
 
 
@@ -344,7 +347,7 @@ def _joined(inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _encoded(
-    model: Model, loaded: SentenceEncoder, paths: Sequence[str], column: str | None, folder: str, engine: Engine
+    model: str | None, loaded: SentenceEncoder, paths: Sequence[str], column: str | None, folder: str, engine: Engine
 ) -> VectorSource:
     """The vectors of texts, encoded by workers into a folder that lets an interrupted run resume."""
     with progress_bar("encoding") as bar:
@@ -353,9 +356,8 @@ def _encoded(
             column=column,
             role="document",
             engine=engine,
-            reference=model.reference,
-            options=model.options,
-            resumed=partial(say_resumed, folder, "encode"),
+            reference=model or DEFAULT_REFERENCE,
+            resumed=lambda index: say(how_resumed(folder, "encode", index)),
             progress=bar,
         )
     return open_vectors(folder)

@@ -209,7 +209,15 @@ def proxy(
     if name is None:
         raise InputError("proxy: name the model of the API: --upstream-model NAME.")
     client = httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=max_upstream_requests))
-    api = Upstream(upstream.rstrip("/"), chosen, name, client, key, upstream_timeout, max_upstream_requests)
+    api = Upstream(
+        upstream.rstrip("/"),
+        chosen,
+        name,
+        client,
+        key=key,
+        timeout_s=upstream_timeout,
+        max_requests=max_upstream_requests,
+    )
     proxy = Proxy(
         api,
         maps,

@@ -18,7 +18,7 @@ from isosent.cli.options import (
     tasks_option,
     whole_numbers,
 )
-from isosent.cli.printing import check_output, progress_bar, say, show, write_output
+from isosent.cli.printing import check_output, say, show, write_output
 from isosent.errors import InputError
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
@@ -27,6 +27,7 @@ from isosent.io.json import document_bytes
 from isosent.io.texts import is_table, read_texts
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.report.figures import check_figure, dims_figure, gem_figure, layer_figure, pooling_figure, write_figure
 from isosent.research.auto import judge, study_auto

@@ -20,12 +20,13 @@ import numpy as np
 
 from isosent.cli.evaluate import overlap_table
 from isosent.cli.options import PATH, split_names
-from isosent.cli.printing import make_console, say, show
+from isosent.cli.printing import say, show
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.tables import x100
 from isosent.io.atomic import check_parent
 from isosent.io.texts import read_texts
+from isosent.pages.progress import make_console
 from isosent.pages.tables import make_table
 from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen

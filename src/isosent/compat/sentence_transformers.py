@@ -11,8 +11,9 @@ from isosent import _check, _extras
 from isosent.encoders.load import DEFAULT_PROMPT, named_prompts
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder, progress_bar
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
+from isosent.pages.progress import encoding_bar
 
 
 class SentenceTransformerLike:
@@ -110,7 +111,7 @@ class SentenceTransformerLike:
             encoder = encoder.with_prompt(prompt)
         else:
             texts = [prompt + text for text in texts]
-        with progress_bar(len(texts), None, shown=show_progress_bar) as progress:
+        with encoding_bar(len(texts), None, is_wanted=show_progress_bar) as progress:
             encoded = encoder.encode(texts, progress=progress)
         vectors = self.model.transform(encoded, queries=queries)[:, :truncate_dim]
         if normalize_embeddings:

@@ -1,4 +1,11 @@
-"""The interface of encoders, and the loop that encodes texts in windows."""
+"""The interface of encoders, and the loop that encodes texts in windows.
+
+An `Encoder` tokenizes texts and embeds token ids; all else follows from these two. `over_windows` takes the texts in
+windows, so that memory does not grow with their number, encodes equal texts once if a vector is costly, and counts
+truncated and unknown tokens as `EncodingStats`, which `collecting_stats` gathers and `report` turns into warnings.
+`fingerprint` hashes what decides the vectors: kind, options and parameters. The methods with a default are what an
+encoder may add: spans, summands, prompts for queries and documents, and what it learned from a corpus.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Encoders without context: word vectors, Model2Vec folders, and the token embeddings of transformers."""
+"""Encoders without context: word vectors, Model2Vec folders, and the token embeddings of transformers.
+
+Each `load_` function reads vectors and a tokenizer, and `_assembled` builds a `StaticEncoder` with the weighting that
+the options name. `tokenize` gives token ids; `embed` looks up their rows in a `RowTable`, which holds words after the
+word map and their products with principal vectors, and lets the weighting combine them. `on_corpus` counts words and
+texts and, for GEM, takes principal vectors from the moments of coarse vectors; it returns a new encoder that shares the
+vectors. `summands` and `token_vectors` are the same sums word by word, for explanations and exports.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +51,6 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.transforms.base import LinearTransform, make_linear
 from isosent.words.embedding_matrix import read_embedding_matrix
-from isosent.words.formats import Numbers, Scales, decoded
 from isosent.words.frequencies import (
     Frequencies,
     count_tokens,
@@ -92,12 +98,11 @@ class StaticEncoder(Encoder):
         corpus: Corpus | None = None,
         normalize: bool = False,
     ) -> None:
-        self._numbers: Numbers = vectors.vectors if isinstance(vectors, WordVectors) else vectors
-        self._scales: Scales | None = vectors.scales if isinstance(vectors, WordVectors) else None
+        self._rows = vectors.vectors if isinstance(vectors, WordVectors) else vectors
         subwords = vectors.subwords if isinstance(vectors, WordVectors) else None
         if not isinstance(vectors, WordVectors):
             _check.finite_rows(reference, "token vectors", vectors)
-        weighting.check(self._numbers.shape[1])
+        weighting.check(self._rows.shape[1])
         self.vectors = vectors
         self.tokenizer = tokenizer
         self.weighting = weighting
@@ -107,7 +112,7 @@ class StaticEncoder(Encoder):
             corpus = self._corpus(frequencies)
         self.corpus = corpus
         learned = corpus or Corpus()
-        self._table = RowTable(self._numbers, self._scales, subwords, learned.word_map, learned.principal)
+        self._table = RowTable(self._rows, subwords, learned.word_map, learned.principal)
         super().__init__(reference, options, weighting.dim(self._table.dim))
 
     @property
@@ -131,7 +136,7 @@ class StaticEncoder(Encoder):
             raise InputError(f"fit: the encoder knows no word of the {len(texts)} texts.")
         frequencies = self.frequencies
         if self.weighting.uses_frequencies:
-            counts = np.zeros(len(self._numbers), dtype=np.int64)
+            counts = np.zeros(len(self._rows), dtype=np.int64)
             for window in windows:
                 counts += count_tokens(window, len(counts))
             if frequencies is None:
@@ -212,7 +217,7 @@ class StaticEncoder(Encoder):
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return a text with these token ids; refuse ids that `tokenize` would not give it."""
-        check_range(self.reference, ids, len(self._numbers))
+        check_range(self.reference, ids, len(self._rows))
         text = self.tokenizer.decode(ids)
         check_same(self.reference, ids, self.tokenize([text]).ids.tolist())
         return text
@@ -277,7 +282,7 @@ class StaticEncoder(Encoder):
                 f"export: a text must be the mean of its known words, plain or weighted; got {got}. "
                 "Use isosent itself for this model."
             )
-        rows = decoded(self._numbers, self._scales, slice(None))
+        rows = self._rows
         if self.corpus is not None and self.corpus.word_map is not None:
             rows = self.corpus.word_map.apply(rows).astype(np.float32, copy=False)
         return rows if self._weights is None else rows * self._weights[:-1, None]
@@ -336,10 +341,10 @@ class StaticEncoder(Encoder):
         frequent = np.flatnonzero(probabilities)
         if not len(frequent):
             raise InputError("zipfian: frequencies must be those of at least one known word; got none.")
-        moments = Moments.empty(self._numbers.shape[1])
+        moments = Moments.empty(self._rows.shape[1])
         for start in range(0, len(frequent), _BLOCK):
             ids = frequent[start : start + _BLOCK]
-            moments = moments + Moments.from_rows(decoded(self._numbers, self._scales, ids), probabilities[ids])
+            moments = moments + Moments.from_rows(self._rows[ids], probabilities[ids])
         return make_linear("whitening").fit_moments(moments).linear_map_
 
 
@@ -348,19 +353,17 @@ class RowTable:
 
     def __init__(
         self,
-        vectors: Numbers,
-        scales: Scales | None,
+        vectors: NDArray[np.float32],
         subwords: Subwords | None,
         word_map: LinearMap | None,
         principal: PrincipalVectors | None,
     ) -> None:
         self._vectors = vectors
-        self._scales = scales
         self._subwords = subwords
         self._word_map = word_map
         self._principal = principal
-        # float32 vectors that need no map are used where they lie
-        self._is_direct = vectors.dtype == np.float32 and word_map is None and principal is None
+        # vectors that need no map are used where they lie
+        self._is_direct = word_map is None and principal is None
         self._n_rows = 0
         self._place: NDArray[np.int32] = np.empty(0, dtype=np.int32)
         self._rows = np.empty((0, vectors.shape[1] if word_map is None else word_map.n_components), dtype=np.float32)
@@ -369,7 +372,7 @@ class RowTable:
         self.lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowTable, (self._vectors, self._scales, self._subwords, self._word_map, self._principal)
+        return RowTable, (self._vectors, self._subwords, self._word_map, self._principal)
 
     @property
     def dim(self) -> int:
@@ -386,7 +389,7 @@ class RowTable:
         is_known = tokens.ids < vocab_size
         ids = tokens.ids[is_known] if tokens.unknown else tokens.ids
         new = np.unique(ids[self._place[ids] < 0])
-        self._write(decoded(self._vectors, self._scales, new))
+        self._write(self._vectors[new])
         first, self._n_rows = self._n_rows, self._n_rows + len(new)
         self._place[new] = np.arange(first, self._n_rows)
         if not tokens.unknown:
@@ -416,7 +419,7 @@ class RowTable:
             return self._subwords.vectors(words)
         if self._mean is None:
             blocks = (slice(start, start + _BLOCK) for start in range(0, len(self._vectors), _BLOCK))
-            sums = [decoded(self._vectors, self._scales, block).sum(axis=0, dtype=np.float64) for block in blocks]
+            sums = [self._vectors[block].sum(axis=0, dtype=np.float64) for block in blocks]
             self._mean = (np.sum(sums, axis=0) / len(self._vectors)).astype(np.float32)
         return np.broadcast_to(self._mean, (len(words), len(self._mean)))
 

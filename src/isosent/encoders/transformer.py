@@ -1,4 +1,10 @@
-"""Any transformers encoder, with any layers and any pooling (Huang et al. 2021, section 3)."""
+"""Any transformers encoder, with any layers and any pooling (Huang et al. 2021, section 3).
+
+`load_transformer` reads a folder and resolves its options. A `TransformerEncoder` tokenizes with the tokenizer of the
+network and `read` runs batches of similar length through a backend of `networks`, which pools each layer as it is
+computed. A text that is longer than the network allows is truncated, or read in overlapping `Windows`, whose vectors
+are averaged by the tokens that are their own. Encoders with another prompt, runtime or device share the network.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +28,8 @@ from isosent.io.texts import text_blocks
 from isosent.networks.batching import BatchRunner
 from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, canonical_pooling, format_layers, resolve_layers
 from isosent.networks.load import Network, Permissions, Runtime, batch_runner, load_network
+from isosent.networks.sbert_wk import sbert_wk_layers
 from isosent.networks.torch_backend import traceable
-from isosent.numeric.sbert_wk import sbert_wk_layers
 from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
 
 UNBOUNDED = 1 << 20

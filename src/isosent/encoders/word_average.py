@@ -1,4 +1,11 @@
-"""Weightings: how the vectors of the words of a text become one vector."""
+"""Weightings: how the vectors of the words of a text become one vector.
+
+A `Weighting` gets `Words`, the rows of some texts, and the `Corpus`, what was learned from texts: word probabilities,
+mean length, the word map and principal vectors. `word_weights` says what a word counts, `combine` makes the vectors,
+`summands` the parts that add up to one, and `transform` names the linear step that follows, such as the removal of
+principal components. Only GEM has principal vectors: they come from the moments of its `coarse` vectors. A setting of a
+weighting is a field of its class; `reference` turns fields into options.
+"""
 
 from __future__ import annotations
 

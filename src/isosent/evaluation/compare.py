@@ -196,7 +196,11 @@ def compare_results(
     differences, draws = {}, {}
     for task in shared:
         differences[task], draws[task] = _compare(
-            task, first.tasks[task], second.tasks[task], correlation, level, seed, n_resamples
+            *(task, first.tasks[task], second.tasks[task]),
+            correlation=correlation,
+            level=level,
+            seed=seed,
+            n_resamples=n_resamples,
         )
         if advance is not None:
             advance(differences[task].n_items)
@@ -286,7 +290,14 @@ def _side(name: str, result: EvaluationResult, other: EvaluationResult) -> Side:
 
 
 def _compare(
-    name: str, first: TaskResult, second: TaskResult, correlation: str | None, level: float, seed: int, n_resamples: int
+    name: str,
+    first: TaskResult,
+    second: TaskResult,
+    *,
+    correlation: str | None,
+    level: float,
+    seed: int,
+    n_resamples: int,
 ) -> tuple[Difference, NDArray[np.float64]]:
     """The difference on a task before its p-value is corrected, and the resampled differences."""
     statistics = first.items.statistics(first.metric)

@@ -19,7 +19,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.rte import FIXED_THRESHOLD
-from isosent.evaluation.task import Encode, Task
+from isosent.evaluation.task import Task, TaskEncoder
 from isosent.io import bounds
 from isosent.io.bounds import decode_utf8, folders_below, read_lines, split_fields
 from isosent.io.system import open_to_read
@@ -85,7 +85,7 @@ def cqa_tasks(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> l
     ]
 
 
-def _measure(cqa_set: CQASet, encode: Encode, seed: int) -> Measured:
+def _measure(cqa_set: CQASet, encode: TaskEncoder, seed: int) -> Measured:
     cosines = []
     for question in cqa_set.questions:
         candidates = encode(question.candidates)
@@ -216,7 +216,7 @@ def _parse(path: Path) -> ElementTree.Element:
     # Declarations of entities and of defaults of attributes are refused: no file of the task has one, and both can be
     # made to fill the memory
     with open_to_read(_check.input_file(path)) as file:
-        content = decode_utf8(str(path), bounds.read_document(str(path), file, bounds.LARGEST_XML))
+        content = decode_utf8(str(path), bounds.read_bounded(str(path), file, bounds.LARGEST_XML))
     if "<!ENTITY" in content:
         raise FileFormatError(f"{path} must not declare entities; got <!ENTITY. No file of the task does.")
     for declared in content.split("<!ATTLIST")[1:]:  # a default is copied into every element, whatever its length

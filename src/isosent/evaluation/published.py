@@ -171,7 +171,7 @@ def read_paper(path: str | os.PathLike[str]) -> Paper:
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a YAML file of names and values."""
     with open_to_read(_check.input_file(path)) as file:
-        content = bounds.read_document(str(path), file, bounds.LARGEST_YAML)
+        content = bounds.read_bounded(str(path), file, bounds.LARGEST_YAML)
     try:
         document = yaml.safe_load(content)  # libyaml, which is faster, crashes on deep nesting
         n_values = _n_values(document, {})

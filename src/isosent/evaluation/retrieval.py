@@ -17,7 +17,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sts import read_paraphrases
-from isosent.evaluation.task import Encode, Task, name_key
+from isosent.evaluation.task import Task, TaskEncoder, name_key
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.tables import open_table
 from isosent.numeric.ranking import Ranks, average_precision, cosine_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
@@ -103,7 +103,7 @@ def _task(retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], protocol: 
     )
 
 
-def _measure(retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], encode: Encode, seed: int) -> Measured:
+def _measure(retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], encode: TaskEncoder, seed: int) -> Measured:
     queries, documents = encode(retrieval_set.queries, "query"), encode(retrieval_set.documents, "document")
     relevant = retrieval_set.relevant
     ranks = cosine_ranks(queries, documents, relevant, excluded=retrieval_set.own)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.task import Encode, Task
+from isosent.evaluation.task import Task, TaskEncoder
 from isosent.io import bounds
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.system import open_to_read
@@ -63,7 +63,7 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
     ]
 
 
-def _measure(train: Pairs, dev: Pairs, encode: Encode, seed: int) -> Measured:
+def _measure(train: Pairs, dev: Pairs, encode: TaskEncoder, seed: int) -> Measured:
     train_cosines, dev_cosines = (pairwise_cosine(encode(first), encode(second)) for first, second, _ in (train, dev))
     train_entailed, dev_entailed = train[2], dev[2]
 

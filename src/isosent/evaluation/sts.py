@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.task import Encode, Task, task_names
+from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.pairs import NO_SCORE, PAIR, SCORED_GROUPS, ScoredPairs, read_pairs, read_sick, read_stsb
 from isosent.io.tables import TEXT_COLUMNS, Group, Table, columns_missing, find_columns, open_table, parse_columns
@@ -99,7 +99,7 @@ def sts_task(sts_set: STSSet, *, sickr: str = "full") -> Task:
     )
 
 
-def _measure(sts_set: STSSet, encode: Encode, seed: int) -> Measured:
+def _measure(sts_set: STSSet, encode: TaskEncoder, seed: int) -> Measured:
     scores = score_task(sts_set, encode)
     by_name = {
         metric if how == "all" else f"{metric}_{how}": getattr(scores, metric)[how]
@@ -323,7 +323,7 @@ def pairs_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | N
     )
 
 
-def _measure_pairs(pairs: ScoredPairs, encode: Encode, seed: int) -> Measured:
+def _measure_pairs(pairs: ScoredPairs, encode: TaskEncoder, seed: int) -> Measured:
     cosines = pair_scores(encode(pairs.first), encode(pairs.second))
     if np.ptp(cosines) == 0:
         warnings.warn(

@@ -60,16 +60,6 @@ def sts_table(result: EvaluationResult) -> Table:
     return table
 
 
-def subset_table(result: EvaluationResult) -> Table:
-    """Lay out every subset."""
-    table = make_table("task", "subset", "pairs", *METRICS, left=2)
-    for task, scores in result.tasks.items():
-        for name, subset in scores.details["subsets"].items():
-            table.add_row(task, name, str(subset["n_pairs"]), *(x100(subset[metric]) for metric in METRICS))
-        table.add_section()
-    return table
-
-
 def rte_table(result: EvaluationResult) -> Table:
     """Lay out the accuracy on RTE."""
     (task,) = result.tasks.values()

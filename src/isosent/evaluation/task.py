@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import Measured
+from isosent.model import Role
 
-Role = Literal["text", "query", "document"]
 
-
-class Encode(Protocol):
+class TaskEncoder(Protocol):
     """From texts of a task to their vectors, shape (n_texts, dim), after everything that was fitted."""
 
     def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
@@ -33,7 +32,7 @@ class Task:
     texts: Mapping[Role, Sequence[str]]  # all texts to encode, by what they are encoded as, as often as they occur
     target_texts: Sequence[str]  # all texts to fit on under fit_on="target", without labels
     items: Sequence[tuple[str, ...]]  # the texts of each item that is scored: one text, or the two of a pair
-    score: Callable[[Encode, int], Measured]  # from vectors and the seed to scores
+    score: Callable[[TaskEncoder, int], Measured]  # from vectors and the seed to scores
     protocol: Mapping[str, Any]  # how it is scored, as JSON values; only results of equal protocols can be compared
     files: Sequence[Path]  # files that it was read from
     target_role: Role = "text"  # what the texts to fit on are encoded as

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.task import Encode, Task, task_names
+from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io import bounds
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.system import open_to_read
@@ -119,7 +119,7 @@ def _protocol(transfer_set: TransferSet) -> dict[str, Any]:
     }
 
 
-def _measure(transfer_set: TransferSet, encode: Encode, seed: int) -> Measured:
+def _measure(transfer_set: TransferSet, encode: TaskEncoder, seed: int) -> Measured:
     rows, labels = {}, {}
     for name, part in transfer_set.parts.items():
         u, *v = (encode(side) for side in part.sides)

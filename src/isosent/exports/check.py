@@ -95,9 +95,8 @@ def read_space(path: str | os.PathLike[str]) -> Space:
     if path.is_dir():
         verify_export(path)
     elif path.is_file():
-        identity, entries = file_identity(path).items(), document.get("files")
-        entries = entries if isinstance(entries, list) else []  # a note of a folder has a mapping
-        entry = next((entry for entry in entries if identity <= entry.items()), None)
+        identity = file_identity(path).items()
+        entry = next((entry for entry in document["files"] if identity <= entry.items()), None)
         if entry is None:
             raise FileFormatError(
                 f"{path} is not the file that its note describes: one of them was replaced. Export again."

@@ -1,4 +1,12 @@
-"""Files and folders that are replaced in one step: a run that is killed leaves the old one or the new one."""
+"""Files and folders that are replaced in one step: a run that is killed leaves the old one or the new one.
+
+- `check_destination` and `check_folder` refuse a place before any work is done.
+- `replacing` and `replacing_folder` give a temporary path beside the place. When the block ends well, the content is
+  flushed to the disk and the path renamed; two folders are exchanged in one call of the system where it has one.
+- A temporary name says which host and process made it, and the process locks the file while it writes. So `sweep` can
+  tell what killed processes left, and `recover` puts back what one of them had moved aside.
+- `locked` lets one thread of one process at a time write to a folder.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +87,8 @@ def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> None
     path = Path(path)
     check_parent(path)
     recover(path)
-    may_go = path.is_dir() and (replaceable.is_here(path) or not any(path.iterdir()))
-    if path.exists() and not may_go:
+    can_go = path.is_dir() and (replaceable.is_here(path) or not any(path.iterdir()))
+    if path.exists() and not can_go:
         raise OutputError(
             f"{path} must be a new or empty folder or {replaceable.name}; got something else. Name another one."
         )
@@ -95,11 +103,8 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
     path = Path(path).resolve()
     check_destination(path)
     temporary = _temporary_name(path, "tmp", path.suffix)
-    descriptor = -1
-    try:
-        _sweep_once(path.parent)
-        _IN_USE.add(temporary)
-        descriptor = _opened(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+    with _in_use(temporary, path, "file") as descriptors:
+        descriptors.append(descriptor := _open_to_lock(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR))
         mode = _make_private(temporary)
         if not fcntl or not _lock(descriptor, wait=False):  # Windows renames no file that is open
             _close(descriptor)
@@ -108,17 +113,6 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
         like = mode_of if mode_of and mode_of.exists() else path
         temporary.chmod(stat.S_IMODE(like.stat().st_mode) if like.exists() else mode)
         temporary.replace(path)
-    except Exception as error:
-        if (reason := _write_error(error, temporary)) is None:
-            raise
-        intact = "; the file that was there is intact" if path.exists() else ""
-        raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
-    finally:
-        if temporary in _IN_USE:
-            with suppress(OSError):
-                temporary.unlink()
-        _close(descriptor)
-        _IN_USE.discard(temporary)
 
 
 @contextmanager
@@ -129,14 +123,11 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
     path = Path(path).resolve()
     check_folder(path, replaceable)
     temporary = _temporary_name(path, "tmp")
-    descriptor = -1
-    try:
-        _sweep_once(path.parent)
-        _IN_USE.add(temporary)
+    with _in_use(temporary, path, "folder") as descriptors:
         temporary.mkdir()
         mode = _make_private(temporary)
         if fcntl:
-            descriptor = _opened(temporary)
+            descriptors.append(descriptor := _open_to_lock(temporary))
             _lock(descriptor, wait=False)
         yield temporary
         for inner in temporary.rglob("*"):
@@ -148,15 +139,30 @@ def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> 
         temporary.chmod(stat.S_IMODE(path.stat().st_mode) if path.exists() else mode)
         fsync(temporary)
         put_in_place(temporary, path)
+
+
+@contextmanager
+def _in_use(temporary: Path, path: Path, kind: str) -> Iterator[list[int]]:
+    """Remove a temporary file or folder and its lock however its use ends; an error says why `path` was not written."""
+    descriptors: list[int] = []
+    try:
+        _sweep_once(path.parent)
+        _IN_USE.add(temporary)
+        yield descriptors
     except Exception as error:
         if (reason := _write_error(error, temporary)) is None:
             raise
-        intact = "; the folder that was there is intact" if path.exists() else ""
+        intact = f"; the {kind} that was there is intact" if path.exists() else ""
         raise OutputError(f"{path} could not be written: {reason}{intact}.") from error
     finally:
-        if temporary in _IN_USE:
-            shutil.rmtree(temporary, ignore_errors=True)
-        _close(descriptor)
+        if temporary in _IN_USE:  # a forked child forgets it
+            with suppress(OSError):
+                if kind == "folder":
+                    shutil.rmtree(temporary, ignore_errors=True)
+                else:
+                    temporary.unlink()
+        for descriptor in descriptors:
+            _close(descriptor)
         _IN_USE.discard(temporary)
 
 
@@ -182,9 +188,9 @@ def put_in_place(temporary: Path, path: Path) -> None:
 
 def remove_folder(path: Path) -> None:
     """Remove a folder at once: a kill leaves all of it, or a temporary name that is swept."""
-    gone = _temporary_name(path, "tmp")
-    path.rename(gone)
-    shutil.rmtree(gone, ignore_errors=True)
+    temporary = _temporary_name(path, "tmp")
+    path.rename(temporary)
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _make_private(temporary: Path) -> int:
@@ -227,11 +233,10 @@ def fsync(path: Path) -> None:
 
 def exchange(one: Path, other: Path) -> bool:
     """Exchange two folders in one step; False, and nothing done, where the system cannot."""
-    rename, flag, here = _exchange_call()
+    rename, flag, directory = _exchange_call()
     if rename is None:
         return False
-    arguments = (here, os.fsencode(one), here, os.fsencode(other), flag)
-    if rename(*arguments) == 0:
+    if rename(directory, os.fsencode(one), directory, os.fsencode(other), flag) == 0:
         return True
     code = ctypes.get_errno()
     if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):  # the file system has no such thing
@@ -242,7 +247,7 @@ def exchange(one: Path, other: Path) -> bool:
 @cache
 def _exchange_call() -> tuple[Callable[..., int] | None, int, int]:
     """The system's call, its flag for an exchange, and the code of the working directory."""
-    name, flag, here = {"linux": ("renameat2", 2, -100), "darwin": ("renameatx_np", 2, -2)}.get(
+    name, flag, directory = {"linux": ("renameat2", 2, -100), "darwin": ("renameatx_np", 2, -2)}.get(
         sys.platform, ("", 0, 0)
     )
     try:
@@ -251,7 +256,7 @@ def _exchange_call() -> tuple[Callable[..., int] | None, int, int]:
         call = None
     if call is not None:
         call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-    return call, flag, here
+    return call, flag, directory
 
 
 # -- what killed runs leave ------------------------------------------------------------------------------------------
@@ -351,20 +356,20 @@ def locked(folder: Path, *, wait: bool = True, of: Path | None = None) -> Iterat
 
     File systems without locks let everybody write.
     """
-    state, named = folder.stat(), of or folder
+    state, subject = folder.stat(), of or folder
     with _LOCKS_GUARD:
         lock = _LOCKS.setdefault((state.st_dev, state.st_ino), _FolderLock())
     if not lock.threads.acquire(blocking=wait):
-        raise _busy(named)
+        raise _busy_error(subject)
     try:
         if lock.depth and not wait:  # it is this thread that has it
-            raise _busy(named)
-        descriptor = _opened(folder) if fcntl and not lock.depth else -1
+            raise _busy_error(subject)
+        descriptor = _open_to_lock(folder) if fcntl and not lock.depth else -1
         try:
             if descriptor >= 0 and not _lock(descriptor, wait=wait):
-                raise _busy(named)
+                raise _busy_error(subject)
             if descriptor >= 0 and of and not _is_in_place(descriptor, folder):
-                raise _busy(named)  # the one who had it is just removing it
+                raise _busy_error(subject)  # the one who had it is just removing it
             lock.depth += 1
             try:
                 yield
@@ -395,7 +400,7 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
     return True
 
 
-def _opened(path: Path, flags: int = os.O_RDONLY) -> int:
+def _open_to_lock(path: Path, flags: int = os.O_RDONLY) -> int:
     """Open a file or folder to lock it."""
     descriptor = os.open(path, flags, 0o666)
     _DESCRIPTORS.add(descriptor)
@@ -403,7 +408,7 @@ def _opened(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def _close(descriptor: int) -> None:
-    """Close what `_opened` returned, unless that was done, or was done by the parent of this process."""
+    """Close what `_open_to_lock` returned, unless that was done, or was done by the parent of this process."""
     if descriptor in _DESCRIPTORS:
         _DESCRIPTORS.discard(descriptor)
         with suppress(OSError):  # closing is not enough while a child process that is just starting has it, too
@@ -438,7 +443,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def _busy(folder: Path) -> OutputError:
+def _busy_error(folder: Path) -> OutputError:
     return OutputError(f"{folder}: another process is writing to it. Wait for it to finish.")
 
 

@@ -1,23 +1,28 @@
-"""Text files read piece by piece: longer lines and larger documents are refused before they fill the memory.
+"""How much of a file is read at once, and text files read piece by piece within these bounds.
 
-The bounds are far above what data sets of the field hold; `docs/encoding.md` lists them.
+The constants bound what is kept in memory: longer lines and larger documents are refused before they fill it. They are
+far above what data sets of the field hold; `docs/encoding.md` lists them. `check_growth` bounds what a tokenizer makes
+of a text.
+
+Text files pass through here on their way to all readers. `open_content` opens a file, or copies standard input and
+pipes; `whole_lines` cuts it into blocks of whole lines; `DecodedBlocks` decodes these, and notices Korean in cp949.
+`lines_in` and `lines_of` yield the lines, `read_bounded` reads a document that is parsed as one.
 """
 
 from __future__ import annotations
 
 import base64
-import io
 import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, BinaryIO, Final, NamedTuple, cast
+from typing import IO, Any, BinaryIO, Final, cast
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError, OutputError
@@ -34,17 +39,12 @@ LONGEST_WORD = 1 << 16  # bytes; the longest of published word vectors are URLs
 LONGEST_VECTOR_LINE = LONGEST_WORD + MOST_DIMENSIONS * LONGEST_NUMBER
 LARGEST_TOKEN_ID = 1 << 24  # tables have a row for each id up to the largest; vocabularies have up to 1 M tokens
 MOST_GROWTH = 16  # characters that a tokenizer makes of one; published ones make at most 2
-LONGEST_INSERTED = (
-    64  # characters that a tokenizer puts before a word or in place of one character; NFKC makes 18 of one
-)
+LONGEST_INSERTED = 64  # characters that a tokenizer puts before a word, or makes of one; NFKC makes 18 of one
 LONGEST_SPLIT_WORD = 10_000  # characters of a word that WordPiece cuts, in quadratic time; BERT's are 100
 LONGEST_NGRAM = 256  # characters; fastText's default is 6
 LARGEST_EXPANSION = 100  # bytes for each packed byte; text and word vectors pack 3:1, zeros 1000:1
 FREELY_EXPANDED = 64 << 20  # bytes up to which a packed file may expand by any factor
 
-_BATCH_ROWS, _TIGHT_ROWS = 1024, 16
-_BYTE_ARRAY: Final = 6  # of the types in parquet.thrift
-_VALUE_BYTES: Final = 4  # the least that a value takes in memory, but for truth values
 _UNITS: Final = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 
 
@@ -59,143 +59,6 @@ def line_too_long(
 ) -> FileFormatError:
     """What is raised for a line beyond its bound."""
     return FileFormatError(f"{where}, line {number}: longer than {shown_bytes(longest)}. {advice}")
-
-
-def parquet_batch_rows(
-    name: str, chunks: Iterable[Iterable[ParquetChunk]], columns: Collection[str] | None = None
-) -> int:
-    """Rows of a parquet file, or of some of its columns, to decode at once; refuses what texts cannot be packed to."""
-    # Few where they are packed tightly: a dictionary page holds a text once, whatever the number of its rows.
-    n_unpacked = n_packed = 0
-    for chunk in chain.from_iterable(chunks):
-        if columns is None or chunk.column in columns:
-            # A run of one value has a few bytes for any number of rows, and a row of lists can hold all of it.
-            n_unpacked += max(chunk.n_unpacked, _VALUE_BYTES * chunk.n_values if chunk.is_nested else 0)
-            n_packed += chunk.n_packed
-    is_tight = n_unpacked > LARGEST_EXPANSION * n_packed
-    if is_tight and n_unpacked > FREELY_EXPANDED:
-        raise expands_too_far(name, n_unpacked)
-    return _TIGHT_ROWS if is_tight else _BATCH_ROWS
-
-
-class ParquetChunk(NamedTuple):
-    """What the footer of a parquet file says of a column in a row group."""
-
-    path: str  # with a period before the name of each part of a nested column
-    has_texts: bool  # or bytes
-    has_dictionary: bool
-    n_values: int
-    n_unpacked: int  # bytes
-    n_packed: int
-
-    @property
-    def is_nested(self) -> bool:
-        """Whether a row can hold several values."""
-        return self.column != self.path
-
-    @property
-    def column(self) -> str:
-        """The column that it belongs to."""
-        return self.path.partition(".")[0]
-
-
-def parquet_chunks(name: str, source: Path | IO[bytes]) -> Iterator[list[ParquetChunk]]:
-    """Describe the columns of each row group; an open file stays where it is."""
-    # pyarrow ends the process if it is asked for a column that a damaged footer does not describe. The footer is a
-    # struct in the compact protocol of Thrift, whose fields are in parquet.thrift.
-    with ExitStack() as stack:
-        file = stack.enter_context(open_to_read(source)) if isinstance(source, Path) else source
-        place, end = file.tell(), file.seek(0, os.SEEK_END)
-        file.seek(max(0, end - 8))
-        length = int.from_bytes(file.read(4), "little")
-        file.seek(max(0, end - 8 - length))
-        if file is source:  # others read it meanwhile
-            file = io.BytesIO(source.read(length))
-            source.seek(place)
-        try:
-            for group in _row_groups(file):
-                yield [_chunk(column[3]) for column in group[1]]
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):
-            raise FileFormatError(f"{name} is not a readable parquet file: its footer is damaged.") from None
-
-
-def _chunk(facts: Mapping[int, Any]) -> ParquetChunk:
-    path = ".".join(part.decode() for part in facts[3])
-    return ParquetChunk(path, facts[1] == _BYTE_ARRAY, 11 in facts, *(max(0, facts[field]) for field in (5, 6, 7)))
-
-
-def _row_groups(file: IO[bytes]) -> Iterator[dict[int, Any]]:
-    """The items of a footer's field 4, one after the other: there may be many."""
-    number = 0
-    while head := file.read(1)[0]:
-        number = number + (head >> 4) if head >> 4 else _zigzag(file)
-        if number == 4:
-            _, n_items = _thrift_list(file)
-            yield from (_thrift_struct(file) for _ in range(n_items))
-            return
-        _thrift_value(file, head & 15)
-
-
-def _thrift_struct(file: IO[bytes]) -> dict[int, Any]:
-    """Fields of a struct in the compact protocol of Thrift, by their numbers."""
-    fields: dict[int, Any] = {}
-    number = 0
-    while head := file.read(1)[0]:
-        number = number + (head >> 4) if head >> 4 else _zigzag(file)
-        fields[number] = _thrift_value(file, head & 15)
-    return fields
-
-
-def _thrift_value(file: IO[bytes], kind: int) -> Any:
-    match kind:
-        case 1 | 2:
-            return kind == 1
-        case 3:
-            return _bytes(file, 1)
-        case 4 | 5 | 6:
-            return _zigzag(file)
-        case 7:
-            return _bytes(file, 8)
-        case 8:
-            return _bytes(file, _varint(file))
-        case 9 | 10:
-            item_kind, n_items = _thrift_list(file)
-            if item_kind in (1, 2):  # a truth value has a byte of its own in a list
-                return _bytes(file, n_items)
-            return [_thrift_value(file, item_kind) for _ in range(n_items)]
-        case 12:
-            return _thrift_struct(file)
-    raise ValueError(f"a value of type {kind}")
-
-
-def _thrift_list(file: IO[bytes]) -> tuple[int, int]:
-    """Type and number of the items of a list."""
-    head = file.read(1)[0]
-    return head & 15, head >> 4 if head >> 4 < 15 else _varint(file)
-
-
-def _bytes(file: IO[bytes], n_bytes: int) -> bytes:
-    content = file.read(min(n_bytes, LARGEST_DOCUMENT))
-    if len(content) < n_bytes:
-        raise ValueError("the footer ends too early")
-    return content
-
-
-def _varint(file: IO[bytes]) -> int:
-    value = shift = 0
-    while True:
-        byte = file.read(1)[0]
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value
-        if shift > 63:
-            raise ValueError("a number has too many bytes")
-
-
-def _zigzag(file: IO[bytes]) -> int:
-    value = _varint(file)
-    return value >> 1 ^ -(value & 1)
 
 
 def check_growth(name: str, tokenizer: Mapping[str, Any]) -> None:
@@ -254,7 +117,7 @@ def expands_too_far(name: str, n_bytes: int) -> FileFormatError:
     )
 
 
-def read_document(name: str, file: IO[bytes], largest: int, advice: str = "") -> bytes:
+def read_bounded(name: str, file: IO[bytes], largest: int, advice: str = "") -> bytes:
     """Read a file that is parsed as one, packed or not."""
     content = file.read(largest + 1)
     if len(content) > largest:
@@ -293,7 +156,7 @@ def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
 def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]:
     """Open a file, with its name for messages; standard input and pipes are copied, so that all can be read twice."""
     if str(path) == STANDARD_INPUT:
-        with _copied(sys.stdin.buffer, "standard input") as copy:
+        with _temporary_copy(sys.stdin.buffer, "standard input") as copy:
             if not copy.tell():
                 raise InputFileError("standard input is empty; expected at least one text.")
             copy.seek(0)
@@ -304,13 +167,13 @@ def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]
         if path.is_file():
             yield name, file
             return
-        with _copied(file, name) as copy:
+        with _temporary_copy(file, name) as copy:
             copy.seek(0)
             yield name, copy
 
 
 @contextmanager
-def _copied(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
+def _temporary_copy(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
     with SpooledTemporaryFile(_SPOOLED_BYTES) as copy:
         try:
             shutil.copyfileobj(file, copy, _PIECE_BYTES)

@@ -67,14 +67,14 @@ class HashingFile:
         return _PREFIX + self._digest.hexdigest()
 
 
-def file_checksum(path: Path, seal_at: int | None = None) -> str:
-    """Checksum of a file; the seal that starts at byte `seal_at` counts as zeros."""
+def file_checksum(path: Path) -> str:
+    """Checksum of a file."""
     with open_to_read(path) as file:
-        return checksum_of_file(file, seal_at)
+        return open_file_checksum(file)
 
 
-def checksum_of_file(file: IO[bytes], seal_at: int | None) -> str:
-    """Checksum of what an open file holds from its position on, as `file_checksum`."""
+def open_file_checksum(file: IO[bytes], seal_at: int | None = None) -> str:
+    """Checksum of an open file from its position on; the seal that starts at byte `seal_at` counts as zeros."""
     digest = xxhash.xxh3_128()
     if seal_at is not None:
         while (n_left := seal_at - file.tell()) > 0 and (chunk := file.read(min(_CHUNK_BYTES, n_left))):
@@ -128,7 +128,7 @@ def damaged(name: str) -> FileFormatError:
 def _checksum_of_version(path: Path, seal_at: int | None, state: FileState) -> str:
     with open_to_read(path) as file:
         check_unchanged(path, state)
-        return checksum_of_file(file, seal_at)
+        return open_file_checksum(file, seal_at)
 
 
 def seal_file(path: Path, seal_at: int, checksum: str) -> None:
@@ -142,7 +142,7 @@ def folder_checksums(folder: Path, *, without: Iterable[str] = ()) -> dict[str, 
     """Checksum of every file below a folder, by its path there."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
-    return {name: file_checksum(path) for name, path in names.items() if name not in set(without)}
+    return {name: file_checksum(names[name]) for name in names if name not in set(without)}
 
 
 def verify_folder(folder: Path, checksums: dict[str, str]) -> None:

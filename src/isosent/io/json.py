@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from types import UnionType
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
@@ -86,6 +87,10 @@ def decode(content: bytes, schema: type[Record]) -> Record:
         return msgspec.json.decode(content, type=schema)
 
 
+@overload
+def check_schema(value: Any, where: str, schema: type[Record]) -> Record: ...
+@overload
+def check_schema(value: Any, where: str, schema: UnionType) -> Any: ...
 def check_schema(value: Any, where: str, schema: Any) -> Any:
     """Convert JSON values to the type of a schema, and refuse those that do not fit; the message says where."""
     try:
@@ -137,8 +142,7 @@ def read_document(path: str | os.PathLike[str], name: str, format_version: int, 
 
 def read_record(path: str | os.PathLike[str], name: str, format_version: int, record: type[Record]) -> Record:
     """Read a file as `read_document` does, into a record."""
-    converted: Record = check_schema(read_document(path, name, format_version, record), str(path), record)
-    return converted
+    return check_schema(read_document(path, name, format_version, record), str(path), record)
 
 
 def document_bytes(document: dict[str, Any]) -> bytes:

@@ -101,27 +101,27 @@ def known_range(table: Table, score_column: str) -> tuple[float, float] | None:
     return STSB_RANGE if score_column == "score" and {"genre", "filename", "year"} <= set(table.columns) else None
 
 
-def read_stsb(path: Path, *, name: str = "stsb") -> ScoredPairs:
+def read_stsb(path: Path) -> ScoredPairs:
     """Read a file of the STS benchmark: tabs without quoting, and no header."""
     with open_table(path, short_rows=True) as table:
         if table.columns != STSB_COLUMNS:
             expected = ", ".join(STSB_COLUMNS)
             raise FileFormatError(f"{table.place(1)}: expected the {len(STSB_COLUMNS)} fields {expected}.")
-        return _all_scored(read_pairs(table, {role: role for role in SICK_COLUMNS}, name=name), path)
+        return _require_scores(read_pairs(table, {role: role for role in SICK_COLUMNS}, name="stsb"), path)
 
 
-def read_sick(path: Path, *, name: str = "sick") -> ScoredPairs:
+def read_sick(path: Path) -> ScoredPairs:
     """Read a file of SICK: tabs without quoting, with a header."""
     with open_table(path, header=True, short_rows=True) as table:
         try:
-            return _all_scored(read_pairs(table, SICK_COLUMNS, name=name), path)
+            return _require_scores(read_pairs(table, SICK_COLUMNS, name="sick"), path)
         except FileFormatError:
             raise
         except InputError as error:
             raise FileFormatError(str(error)) from None
 
 
-def _all_scored(pairs: ScoredPairs, path: Path) -> ScoredPairs:
+def _require_scores(pairs: ScoredPairs, path: Path) -> ScoredPairs:
     if n_unscored := pairs.dropped.get(NO_SCORE, 0):
         raise FileFormatError(f"{path}: every pair must have a score; {n_unscored} have none.")
     return pairs

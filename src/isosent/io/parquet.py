@@ -1,13 +1,21 @@
-"""Vectors in a column of a parquet table: reading, and writing with the other columns of the table."""
+"""Parquet tables: read in batches that fit in memory, and vectors in one of their columns, written beside the others.
+
+- `bounded_batches` reads columns batch by batch. The footer says how far a file unpacks, so what would fill the memory
+  is refused unread; pyarrow does not describe all of a footer, and ends the process over a damaged one, so the second
+  section parses it.
+- `open_parquet` opens a column of vectors, `table_batches` any columns of a file whose state is known.
+- `writing_parquet` writes vectors, with the `ColumnsBeside` them, and a checksum ahead of the footer (`find_seal`).
+"""
 
 from __future__ import annotations
 
+import io
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,97 +23,36 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentError
-from isosent.io.bounds import (
-    FREELY_EXPANDED,
-    LARGEST_EXPANSION,
-    MOST_DIMENSIONS,
-    ParquetChunk,
-    expands_too_far,
-    parquet_batch_rows,
-    parquet_chunks,
-)
+from isosent.io import bounds
 from isosent.io.checksum import (
     UNSEALED,
     FileState,
     HashingFile,
     check_unchanged,
-    checksum_of_file,
     file_state,
+    open_file_checksum,
     require_checksum,
     seal_file,
 )
 from isosent.io.space import space_in
 from isosent.io.system import open_to_read, system_error
-from isosent.io.vector_source import NUMBER_TYPES, NumberType, VectorSource, in_blocks
+from isosent.io.vector_source import NUMBER_TYPES, Array, NumberType, VectorSource, in_blocks
 
+VECTOR_COLUMN = "vector"
 SEAL_MARK = b"isosent.checksum="
 
 _ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
 _READ_BUFFER_BYTES = 1 << 20
-_INTEGER_ROWS = 1 << 16
+_BATCH_ROWS, _TIGHT_ROWS = 1024, 16
 _BATCH_TEXT_BYTES = 64 << 20  # of a batch of texts, if each row repeats the longest
 _LARGEST_ROW = 256 << 20  # of the texts of a list
 _BATCH_BYTES = 4 << 20  # pyarrow needs five times as much to decode a batch of lists
-
-Array = NDArray[Any]
-
-
-def open_parquet(path: Path, column: str | None) -> VectorSource:
-    """Open a column of vectors, read row group by row group."""
-    state = file_state(path)
-    schema, n_rows = table_schema(path)
-    name, number_type = _choose_column(path, schema, column)
-    with reading_parquet(str(path)):
-        parquet_batch_rows(str(path), parquet_chunks(str(path), path), {name})
-    dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
-
-    def read(start_row: int, block_rows: int) -> Iterator[Array]:
-        batch_rows = max(1, _BATCH_BYTES // (dim * number_type.size_bytes))
-        return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
-
-    space = space_in(schema.metadata or {})
-    with open_to_read(path) as file:
-        checksum, seal_at = find_seal(file)
-    if dim > MOST_DIMENSIONS:
-        raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
-    return VectorSource(
-        path, n_rows, dim, number_type, space, read, name, checksum=checksum, seal_at=seal_at, state=state
-    )
+_INTEGER_ROWS = 1 << 16
+_BYTE_ARRAY: Final = 6  # of the types in parquet.thrift
+_VALUE_BYTES: Final = 4  # the least that a value takes in memory, but for truth values
 
 
-def find_seal(file: IO[bytes]) -> tuple[str | None, int | None]:
-    """The checksum that a parquet file of isosent carries ahead of its metadata, and the byte at which it starts."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - 8))
-    n_metadata = int.from_bytes(file.read(4), "little")
-    mark_at = max(0, size - 8 - n_metadata - len(UNSEALED) - len(SEAL_MARK))
-    file.seek(mark_at)
-    if file.read(len(SEAL_MARK)) != SEAL_MARK:
-        return None, None
-    return file.read(len(UNSEALED)).decode("ascii", "replace"), mark_at + len(SEAL_MARK)
-
-
-def verify_parquet(name: str, file: IO[bytes]) -> None:
-    """Refuse a parquet file of isosent that is damaged; others have no checksum."""
-    checksum, seal_at = find_seal(file)
-    if checksum is not None:
-        file.seek(0)
-        require_checksum(name, checksum, checksum_of_file(file, seal_at))
-    file.seek(0)
-
-
-def vector_columns(path: Path) -> list[str]:
-    """List the columns that can be read as vectors."""
-    schema, _ = table_schema(path)
-    return [field.name for field in schema if _number_type(field.type)]
-
-
-def table_schema(path: Path) -> tuple[Any, int]:
-    """Read what columns a table has."""
-    pq = _extras.require("pyarrow.parquet")
-
-    with reading_parquet(str(path)), pq.ParquetFile(path) as file:
-        return file.schema_arrow, file.metadata.num_rows
+# -- batches ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -121,6 +68,286 @@ def reading_parquet(where: str) -> Iterator[None]:
         if unreadable := system_error(error, where):
             raise unreadable from None
         raise FileFormatError(f"{where} is not a readable parquet file: {brief(error).rstrip('.')}.") from None
+
+
+def table_schema(path: Path) -> tuple[Any, int]:
+    """Read what columns a table has."""
+    pq = _extras.require("pyarrow.parquet")
+
+    with reading_parquet(str(path)), pq.ParquetFile(path) as file:
+        return file.schema_arrow, file.metadata.num_rows
+
+
+def table_batches(
+    path: Path,
+    names: Sequence[str],
+    *,
+    start_row: int = 0,
+    n_rows: int | None = None,
+    state: FileState | None = None,
+    is_streamed: bool = True,
+) -> Iterator[Any]:
+    """Read columns of a table, as `bounded_batches`; refuses a file that was replaced since it had a state."""
+    pq = _extras.require("pyarrow.parquet")
+
+    with pq.ParquetFile(
+        path, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+    ) as file:
+        check_unchanged(path, state)
+        yield from bounded_batches(
+            str(path), path, file, names, start_row=start_row, n_rows=n_rows, is_streamed=is_streamed
+        )
+
+
+def bounded_batches(
+    name: str,
+    source: Path | IO[bytes],
+    file: Any,
+    names: Sequence[str] | None,
+    *,
+    start_row: int = 0,
+    n_rows: int | None = None,
+    is_streamed: bool = False,
+) -> Iterator[Any]:
+    """Read columns of an open parquet file, or all, at most `n_rows` at once; refuses what would fill the memory.
+
+    The whole file may not become far more than its bytes. Where the reader keeps one batch at a time, `is_streamed`,
+    that holds for a row group, the most that is unpacked at once, and for a batch.
+    """
+    columns = None if names is None else {name.partition(".")[0] for name in names}
+    if n_rows is None:
+        n_rows = _batch_rows(name, _row_group_chunks(name, source), columns, is_streamed=is_streamed)
+    n_packed = source.stat().st_size if isinstance(source, Path) else source.seek(0, os.SEEK_END)
+    most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * n_packed)
+    stop = n_bytes = 0
+    for group, chunks in zip(range(file.num_row_groups), _row_group_chunks(name, source), strict=False):
+        row, stop = stop, stop + file.metadata.row_group(group).num_rows
+        if stop <= start_row:
+            continue
+        with reading_parquet(f"{name}, row group {group} (rows {row} to {stop - 1}),"):
+            read = [chunk for chunk in chunks if columns is None or chunk.column in columns]
+            at_once = _rows_at_once(name, source, group, read, n_rows, n_in_group=max(1, stop - row))
+            for batch in file.iter_batches(at_once, row_groups=[group], columns=names and list(names)):
+                n_bytes = batch.nbytes + (0 if is_streamed else n_bytes)
+                if n_bytes > most:
+                    raise bounds.expands_too_far(name, n_bytes)
+                row += len(batch)
+                if row > start_row:
+                    yield batch.slice(max(0, len(batch) - (row - start_row)))
+
+
+def _batch_rows(name: str, groups: Iterable[Iterable[_Chunk]], columns: set[str] | None, *, is_streamed: bool) -> int:
+    """Rows to decode at once: few where they are packed tightly. Refuses what texts and vectors cannot be packed to."""
+    sizes = []  # bytes unpacked and packed, of each row group
+    for group in groups:
+        chunks = [chunk for chunk in group if columns is None or chunk.column in columns]
+        # A run of one value has a few bytes for any number of rows, and a row of lists can hold all of it.
+        in_memory = (max(chunk.n_unpacked, _VALUE_BYTES * chunk.n_values * chunk.is_nested) for chunk in chunks)
+        sizes.append((sum(in_memory), sum(chunk.n_packed for chunk in chunks)))
+    if not is_streamed:
+        sizes = [(sum(n_unpacked for n_unpacked, _ in sizes), sum(n_packed for _, n_packed in sizes))]
+    tight = [n_unpacked for n_unpacked, n_packed in sizes if n_unpacked > bounds.LARGEST_EXPANSION * n_packed]
+    if tight and max(tight) > bounds.FREELY_EXPANDED:
+        raise bounds.expands_too_far(name, max(tight))
+    return _TIGHT_ROWS if tight else _BATCH_ROWS
+
+
+def _rows_at_once(
+    name: str, source: Path | IO[bytes], group: int, chunks: Sequence[_Chunk], n_rows: int, *, n_in_group: int
+) -> int:
+    """At most `n_rows` rows of a row group, and fewer where each of them may repeat a long text."""
+    pc = _extras.require("pyarrow.compute")
+    pq = _extras.require("pyarrow.parquet")
+
+    # A dictionary holds a text once, and a decoded batch holds it for each row. How long it is no footer says, so the
+    # first row is read with its dictionary as it is stored. All rows that way would be slow where texts differ.
+    repeating = {
+        chunk.path: chunk.n_values
+        for chunk in chunks
+        if chunk.has_texts
+        and chunk.has_dictionary
+        and chunk.n_unpacked * max(n_rows, chunk.n_values // n_in_group) > _BATCH_TEXT_BYTES
+    }
+    if not repeating:
+        return n_rows
+    longest = 1
+    probe = pq.ParquetFile(source, read_dictionary=[*repeating], buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
+    for batch in probe.iter_batches(1, row_groups=[group], columns=[*repeating], use_threads=False):
+        for texts in (texts for column in batch.columns for texts in _dictionaries(column)):
+            longest = max(longest, pc.max(pc.binary_length(texts)).as_py() or 0)
+        break
+    row_bytes = longest * max(1, max(repeating.values()) // n_in_group)  # lists hold several
+    if row_bytes > _LARGEST_ROW:
+        raise bounds.expands_too_far(name, row_bytes)
+    return max(1, min(n_rows, _BATCH_TEXT_BYTES // row_bytes))
+
+
+def _dictionaries(array: Any) -> Iterator[Any]:
+    """The dictionaries of a column and of those nested in it."""
+    pa = _extras.require("pyarrow")
+
+    if pa.types.is_dictionary(array.type):
+        yield array.dictionary
+    elif pa.types.is_struct(array.type):
+        for nested in array.flatten():
+            yield from _dictionaries(nested)
+    elif pa.types.is_nested(array.type):  # lists and maps
+        for nested in (array.keys, array.items) if pa.types.is_map(array.type) else (array.values,):
+            yield from _dictionaries(nested)
+
+
+# -- the footer of a file, a struct in the compact protocol of Thrift -------------------------------------------------
+
+
+class _Chunk(NamedTuple):
+    """What the footer of a parquet file says of a column in a row group."""
+
+    path: str  # with a period before the name of each part of a nested column
+    has_texts: bool  # or bytes
+    has_dictionary: bool
+    n_values: int
+    n_unpacked: int  # bytes
+    n_packed: int
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether a row can hold several values."""
+        return self.column != self.path
+
+    @property
+    def column(self) -> str:
+        """The column that it belongs to."""
+        return self.path.partition(".")[0]
+
+
+def _row_group_chunks(name: str, source: Path | IO[bytes]) -> Iterator[list[_Chunk]]:
+    """Describe the columns of each row group; an open file stays where it is."""
+    # pyarrow ends the process if it is asked for a column that a damaged footer does not describe. The footer is a
+    # struct in the compact protocol of Thrift, whose fields are in parquet.thrift.
+    with ExitStack() as stack:
+        file = stack.enter_context(open_to_read(source)) if isinstance(source, Path) else source
+        place, end = file.tell(), file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 8))
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(max(0, end - 8 - length))
+        if file is source:  # others read it meanwhile
+            file = io.BytesIO(source.read(length))
+            source.seek(place)
+        try:
+            for group in _group_structs(file):
+                yield [_chunk(column[3]) for column in group[1]]
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError):
+            raise FileFormatError(f"{name} is not a readable parquet file: its footer is damaged.") from None
+
+
+def _chunk(facts: Mapping[int, Any]) -> _Chunk:
+    path = ".".join(part.decode() for part in facts[3])
+    return _Chunk(path, facts[1] == _BYTE_ARRAY, 11 in facts, *(max(0, facts[field]) for field in (5, 6, 7)))
+
+
+def _group_structs(file: IO[bytes]) -> Iterator[dict[int, Any]]:
+    """The items of a footer's field 4, one after the other: there may be many."""
+    number = 0
+    while head := file.read(1)[0]:
+        number = number + (head >> 4) if head >> 4 else _zigzag(file)
+        if number == 4:
+            _, n_items = _thrift_list(file)
+            yield from (_thrift_struct(file) for _ in range(n_items))
+            return
+        _thrift_value(file, head & 15)
+
+
+def _thrift_struct(file: IO[bytes]) -> dict[int, Any]:
+    """Fields of a struct in the compact protocol of Thrift, by their numbers."""
+    fields: dict[int, Any] = {}
+    number = 0
+    while head := file.read(1)[0]:
+        number = number + (head >> 4) if head >> 4 else _zigzag(file)
+        fields[number] = _thrift_value(file, head & 15)
+    return fields
+
+
+def _thrift_value(file: IO[bytes], kind: int) -> Any:
+    match kind:
+        case 1 | 2:
+            return kind == 1
+        case 3:
+            return _read_exactly(file, 1)
+        case 4 | 5 | 6:
+            return _zigzag(file)
+        case 7:
+            return _read_exactly(file, 8)
+        case 8:
+            return _read_exactly(file, _varint(file))
+        case 9 | 10:
+            item_kind, n_items = _thrift_list(file)
+            if item_kind in (1, 2):  # a truth value has a byte of its own in a list
+                return _read_exactly(file, n_items)
+            return [_thrift_value(file, item_kind) for _ in range(n_items)]
+        case 12:
+            return _thrift_struct(file)
+    raise ValueError(f"a value of type {kind}")
+
+
+def _thrift_list(file: IO[bytes]) -> tuple[int, int]:
+    """Type and number of the items of a list."""
+    head = file.read(1)[0]
+    return head & 15, head >> 4 if head >> 4 < 15 else _varint(file)
+
+
+def _read_exactly(file: IO[bytes], n_bytes: int) -> bytes:
+    content = file.read(min(n_bytes, bounds.LARGEST_DOCUMENT))
+    if len(content) < n_bytes:
+        raise ValueError("the footer ends too early")
+    return content
+
+
+def _varint(file: IO[bytes]) -> int:
+    value = shift = 0
+    while True:
+        byte = file.read(1)[0]
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value
+        if shift > 63:
+            raise ValueError("a number has too many bytes")
+
+
+def _zigzag(file: IO[bytes]) -> int:
+    value = _varint(file)
+    return value >> 1 ^ -(value & 1)
+
+
+# -- columns of vectors, and of integers ------------------------------------------------------------------------------
+
+
+def vector_columns(path: Path) -> list[str]:
+    """List the columns that can be read as vectors."""
+    schema, _ = table_schema(path)
+    return [field.name for field in schema if _number_type(field.type)]
+
+
+def open_parquet(path: Path, column: str | None) -> VectorSource:
+    """Open a column of vectors, read row group by row group."""
+    state = file_state(path)
+    schema, n_rows = table_schema(path)
+    name, number_type = _choose_column(path, schema, column)
+    _batch_rows(str(path), _row_group_chunks(str(path), path), {name.partition(".")[0]}, is_streamed=True)
+    dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
+
+    def read(start_row: int, block_rows: int) -> Iterator[Array]:
+        batch_rows = max(1, _BATCH_BYTES // (dim * number_type.size_bytes))
+        return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
+
+    space = space_in(schema.metadata or {})
+    with open_to_read(path) as file:
+        checksum, seal_at = find_seal(file)
+    if dim > bounds.MOST_DIMENSIONS:
+        raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {bounds.MOST_DIMENSIONS:,} at most.")
+    return VectorSource(
+        path, n_rows, dim, number_type, space, read, name, checksum=checksum, seal_at=seal_at, state=state
+    )
 
 
 def _number_type(kind: Any) -> NumberType | None:
@@ -158,7 +385,7 @@ def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, Nu
 
 def _first_length(path: Path, name: str) -> int:
     """Length of the first list; 0 dimensions are no vectors."""
-    for batch in table_batches(path, [name], 0, 1):
+    for batch in table_batches(path, [name], n_rows=1):
         lists = batch.column(name)
         _refuse_nulls(path, name, lists, 0)
         if length := len(lists.flatten()):
@@ -167,119 +394,9 @@ def _first_length(path: Path, name: str) -> int:
     raise FileFormatError(f"{path} must hold at least one vector; got zero rows.")
 
 
-def table_batches(
-    path: Path, names: Sequence[str], start_row: int, n_rows: int, state: FileState | None = None
-) -> Iterator[Any]:
-    """Read columns of a table, row group by row group."""
-    pq = _extras.require("pyarrow.parquet")
-
-    with pq.ParquetFile(
-        path, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
-    ) as file:
-        check_unchanged(path, state)
-        yield from bounded_batches(str(path), path, file, names, start_row, n_rows)
-
-
-def bounded_batches(
-    name: str, source: Path | IO[bytes], file: Any, names: Sequence[str] | None, start_row: int, n_rows: int
-) -> Iterator[Any]:
-    """Read columns of an open parquet file, or all; refuses what becomes far more than the file holds."""
-    most = max(FREELY_EXPANDED, LARGEST_EXPANSION * _size_of(source))
-    stop = n_bytes = 0
-    for group, chunks in zip(range(file.num_row_groups), parquet_chunks(name, source), strict=False):
-        row, stop = stop, stop + file.metadata.row_group(group).num_rows
-        if stop <= start_row:
-            continue
-        with reading_parquet(f"{name}, row group {group} (rows {row} to {stop - 1}),"):
-            at_once = _rows_at_once(name, source, group, chunks, names, n_rows, n_in_group=max(1, stop - row))
-            for batch in file.iter_batches(at_once, row_groups=[group], columns=names and list(names)):
-                n_bytes += batch.nbytes
-                if n_bytes > most:
-                    raise expands_too_far(name, n_bytes)
-                row += len(batch)
-                if row > start_row:
-                    yield batch.slice(max(0, len(batch) - (row - start_row)))
-
-
-def _size_of(source: Path | IO[bytes]) -> int:
-    return source.stat().st_size if isinstance(source, Path) else source.seek(0, os.SEEK_END)
-
-
-def _rows_at_once(
-    name: str,
-    source: Path | IO[bytes],
-    group: int,
-    chunks: Sequence[ParquetChunk],
-    names: Sequence[str] | None,
-    n_rows: int,
-    *,
-    n_in_group: int,
-) -> int:
-    """At most `n_rows` rows of a row group, and fewer where each of them may repeat a long text."""
-    pc = _extras.require("pyarrow.compute")
-    pq = _extras.require("pyarrow.parquet")
-
-    # A dictionary holds a text once, and a decoded batch holds it for each row. How long it is no footer says, so the
-    # first row is read with its dictionary as it is stored. All rows that way would be slow where texts differ.
-    tops = None if names is None else {name.partition(".")[0] for name in names}
-    repeating = {
-        chunk.path: chunk.n_values
-        for chunk in chunks
-        if chunk.has_texts
-        and chunk.has_dictionary
-        and (tops is None or chunk.column in tops)
-        and chunk.n_unpacked * max(n_rows, chunk.n_values // n_in_group) > _BATCH_TEXT_BYTES
-    }
-    if not repeating:
-        return n_rows
-    longest: int = 1
-    probe = pq.ParquetFile(source, read_dictionary=[*repeating], buffer_size=_READ_BUFFER_BYTES, pre_buffer=False)
-    for batch in probe.iter_batches(1, row_groups=[group], columns=[*repeating], use_threads=False):
-        for texts in (texts for column in batch.columns for texts in _dictionaries(column)):
-            longest = max(longest, pc.max(pc.binary_length(texts)).as_py() or 0)
-        break
-    row_bytes: int = longest * max(1, max(repeating.values()) // n_in_group)  # lists hold several
-    if row_bytes > _LARGEST_ROW:
-        raise expands_too_far(name, row_bytes)
-    return max(1, min(n_rows, _BATCH_TEXT_BYTES // row_bytes))
-
-
-def _dictionaries(array: Any) -> Iterator[Any]:
-    """The dictionaries of a column and of those nested in it."""
-    pa = _extras.require("pyarrow")
-
-    if pa.types.is_dictionary(array.type):
-        yield array.dictionary
-    elif pa.types.is_struct(array.type):
-        for nested in array.flatten():
-            yield from _dictionaries(nested)
-    elif pa.types.is_nested(array.type):  # lists and maps
-        for nested in (array.keys, array.items) if pa.types.is_map(array.type) else (array.values,):
-            yield from _dictionaries(nested)
-
-
-def read_integers(path: Path, name: str, state: FileState | None = None) -> NDArray[np.int64]:
-    """Read a column of integers, which fit into int64."""
-    pa = _extras.require("pyarrow")
-
-    schema, _ = table_schema(path)
-    if name not in schema.names:
-        raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(schema.names), 600)}.")
-    if not pa.types.is_integer(schema.field(name).type):
-        raise InputError(f"{path}: column {name} must hold integers; it is of type {schema.field(name).type}.")
-    columns = [batch.column(name) for batch in table_batches(path, [name], 0, _INTEGER_ROWS, state)]
-    if any(column.null_count for column in columns):
-        raise InputError(f"{path}: column {name} must hold an integer in every row; some are null.")
-    try:
-        arrays = [column.cast(pa.int64()).to_numpy() for column in columns]
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: column {name} must hold integers below 2**63: {brief(error)}.") from None
-    return np.concatenate([np.empty(0, np.int64), *arrays])
-
-
 def _matrices(path: Path, state: FileState, name: str, dim: int, start_row: int, n_rows: int) -> Iterator[Array]:
     row = start_row
-    for batch in table_batches(path, [name], start_row, n_rows, state):
+    for batch in table_batches(path, [name], start_row=start_row, n_rows=n_rows, state=state):
         lists = batch.column(name)
         _refuse_nulls(path, name, lists, row)
         values = lists.flatten()
@@ -306,7 +423,50 @@ def _refuse_nulls(path: Path, name: str, lists: Any, row: int) -> None:
             )
 
 
-VECTOR_COLUMN = "vector"
+def read_integers(path: Path, name: str, state: FileState | None = None) -> NDArray[np.int64]:
+    """Read a column of integers, which fit into int64."""
+    pa = _extras.require("pyarrow")
+
+    schema, _ = table_schema(path)
+    if name not in schema.names:
+        raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(schema.names), 600)}.")
+    if not pa.types.is_integer(schema.field(name).type):
+        raise InputError(f"{path}: column {name} must hold integers; it is of type {schema.field(name).type}.")
+    columns = [
+        batch.column(name)
+        for batch in table_batches(path, [name], n_rows=_INTEGER_ROWS, state=state, is_streamed=False)
+    ]
+    if any(column.null_count for column in columns):
+        raise InputError(f"{path}: column {name} must hold an integer in every row; some are null.")
+    try:
+        arrays = [column.cast(pa.int64()).to_numpy() for column in columns]
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: column {name} must hold integers below 2**63: {brief(error)}.") from None
+    return np.concatenate([np.empty(0, np.int64), *arrays])
+
+
+# -- writing, and the checksum --------------------------------------------------------------------------------------
+
+
+def find_seal(file: IO[bytes]) -> tuple[str | None, int | None]:
+    """The checksum that a parquet file of isosent carries ahead of its metadata, and the byte at which it starts."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
+    n_metadata = int.from_bytes(file.read(4), "little")
+    mark_at = max(0, size - 8 - n_metadata - len(UNSEALED) - len(SEAL_MARK))
+    file.seek(mark_at)
+    if file.read(len(SEAL_MARK)) != SEAL_MARK:
+        return None, None
+    return file.read(len(UNSEALED)).decode("ascii", "replace"), mark_at + len(SEAL_MARK)
+
+
+def verify_parquet(name: str, file: IO[bytes]) -> None:
+    """Refuse a parquet file of isosent that is damaged; others have no checksum."""
+    checksum, seal_at = find_seal(file)
+    if checksum is not None:
+        file.seek(0)
+        require_checksum(name, checksum, open_file_checksum(file, seal_at))
+    file.seek(0)
 
 
 class ColumnsBeside:
@@ -317,7 +477,7 @@ class ColumnsBeside:
     ) -> None:
         self.schema, self.name = schema, name
         self.position = len(schema) if position is None else position
-        self._batches, self._held = batches, None
+        self._batches, self._rest = batches, None
 
     @classmethod
     def of_rows(cls, schema: Any, rows: deque[Sequence[Any]]) -> ColumnsBeside:
@@ -347,8 +507,9 @@ class ColumnsBeside:
         position = schema.get_field_index(without) if without in schema.names else None
         others = schema if position is None else schema.remove(position)
         pandas = {name: value for name, value in (schema.metadata or {}).items() if name == b"pandas"}
-        n_rows = n_rows or parquet_batch_rows(str(path), parquet_chunks(str(path), path))
-        batches = table_batches(path, others.names, start_row, n_rows, state) if others.names else iter(())
+        batches = iter(())
+        if others.names:
+            batches = table_batches(path, others.names, start_row=start_row, n_rows=n_rows, state=state)
         return cls(others.with_metadata(pandas), batches, without, position)
 
     def take(self, n_rows: int) -> Any:
@@ -357,11 +518,11 @@ class ColumnsBeside:
 
         parts = []
         while n_rows and self.schema.names:
-            held = next(self._batches) if self._held is None else self._held
-            part = held.slice(0, n_rows)
+            batch = next(self._batches) if self._rest is None else self._rest
+            part = batch.slice(0, n_rows)
             parts.append(part)
             n_rows -= len(part)
-            self._held = held.slice(len(part)) if len(part) < len(held) else None
+            self._rest = batch.slice(len(part)) if len(part) < len(batch) else None
         return pa.Table.from_batches(parts, self.schema)
 
 

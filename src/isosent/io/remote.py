@@ -1,7 +1,13 @@
-"""Files on other machines: s3://, gs://, hdfs:// and what else pyarrow or fsspec can read; and the same for local ones.
+"""Files and folders here and on other machines: s3://, gs://, hdfs:// and what else pyarrow or fsspec can reach.
 
-A remote file is copied when it is first read, and a remote result is copied when it is complete, so that readers and
-writers only see local files.
+This is the one place that knows which of the two a path is. All that is above sees local files only:
+
+- `Staged` and `local_copies` copy a remote file, with the note beside it, or a folder when it is first read.
+- `destination` gives a local path to write to; the complete file is uploaded, under a temporary name first where the
+  file system has no atomic uploads.
+- `sizes`, `exists`, `is_folder` and `state_of` ask about a place, and `remove` and `sweep_uploads` clear it.
+
+The last section reaches the file systems: each function there takes a URL.
 """
 
 from __future__ import annotations
@@ -13,7 +19,6 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -21,15 +26,11 @@ from typing import Any, Final
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.errors import InputError, InputFileError, IsosentError, OutputError
+from isosent.errors import InputFileError, IsosentError, OutputError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.space import INDEX_FILE, NOTE_ENDING, note_path
-from isosent.io.vectors import ShardIndex, check_complete, check_shard_folder, is_folder
-from isosent.io.vectors import read_index as _read_index
-from isosent.io.vectors import write_index as _write_index
 
 _REMOTE: Final = re.compile(r"^(?!https?:|file:|hf:)[a-z][a-z0-9+.-]+://")
-_GLOB: Final = re.compile(r"[*?\[]")
 _MOST_STAGED: Final = 2  # files that a worker keeps a copy of
 _PIECE_BYTES: Final = 8 << 20
 _LONGEST_NAME: Final = 100  # characters of a copy
@@ -44,7 +45,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     return bool(_REMOTE.match(os.fspath(path)))
 
 
-def joined(folder: str | os.PathLike[str], name: str) -> str:
+def path_in(folder: str | os.PathLike[str], name: str) -> str:
     """Path of a file in a folder."""
     return f"{os.fspath(folder).rstrip('/')}/{name}" if is_remote(folder) else str(Path(folder) / name)
 
@@ -55,10 +56,10 @@ def state_of(path: str) -> State | None:
         info = _info(path)
         return None if info.mtime_ns is None else (int(info.size or 0), int(info.mtime_ns))
     try:
-        found = (Path(path) / INDEX_FILE if Path(path).is_dir() else Path(path)).stat()
+        state = (Path(path) / INDEX_FILE if Path(path).is_dir() else Path(path)).stat()
     except (OSError, ValueError):
         return None  # the reader says why
-    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+    return (state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None
 
 
 def is_pipe(path: str) -> bool:
@@ -71,61 +72,50 @@ def is_pipe(path: str) -> bool:
         return False
 
 
-def expanded(patterns: Sequence[str], endings: Sequence[str], *, as_parts: bool = True) -> list[str]:
-    """List the files that are named: files, the files of a folder with one of the endings, and globs.
-
-    A folder of shards is one input; elsewhere its parts are, in their order, unless `as_parts` is false.
-    """
-    found: list[str] = []
-    for pattern in patterns:
-        base, _, name = pattern.rpartition("/")
-        if _is_folder(pattern):
-            paths = _inputs_in(pattern, tuple(endings), as_parts)
-        elif _GLOB.search(pattern) and not _exists(pattern):
-            if _GLOB.search(base) and not _is_folder(base):
-                raise InputError(f"{pattern}: only the last part of a path may hold *, ? or [.")
-            paths = sorted(path for path in _listed(base or ".") if fnmatchcase(path.rpartition("/")[2], name))
-        else:
-            found.append(pattern)
-            continue
-        if not paths:
-            raise InputError(f"{pattern}: no file there, or none that ends in {', '.join(endings)}.")
-        found += paths
-    return found
-
-
-def _inputs_in(folder: str, endings: tuple[str, ...], as_parts: bool) -> list[str]:
-    if is_remote(folder) and as_parts and (index := read_index(folder)):
-        check_complete(folder, index)
-        names = [index.shard_name(number) for number in range(index.n_shards)]
-        return [joined(folder, name) for name in names if name.endswith(endings)]
-    if INDEX_FILE in sizes(folder) if is_remote(folder) else (Path(folder) / INDEX_FILE).exists():
-        return [folder]
-    return sorted(path for path in _listed(folder) if path.lower().endswith(endings))
-
-
-def _exists(path: str) -> bool:
+def exists(path: str) -> bool:
+    """Whether there is a file or a folder."""
     if is_remote(path):
         return bool(_info(path, must_exist=False).type.name != "NotFound")
     try:
         return Path(path).exists()
+    except OSError:  # a name that is too long
+        return False
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is that of a folder."""
+    if is_remote(path):
+        url = os.fspath(path)
+        return url.endswith("/") or _info(url, must_exist=False).type.name == "Directory"
+    try:
+        return Path(path).is_dir()
     except OSError:
         return False
 
 
-def _is_folder(path: str) -> bool:
-    if is_remote(path):
-        return path.endswith("/") or _info(path, must_exist=False).type.name == "Directory"
-    return is_folder(path)
-
-
-def _listed(folder: str) -> list[str]:
+def files_in(folder: str) -> list[str]:
     """Paths of the files in a folder, but for hidden ones."""
     if is_remote(folder):
-        return [joined(folder, name) for name in sizes(folder, must_exist=True) if not name.startswith(".")]
+        return [path_in(folder, name) for name in sizes(folder, must_exist=True) if not name.startswith(".")]
     if not Path(folder).is_dir():
         raise InputFileError(f"{folder} must exist; got no such folder.")
     return [str(path) for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
+
+
+def sizes(folder: str, *, must_exist: bool = False) -> dict[str, int]:
+    """Size in bytes of each file of a folder, by its name; without links, which may lead elsewhere."""
+    if not is_remote(folder):
+        with os.scandir(folder) as entries:
+            return {each.name: each.stat().st_size for each in entries if each.is_file(follow_symlinks=False)}
+    fs = _extras.require("pyarrow.fs")
+
+    with _reaching(folder):
+        system, path = _filesystem(folder)
+        infos = system.get_file_info(fs.FileSelector(path, allow_not_found=not must_exist))
+        return {info.base_name: int(info.size or 0) for info in infos if info.is_file}
+
+
+# -- reading: copies on this machine ---------------------------------------------------------------------------------
 
 
 class Staged:
@@ -133,46 +123,46 @@ class Staged:
 
     def __init__(self, most: int = _MOST_STAGED) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._most, self._kept = most, dict[str, Path]()
+        self._most, self._copies = most, dict[str, Path]()
 
     def close(self) -> None:
         """Remove the copies."""
         if self._folder is not None:
             self._folder.cleanup()
-        self._folder, self._kept = None, {}
+        self._folder, self._copies = None, {}
 
     def path_of(self, path: str) -> str:
         """Path of a file on this machine."""
         if not is_remote(path):
             return path
-        if path not in self._kept:
+        if path not in self._copies:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="isosent-")
-            if len(self._kept) >= self._most:
-                _remove_copy(self._kept.pop(next(iter(self._kept))))
+            if len(self._copies) >= self._most:
+                _remove_copy(self._copies.pop(next(iter(self._copies))))
             name = path.rstrip("/").rpartition("/")[2][-_LONGEST_NAME:]  # its ending is needed
             copy = Path(self._folder.name) / f"{sha256(path.encode()).hexdigest()[:16]}-{name}"
             _copy(path, copy)
-            self._kept[path] = copy
-        return str(self._kept[path])
+            self._copies[path] = copy
+        return str(self._copies[path])
 
-    def named(self, message: str) -> str:
+    def with_addresses(self, message: str) -> str:
         """Put addresses in place of the paths of copies."""
-        for path, copy in self._kept.items():
+        for path, copy in self._copies.items():
             message = message.replace(str(copy), path)
         return message
 
     def rename(self, error: IsosentError) -> None:
         """Put addresses in place of the paths of copies in a message."""
-        error.args = tuple(self.named(each) if isinstance(each, str) else each for each in error.args)
+        error.args = tuple(self.with_addresses(each) if isinstance(each, str) else each for each in error.args)
 
 
 @contextmanager
-def copied(paths: Sequence[str]) -> Iterator[tuple[list[str], Callable[[str], str]]]:
+def local_copies(paths: Sequence[str]) -> Iterator[tuple[list[str], Callable[[str], str]]]:
     """Copy what is remote, for as long as it is read; and how messages name the files that were copied."""
     with closing(Staged(len(paths))) as staged:
         try:
-            yield [staged.path_of(path) for path in paths], staged.named
+            yield [staged.path_of(path) for path in paths], staged.with_addresses
         except IsosentError as error:
             staged.rename(error)
             raise
@@ -180,13 +170,13 @@ def copied(paths: Sequence[str]) -> Iterator[tuple[list[str], Callable[[str], st
 
 def _copy(url: str, copy: Path) -> None:
     """Copy a folder of shards, or a file with the note beside it."""
-    if _is_folder(url):
+    if is_folder(url):
         copy.mkdir()
         for name in sizes(url):
-            _download(joined(url, name), copy / name)
+            _download(path_in(url, name), copy / name)
         return
     _download(url, copy)
-    if copy.suffix.lower() in _NOTED and _exists(url + NOTE_ENDING):
+    if copy.suffix.lower() in _NOTED and exists(url + NOTE_ENDING):
         _download(url + NOTE_ENDING, note_path(copy))
 
 
@@ -196,6 +186,9 @@ def _remove_copy(copy: Path) -> None:
     else:
         copy.unlink(missing_ok=True)
         note_path(copy).unlink(missing_ok=True)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -213,73 +206,34 @@ def destination(folder: str, name: str) -> Iterator[Path]:
         yield path
         for each in (note_path(path), path):
             if each.exists():
-                _upload(each, joined(folder, each.name))
+                _upload(each, path_in(folder, each.name))
 
 
-# -- a folder of shards ----------------------------------------------------------------------------------------------
+def is_upload(name: str) -> bool:
+    """Whether a name is that of a file that is still being uploaded, or was when a process was killed."""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
-def check_folder(folder: str) -> None:
-    """Refuse a place where no shards can be written, before any work is done."""
-    if not is_remote(folder):
-        check_shard_folder(Path(folder))
-    elif (names := [each for each in sizes(folder) if not _UNFINISHED.fullmatch(each)]) and INDEX_FILE not in names:
-        raise OutputError(f"{folder} must be empty, or hold shards with their {INDEX_FILE}; got {min(names)}.")
-
-
-def sweep_folder(folder: str) -> None:
+def sweep_uploads(folder: str) -> None:
     """Remove what killed uploads left in a folder elsewhere."""
-    for name in filter(_UNFINISHED.fullmatch, sizes(folder)):
-        with _reaching(folder):
-            system, path = _filesystem(joined(folder, name))
-            system.delete_file(path)
-
-
-def sizes(folder: str, *, must_exist: bool = False) -> dict[str, int]:
-    """Size in bytes of each file of a folder, by its name; without links, which may lead elsewhere."""
-    if not is_remote(folder):
-        with os.scandir(folder) as entries:
-            return {each.name: each.stat().st_size for each in entries if each.is_file(follow_symlinks=False)}
-    fs = _extras.require("pyarrow.fs")
-
-    with _reaching(folder):
-        system, path = _filesystem(folder)
-        found = system.get_file_info(fs.FileSelector(path, allow_not_found=not must_exist))
-        return {each.base_name: int(each.size or 0) for each in found if each.is_file}
-
-
-def read_index(folder: str) -> ShardIndex | None:
-    """Read the index of a folder of shards; None if there is none."""
-    if not is_remote(folder):
-        return _read_index(Path(folder))
-    if INDEX_FILE not in sizes(folder):
-        return None
-    with tempfile.TemporaryDirectory() as temporary:
-        _download(joined(folder, INDEX_FILE), Path(temporary) / INDEX_FILE)
-        return _read_index(Path(temporary))
-
-
-def write_index(folder: str, index: ShardIndex) -> None:
-    """Write the index of a folder of shards, replacing the one that is there."""
-    with destination(folder, INDEX_FILE) as path:
-        _write_index(path.parent, index)
+    for name in filter(is_upload, sizes(folder)):
+        _delete(path_in(folder, name))
 
 
 def remove(folder: str) -> None:
     """Remove a folder of shards, its index last: a run that is killed meanwhile is resumed."""
-    if not is_remote(folder):
-        for each in Path(folder).iterdir():
-            if each.name != INDEX_FILE and each.is_file():
-                each.unlink()
-        shutil.rmtree(folder)
-        return
-    with _reaching(folder):
+    if is_remote(folder):
         for name in sizes(folder):
             if name != INDEX_FILE:
-                system, path = _filesystem(joined(folder, name))
-                system.delete_file(path)
-        system, path = _filesystem(folder)
-        system.delete_dir(path)
+                _delete(path_in(folder, name))
+        with _reaching(folder):
+            system, path = _filesystem(folder)
+            system.delete_dir(path)
+        return
+    for each in Path(folder).iterdir():
+        if each.name != INDEX_FILE and each.is_file():
+            each.unlink()
+    shutil.rmtree(folder)
 
 
 # -- file systems ----------------------------------------------------------------------------------------------------
@@ -324,6 +278,12 @@ def _info(url: str, *, must_exist: bool = True) -> Any:
         if must_exist and info.type.name == "NotFound":
             raise InputFileError(f"{url} must exist; got no such file.")
         return info
+
+
+def _delete(url: str) -> None:
+    with _reaching(url):
+        system, path = _filesystem(url)
+        system.delete_file(path)
 
 
 def _download(url: str, path: Path) -> None:

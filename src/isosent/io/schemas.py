@@ -51,7 +51,7 @@ class Fields(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class SealedFile(Fields):
-    """What results and notes of exports begin and end with; those from before checksums have none."""
+    """What results and notes of exports begin and end with; one that was edited on purpose may lack the checksum."""
 
     format: str
     checksum: Checksum | None = None

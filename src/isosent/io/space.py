@@ -9,17 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.atomic import replacing
 from isosent.io.checksum import folder_checksums, verify_folder
-from isosent.io.json import check_format, check_schema, document_bytes, read_json
+from isosent.io.json import check_schema, document_bytes, read_document, read_json
 from isosent.io.schemas import (
     Checksum,
     Count,
     Document,
     Fields,
+    FileList,
     Finite,
     Positive,
     SealedFile,
@@ -75,17 +76,6 @@ class VectorNote(Document):
     """``FILE.isosent.json`` beside an array."""
 
     files: Annotated[list[NotedFile], Meta(min_length=1, max_length=2)]
-
-
-class VectorNoteV1(Document):
-    """The same before one note could describe an array and the one that it replaces."""
-
-    shape: tuple[Count, Positive]
-    dtype: str
-    fingerprint: str
-    reference: Text
-    size_bytes: Count
-    sample_sha256: Sha256
 
 
 def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
@@ -165,8 +155,7 @@ def read_note(path: Path) -> tuple[Space | None, str | None]:
             f"replaced. Restore both from a copy, or write both again; if {path.name} was replaced on purpose, remove "
             "the note."
         )
-    fingerprint, reference = entry.get("fingerprint"), entry.get("reference")
-    space = Space(fingerprint, reference or "vectors") if fingerprint else None
+    space = Space(entry["fingerprint"], entry["reference"]) if "fingerprint" in entry else None
     return space, entry.get("checksum")
 
 
@@ -174,20 +163,13 @@ def _entry_of(path: Path) -> dict[str, Any] | None:
     """The entry for a file in the note beside it; None without a note, or if it describes other content."""
     note = note_path(path)
     try:
-        document = read_json(note)
-        is_old = document.get("format_version") == 1
-        check_format(document, str(note), FORMAT, 1 if is_old else FORMAT_VERSION)
-        check_schema(document, str(note), VectorNoteV1 if is_old else VectorNote)
+        document = read_document(note, FORMAT, FORMAT_VERSION, VectorNote)
     except FileNotFoundError:
         return None
     except FileFormatError as error:
         raise FileFormatError(f"{error} Remove it, or write it and {path.name} again.") from None
     identity = file_identity(path).items()
-    if is_old:
-        entries = [{name: document[name] for name in NotedFile.__struct_fields__ if name != "checksum"}]
-    else:
-        entries = document["files"]
-    return next((entry for entry in entries if identity <= entry.items()), None)
+    return next((entry for entry in document["files"] if identity <= entry.items()), None)
 
 
 # -- notes of exports: isosent.json in a folder, FILE.isosent.json beside a file -------------------------------------
@@ -219,7 +201,7 @@ class _ExportedFile(Fields):
 
 
 class ExportNote(SealedFile, kw_only=True):
-    """``isosent.json`` in an exported folder, or ``FILE.isosent.json`` beside an index of FAISS."""
+    """What every note of an export says."""
 
     target: str
     isosent_version: str
@@ -228,12 +210,23 @@ class ExportNote(SealedFile, kw_only=True):
     normalize: bool
     model: dict[str, Any]
     agreement: _Agreement
-    tei: bool = False
     inputs: str | None = None
+
+
+class _FolderNote(ExportNote, kw_only=True):
+    """``isosent.json`` in an exported folder."""
+
+    checksums: dict[str, Checksum]
+    tei: bool = False
     output: str | None = None
-    files: dict[str, _FilesOfRole] | Annotated[list[_ExportedFile], Meta(max_length=2)] = field(default_factory=dict)
-    index: str | None = None
-    checksums: dict[str, Checksum] = field(default_factory=dict)
+    files: dict[str, _FilesOfRole] | None = None  # of ONNX
+
+
+class _IndexNote(ExportNote, kw_only=True):
+    """``FILE.isosent.json`` beside an index of FAISS."""
+
+    index: str
+    files: Annotated[list[_ExportedFile], Meta(min_length=1, max_length=2)]
 
 
 def exported_checksums(folder: Path) -> dict[str, str]:
@@ -244,13 +237,11 @@ def exported_checksums(folder: Path) -> dict[str, str]:
 def is_replaceable(folder: Path) -> bool:
     """Whether a folder is an export and nothing else: files that its note does not list may be the user's."""
     try:
-        document = read_json(folder / NOTE_FILE)
+        document = read_json(folder / NOTE_FILE, FileList)
     except (FileNotFoundError, FileFormatError):
         return False
-    listed = document.get("checksums")
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    # exports from before checksums list nothing
-    return document.get("format") == EXPORT_FORMAT and (not listed or files <= {*listed, *_UNCHECKED})
+    return document.get("format") == EXPORT_FORMAT and files <= {*(document.get("checksums") or ()), *_UNCHECKED}
 
 
 def verify_export(folder: Path) -> None:
@@ -270,9 +261,9 @@ def _verify(folder: Path) -> None:
     if (folder / NOTE_FILE).is_file():
         document = read_json(folder / NOTE_FILE)
         if document.get("format") == EXPORT_FORMAT:
-            check_schema(document, str(folder / NOTE_FILE), ExportNote)
+            check_schema(document, str(folder / NOTE_FILE), _FolderNote)
             try:
-                verify_folder(folder, {n: c for n, c in document.get("checksums", {}).items() if _is_needed(folder, n)})
+                verify_folder(folder, {n: c for n, c in document["checksums"].items() if _is_needed(folder, n)})
             except FileFormatError as error:
                 raise FileFormatError(f"{error} If it was changed on purpose, remove {NOTE_FILE}.") from None
 
@@ -280,7 +271,7 @@ def _verify(folder: Path) -> None:
 def is_noted(path: str | os.PathLike[str], target: str) -> bool:
     """Whether a folder, or a file with its note beside it, is an export to this target."""
     try:
-        document = read_json(_note_of(path))
+        document = read_json(_export_note_path(path))
     except (FileNotFoundError, FileFormatError):
         return False
     return bool(document.get("format") == EXPORT_FORMAT and document.get("target") == target)
@@ -288,16 +279,16 @@ def is_noted(path: str | os.PathLike[str], target: str) -> bool:
 
 def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the note of an exported folder, or the one beside a file; an `InputFileError` where there is none."""
-    note = _note_of(path)
+    note = _export_note_path(path)
     try:
         document: dict[str, Any] = read_json(note)
     except FileNotFoundError:
         raise InputFileError(f"{note} must be the note of an export; there is no such file.") from None
     if document.get("format") != EXPORT_FORMAT:
         raise FileFormatError(f"{note} must be the note of an export; it holds something else.")
-    check_schema(document, str(note), ExportNote)
+    check_schema(document, str(note), _FolderNote if Path(path).is_dir() else _IndexNote)
     return document
 
 
-def _note_of(path: str | os.PathLike[str]) -> Path:
+def _export_note_path(path: str | os.PathLike[str]) -> Path:
     return Path(path) / NOTE_FILE if Path(path).is_dir() else note_path(Path(path))

@@ -49,9 +49,9 @@ def system_code(error: BaseException) -> int | None:
 
 def disk_error(error: BaseException | None) -> str | None:
     """Why the system could not write; None if neither an error nor its causes say so."""
-    seen = set()  # causes may go in a circle
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited = set()  # causes may go in a circle
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         if (code := system_code(error)) is not None:
             return os.strerror(code)
         error = error.__cause__ or error.__context__
@@ -79,12 +79,7 @@ def sentence(error: OSError) -> str:
     """A message for people: which file, what was wrong, what to do."""
     name = error.filename if isinstance(error.filename, (str, bytes, os.PathLike)) else "standard output"
     reason = error.strerror or str(error) or "it could not be read or written"
-    return f"{os.fsdecode(name)}: {reason.rstrip('.')}.{advice(error.errno)}"
-
-
-def advice(code: int | None) -> str:
-    """What to do about an error; empty where its name says it."""
-    return _ADVICE.get(code or 0, "")
+    return f"{os.fsdecode(name)}: {reason.rstrip('.')}.{_ADVICE.get(error.errno or 0, '')}"
 
 
 def uninterrupted(call: Callable[[], Value]) -> Value:

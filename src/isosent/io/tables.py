@@ -1,7 +1,11 @@
 """The one reader of tables: .csv, .tsv, .txt, .jsonl, .json and .parquet, row by row, with the place of each row.
 
-`open_table` gives the columns of a file, then the values of those that are asked for. `Group` and `find_columns` choose
-columns by what they are, such as two texts and a score. `isosent.io.pairs` reads these into one record.
+`open_table` opens a file as a `Table`: its columns are known, and `Table.rows` yields the values of those that are
+asked for, with the number of each row for messages. `Table.text` and `Table.number` check a value. Each format has a
+function that makes a `Table`: `_delimited_table` for lines of fields, `_object_table` for JSON, `_parquet_table`.
+
+`Group` and `find_columns` choose columns by what they are, such as two texts and a score. `isosent.io.pairs` reads
+these into one record, and `isosent.io.texts` reads one column of texts.
 """
 
 from __future__ import annotations
@@ -129,10 +133,14 @@ def table_in(
     header: bool | None = None,
     short_rows: bool = False,
     first_row: int = 0,
+    is_streamed: bool = False,
 ) -> Table:
-    """Read a table from an open file, as `open_table` does; only one of .parquet can begin at a later row."""
+    """Read a table from an open file, as `open_table` does; only one of .parquet can begin at a later row.
+
+    A reader that keeps one row at a time, `is_streamed`, may read a .parquet file that unpacks to more than the memory.
+    """
     if ending == ".parquet":
-        return _parquet_table(name, file, first_row)
+        return _parquet_table(name, file, first_row, is_streamed=is_streamed)
     if ending in (".json", ".jsonl"):
         return _object_table(name, ending, file)
     return _delimited_table(name, ending, file, header, short_rows)
@@ -285,9 +293,8 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
         names, rows = [str(place) for place in range(1, len(first) + 1)], chain([(number, first)], rows)
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
-        place_of = {
-            column: place for place, column in reversed([*enumerate(names)])
-        }  # the first, if one is there twice
+        # the first place, if a column is there twice
+        place_of = {column: place for place, column in reversed([*enumerate(names)])}
         places = [place_of.get(column, -1) for column in (*columns, *optional)]
         n_needed = max(places[: len(columns)], default=-1) + 1
         values_at = itemgetter(*places) if len(places) > 1 else None  # twice as fast as a list comprehension
@@ -394,7 +401,7 @@ def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, A
 
 
 def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
-    content = bounds.read_document(name, file, bounds.LARGEST_JSON, "Write it as .jsonl, one object per line.")
+    content = bounds.read_bounded(name, file, bounds.LARGEST_JSON, "Write it as .jsonl, one object per line.")
     try:
         listed = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -408,14 +415,14 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
         yield number, fields
 
 
-def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
+def _parquet_table(name: str, file: BinaryIO, first_row: int, *, is_streamed: bool) -> Table:
     pa = _extras.require("pyarrow")
     pq = _extras.require("pyarrow.parquet")
 
     verify_parquet(name, file)
     with reading_parquet(name):
-        table = pq.ParquetFile(file, buffer_size=1 << 20)
-    names = table.schema_arrow.names
+        parquet = pq.ParquetFile(file, buffer_size=1 << 20)
+    names = parquet.schema_arrow.names
 
     def paths(fields: Iterable[Any], prefix: str = "") -> Iterator[str]:
         for field in fields:
@@ -434,16 +441,15 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int) -> Table:
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
         wanted = (*columns, *optional)
         tops = [path if path in names else path.partition(".")[0] for path in wanted]
-        n_rows = bounds.parquet_batch_rows(name, bounds.parquet_chunks(name, file), tops)
         number = first_row
-        for batch in bounded_batches(name, file, table, wanted, first_row, n_rows):
+        for batch in bounded_batches(name, file, parquet, wanted, start_row=first_row, is_streamed=is_streamed):
             lists = [values_of(batch, top, path) for top, path in zip(tops, wanted, strict=True)]
             yield from enumerate(zip(*lists, strict=True), number)
             number += len(batch)
 
-    made = Table(name, list(paths(table.schema_arrow)), select, _ROW)
-    made.schema = table.schema_arrow
-    return made
+    table = Table(name, list(paths(parquet.schema_arrow)), select, _ROW)
+    table.schema = parquet.schema_arrow
+    return table
 
 
 _ABSENT = object()

@@ -127,7 +127,7 @@ def read_tensors(path: Path, fields: Collection[str]) -> tuple[dict[str, NDArray
     metadata = _header_in(BytesIO(content), path, len(content))[1]
     if unknown := sorted(set(metadata) - {*fields, SEAL}):
         raise FileFormatError(f"{path}: damaged. Its metadata has an unknown field {unknown[0]!r}. Write it again.")
-    if SEAL in metadata and not is_intact(content, metadata[SEAL]):
+    if SEAL in metadata and not is_intact(content, metadata[SEAL]):  # of files of an index, the manifest has it
         raise damaged(str(path))
     try:
         return load(content), metadata

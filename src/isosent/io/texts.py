@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
-from isosent.io.bounds import STANDARD_INPUT as STANDARD_INPUT
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
 from isosent.io.parquet import VECTOR_COLUMN
@@ -55,9 +54,9 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
         If there is no such column (the message lists the columns), or `column` is set for plain lines.
     """
     with open_content(path) as (name, file):
-        texts = list(_texts_in(name, ending_of(path), file, column, 0))
+        texts = list(_texts_in(name, ending_of(path), file, column))
     if not texts:
-        raise _no_texts(name)
+        raise _no_texts_error(name)
     return texts
 
 
@@ -66,7 +65,9 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     return ending_of(path) in _TABLES
 
 
-def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None, first_row: int) -> Iterator[str]:
+def _texts_in(
+    name: str, ending: str, file: BinaryIO, column: str | None, first_row: int = 0, *, is_streamed: bool = False
+) -> Iterator[str]:
     """Read texts one after the other from a row on, with memory for a piece of the file."""
     if ending not in _TABLES:
         if column is not None:
@@ -76,14 +77,14 @@ def _texts_in(name: str, ending: str, file: BinaryIO, column: str | None, first_
             )
         yield from islice(lines_in(name, file), first_row, None)
         return
-    table = table_in(name, ending, file, header=True, first_row=first_row)
-    column = _choose(table, column)
+    table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
+    column = _text_column(table, column)
     for number, (value,) in islice(table.rows(column), 0 if ending == ".parquet" else first_row, None):
         is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
         yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
 
 
-def _choose(table: Table, column: str | None) -> str:
+def _text_column(table: Table, column: str | None) -> str:
     if column is not None:
         return column
     if len(table.columns) != 1:
@@ -103,7 +104,7 @@ def is_missing(value: Any) -> bool:
     return bool(value is None or value != value)
 
 
-def _no_texts(name: str) -> FileFormatError:
+def _no_texts_error(name: str) -> FileFormatError:
     return FileFormatError(f"{name} must hold at least one text; got zero texts.")
 
 
@@ -137,19 +138,19 @@ def open_texts(
 
         def read(first_row: int = 0) -> Iterator[str]:
             file.seek(0)
-            return _texts_in(name, ending_of(path), file, column, first_row)
+            return _texts_in(name, ending_of(path), file, column, first_row, is_streamed=True)
 
         def state() -> FileState | None:
             return open_file_state(file) if isinstance(file, BufferedReader) else None
 
         before = state()
-        n_texts, sha256 = counted or _counted(read())
+        n_texts, sha256 = counted or _count_and_hash(read())
         if not n_texts:
-            raise _no_texts(name)
+            raise _no_texts_error(name)
 
         def open_again() -> Table:
             file.seek(0)
-            return table_in(name, ending_of(path), file, header=True)
+            return table_in(name, ending_of(path), file, header=True, is_streamed=True)
 
         # columns of a .parquet file are read by the path, and a pipe has none
         has_columns = is_table(path) and (ending_of(path) != ".parquet" or Path(path).is_file())
@@ -157,7 +158,7 @@ def open_texts(
         yield TextSource(name, n_texts, sha256, read, before, lambda: state() == before, table)
 
 
-def _counted(texts: Iterator[str]) -> tuple[int, str]:
+def _count_and_hash(texts: Iterator[str]) -> tuple[int, str]:
     n_texts, digest = 0, hashlib.sha256()
     for block in text_blocks(texts, _BLOCK_TEXTS):
         n_texts += len(block)
@@ -172,7 +173,7 @@ class TextTable:
         pa = _extras.require("pyarrow")
 
         table = open_table()
-        self._open, self._column = open_table, _choose(table, column)
+        self._open, self._column = open_table, _text_column(table, column)
         self.parquet = None if table.schema is None else Path(table.name)  # its columns are copied as they are
         if table.objects is not None:
             types = _json_types(table, table.objects)

@@ -1,4 +1,10 @@
-"""Vectors in a file, read in blocks: .npy, .fvecs, .bvecs and .safetensors, through a memory map."""
+"""Vectors in a file, read in blocks: .npy, .fvecs, .bvecs and .safetensors, through a memory map.
+
+A `VectorSource` is what every format opens as: shape, `NumberType` and vector space are known, and the vectors are read
+when its `blocks` are iterated, after the checksum was compared once. `open_npy`, `open_vecs` and `open_safetensors`
+check the header and the size of a file, and leave the reading to `_StoredRows`. `isosent.io.parquet` has the fourth
+format, and `isosent.io.vectors` chooses among them.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +61,7 @@ class NumberType(NamedTuple):
 
 _EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52, "int8": 0.0, "uint8": 0.0}
 NUMBER_TYPES = {name: NumberType(name, eps) for name, eps in _EPS.items()}
+DTYPES = ("float32", "float16")  # that vectors are written in
 _SAFETENSORS_NAMES = {
     "F16": "float16",
     "BF16": "bfloat16",
@@ -181,10 +188,11 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
     _check_size(path, state, offset + n_rows * dim * dtype.itemsize)
     number_type = NUMBER_TYPES[dtype.name]
 
+    stored = _StoredRows(path, state, (n_rows, dim), dtype, offset)
+
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
-        stored_rows = _by_columns if is_fortran else _mapped
-        for block in stored_rows(path, state, (n_rows, dim), dtype, offset, start_row, block_rows):
-            yield number_type.decoded(block)
+        blocks = stored.blocks_of_columns if is_fortran else stored.blocks
+        yield from map(number_type.decoded, blocks(start_row, block_rows))
 
     space, checksum = read_note(path)
     return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
@@ -205,9 +213,11 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
     record = np.dtype([("dim", "<i4"), ("values", number_type.stored, (dim,))])
     n_rows = size // record.itemsize
 
+    stored = _StoredRows(path, state, (n_rows,), record, 0)
+
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
         first = start_row
-        for block in _mapped(path, state, (n_rows,), record, 0, start_row, block_rows):
+        for block in stored.blocks(start_row, block_rows):
             wrong = np.flatnonzero(block["dim"] != dim)
             if wrong.size:
                 raise FileFormatError(
@@ -242,9 +252,10 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
         raise FileFormatError(f"{path} must be a safetensors file; tensor {name} has the wrong number of bytes.")
     _check_size(path, state, data_start + end)
 
+    stored = _StoredRows(path, state, (n_rows, dim), number_type.stored, data_start + begin)
+
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
-        for block in _mapped(path, state, (n_rows, dim), number_type.stored, data_start + begin, start_row, block_rows):
-            yield number_type.decoded(block)
+        yield from map(number_type.decoded, stored.blocks(start_row, block_rows))
 
     return VectorSource(path, n_rows, dim, number_type, space_in(metadata), read, name, state=state)
 
@@ -288,43 +299,35 @@ def _check_size(path: Path, state: FileState, promised: int) -> None:
         )
 
 
-def _mapped(
-    path: Path,
-    state: FileState,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    offset: int,
-    start_row: int,
-    block_rows: int,
-) -> Iterator[Array]:
-    """Blocks of rows as views of the file; pages that were read are released, or they would fill the memory."""
-    with open_to_read(path) as file:
-        check_unchanged(path, state)
-        with naming(path):
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    rows: Array = np.ndarray(shape, dtype, buffer=mapped, offset=offset)
-    for start in range(start_row, len(rows), block_rows):
-        yield rows[start : start + block_rows]
-        if sys.platform != "win32":
-            mapped.madvise(mmap.MADV_DONTNEED)
+class _StoredRows(NamedTuple):
+    """Where the rows of an array lie in a file."""
 
+    path: Path
+    state: FileState
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    offset: int
 
-def _by_columns(
-    path: Path,
-    state: FileState,
-    shape: tuple[int, int],
-    dtype: np.dtype[Any],
-    offset: int,
-    start_row: int,
-    block_rows: int,
-) -> Iterator[Array]:
-    """Blocks of rows of an array in Fortran order, where each column is contiguous."""
-    n_rows, dim = shape
-    with open_to_read(path) as file:
-        check_unchanged(path, state)
-        for start in range(start_row, n_rows, block_rows):
-            columns = np.empty((dim, min(block_rows, n_rows - start)), dtype)
-            for number, column in enumerate(columns):
-                file.seek(offset + (number * n_rows + start) * dtype.itemsize)
-                file.readinto(column.data)
-            yield columns.T
+    def blocks(self, start_row: int, block_rows: int) -> Iterator[Array]:
+        """Blocks of rows as views of the file; pages that were read are released, or they would fill the memory."""
+        with open_to_read(self.path) as file:
+            check_unchanged(self.path, self.state)
+            with naming(self.path):
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        rows: Array = np.ndarray(self.shape, self.dtype, buffer=mapped, offset=self.offset)
+        for start in range(start_row, len(rows), block_rows):
+            yield rows[start : start + block_rows]
+            if sys.platform != "win32":
+                mapped.madvise(mmap.MADV_DONTNEED)
+
+    def blocks_of_columns(self, start_row: int, block_rows: int) -> Iterator[Array]:
+        """Blocks of rows of an array in Fortran order, where each column is contiguous."""
+        n_rows, dim = self.shape
+        with open_to_read(self.path) as file:
+            check_unchanged(self.path, self.state)
+            for start in range(start_row, n_rows, block_rows):
+                columns = np.empty((dim, min(block_rows, n_rows - start)), self.dtype)
+                for number, column in enumerate(columns):
+                    file.seek(self.offset + (number * n_rows + start) * self.dtype.itemsize)
+                    file.readinto(column.data)
+                yield columns.T

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,13 @@ from isosent.io.texts import TextSource, text_blocks
 from isosent.io.vector_source import NUMBER_TYPES, VectorSource
 from isosent.io.vectors import check_vector_file, writing_vectors
 from isosent.jobs.vectors import narrowed
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 
 _BLOCK_BYTES = 64 << 20
 _MOST_WINDOWS = 4
 
-Role = Literal["text", "query", "document"]
-Encode = Callable[[list[str]], NDArray[np.float32]]
+BlockEncoder = Callable[[list[str]], NDArray[np.float32]]
 Row = tuple[str, Sequence[Any]]  # a text, and the values of the columns that are written with its vector
 
 
@@ -58,7 +57,7 @@ def encode_file(
     return Encoded(dim, encoding_stats)
 
 
-def encoding(model: SentenceEncoder, role: Role, progress: Progress | None = None) -> tuple[Encode, int]:
+def encoding(model: SentenceEncoder, role: Role, progress: Progress | None = None) -> tuple[BlockEncoder, int]:
     """How texts are encoded, and the dimensions of their vectors."""
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
@@ -108,7 +107,7 @@ def write_encoded(
     path: str | os.PathLike[str],
     rows: TextRows,
     part: tuple[int, int],
-    encode: Encode,
+    encode: BlockEncoder,
     *,
     dim: int,
     space: Space,
@@ -141,7 +140,9 @@ def write_encoded(
     return stats.total + EncodingStats(n_zero_rows=n_zero_rows)
 
 
-def encoded_source(rows: TextRows, part: tuple[int, int], encode: Encode, *, dim: int, space: Space) -> VectorSource:
+def encoded_source(
+    rows: TextRows, part: tuple[int, int], encode: BlockEncoder, *, dim: int, space: Space
+) -> VectorSource:
     """Vectors of part of the texts, (first row, rows), as a source that is encoded while it is read."""
     first_row, n_rows = part
 
@@ -153,7 +154,7 @@ def encoded_source(rows: TextRows, part: tuple[int, int], encode: Encode, *, dim
     return VectorSource(Path(rows.source.name), n_rows, dim, NUMBER_TYPES["float32"], space, read)
 
 
-def _encoded_blocks(texts: Iterator[str], encode: Encode, dim: int) -> Iterator[NDArray[np.float32]]:
+def _encoded_blocks(texts: Iterator[str], encode: BlockEncoder, dim: int) -> Iterator[NDArray[np.float32]]:
     # A block is a number of whole windows, so that its size does not change which texts share a batch.
     n_texts = WINDOW * max(1, min(_MOST_WINDOWS, _BLOCK_BYTES // (WINDOW * dim * 4)))
     for block in text_blocks(texts, n_texts):

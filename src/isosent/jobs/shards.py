@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property, partial, reduce
@@ -24,24 +24,24 @@ from isosent._check import brief
 from isosent.encoders.base import EncodingStats, Progress, collecting_stats
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError, WorkerError
 from isosent.io import remote
-from isosent.io.atomic import locked
 from isosent.io.checksum import file_checksum
-from isosent.io.space import NOTE_ENDING, Space, same_space
-from isosent.io.texts import open_texts
-from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import (
-    LOCK_FILE,
+from isosent.io.shards import (
     SHARD_SIZE,
     InputFile,
     Shard,
     ShardIndex,
     Sharding,
-    Written,
+    ShardRecord,
     check_shard_folder,
-    open_vectors,
-    sweep_shards,
+    locked_shards,
+    read_index,
+    write_index,
 )
-from isosent.jobs.encode import Encode, Role, TextRows, encoded_source, encoding, warn_once, write_encoded
+from isosent.io.space import NOTE_ENDING, Space, same_space
+from isosent.io.texts import open_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import open_vectors
+from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, warn_once, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
     check_source,
@@ -51,7 +51,7 @@ from isosent.jobs.vectors import (
     write_moments,
 )
 from isosent.loading import load, read_record
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.persistence import ModelRecord
 
 _SHARE_OF_TIME = 0.05  # to write the index
@@ -64,14 +64,12 @@ class Job(Struct, frozen=True, kw_only=True):
 
     makes: Literal["encode", "transform", "moments"]
     directory: str = msgspec.field(default_factory=os.getcwd)  # that paths are relative to
-    reference: str
-    options: dict[str, str] = {}
+    reference: str  # with its options
     fingerprint: str = ""  # of the model that began the job
     column: str | None = None
     holds_vectors: bool = False  # the inputs, rather than texts
     role: Role = "text"
     sharding: Sharding = Sharding()
-    radial: bool = False  # moments
 
 
 class Task(NamedTuple):
@@ -146,14 +144,14 @@ class Worker:
         checksum = str(file_checksum(Path(self._staged.path_of(name)))) if has_table else None
         return InputFile(name, source.source.n_texts, source.source.sha256, state, checksum)
 
-    def make(self, shard: Shard, file: InputFile, folder: str, name: str) -> Written:
+    def make(self, shard: Shard, file: InputFile, folder: str, name: str) -> ShardRecord:
         """Make a shard, and put it in its place."""
         if remote.state_of(file.name) != file.state:
             raise InputFileError(f"{file.name} was changed while it was read. Start again.")
         with remote.destination(folder, name) as path:
             stats = self._make(path, self._source(file.name, file), (shard.first_row, shard.n_rows))
             checksum = open_vectors(path).checksum if self._job.makes != "moments" else file_checksum(path)
-            return Written(str(checksum), path.stat().st_size, cast("Any", asdict(stats)))
+            return ShardRecord(str(checksum), path.stat().st_size, cast("Any", asdict(stats)))
 
     def _make(self, path: Path, source: TextRows | VectorSource, part: tuple[int, int]) -> EncodingStats:
         job = self._job
@@ -182,25 +180,25 @@ class Worker:
                 source = encoded_source(source, part, encode, dim=encoder.dim, space=space)
             else:
                 source = source.part(*part)
-            measured = moments_of([source], radial=self._job.radial)
+            measured = moments_of([source])
         write_moments(path, replace(measured, sources=()))
         n_texts = part[1] - stats.total.n_texts  # vectors have not been counted
         return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
 
     @cached_property
     def _record(self) -> ModelRecord:
-        record = read_record(self._job.reference, options=self._job.options)
+        record = read_record(self._job.reference)
         self._check_fingerprint(record.fingerprint)
         return record
 
     @cached_property
     def _model(self) -> SentenceEncoder:
-        model = self._given or load(self._job.reference, options=self._job.options)
+        model = self._given or load(self._job.reference)
         self._check_fingerprint(model.fingerprint)
         return model
 
     @cached_property
-    def _encoding(self) -> tuple[Encode, int]:
+    def _encoding(self) -> tuple[BlockEncoder, int]:
         return encoding(self._model, self._job.role, self._progress)
 
     def _check_fingerprint(self, fingerprint: str) -> None:
@@ -257,7 +255,6 @@ def encode_folder(
     role: Role = "text",
     engine: Engine | None = None,
     reference: str = "",
-    options: Mapping[str, str] | None = None,
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> ShardIndex:
@@ -266,7 +263,6 @@ def encode_folder(
     job = Job(
         makes="encode",
         reference=reference,
-        options=dict(options or {}),
         fingerprint=model.fingerprint,
         column=column,
         role=role,
@@ -282,6 +278,12 @@ def encode_folder(
     )
     warn_once(model, EncodingStats(**index.counts))
     return index
+
+
+def how_resumed(folder: str | os.PathLike[str], verb: str, index: ShardIndex) -> str:
+    """How much of a folder exists, for a message."""
+    rest = f"nothing is left to {verb}" if index.is_complete else "resuming"
+    return f"{folder}: {index.n_shards - len(index.missing)} of {index.n_shards} shards exist; {rest}"
 
 
 def transform_folder(
@@ -324,10 +326,8 @@ def measure_folder(
     *,
     column: str | None = None,
     shard_size: int = SHARD_SIZE,
-    radial: bool = False,
     engine: Engine | None = None,
     reference: str = "",
-    options: Mapping[str, str] | None = None,
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> tuple[FileMoments, ShardIndex]:
@@ -340,11 +340,9 @@ def measure_folder(
     job = Job(
         makes="moments",
         reference=reference,
-        options=dict(options or {}),
         fingerprint=model.fingerprint,
         column=column,
         sharding=Sharding(shard_size),
-        radial=radial,
     )
     index = make_shards(
         *(job, inputs, folder, _with_model(engine, model)),
@@ -356,7 +354,7 @@ def measure_folder(
     )
     warn_once(model, EncodingStats(**index.counts))
     with closing(remote.Staged()) as staged:
-        paths = (staged.path_of(remote.joined(folder, index.shard_name(number))) for number in range(index.n_shards))
+        paths = (staged.path_of(remote.path_in(folder, index.shard_name(number))) for number in range(index.n_shards))
         measured = sum_of_pairs(map(read_moments, paths))
     return replace(measured, sources=tuple(file.name for file in index.inputs)), index
 
@@ -404,7 +402,7 @@ def make_shards(
     A shard that cannot be made does not stop the others: it is reported when they are complete.
     """
     folder = os.fspath(folder)
-    remote.check_folder(folder)
+    check_shard_folder(folder)
     if job.sharding.file_format == "parquet":
         _extras.require("pyarrow")  # before anything is written
     if twice := {name for name, count in Counter(inputs).items() if count > 1}:
@@ -418,13 +416,14 @@ def make_shards(
         for bar in bars:
             bar(n_rows)
 
-    with _exclusive(folder), engine.workers(job, advance) as run:
-        older = remote.read_index(folder)
+    with locked_shards(folder), engine.workers(job, advance) as run:
+        older = read_index(folder)
         described = _described(inputs, older if older and older.column == job.column else None, run)
-        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, _held(job), job.column)
+        holds: Literal["vectors", "moments"] = "moments" if job.makes == "moments" else "vectors"
+        new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, holds, job.column)
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
         index = new if older is None else _resumed_index(job, folder, older, new)
-        remote.write_index(folder, index)
+        write_index(folder, index)
         if resumed and index.missing != list(range(index.n_shards)):
             resumed(index)
         bars += [progress(sum(file.n_rows for file in new.inputs))] if progress else []
@@ -451,12 +450,6 @@ def make_shards(
     return saved.index
 
 
-def _held(job: Job) -> Literal["vectors", "moments", "radial moments"]:
-    if job.makes != "moments":
-        return "vectors"
-    return "radial moments" if job.radial else "moments"
-
-
 def _gone(folder: str, index: ShardIndex) -> list[int]:
     """Numbers of the shards that are complete, but not there, or without the note that an array must have."""
     sizes = remote.sizes(folder)
@@ -476,7 +469,7 @@ class _Saved:
 
     def __init__(self, folder: str, index: ShardIndex) -> None:
         self._folder, self.index = folder, index
-        self._new: dict[int, Written | None] = {}
+        self._new: dict[int, ShardRecord | None] = {}
         self._next_s = 0.0
 
     def add(self, shard: Shard, outcome: Outcome) -> bool:
@@ -500,7 +493,7 @@ class _Saved:
             return
         started_s = time.monotonic()
         self.index, self._new = self.index.with_shards(self._new), {}
-        remote.write_index(self._folder, self.index)
+        write_index(self._folder, self.index)
         ended_s = time.monotonic()
         self._next_s = ended_s + (ended_s - started_s) / _SHARE_OF_TIME
 
@@ -532,35 +525,6 @@ def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> Is
         + f"{more}\n{len(failed)} of {index.n_shards} shards could not be made; the others are complete and stay. "
         "Run the same command again to resume."
     )
-
-
-@contextmanager
-def _exclusive(folder: str) -> Iterator[None]:
-    """Create a folder if it does not exist, and lock it for this process. Folders elsewhere have no locks."""
-    if remote.is_remote(folder):
-        remote.sweep_folder(folder)
-        yield
-        return
-    path = Path(folder)
-    is_new = not path.exists()
-    try:
-        path.mkdir(exist_ok=True)
-        lock = path / LOCK_FILE  # workers lock the folder itself, each for a moment
-        lock.touch()
-        with locked(lock, wait=False, of=path):
-            try:
-                check_shard_folder(path)
-                sweep_shards(path)
-                yield
-                sweep_shards(path, of_all=True)
-            finally:
-                lock.unlink(missing_ok=True)
-                if is_new and not any(path.iterdir()):
-                    path.rmdir()
-    except OSError as error:
-        if isinstance(error, IsosentError):
-            raise
-        raise OutputError(f"{path} could not be written: {error.strerror or error}.") from error
 
 
 def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex) -> ShardIndex:

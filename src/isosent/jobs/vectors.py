@@ -33,11 +33,11 @@ from isosent.io.schemas import Count
 from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import check_vector_file, writing_vectors
+from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
 from isosent.numeric.drift import Drift, drift, excess_kurtosis, fourth_powers, shared_axes
-from isosent.numeric.frequent_directions import FrequentDirections
-from isosent.numeric.moments import Moments, RadialMoments
+from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
+from isosent.pages.progress import Start
 from isosent.persistence import ModelRecord
 
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
@@ -45,6 +45,7 @@ CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 ENDING = ".safetensors"
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
+_SETTINGS = {"radial": False}  # 0.1.0 could also sum powers of the lengths; such a checkpoint is not resumed
 _MANY_DIMENSIONS = 4096
 _PAUSE_S = 1.0
 _SHARE_OF_TIME = 0.05
@@ -82,10 +83,51 @@ class FileMoments:
         )
 
 
+def open_vector_files(
+    paths: Sequence[str], *, column: str | None = None
+) -> tuple[list[VectorSource], list[FileMoments]]:
+    """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces."""
+    sources, merged = [], []
+    for path in paths:
+        if is_url(path) or holds_moments(path):
+            merged.append(fetch_moments(path) if is_url(path) else read_moments(path))
+        else:
+            sources.append(open_vectors(path, column=column))
+    no_rows(sources, merged)
+    return sources, merged
+
+
+def no_rows(sources: Sequence[VectorSource], merged: Sequence[FileMoments]) -> FileMoments:
+    """The sum of files without their rows, which shows whether they belong together before anything is read."""
+    return reduce(
+        add,
+        [
+            *(replace(part, moments=Moments.empty(part.moments.dim)) for part in merged),
+            *map(FileMoments.empty_for, sources),
+        ],
+    )
+
+
+def sum_of_files(
+    sources: Sequence[VectorSource],
+    merged: Sequence[FileMoments],
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resumed: Callable[[int], None] | None = None,
+    progress: Start | None = None,
+) -> FileMoments:
+    """Moments of the vectors in files, and of those whose moments were computed before."""
+    if not sources:
+        if checkpoint is not None:
+            raise InputError("--checkpoint is for vectors; moments are read at once. Leave it out.")
+        return reduce(add, merged)
+    advance = None if progress is None else progress(sum(source.n_rows for source in sources))
+    return reduce(add, merged, moments_of(sources, checkpoint=checkpoint, resumed=resumed, progress=advance))
+
+
 def moments_of(
     sources: Sequence[VectorSource],
     *,
-    radial: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     resumed: Callable[[int], None] | None = None,
     progress: Progress | None = None,
@@ -95,21 +137,20 @@ def moments_of(
         raise InputError("moments_of: sources must hold at least one file; got none.")
     if (dim := sources[0].dim) > _MANY_DIMENSIONS:
         warnings.warn(
-            f"moments of {dim:,} dimensions take {shown_bytes(8 * dim**2)}, and a fit four times that. "
-            "A sketch takes less: isosent fit --sketch N.",
+            f"the covariance of {dim:,} dimensions takes {shown_bytes(8 * dim**2)}, and a fit four times that.",
             MemoryWarning,
             stacklevel=2,
         )
     state, file = _State(reduce(add, map(FileMoments.empty_for, sources)), 0, 0), None
     if checkpoint is not None:
-        settings = {"radial": radial, "block_rows": [source.block_rows for source in sources]}
+        settings = {**_SETTINGS, "block_rows": [source.block_rows for source in sources]}
         file = _Checkpoint(checkpoint, settings, [{"name": str(source.path)} | source.identity for source in sources])
         state = file.read() or state
     n_rows_before = sum(source.n_rows for source in sources[: state.source]) + state.row
     for report in (resumed, progress):
         if report and n_rows_before:
             report(n_rows_before)
-    for next_state, n_rows in _states_by_block(sources, state, radial):
+    for next_state, n_rows in _states_by_block(sources, state):
         state = next_state
         if file:
             file.write(state)
@@ -120,17 +161,13 @@ def moments_of(
     return state.measured
 
 
-def sketch_of(sources: Sequence[VectorSource], size: int, *, progress: Progress | None = None) -> FrequentDirections:
-    """Sketch of the scatter of vectors in files, with memory for three times `size` of them."""
-    sketch = FrequentDirections.empty(reduce(add, map(FileMoments.empty_for, sources)).moments.dim, size)
-    for source in sources:
-        row = 0
-        for block in source.blocks():
-            source.check_finite(block, row)
-            sketch, row = sketch.updated(block), row + len(block)
-            if progress:
-                progress(len(block))
-    return sketch
+def drift_of_files(old: str, new: str, *, column: str | None = None, progress: Start | None = None) -> Drift:
+    """What has changed between two files of vectors or of moments."""
+    opened = [open_vector_files([path], column=column) for path in (old, new)]
+    sources = [files for files, _ in opened]
+    no_rows([source for files in sources for source in files], [part for _, parts in opened for part in parts])
+    before, after = (sum_of_files(*each, progress=progress) for each in opened)
+    return drift_of(before, after, sources)
 
 
 def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[VectorSource]]) -> Drift:
@@ -155,7 +192,7 @@ class _State(NamedTuple):
     row: int
 
 
-def _states_by_block(sources: Sequence[VectorSource], state: _State, radial: bool) -> Iterator[tuple[_State, int]]:
+def _states_by_block(sources: Sequence[VectorSource], state: _State) -> Iterator[tuple[_State, int]]:
     """State after each block, and the number of its rows."""
     measured, row = state.measured, state.row
     n_rows_total = sum(source.n_rows for source in sources)
@@ -164,7 +201,7 @@ def _states_by_block(sources: Sequence[VectorSource], state: _State, radial: boo
             has_vector = nonzero_rows(block)
             try:
                 rows = block if has_vector.all() else block[has_vector]
-                part = Moments.from_rows(rows, radial=radial, eps=source.eps, n_rows_total=n_rows_total)
+                part = Moments.from_rows(rows, eps=source.eps, n_rows_total=n_rows_total)
             except InputError:
                 source.check_finite(block, row)  # names the file
                 raise
@@ -323,8 +360,6 @@ def _moments_content(measured: FileMoments, name: str, version: int, *, run: dic
     tensors: dict[str, Any] = {"weight": [moments.weight], "mean": moments.mean, "scatter": moments.scatter}
     if moments.rounding is not None:
         tensors["rounding"] = moments.rounding
-    if moments.radial is not None:
-        tensors |= {"third": moments.radial.third, "fourth": [moments.radial.fourth]}
     arrays = {key: np.asarray(array, np.float64) for key, array in tensors.items()}
     metadata = {"format": name, "format_version": str(version)}
     if run is not None:
@@ -341,9 +376,8 @@ def _moments_content(measured: FileMoments, name: str, version: int, *, run: dic
 def _read_file_moments(path: Path) -> FileMoments:
     tensors, metadata = read_tensors(path, _METADATA)
     try:
-        radial = RadialMoments(tensors["third"], float(tensors["fourth"][0])) if "third" in tensors else None
         weight, mean, scatter = float(tensors["weight"][0]), tensors["mean"], tensors["scatter"]
-        moments = Moments(weight, mean, scatter, tensors.get("rounding"), radial)
+        moments = Moments(weight, mean, scatter, tensors.get("rounding"))
         if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
             raise ValueError("a number is not finite")
         sources = parse_json(metadata["sources"], "sources", list[str])

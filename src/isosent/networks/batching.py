@@ -228,11 +228,10 @@ def _thread_pool(n_workers: int, threads_each: int | None) -> Iterator[ThreadPoo
 _MAX_WORKERS = 16
 
 
-def share_of_threads(n_threads: int | None = None) -> tuple[int, int]:
+def share_of_threads() -> tuple[int, int]:
     """Divide torch's threads: the number of workers, and the threads of each."""
     # A product of one batch is short. Threads that share it wait for one another at the end of each of the dozens of
     # steps of a layer; workers with a batch each never wait. Above 16 workers the interpreter's lock begins to count.
-    if n_threads is None:
-        n_threads = int(_extras.require("torch").get_num_threads())
+    n_threads = int(_extras.require("torch").get_num_threads())
     n_workers = min(n_threads, _MAX_WORKERS)
     return n_workers, n_threads // n_workers

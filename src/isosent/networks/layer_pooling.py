@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from isosent.errors import ModelReferenceError
-from isosent.numeric.pooling import POOLING_ALIASES, POOLINGS, pooled_width
+from isosent.networks.pooling import POOLING_ALIASES, POOLINGS, pooled_width
 
 SBERT_WK = "sbert_wk"
 POOLING_NAMES = (*POOLINGS, SBERT_WK)

@@ -1,4 +1,12 @@
-"""Load a transformers network from a folder, and choose the backend that computes it."""
+"""Load a transformers network from a folder, and choose the backend that computes it.
+
+`load_network` checks the files of a folder (`_check_files`) before transformers sees them, loads tokenizer and weights
+without network access, and learns from one token what the network returns: a `Network`. `batch_runner` makes it
+compute: `Runtime` says with which backend, number type and devices. On the CPU that is the network without padding if
+it is of the BERT family (`UnpaddedLayers`), else the network with packed matrices and hooks (`LayerTaps`); on a GPU it
+is a copy there; or what torch compiles, or onnxruntime. Prepared layers are kept on the `Network`, behind its lock, so
+that encoders with other layers and poolings share them.
+"""
 
 from __future__ import annotations
 
@@ -182,8 +190,7 @@ def _prepared_layers(network: Network, dtype: str, device: str) -> Layers:
             except NotSupportedError:
                 layers = LayerTaps(packed(network.model, dtype), network.n_layers)
         network.prepared[device, dtype] = layers
-    prepared: Layers = network.prepared[device, dtype]
-    return prepared
+    return network.prepared[device, dtype]
 
 
 def _converted(model: Any, dtype: str, device: str) -> Any:

@@ -63,8 +63,7 @@ class OnnxBackend:
         arrays = dict(zip(INPUTS, (input_ids, attention_mask, pooling_mask), strict=True))
         # an input that nothing depends on is not in the graph
         inputs = {node.name: arrays[node.name] for node in self._session.get_inputs()}
-        vectors: list[NDArray[np.float32]] = self._session.run(None, inputs)
-        return vectors
+        return self._session.run(None, inputs)
 
     def _open(self, name: str, make: Callable[[Path], None]) -> Any:
         with cached_graph(name, make) as path:

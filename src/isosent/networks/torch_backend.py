@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, layers_of
-from isosent.numeric.pooling import POOLINGS
-from isosent.numeric.sbert_wk import sbert_wk
+from isosent.networks.pooling import POOLINGS
+from isosent.networks.sbert_wk import sbert_wk
 
 Visit = Callable[[int, Any], None]  # a layer, and its hidden states of shape (n_texts, seq_len, dim)
-_CACHED_FUNCTIONS = "Dynamo detected a call to a `functools.lru_cache`"  # array_api_compat has some, without state
 
 
 class Layers(Protocol):
@@ -60,8 +58,7 @@ class CompiledNetwork:
     ) -> list[Any]:
         """Vectors of a batch, as `TorchNetwork` returns them."""
         tensors = [_on_device(array, self._device) for array in (input_ids, attention_mask, pooling_mask)]
-        with self._torch.inference_mode(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", _CACHED_FUNCTIONS, UserWarning)
+        with self._torch.inference_mode():
             return list(self._compiled(*tensors))
 
 

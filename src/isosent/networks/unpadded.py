@@ -1,4 +1,11 @@
-"""Layers of the BERT family on the CPU without padding, and matrices packed for the processor."""
+"""Layers of the BERT family on the CPU without padding, and matrices packed for the processor.
+
+`layer_parts` finds the modules of each layer in a network that it knows. `UnpaddedLayers` computes them over the tokens
+of a batch alone: every product takes the tokens of all texts (`_Layer`), and neighbouring texts of one length share an
+attention (`_Group`). When it is made, it compares its hidden states with those of the network on a small batch, and
+refuses if they differ. `packed_product` is the product of both ways to use oneDNN; `packed` puts it into a network of
+any other family, whose layers stay modules with hooks.
+"""
 
 from __future__ import annotations
 

@@ -96,8 +96,7 @@ def drift(old: Moments, new: Moments, *, kurtosis: Double | None = None) -> Drif
     :math:`\kappa_k` is the pooled excess kurtosis (Layard 1973). Both are corrected for the number of axes (Holm
     1979); the p-value of the mean or the covariance is the smallest one.
 
-    Moments do not hold the kurtosis of an axis. Their radial part is the kurtosis of the length, which says nothing
-    about a single axis for vectors of length 1. Without `kurtosis`, an excess of at most 3 is assumed for most axes,
+    Moments do not hold the kurtosis of an axis. Without `kurtosis`, an excess of at most 3 is assumed for most axes,
     and the p-value of the covariance is twice the median of those of the axes (Rüger 1978), which a few axes with
     heavier tails hardly move. So a change along a few axes remains unseen, and no axis is named for its variance.
 
@@ -191,16 +190,14 @@ def shared_axes(old: Moments, new: Moments) -> Double:
 def fourth_powers(rows: NDArray[np.floating], center: Double, axes: Double) -> Double:
     """Sum over rows of the fourth power of the distance from a center along each axis, shape (n_axes,)."""
     squares = ((rows - center) @ axes) ** 2
-    sums: Double = np.einsum("ij,ij->j", squares, squares)
-    return sums
+    return np.einsum("ij,ij->j", squares, squares)
 
 
 def excess_kurtosis(fourth: Double, sets: list[Moments], axes: Double) -> Double:
     """Pooled excess kurtosis along each axis, from `fourth_powers` of sets about their own means, added up."""
     scatter = np.sum([np.einsum("ik,ik->k", axes, each.scatter @ axes) for each in sets], axis=0)
     weight = sum(each.weight for each in sets)
-    kurtosis: Double = weight * fourth / np.maximum(scatter, np.finfo(np.float64).eps) ** 2 - 3
-    return kurtosis
+    return weight * fourth / np.maximum(scatter, np.finfo(np.float64).eps) ** 2 - 3
 
 
 def _check_sets(old: Moments, new: Moments) -> None:
@@ -212,15 +209,13 @@ def _check_sets(old: Moments, new: Moments) -> None:
 
 def _whitening(moments: Moments) -> Double:
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
-    axes: Double = eigen.vectors[:, : eigen.rank] / np.sqrt(eigen.values[: eigen.rank])
-    return axes
+    return eigen.vectors[:, : eigen.rank] / np.sqrt(eigen.values[: eigen.rank])
 
 
 def _variances(old: Moments, new: Moments, axes: Double) -> Double:
     """Unbiased variances of both sets along the axes, (2, n_axes); one that is 0 is made positive."""
     both = [np.einsum("ik,ik->k", axes, each.scatter @ axes) / (each.weight - 1) for each in (old, new)]
-    variances: Double = np.maximum(both, np.finfo(np.float64).eps)
-    return variances
+    return np.maximum(both, np.finfo(np.float64).eps)
 
 
 def _welch(gap: Double, variances: Double, n_old: float, n_new: float) -> Double:
@@ -228,8 +223,7 @@ def _welch(gap: Double, variances: Double, n_old: float, n_new: float) -> Double
 
     errors = variances / np.array([[n_old], [n_new]])
     freedom = errors.sum(axis=0) ** 2 / (errors[0] ** 2 / (n_old - 1) + errors[1] ** 2 / (n_new - 1))
-    p_values: Double = 2 * stdtr(freedom, -np.abs(gap) / np.sqrt(errors.sum(axis=0)))
-    return p_values
+    return 2 * stdtr(freedom, -np.abs(gap) / np.sqrt(errors.sum(axis=0)))
 
 
 def _variance_p_values(log_ratio: Double, n_old: float, n_new: float, kurtosis: Double | None) -> Double:
@@ -238,8 +232,7 @@ def _variance_p_values(log_ratio: Double, n_old: float, n_new: float, kurtosis: 
     excess = np.full(len(log_ratio), _ASSUMED_KURTOSIS) if kurtosis is None else kurtosis
     # an excess of -2 is that of two points; the sample of a few rows may come close to it
     errors = np.sqrt(np.maximum(2 + excess, 0.1) * (1 / (n_old - 1) + 1 / (n_new - 1)))
-    p_values: Double = 2 * ndtr(-np.abs(log_ratio) / errors)
-    return p_values
+    return 2 * ndtr(-np.abs(log_ratio) / errors)
 
 
 def _effect(old: Moments, new: Moments) -> tuple[float, float, float]:

@@ -63,8 +63,7 @@ class GlowStep:
         else:
             normed = np.empty_like(mixed)
             normed[:, self.mixing] = mixed
-        unscaled: Rows = normed * np.exp(-self.log_scale) - self.shift
-        return unscaled
+        return normed * np.exp(-self.log_scale) - self.shift
 
     def astype(self, dtype: type[np.floating]) -> GlowStep:
         """Return the step in another dtype."""
@@ -79,8 +78,7 @@ class GlowStep:
         for weight, bias in self.network[:-1]:
             rows = np.maximum(rows @ weight + bias, 0)
         weight, bias = self.network[-1]
-        moved: Rows = rows @ weight + bias
-        return moved
+        return rows @ weight + bias
 
 
 _Levels = tuple[tuple[GlowStep, ...], ...]
@@ -134,8 +132,7 @@ class Glow:
         # log p(x) = log N(f(x); 0, I) + log |det df/dx|, Li et al. 2020, equation 4
         latents = self.forward(rows).astype(np.float64, copy=False)
         norms = np.einsum("ij,ij->i", latents, latents)
-        densities: NDArray[np.float64] = self.log_determinant - 0.5 * (norms + self.dim * np.log(2 * np.pi))
-        return densities
+        return self.log_determinant - 0.5 * (norms + self.dim * np.log(2 * np.pi))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all numbers as named arrays for `from_arrays`; the names are those of model folders."""

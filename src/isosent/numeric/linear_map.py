@@ -118,15 +118,13 @@ class LinearMap:
         """Columns of the weight, one after the other in memory."""
         return np.ascontiguousarray(self.weight.T)
 
-    def apply(self, rows: ArrayLike, *, out: NDArray[np.floating] | None = None) -> NDArray[np.floating]:
+    def apply(self, rows: ArrayLike) -> NDArray[np.floating]:
         """Map rows block by block, without a copy of them.
 
         Parameters
         ----------
         rows : array_like of shape (n_rows, dim), any real dtype
             Vectors; zero rows are allowed. A memory map is read block by block.
-        out : ndarray of shape (n_rows, n_components), optional
-            Array to write the result to, such as a memory map; of the dtype that is returned.
 
         Returns
         -------
@@ -136,59 +134,52 @@ class LinearMap:
         Raises
         ------
         InputError
-            If the rows are not 2-D, have another width, or hold NaN or infinity (the message names the row), or `out`
-            has another shape or dtype. Blocks before a refused row have been written to `out`.
+            If the rows are not 2-D, have another width, hold NaN or infinity (the message names the row), or map to
+            values beyond the dtype of the result.
         """
         where = "LinearMap.apply"
         array = _check.matrix(where, "rows", rows)
         _check.same_dim(where, "rows", array.shape[1], self.dim)
-        dtype = np.dtype(np.float64 if array.dtype == np.float64 else np.float32)
-        shape = len(array), self.n_components
-        if out is None:
-            out = np.empty(shape, dtype)
-        elif out.shape != shape or out.dtype != dtype:
-            raise InputError(
-                f"{where}: out must have shape {shape} and dtype {dtype}; got {out.shape} and {out.dtype}."
-            )
+        dtype = np.float64 if array.dtype == np.float64 else np.float32
+        out = np.empty((len(array), self.n_components), dtype)
         if self._diagonal is None:
             _ = self._rounding, self._columns  # computed once, before the threads start
 
-        def map_block(block_start: int) -> None:
-            block_stop = min(block_start + _BLOCK_ROWS, len(array))
-            for start in range(block_start, block_stop, _CACHED_ROWS):
-                rows, mapped = (whole[start : min(start + _CACHED_ROWS, block_stop)] for whole in (array, out))
-                with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                    is_finite = self._map(rows, mapped)
-                if not is_finite:
-                    _check.finite_rows(where, "rows", rows, start)
-                    message = f"rows must map to values within {dtype}; some do not, from row {start} on."
-                    raise InputError(f"{where}: {message}")
+        def map_block(start: int) -> None:
+            rows, mapped = (whole[start : start + _BLOCK_ROWS] for whole in (array, out))
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                self._map(rows, mapped)
+            if not np.isfinite(mapped).all():
+                first = int(np.isfinite(mapped).all(axis=1).argmin()) // _CACHED_ROWS * _CACHED_ROWS
+                _check.finite_rows(where, "rows", rows[first : first + _CACHED_ROWS], start + first)
+                message = f"rows must map to values within {out.dtype}; some do not, from row {start + first} on."
+                raise InputError(f"{where}: {message}")
 
         over_blocks(map_block, len(array), _BLOCK_ROWS)
         return out
 
-    def _map(self, rows: NDArray[Any], out: NDArray[np.floating]) -> bool:
-        """Write the mapped rows; return whether all are finite."""
-        rows = rows.astype(np.float64, copy=False)
+    def _map(self, rows: NDArray[Any], out: NDArray[np.floating]) -> None:
+        """Write the mapped rows of a block."""
         if self._diagonal is not None:
-            out[:] = rows * self._diagonal + self.bias
+            out[:] = rows.astype(np.float64, copy=False) * self._diagonal + self.bias
         elif out.dtype == np.float64:
-            self._multiply(rows, out)
+            for start in range(0, len(rows), _CACHED_ROWS):  # of which the last bits depend on this number
+                part = slice(start, start + _CACHED_ROWS)
+                self._multiply(rows[part], out[part])
+                out[part] += self.bias
         else:
             self._map_to_single(rows, out)
-        return bool(np.isfinite(out).all())
 
     def _multiply(self, rows: NDArray[np.float64], out: NDArray[np.floating]) -> None:
-        """Write the mapped rows in float64; `out` may be the rows themselves."""
+        """Write the products of rows and weight in float64."""
         if self._low_rank is not None:
             left, right = self._low_rank
             np.add(rows, (rows @ left) @ right, out=out)
         else:
             np.matmul(rows, self.weight, out=out)
-        out += self.bias
 
-    def _map_to_single(self, rows: NDArray[np.float64], out: NDArray[np.floating]) -> None:
-        """Write the mapped rows, rounded to float32, with the same bits in any batch."""
+    def _map_to_single(self, rows: NDArray[Any], out: NDArray[np.floating]) -> None:
+        """Write the mapped rows of a block, rounded to float32, with the same bits in any batch."""
         # The order in which BLAS adds up a product depends on its kernel, the number of rows and the place of a row.
         # So the result is defined by one order, p = (b_j + x_i1 w_1j) + x_i2 w_2j + ..., each step rounded to float64,
         # and then to float32. BLAS finds it for all but a few numbers, as follows.
@@ -202,24 +193,38 @@ class LinearMap:
         #
         # The factors of a low rank L R give x + (x L) R, which differs from the exact sum by at most g(dim + rank + 2)
         # times (sum_r |L_r| |R_rj| + 1) |x_i| + |b_j|, and |x_i| times the length of column j of W - I - L R.
-        products = np.empty(out.shape)
-        self._multiply(rows, products)
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        #
+        # BLAS multiplies a few rows at a time, so that the passes over their products find them in the cache, and each
+        # pass adds a number per column: b_j - e, and b_j + e. The rounding of these two is within what e has to spare.
+        # The memory of the products is used again: allocating it each time can take as long as they do.
+        size = min(_CACHED_ROWS, len(rows))
+        memory = np.empty((size, self.dim)), np.empty((size, self.n_components)), np.empty_like(out[:size])
         by_length, by_bias = self._rounding
-        error = lengths.max(initial=0) * by_length + by_bias
-        np.subtract(products, error, out=out, casting="same_kind")
-        upper = np.add(products, error, out=np.empty_like(out), casting="same_kind")
-        open_places = np.flatnonzero(out != upper)
-        if open_places.size and np.isfinite(lengths).all():
-            i, j = np.divmod(open_places, self.n_components)
-            product, error = products[i, j], lengths[i] * by_length[j] + by_bias[j]  # of this row, not of the longest
-            out[i, j] = product - error
-            is_open = out[i, j] != (product + error).astype(out.dtype)
+        lengths, open_places, totals = np.empty(len(rows)), [], []
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            lower = out[part]
+            wide, products, upper = (array[: len(lower)] for array in memory)
+            wide[:] = rows[part]
+            self._multiply(wide, products)
+            lengths[part] = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+            error = lengths[part].max() * by_length + by_bias
+            np.add(products, self.bias - error, out=lower, casting="same_kind")
+            np.add(products, self.bias + error, out=upper, casting="same_kind")
+            places = np.flatnonzero(lower != upper)
+            open_places.append(places + start * self.n_components)
+            totals.append(products.ravel()[places])
+            lower += 0.0  # the sign of zero depends on the error, too; this makes it positive
+        i, j = np.divmod(np.concatenate(open_places), self.n_components)
+        if i.size and np.isfinite(lengths).all():
+            total = np.concatenate(totals) + self.bias[j]
+            error = lengths[i] * by_length[j] + by_bias[j]  # of this row, not of the longest
+            least, most = ((total + sign * error).astype(out.dtype) for sign in (-1, 1))
+            out[i, j], is_open = least + 0.0, least != most
             self._add_in_order(rows, i[is_open], j[is_open], out)
-        out += 0.0  # the sign of zero depends on the error, too; this makes it positive
 
     def _add_in_order(
-        self, rows: NDArray[np.float64], i: NDArray[np.intp], j: NDArray[np.intp], out: NDArray[np.floating]
+        self, rows: NDArray[Any], i: NDArray[np.intp], j: NDArray[np.intp], out: NDArray[np.floating]
     ) -> None:
         """Write single numbers of the mapped rows, added term by term."""
         step = max(1, _CACHED_NUMBERS // (self.dim + 1))
@@ -227,8 +232,8 @@ class LinearMap:
             row, column = i[start : start + step], j[start : start + step]
             terms = np.empty((len(row), self.dim + 1))
             terms[:, 0] = self.bias[column]
-            np.multiply(rows[row], self._columns[column], out=terms[:, 1:])
-            out[row, column] = np.add.accumulate(terms, axis=1, out=terms)[:, -1]
+            np.multiply(rows[row], self._columns[column], out=terms[:, 1:], dtype=np.float64)
+            out[row, column] = np.add.accumulate(terms, axis=1, out=terms)[:, -1].astype(out.dtype) + 0.0
 
     def then(self, after: LinearMap) -> LinearMap:
         """Combine this map and another one that follows it.
@@ -256,5 +261,4 @@ def _lengths(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Length of each column."""
     largest = np.abs(matrix).max(axis=0, initial=0)
     scale = np.where(largest > 0, largest, 1)  # squares of very large or small numbers leave float64
-    lengths: NDArray[np.float64] = scale * np.linalg.norm(matrix / scale, axis=0)
-    return lengths
+    return scale * np.linalg.norm(matrix / scale, axis=0)

@@ -1,11 +1,18 @@
-"""Weight, mean and scatter of rows, from which every linear transform is fitted; shrinkage of a covariance."""
+"""Weight, mean and scatter of rows, from which every linear transform is fitted; shrinkage of a covariance.
+
+`Moments` add up, map (`mapped`) and know what rounding can have added to each variance. `Moments.from_rows` computes
+them: `_sums` decides whether products in float32 suffice, `_accumulate` adds up the products of blocks, of which each
+is shifted by its own mean and multiplied in one thread (`_block_sums`), and `_total` corrects for the shifts. Products
+in float32 are kept only if `_resolved_in_single_precision` finds that no small eigenvalue was lost; the first rows
+usually decide that. `SHRINKAGES` are estimators of how much a covariance is pulled towards a multiple of the identity.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,13 +32,6 @@ _TRIAL_ROWS_A_DIM = 4
 Double = NDArray[np.float64]
 
 
-class RadialMoments(NamedTuple):
-    """Third and fourth moment of the distance from the mean, with y_i = x_i - mean."""
-
-    third: Double  # sum_i w_i |y_i|^2 y_i, shape (dim,)
-    fourth: float  # sum_i w_i |y_i|^4
-
-
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Moments:
     r"""Weight, mean and scatter of a set of rows. The sum of two is that of the union of the rows.
@@ -47,8 +47,6 @@ class Moments:
     rounding : ndarray of shape (dim,), float64, optional
         What rounding the rows to their dtype can have added to the scatter of each dimension,
         :math:`\sum_i w_i \varepsilon^2 x_i^2`; zeros by default.
-    radial : RadialMoments, optional
-        Third and fourth moment of the distance from the mean; only Ledoit-Wolf shrinkage needs them.
 
     Raises
     ------
@@ -81,7 +79,6 @@ class Moments:
     mean: Double
     scatter: Double
     rounding: Double | None = None
-    radial: RadialMoments | None = None
 
     def __post_init__(self) -> None:
         if self.mean.ndim != 1 or self.scatter.shape != (self.mean.size, self.mean.size):
@@ -95,8 +92,19 @@ class Moments:
 
     @classmethod
     def empty(cls, dim: int) -> Moments:
-        """Moments of no rows with `dim` dimensions, the neutral element of the sum."""
-        return cls(0.0, np.zeros(dim), np.zeros((dim, dim)), np.zeros(dim), RadialMoments(np.zeros(dim), 0.0))
+        """Moments of no rows, the neutral element of the sum.
+
+        Parameters
+        ----------
+        dim : int
+            Dimensions of the rows.
+
+        Returns
+        -------
+        Moments
+            Of weight 0.
+        """
+        return cls(0.0, np.zeros(dim), np.zeros((dim, dim)), np.zeros(dim))
 
     @classmethod
     def from_rows(
@@ -104,7 +112,6 @@ class Moments:
         rows: ArrayLike,
         weights: ArrayLike | None = None,
         *,
-        radial: bool = False,
         eps: float | None = None,
         n_rows_total: int | None = None,
     ) -> Moments:
@@ -116,8 +123,6 @@ class Moments:
             One vector per row; zero rows are allowed. A memory map is read block by block.
         weights : array_like of shape (n_rows,), optional
             Weight of each row, >= 0; 1 by default.
-        radial : bool, default False
-            Whether to compute the radial moments too, in a second pass.
         eps : float, optional
             Relative rounding of the values; by default, that of the dtype.
         n_rows_total : int, optional
@@ -169,7 +174,7 @@ class Moments:
             rounding = eps**2 * (weight * mean**2 + scatter.diagonal())
         if not np.isfinite(rounding).all():
             raise _beyond_float64(array, row_weights)
-        return cls(weight, mean, scatter, rounding, _radial_moments(array, row_weights, mean) if radial else None)
+        return cls(weight, mean, scatter, rounding)
 
     @property
     def dim(self) -> int:
@@ -205,24 +210,27 @@ class Moments:
             gap = other.mean - self.mean
             mean = self.mean + gap * (other.weight / weight)
             scatter = self.scatter + other.scatter + np.outer(gap, gap * (self.weight * (other.weight / weight)))
-            radial = _sum_about(mean, self, other)
         if not (np.isfinite(weight) and np.isfinite(scatter.diagonal()).all()):
             raise InputError(
                 f"Moments.__add__: weight and scatter of the sum must stay within float64; the weights are "
                 f"{self.weight:g} and {other.weight:g}, and the means differ by up to {np.abs(gap).max():g}."
             )
         rounding = self.weight * self.rounding_variance + other.weight * other.rounding_variance
-        return Moments(weight, mean, scatter, rounding, radial)
+        return Moments(weight, mean, scatter, rounding)
 
     def __radd__(self, other: object) -> Moments:
         """Let the built-in `sum` start from 0."""
         return self if other == 0 else NotImplemented
 
     def about_zero(self) -> Moments:
-        """Moments of rows with mean zero, whose covariance is the uncentred second moment of these rows."""
-        scatter = self.weight * self.second_moment
-        radial = None if self.radial is None else _moved(self.radial, -self.mean, self.weight, self.scatter)
-        return Moments(self.weight, np.zeros(self.dim), scatter, self.rounding, radial)
+        """Moments of rows with mean zero, whose covariance is the uncentred second moment of these rows.
+
+        Returns
+        -------
+        Moments
+            Of the same weight.
+        """
+        return Moments(self.weight, np.zeros(self.dim), self.weight * self.second_moment, self.rounding)
 
     def mapped(self, linear_map: LinearMap) -> Moments:
         r"""Moments of the mapped rows, without mapping them.
@@ -235,7 +243,7 @@ class Moments:
         Returns
         -------
         Moments
-            Mean :math:`\mu W + b` and scatter :math:`W^\top S W`; radial moments do not survive a map.
+            Mean :math:`\mu W + b` and scatter :math:`W^\top S W`.
 
         Raises
         ------
@@ -260,22 +268,7 @@ def _oas(moments: Moments) -> float:
     return 1.0 if denominator <= 0 else min(1.0, (mean_square + level**2) / denominator)
 
 
-def _ledoit_wolf(moments: Moments) -> float:
-    # min(b, d) / d with d = |C|_F^2 - tr(C)^2 / dim and b = (sum_i |y_i|^4 / n - |C|_F^2) / n; Ledoit & Wolf 2004,
-    # "A Well-Conditioned Estimator for Large-Dimensional Covariance Matrices", lemmas 3.2 to 3.4.
-    if moments.radial is None:
-        raise InputError(
-            "ledoit_wolf: the moments have no radial part. Compute them with Moments.from_rows(rows, radial=True), "
-            "or use shrinkage='oas'."
-        )
-    covariance, n_rows = moments.covariance, moments.weight
-    squared = float(np.sum(covariance**2))
-    distance = squared - float(np.trace(covariance)) ** 2 / moments.dim
-    spread = (moments.radial.fourth / n_rows - squared) / n_rows
-    return 0.0 if min(distance, spread) <= 0 else min(spread, distance) / distance
-
-
-SHRINKAGES = {"ledoit_wolf": _ledoit_wolf, "oas": _oas}
+SHRINKAGES = {"oas": _oas}
 
 
 def _sums(rows: NDArray[Any], weights: Double | None, n_rows_total: int | None) -> tuple[float, Double, Double]:
@@ -384,38 +377,3 @@ def _largest_eigenvalue(scatter: Double) -> float:
         product = scatter @ vector
         value, vector = float(vector @ product), product
     return value
-
-
-def _radial_moments(rows: NDArray[Any], weights: Double | None, mean: Double) -> RadialMoments:
-    third, fourth = np.zeros(len(mean)), 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # transforms refuse such large numbers
-        for start in range(0, len(rows), _BLOCK_ROWS):
-            part = slice(start, start + _BLOCK_ROWS)
-            deviations = rows[part] - mean
-            squares = np.einsum("ij,ij->i", deviations, deviations)
-            weighted = squares if weights is None else weights[part] * squares
-            third += weighted @ deviations
-            fourth += float(weighted @ squares)
-    return RadialMoments(third, fourth)
-
-
-def _moved(radial: RadialMoments, step: Double, weight: float, scatter: Double) -> RadialMoments:
-    """Radial moments about a point one step away."""
-    spread, along, squared = np.trace(scatter), scatter @ step, step @ step
-    return RadialMoments(
-        radial.third - spread * step - 2 * along - weight * squared * step,
-        float(radial.fourth - 4 * radial.third @ step + 4 * step @ along + 2 * squared * spread + weight * squared**2),
-    )
-
-
-def _sum_about(mean: Double, *parts: Moments) -> RadialMoments | None:
-    """Radial moments of the union about its mean; None if they are missing for a part that has rows."""
-    third, fourth = np.zeros(len(mean)), 0.0
-    for part in parts:
-        if not part.weight:
-            continue
-        if part.radial is None:
-            return None
-        moved = _moved(part.radial, mean - part.mean, part.weight, part.scatter)
-        third, fourth = third + moved.third, fourth + moved.fourth
-    return RadialMoments(third, fourth)

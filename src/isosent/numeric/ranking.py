@@ -65,11 +65,10 @@ def cosine_ranks(
 # Each metric below takes the ranks of all relevant items of one query, (n_relevant,).
 
 
-def average_precision(ranks: NDArray[np.integer], k: int | None = None) -> float:
-    """Mean, over the relevant items, of the precision at their rank; items beyond rank k count 0."""
+def average_precision(ranks: NDArray[np.integer]) -> float:
+    """Mean, over the relevant items, of the precision at their rank."""
     # sum_i i / r_i / R with the ranks r_1 < r_2 < ... of all R relevant items
-    within = np.sort(_within(ranks, k))
-    return float((np.arange(1, len(within) + 1) / within).sum() / max(1, len(ranks)))
+    return float((np.arange(1, len(ranks) + 1) / np.sort(ranks)).sum() / max(1, len(ranks)))
 
 
 def expected_average_precision(n_relevant: int, n_items: int) -> float:

@@ -48,22 +48,20 @@ def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray
 def cosine_matrix(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
     """Cosine of each row of `a` with each row of `b`, shape (n_a, n_b)."""
     _check.same_dim("cosine_matrix", "b", b.shape[1], a.shape[1])
-    cosines: NDArray[np.float64] = unit_rows(a.astype(np.float64)) @ unit_rows(b.astype(np.float64)).T
-    return cosines
+    return unit_rows(a.astype(np.float64)) @ unit_rows(b.astype(np.float64)).T
 
 
-def nearest_rows(rows: NDArray[np.floating], k: int = 1) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
-    """Indices and cosines of the k nearest other rows of every row, both (n_rows, k)."""
+def nearest_rows(rows: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
+    """Index and cosine of the nearest other row of every row, both (n_rows,)."""
     units = unit_rows(rows)
     cosines = units @ units.T
     np.fill_diagonal(cosines, -np.inf)
-    indices = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
-    return indices, np.take_along_axis(cosines, indices, axis=1)
+    return cosines.argmax(axis=1), cosines.max(axis=1)
 
 
-def neighbour_recall(before: NDArray[np.floating], after: NDArray[np.floating], n_queries: int, k: int = 10) -> float:
-    """Share of the k nearest rows of the first `n_queries` rows that are still among the k nearest after a map."""
-    neighbours = []
+def neighbour_recall(before: NDArray[np.floating], after: NDArray[np.floating], n_queries: int) -> float:
+    """Share of the ten nearest rows of the first `n_queries` rows that are still among the ten nearest after a map."""
+    k, neighbours = 10, []
     for rows in (before, after):
         units = unit_rows(rows.astype(np.float32))
         cosines = units[:n_queries] @ units.T
@@ -107,5 +105,4 @@ def mean_ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
         return np.full(len(values), np.nan)
     _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
-    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[group]
-    return ranks
+    return (last - (counts - 1) / 2)[group]

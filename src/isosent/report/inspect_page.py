@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from isosent.jobs.inspect import COSINE_PAIRS, SAMPLE_ROWS, Inspection, Stage
 from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
 from isosent.pages.tables import make_table
-from isosent.report.inspect import COSINE_PAIRS, SAMPLE_ROWS, Inspection, Stage
 from isosent.transforms.auto import AutoChoice
 from isosent.transforms.base import NO_TRANSFORM
 

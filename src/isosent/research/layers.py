@@ -27,9 +27,9 @@ from isosent.evaluation.sts import AGGREGATIONS, STSSet, aggregate, pair_scores,
 from isosent.model import SentenceEncoder
 from isosent.networks.batching import run_batches
 from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling
+from isosent.networks.pooling import POOLINGS
+from isosent.networks.sbert_wk import sbert_wk_layers
 from isosent.numeric.moments import Moments
-from isosent.numeric.pooling import POOLINGS
-from isosent.numeric.sbert_wk import sbert_wk_layers
 from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
@@ -66,7 +66,7 @@ def study_layers(
     single_layers = [encoder.layer_pooling(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
     texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
     layers = encoder.read(texts, single_layers, progress=None if progress is None else progress(len(texts)))
-    make_cells = partial(layer_cells, name, encoder.reference, sickr, pooling)
+    make_cells = partial(layer_cells, name=name, reference=encoder.reference, sickr=sickr, pooling=pooling)
     return search_layers(layers, placed, make_cells, aggregation=aggregation, progress=progress)
 
 
@@ -139,7 +139,9 @@ def study_pooling(
         vectors = encoder.read(texts, layer_poolings, progress=advance)
         scored = _in_threads(vectors, partial(score_vectors, placed))
         for (pooling, layers), (_, scores) in zip(wanted, scored, strict=True):
-            cells += layer_cells(name, encoder.reference, sickr, pooling, layers, placed.task, scores)
+            cells += layer_cells(
+                *(layers, placed.task, scores), name=name, reference=encoder.reference, sickr=sickr, pooling=pooling
+            )
     return cells
 
 
@@ -190,13 +192,14 @@ class Score(NamedTuple):
 
 
 def layer_cells(
+    layers: Layers,
+    task: STSSet,
+    scores: Mapping[str, Score],
+    *,
     name: str,
     reference: str,
     sickr: str,
     pooling: str,
-    layers: Layers,
-    task: STSSet,
-    scores: Mapping[str, Score],
 ) -> list[LayerCell]:
     """Records of one layer pooling on one task, one per transform, with the numbers that were published for it."""
     return [

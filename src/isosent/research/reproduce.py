@@ -19,7 +19,7 @@ from msgspec import structs
 
 from isosent import _check
 from isosent.encoders.base import Progress
-from isosent.encoders.reference import SCHEMES, escape, parse_reference, without_permissions
+from isosent.encoders.reference import SCHEMES, escape, parse_reference, with_options, without_permissions
 from isosent.errors import FileFormatError, InputError, ModelReferenceError, TaskNotFoundError
 from isosent.evaluation.published import (
     EVALUATED,
@@ -223,7 +223,7 @@ class Request:
 
     def load(self) -> SentenceEncoder:
         try:
-            return load(self.reference, options=dict(self.options))
+            return load(with_options(self.reference, dict(self.options)))
         except ModelReferenceError as error:  # whose other lines say what may be typed
             raise ModelReferenceError(str(error).splitlines()[0]) from None
 

@@ -68,7 +68,7 @@ def study_retrieval(
                     start = perf_counter()
                     index = Index.create(vectors=raw, model=fitted, kind=kind, store=store)
                     build_s = perf_counter() - start
-                    cells.append(_measure(index, raw, pairs, exact, name, label, build_s))
+                    cells.append(_measure(index, raw, pairs, exact, name=name, vectors=label, build_s=build_s))
     return cells
 
 
@@ -86,6 +86,7 @@ def _measure(
     raw: NDArray[np.float32],
     pairs: NDArray[np.intp],
     exact: NDArray[np.intp],
+    *,
     name: str,
     vectors: str,
     build_s: float,

@@ -1,4 +1,12 @@
-"""Building a segment of an index from a stream of unit vectors: choose, train, encode, measure, write."""
+"""Building a segment of an index from a stream of unit vectors: choose, train, encode, measure, write.
+
+Vectors come in blocks, of texts or of a file (`encoded_units`), and are spilled to a file without a name (`Spill`), so
+that an index may be larger than memory. `plan` chooses the kind of index and the number type, `build` trains and fills
+the codes of `engine`, keeps finer vectors beside coarse ones, measures the recall of settings from cheap to exact, fits
+`Chance`, and writes the files of the segment. `write_index` does this for a new folder, in one step; `rebuilt` for the
+rows of an index; and `with_rows` writes rows that are added as a flat segment (`build_tail`). None of them commits:
+the state that they return names the new files.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +18,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
@@ -69,7 +78,13 @@ _BLOCK_ROWS: Final = 1 << 14
 _TRAINING_ROWS_A_LIST: Final = 64
 _SAMPLE_ROWS: Final = 20_000
 _FEWEST_FOR_IVF: Final = 1_000
-_ENCODED_AT_ONCE: Final = 8192
+BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
+_MOST_TAILS: Final = 8
+APPEND_ONLY: Final = (
+    "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with --kind ivf."
+)
+
+Deleted: TypeAlias = NDArray[np.bool_]  # (n_rows,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +309,74 @@ def write_keywords(folder: Path, name: str, table: Any) -> FileEntry | None:
     return write_file(folder, f"keywords-{name}.safetensors", keywords.write)
 
 
+# -- a changed index -------------------------------------------------------------------------------------------------
+
+
+def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.float32]) -> tuple[State, Deleted]:
+    """Write rows as a new segment; small segments are merged when there are many. The state, and what is deleted."""
+    import pyarrow as pa
+
+    state, n_added = snapshot.state, len(units)
+    replaced = snapshot.positions_of(table.column(ID))
+    replaced = replaced[replaced >= 0]
+    if replaced.size and state.settings.kind == "hnsw":
+        raise InputError(APPEND_ONLY.format("replace a row"))
+    deleted = snapshot.deleted.copy()
+    deleted[replaced] = True
+    segments = state.segments
+    if len(segments) > _MOST_TAILS:
+        first = snapshot.starts[1]
+        live = first + np.flatnonzero(~deleted[first:])
+        table = pa.concat_tables([snapshot.take(live), table])
+        units = np.concatenate([snapshot.vectors(live), units])
+        segments, deleted = segments[:1], deleted[:first]
+    entry = build_tail(
+        folder,
+        f"{state.generation + 1:06d}",
+        units,
+        table.combine_chunks(),
+        state.settings,
+        quantization=snapshot.quantization,
+        linear_map=faiss_map(snapshot.record),
+    )
+    state = replace(
+        state,
+        segments=(*segments, entry),
+        next_number=state.next_number + (n_added if state.ids == "numbers" else 0),
+        n_changed=state.n_changed + n_added + len(replaced),
+    )
+    return state, deleted
+
+
+def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
+    """Build the only segment from the rows that are not deleted. The state, and what is deleted: nothing."""
+    state, live = snapshot.state, snapshot.live
+    blocks = (snapshot.vectors(live[start : start + BATCH_ROWS]) for start in range(0, len(live), BATCH_ROWS))
+    with closing(Spill(folder, state.dim)) as spill:
+        spill.fill(blocks)
+        n_distinct = int(spill.is_distinct.sum())
+        built = build(
+            folder,
+            f"{state.generation + 1:06d}",
+            spill,
+            snapshot.take(live).combine_chunks(),
+            plan(len(live), state.dim, state.kind, state.settings.store, n_distinct=n_distinct),
+            quantization=snapshot.quantization,
+            linear_map=faiss_map(snapshot.record),
+            min_recall=None if state.recall is None else state.recall.min_recall,
+            seed=0,
+        )
+    state = replace(
+        state,
+        settings=built.settings,
+        segments=(built.entry,),
+        chance=built.chance,
+        recall=built.recall,
+        n_changed=0,
+    )
+    return state, np.zeros(len(live), bool)
+
+
 # -- a new index -----------------------------------------------------------------------------------------------------
 
 
@@ -317,17 +400,15 @@ def encoded_units(
     if vectors is None:
         assert isinstance(model, SentenceEncoder)
         assert texts is not None
-        for start in range(0, len(texts), _ENCODED_AT_ONCE):
-            yield unit_vectors(
-                model.encode(texts[start : start + _ENCODED_AT_ONCE], role="document", progress=progress)
-            )
+        for start in range(0, len(texts), BATCH_ROWS):
+            yield unit_vectors(model.encode(texts[start : start + BATCH_ROWS], role="document", progress=progress))
         return
     if isinstance(vectors, np.ndarray):
         rows = _check.matrix("index", "vectors", vectors)
         _check.same_dim("index", "vectors", rows.shape[1], record.encoder_dim)
         _check.finite_rows("index", "vectors", rows)
-        for start in range(0, len(rows), _ENCODED_AT_ONCE):
-            yield unit_vectors(record.postprocessing.apply(rows[start : start + _ENCODED_AT_ONCE]))
+        for start in range(0, len(rows), BATCH_ROWS):
+            yield unit_vectors(record.postprocessing.apply(rows[start : start + BATCH_ROWS]))
         return
     is_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
     if not is_mapped:
@@ -391,7 +472,11 @@ def write_index(
         model = _with_quantization(model, spill)
         assert model.quantization is not None
         built = build(
-            *(temporary, "000001", spill, table, settings),
+            temporary,
+            "000001",
+            spill,
+            table,
+            settings,
             quantization=model.quantization,
             linear_map=faiss_map(model.record),
             min_recall=min_recall,
@@ -424,6 +509,6 @@ def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:
     """The model with its number types, which are fitted on a sample if it has none."""
     if model.quantization is not None:
         return model
-    sample = spill.sample(20_000)
+    sample = spill.sample(_SAMPLE_ROWS)
     rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
     return model.with_quantization(Quantization.fit(rows))

@@ -1,4 +1,10 @@
-"""What a score is worth: the share of random pairs with a lower one, corrected for hubs, and when nothing matches."""
+"""What a score is worth: the share of random pairs with a lower one, corrected for hubs, and when nothing matches.
+
+`Chance.fit` draws pairs of rows that have nothing to do with each other, corrects their cosines for rows that are near
+to everything (`corrected`), and keeps a calibration of these scores, and how near the most isolated rows have another.
+`share` places a score among those of random pairs; `threshold` is what the best of n unrelated rows exceeds at a rate,
+and `is_match` compares with it. An index stores the arrays (`tensors`, `from_tensors`).
+"""
 
 from __future__ import annotations
 
@@ -251,8 +257,7 @@ class Chance:
             If the shapes do not agree, or a number is out of its range.
         """
         threshold = self.threshold(false_alarms, n_rows=n_rows)
-        matches: NDArray[np.bool_] = self.corrected(queries, hits, scores) > threshold
-        return matches
+        return np.asarray(self.corrected(queries, hits, scores) > threshold)
 
     def threshold(self, false_alarms: float, *, n_rows: int | None = None) -> float:
         """Corrected score that the best of `n_rows` unrelated pairs exceeds with probability `false_alarms`.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -26,7 +24,8 @@ _AUTO_CLUSTERS: Final = 7
 _AUTO_TEXTS: Final = 8  # that a cluster has at least, on average
 _N_WORDS: Final = 8
 _N_EXAMPLES: Final = 3
-_LIFT: Final = 2  # how much more often a word must occur in a cluster than outside to describe it
+_LEAST_SHARE: Final = 0.002  # of the texts that have a word which describes a cluster; two of them at least
+_LIFT: Final = 3  # how much more often a word must occur in a cluster than outside to describe it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Cluster:
 
     number: int  # from 1, the largest first; 0 holds the texts without a vector
     size: int
-    words: tuple[str, ...]  # that occur more in it than elsewhere, best first
+    words: tuple[str, ...]  # that are frequent in it and rare elsewhere, best first
     examples: tuple[int, ...]  # rows of its most central texts
 
 
@@ -128,20 +127,22 @@ def cluster(
     -----
     k-means (scikit-learn, the best of three starts) on vectors of length 1, fitted on at most 50,000 texts.
 
-    The words have the highest class-based tf-idf (Grootendorst 2022, *BERTopic*, equation 3),
+    A word describes a cluster if at least 0.2% of all texts have it, two at least, and if it is three times as
+    frequent in the cluster as outside. Words are ranked by
 
-    .. math:: \operatorname{tf}_{w,c} \, \ln(1 + A / \operatorname{tf}_w),
+    .. math:: G^2_{w,c} \, (\bar{s}_w - \bar{s})
 
-    where :math:`\operatorname{tf}_{w,c}` counts the texts of cluster c with the word w, :math:`\operatorname{tf}_w`
-    those of all clusters, and A is the mean number of such pairs of a word and a text in a cluster. A word must be
-    twice as frequent in the cluster as outside, which leaves out function words of any language.
+    where :math:`G^2_{w,c}` is the log-likelihood ratio of the texts with the word w in cluster c against chance
+    (Dunning 1993), :math:`\bar{s}_w` is the mean cosine of two texts with the word, and :math:`\bar{s}` that of any
+    two texts. Texts that share a function word are hardly more alike than others, so such words fall out in any
+    language. One cluster alone has no words, because there is nothing to compare it with.
 
     Examples
     --------
     >>> import isosent
     >>> from isosent.search import cluster
     >>> found = cluster(isosent.demo_texts(), isosent.load("wordllama"), n_clusters=5)
-    >>> [each.words for each in found.clusters]  # doctest: +SKIP
+    >>> [each.words[:3] for each in found.clusters]  # doctest: +SKIP
     """
     where = "cluster"
     texts = tuple(_check.some_texts(where, texts))
@@ -162,7 +163,7 @@ def cluster(
     labels, scores = np.full(len(texts), NO_VECTOR), np.full(len(texts), np.nan, np.float32)
     if len(rows):
         labels[rows], scores[rows] = _k_means(units[rows], number, seed)
-    return Clusters(texts, labels, scores, _described(texts, labels, scores))
+    return Clusters(texts, labels, scores, _described(texts, units, labels, scores))
 
 
 def _k_means(units: NDArray[np.float32], n_clusters: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
@@ -180,28 +181,59 @@ def _k_means(units: NDArray[np.float32], n_clusters: int, seed: int) -> tuple[ND
     return ranks[places], np.clip(cosines, -1, 1).astype(np.float32, copy=False)
 
 
-def _described(texts: Sequence[str], labels: NDArray[np.intp], scores: NDArray[np.float32]) -> tuple[Cluster, ...]:
+def _described(
+    texts: Sequence[str], units: NDArray[np.float32], labels: NDArray[np.intp], scores: NDArray[np.float32]
+) -> tuple[Cluster, ...]:
     """The clusters with their words and most central texts."""
-    sizes, n_texts = np.bincount(labels), np.count_nonzero(labels)
-    counts = [Counter[str]() for _ in sizes]
-    for text, label in zip(texts, labels, strict=True):
-        counts[label].update(
-            {word for word in words_of(text) if not word.isdecimal() and (len(word) > 1 or not word.isascii())}
-        )
-    in_all = sum(counts[1:], Counter[str]())
-    mean_count = in_all.total() / max(len(counts) - 1, 1)
+    sizes = np.bincount(labels, minlength=1)
+    words = _words_of_clusters(texts, units, labels, sizes)
     clusters = []
     for number in [*range(1, len(sizes)), NO_VECTOR]:
-        if not sizes[number]:
-            continue
-        inside, outside = int(sizes[number]), int(n_texts - sizes[number])
-        weights = {
-            word: count * math.log(1 + mean_count / in_all[word])
-            for word, count in counts[number].items()
-            if number != NO_VECTOR and count * outside >= _LIFT * (in_all[word] - count) * inside
-        }
-        words = sorted(weights, key=lambda word: (-weights[word], word))[:_N_WORDS]
-        rows = np.flatnonzero(labels == number)
-        central = {texts[row]: int(row) for row in rows[np.argsort(scores[rows], kind="stable")]}  # each text once
-        clusters.append(Cluster(number, inside, tuple(words), tuple(central.values())[: -_N_EXAMPLES - 1 : -1]))
+        if sizes[number]:
+            rows = np.flatnonzero(labels == number)
+            central = {texts[row]: int(row) for row in rows[np.argsort(scores[rows], kind="stable")]}  # each text once
+            examples = tuple(central.values())[: -_N_EXAMPLES - 1 : -1]
+            clusters.append(Cluster(number, int(sizes[number]), words[number], examples))
     return tuple(clusters)
+
+
+def _words_of_clusters(
+    texts: Sequence[str], units: NDArray[np.float32], labels: NDArray[np.intp], sizes: NDArray[np.intp]
+) -> list[tuple[str, ...]]:
+    """The words that describe each cluster, best first; none for texts without a vector."""
+    from scipy.sparse import csr_array
+    from scipy.special import xlogy
+
+    numbers: dict[str, int] = {}
+    places, rows = [], np.flatnonzero(labels != NO_VECTOR)
+    for row in rows.tolist():
+        words = {
+            word for word in words_of(texts[row]) if not word.isdecimal() and (len(word) > 1 or not word.isascii())
+        }
+        places.append([numbers.setdefault(word, len(numbers)) for word in sorted(words)])
+    offsets = np.cumsum([0, *map(len, places)])
+    has_word = csr_array(
+        (np.ones(offsets[-1], np.float32), np.concatenate([np.empty(0, int), *places]), offsets),
+        shape=(len(rows), len(numbers)),
+    )
+    n_of_word = has_word.sum(axis=0)
+    kept = np.flatnonzero(n_of_word >= max(2, _LEAST_SHARE * len(rows)))
+    names, has_word, n_of_word = np.array(list(numbers), object)[kept], has_word[:, kept], n_of_word[kept]
+    cohesion = _mean_cosine(has_word.T @ units[rows], n_of_word) - _mean_cosine(units[rows].sum(axis=0), len(rows))
+    described: list[tuple[str, ...]] = [() for _ in sizes]
+    for number in range(1, len(sizes)):
+        n_inside, n_outside = sizes[number], len(rows) - sizes[number]
+        inside = has_word[labels[rows] == number].sum(axis=0)
+        outside = n_of_word - inside
+        expected = n_of_word * n_inside / len(rows)
+        ratio = xlogy(inside, inside / expected) + xlogy(outside, outside / np.maximum(n_of_word - expected, 1e-9))
+        is_typical = inside * n_outside >= _LIFT * outside * n_inside
+        weights = np.where(is_typical, 2 * ratio * cohesion, 0)
+        best = [place for place in np.lexsort((names, -weights)) if weights[place] > 0]
+        described[number] = tuple(names[best[:_N_WORDS]])
+    return described
+
+
+def _mean_cosine(sums: NDArray[np.float32], n_texts: Any) -> Any:
+    """Mean cosine of two different texts, of the sums of their unit vectors (..., dim)."""
+    return (np.square(sums).sum(axis=-1) - n_texts) / np.maximum(n_texts * (n_texts - 1), 1)

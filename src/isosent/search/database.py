@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
@@ -18,17 +19,22 @@ from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.search.build import unit_vectors, units_of_lists
+from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
-from isosent.search.lance import open_lance
-from isosent.search.postgres import open_postgres
 from isosent.search.postgres_connection import SCHEMES
 from isosent.search.rows import ID, VECTOR
 
 # of each row: a hash of what was pushed, so that a push writes only what differs
 DIGEST: Final = "isosent_digest"
 _PART_ROWS: Final = 8192
-_LANCE: Final = "lance:"
-_MOST_QUERIES, _NEAREST = 200, 10  # of a measured recall
+TABLE: Final = "isosent_rows"  # unless the URL names another one
+LANCE: Final = "lance:"
+# module and class of each kind, by the beginning of its URL; imported when it is opened
+_KINDS: Final = {
+    **dict.fromkeys(SCHEMES, ("postgres", "PostgresTable")),
+    LANCE: ("lance", "LanceTable"),
+}
+_MOST_QUERIES: Final = 200  # of a measured recall
 
 Sample: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]  # queries; exact cosines of their tenth rows
 Say: TypeAlias = Callable[[str], None]
@@ -58,11 +64,8 @@ class Database(Protocol):
     def create(self, schema: Any, space: Space, dim: int) -> None:
         """Make a table with the columns of a pyarrow schema."""
 
-    def check(self, batches: Iterable[Any]) -> None:
-        """Refuse rows that the database cannot hold."""
-
     def add(self, batch: Any) -> None:
-        """Add the rows of a record batch, or replace those with the same ids, in one transaction."""
+        """Add the rows of a record batch, or replace those with the same ids, in one transaction, or refuse them."""
 
     def delete(self, ids: Sequence[Any]) -> int:
         """Delete rows; return how many there were."""
@@ -87,15 +90,15 @@ class Database(Protocol):
 def is_database(target: str) -> bool:
     """Whether a name on the command line is the URL of a database."""
     # a mistyped URL of PostgreSQL is no folder: it would be shown with its password
-    return target.startswith(_LANCE) or "://" in target or bool(re.match("postgres.*:", target))
+    return target.startswith(LANCE) or "://" in target or bool(re.match("postgres.*:", target))
 
 
 def open_database(url: str) -> Database:
     """Open a table by its URL: ``postgresql://user@host/db?table=NAME`` or ``lance:DIR?table=NAME``."""
-    if url.startswith(SCHEMES):
-        return open_postgres(url)
-    if url.startswith(_LANCE):
-        return open_lance(url.removeprefix(_LANCE))
+    for beginning, (module, name) in _KINDS.items():
+        if url.startswith(beginning):
+            database: Database = getattr(import_module(f"isosent.search.{module}"), name)(url)
+            return database
     scheme = re.split("[:/?@]", url)[0]  # the rest may hold a password
     raise InputError(f"a database must be written postgresql://... or lance:DIR; got {_check.brief(scheme)!r}.")
 
@@ -130,11 +133,11 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
     -----
     Every part of 8,192 rows is one transaction, and each row holds a hash of its content. A push writes the rows with
     another hash, and deletes those that the index has not. So one that was interrupted is resumed by running it again,
-    and after a small change little is written.
+    and after a small change little is written. PostgreSQL cannot hold a text with the character NUL: the push ends
+    before the part with such a text, whose row the error names.
     """
     database = open_database(url)
     try:
-        database.check(index.batches(_PART_ROWS))
         if not database.exists:
             first = next(index.batches(1), None)
             if first is None:
@@ -166,7 +169,7 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
 def _sample(index: Index) -> Sample | None:
     """Draw queries near rows of an index, and compare them with all rows; None if there are too few."""
     n_queries = min(_MOST_QUERIES, len(index) // 4)
-    if n_queries < _NEAREST:
+    if n_queries < K_MEASURED:
         return None
     faiss = _extras.require("faiss")
     # A row finds itself and what is beside it too easily. With 30,000 sentences and ef_search 200, recall was 0.996 for
@@ -185,9 +188,9 @@ def _sample(index: Index) -> Sample | None:
     for rows in _vectors(index):
         rows = rows[nonzero_rows(rows)]
         if len(rows) and len(queries):
-            scores, _ = faiss.knn(queries, rows, min(_NEAREST, len(rows)), faiss.METRIC_INNER_PRODUCT)
-            nearest = -np.sort(-np.hstack([nearest, scores]), axis=1)[:, :_NEAREST]
-    return (queries, nearest[:, -1]) if nearest.shape[1] == _NEAREST else None
+            scores, _ = faiss.knn(queries, rows, min(K_MEASURED, len(rows)), faiss.METRIC_INNER_PRODUCT)
+            nearest = -np.sort(-np.hstack([nearest, scores]), axis=1)[:, :K_MEASURED]
+    return (queries, nearest[:, -1]) if nearest.shape[1] == K_MEASURED else None
 
 
 def _vectors(index: Index) -> Iterator[NDArray[np.float32]]:

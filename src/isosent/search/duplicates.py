@@ -1,4 +1,11 @@
-"""Duplicates: groups of texts that are much closer to each other than the other texts around them."""
+"""Duplicates: groups of texts that are much closer to each other than the other texts around them.
+
+`find_duplicates` encodes the texts, finds the nearest ones of each (`neighbours`), and turns distances into closeness:
+how much nearer two texts are than the texts around them. `_least_closeness` measures in random parts of the corpus
+which closeness chance exceeds at the rate that was asked for, and `_stars_above` groups a text with all that are
+closer, those with most duplicates first. `_scores` gives each text of a group its nearest one. Equal texts are always
+grouped, also without a vector.
+"""
 
 from __future__ import annotations
 
@@ -276,20 +283,17 @@ def _stars_above(
 
 def _distances(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
     """Distances of unit vectors."""
-    distances: NDArray[np.float32] = np.sqrt(np.maximum(2 - 2 * cosines, _SHORTEST**2))
-    return distances
+    return np.asarray(np.sqrt(np.maximum(2 - 2 * cosines, _SHORTEST**2)))
 
 
 def _radii(distances: NDArray[np.float32]) -> NDArray[np.float32]:
     """Distance at which the next neighbours of each row lie, (n_rows,), from those of its nearest ones."""
     radii = distances[:, _NEXT].mean(axis=1)
-    at_least: NDArray[np.float32] = np.maximum(radii, _LEAST_RADIUS * np.median(radii))
-    return at_least
+    return np.asarray(np.maximum(radii, _LEAST_RADIUS * np.median(radii)))
 
 
 def _closeness(distances: NDArray[np.float32], radii: Any, other_radii: Any) -> NDArray[np.float32]:
-    closeness: NDArray[np.float32] = np.log(np.sqrt(radii * other_radii) / distances)
-    return closeness
+    return np.asarray(np.log(np.sqrt(radii * other_radii) / distances))
 
 
 def _least_closeness(units: NDArray[np.float32], false_alarms: float, seed: int) -> float:
@@ -314,8 +318,7 @@ def _nearest_closeness(units: NDArray[np.float32]) -> NDArray[np.float32]:
     cosines, places = neighbours(units, 3)
     distances = _distances(cosines)
     radii = _radii(distances)
-    nearest: NDArray[np.float32] = _closeness(distances, radii[:, None], radii[places]).max(axis=1)
-    return nearest
+    return np.asarray(_closeness(distances, radii[:, None], radii[places]).max(axis=1))
 
 
 def _curve(share: float) -> float:

@@ -1,4 +1,12 @@
-"""FAISS: a kind of index and a number type behind the map of a model, and the exact recall of what it finds."""
+"""FAISS: a kind of index and a number type after the map of a model, and the exact recall of what it finds.
+
+`SearchSettings` names a kind, a number type, and how widely to search. `empty_codes` makes the FAISS index of unit
+vectors that they describe, with the number types of the model's quantization; `behind_map` puts the map of the model
+in front, for the file. A `Segment` is such codes, finer vectors by which candidates are scored again, and the rows that
+are hidden: `search` widens for a filter, compares one by one where few rows are left, and goes on where a query found
+too few. `best` is the one order of hits. `held_out` draws rows as queries with their exact nearest others, and
+`choose_settings` walks from cheap settings to exact ones until the recall is reached.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""Index: a folder of texts, ids, metadata and vectors that is searched by meaning, by words, or by both."""
+"""Index: a folder of texts, ids, metadata and vectors that is searched by meaning, by words, or by both.
+
+An `Index` shows one commit of its folder, a `Snapshot`, whose files stay open. `create` and `from_batches` make unit
+vectors and a table of rows, and `build.write_index` writes the first commit. `search` makes unit vectors of the
+queries (`_query_units`) and hands them to the snapshot: `nearest`, then `fused` with the ranking by words, then
+`matches`, which drops hits by chance. A change locks the folder (`_writing`), which shows the last commit, perhaps of
+another process; `build.with_rows` and `build.rebuilt` write new files, and `_commit` writes the manifest and opens what
+it names. A snapshot never changes, so threads may search while one of them adds rows.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +15,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +28,7 @@ from isosent import _check
 from isosent._locks import Lock
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import FileFormatError, InputError, OutputError
+from isosent.errors import InputError, OutputError
 from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
@@ -29,21 +37,21 @@ from isosent.model import SentenceEncoder, check_model
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord
 from isosent.search.build import (
-    Spill,
-    build,
-    build_tail,
+    APPEND_ONLY,
+    BATCH_ROWS,
     encoded_units,
-    faiss_map,
     opened_vectors,
-    plan,
+    rebuilt,
     unit_vectors,
     units_of_lists,
+    with_rows,
     write_index,
 )
 from isosent.search.engine import Kind, Segment, Store, best
+from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_table
-from isosent.search.snapshot import FUSED, Snapshot
+from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
     MODEL_FOLDER,
     State,
@@ -58,19 +66,25 @@ from isosent.search.storage import (
     write_state,
     writing,
 )
-from isosent.transforms.quantization import Quantization
 
-_MOST_TAILS: Final = 8
 _LARGEST_TAIL: Final = 1000
 _LARGEST_TAIL_SHARE: Final = 0.25
-_BATCH_ROWS: Final = 8192
 
 
 class Index:
     """Texts or vectors in a folder, to be searched by meaning, by words, or by both.
 
     `create` and `open` return one. It shows what the folder held when it was opened; `add`, `remove` and `compact`
-    change the folder, and then this object.
+    change the folder, and then this object. Threads may share it.
+
+    Parameters
+    ----------
+    folder : path-like
+        The folder of the index.
+    model : SentenceEncoder, optional
+        As for `open`.
+    snapshot : Snapshot, optional
+        What the folder holds, if it is open already.
 
     Examples
     --------
@@ -176,7 +190,10 @@ class Index:
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         return cls._build(
-            *(folder, model, units, table),
+            folder,
+            model,
+            units,
+            table,
             id_kind=id_kind_of(ids),
             kind=kind,
             store=store,
@@ -326,13 +343,6 @@ class Index:
         return self._snapshot.record
 
     @property
-    def _quantization(self) -> Quantization:
-        quantization = self._record.quantization
-        if quantization is None:
-            raise FileFormatError(f"{self.folder / MODEL_FOLDER}: its quantization is missing. Make the index again.")
-        return quantization
-
-    @property
     def space(self) -> Space:
         """The vector space, with its fingerprint."""
         return self._snapshot.state.space
@@ -360,7 +370,7 @@ class Index:
         rows = self._snapshot.rows[0].schema
         return rows.remove(rows.get_field_index(HAS_VECTOR))
 
-    def batches(self, n_rows: int = _BATCH_ROWS) -> Iterator[Any]:
+    def batches(self, n_rows: int = BATCH_ROWS) -> Iterator[Any]:
         """Yield all rows as pyarrow record batches.
 
         Parameters
@@ -538,43 +548,13 @@ class Index:
             table = rows_table(len(units), ids=ids, texts=listed, metadata=metadata, first_number=state.next_number)
             table = like(table, self.schema)
             if len(units):
-                self._append(snapshot, table, units)
+                self._commit(*with_rows(self.folder, snapshot, table, units))
             state = self._snapshot.state
             n_built = state.segments[0].n_rows
             if state.n_rows - n_built > max(_LARGEST_TAIL, _LARGEST_TAIL_SHARE * n_built):
                 with suppress(OSError, OutputError):  # the rows are committed; the next call tries again
-                    self._compact(self._snapshot)
+                    self._commit(*rebuilt(self.folder, self._snapshot))
         return np.asarray(table.column(ID).to_numpy())
-
-    def _append(self, snapshot: Snapshot, table: Any, units: NDArray[np.float32]) -> None:
-        """Commit rows as a new segment; small segments are merged when there are many."""
-        import pyarrow as pa
-
-        state, n_added = snapshot.state, len(units)
-        replaced = snapshot.positions_of(table.column(ID))
-        replaced = replaced[replaced >= 0]
-        if replaced.size and state.settings.kind == "hnsw":
-            raise InputError(_APPEND_ONLY.format("replace a row"))
-        deleted = snapshot.deleted.copy()
-        deleted[replaced] = True
-        state = replace(
-            state,
-            next_number=state.next_number + (n_added if state.ids == "numbers" else 0),
-            n_changed=state.n_changed + n_added + len(replaced),
-        )
-        segments = state.segments
-        if len(segments) > _MOST_TAILS:
-            first = snapshot.starts[1]
-            live = first + np.flatnonzero(~deleted[first:])
-            table = pa.concat_tables([snapshot.take(live), table])
-            units = np.concatenate([snapshot.vectors(live), units])
-            segments, deleted = segments[:1], deleted[:first]
-        entry = build_tail(
-            *(self.folder, f"{state.generation + 1:06d}", units, table.combine_chunks(), state.settings),
-            quantization=self._quantization,
-            linear_map=faiss_map(self._record),
-        )
-        self._commit(replace(state, segments=(*segments, entry)), deleted)
 
     def remove(self, ids: Sequence[str] | Sequence[int]) -> int:
         """Delete rows.
@@ -599,7 +579,7 @@ class Index:
         with self._writing() as snapshot:
             state = snapshot.state
             if state.settings.kind == "hnsw":
-                raise InputError(_APPEND_ONLY.format("delete"))
+                raise InputError(APPEND_ONLY.format("delete"))
             positions = snapshot.positions_of(ids)
             positions = np.unique(positions[positions >= 0])
             if positions.size:
@@ -617,33 +597,7 @@ class Index:
             As for `add`.
         """
         with self._writing() as snapshot:
-            self._compact(snapshot)
-
-    def _compact(self, snapshot: Snapshot) -> None:
-        state, live = snapshot.state, snapshot.live
-        table = snapshot.take(live).combine_chunks()
-        generation = state.generation + 1
-        blocks = (snapshot.vectors(live[start : start + _BATCH_ROWS]) for start in range(0, len(live), _BATCH_ROWS))
-        with closing(Spill(self.folder, self.dim)) as spill:
-            spill.fill(blocks)
-            n_distinct = int(spill.is_distinct.sum())
-            built = build(
-                *(self.folder, f"{generation:06d}", spill, table),
-                plan(len(live), self.dim, state.kind, state.settings.store, n_distinct=n_distinct),
-                quantization=self._quantization,
-                linear_map=faiss_map(self._record),
-                min_recall=None if state.recall is None else state.recall.min_recall,
-                seed=0,
-            )
-        state = replace(
-            state,
-            settings=built.settings,
-            segments=(built.entry,),
-            chance=built.chance,
-            recall=built.recall,
-            n_changed=0,
-        )
-        self._commit(state, np.zeros(len(live), bool))
+            self._commit(*rebuilt(self.folder, snapshot))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Copy the last commit of the index to a folder.
@@ -665,7 +619,13 @@ class Index:
             copy_last_commit(self.folder, temporary)
 
     def stats(self) -> IndexStats:
-        """Describe the index: rows, bytes, recall, and whether the recall is stale."""
+        """Describe the index: rows, bytes, recall, and whether the recall is stale.
+
+        Returns
+        -------
+        IndexStats
+            The facts, of the commit that this object shows.
+        """
         return IndexStats.of(self.folder, self._snapshot)
 
     @contextmanager
@@ -692,8 +652,3 @@ class Index:
         write_state(self.folder, state)
         self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
         remove_unnamed(self.folder, state)
-
-
-_APPEND_ONLY: Final = (
-    "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with --kind ivf."
-)

@@ -18,6 +18,7 @@ from isosent.io.checksum import checksum_of
 from isosent.io.tensors import map_tensors, tensors_bytes
 from isosent.transforms.auto import words_of
 
+FUSED: Final = 100  # hits of each ranking that are fused
 FUSION_CONSTANT: Final = 60  # Cormack, Clarke and Buettcher 2009
 _TENSORS: Final = {"data": "F32", "indices": "I32", "indptr": "I64", "words": "U8"}
 _KOREAN: Final = re.compile("[\uac00-\ud7a3]+|[^\uac00-\ud7a3]+")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -17,22 +17,24 @@ from isosent.errors import InputError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.space import Space, space_in
 from isosent.io.system import disk_error
-from isosent.search.columns import check_columns, names_beside_hits
-from isosent.search.keywords import fuse
-from isosent.search.rows import ID, TEXT, VECTOR
+from isosent.search.database import LANCE, TABLE
+from isosent.search.keywords import FUSED, fuse
+from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
 from isosent.search.where import parse_where, sql_literal, to_sql
 
-DEFAULT_TABLE: Final = "isosent_rows"
-_FUSED: Final = 100
 _INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
 _RESERVED: Final = ("_distance", "_score", "_rowid", "_rowaddr", "_rowoffset")  # columns of LanceDB itself
 _SOURCE: Final = re.compile(r",? ?\S*\.rs(:\d+)*")  # where in LanceDB an error was raised
 
 
 class LanceTable:
-    """A table of rows with vectors of one space."""
+    """A table of rows with vectors of one space, by its URL ``lance:DIR?table=NAME``; it need not be there."""
 
-    def __init__(self, folder: str, name: str) -> None:
+    def __init__(self, url: str) -> None:
+        folder, _, query = url.removeprefix(LANCE).partition("?")
+        name = query.removeprefix("table=") if query else TABLE
+        if not folder or (query and not query.startswith("table=")) or not name.replace("_", "").isalnum():
+            raise InputError(f"a table of LanceDB must be written lance:DIR or lance:DIR?table=NAME; got {url}.")
         self.folder, self._name = folder, name
         self.name = f"table {name} of lance:{folder}"
         self._lancedb = _extras.require("lancedb")
@@ -125,7 +127,7 @@ class LanceTable:
         self, units: NDArray[np.float32], k: int, *, where: str | None = None, texts: list[str] | None = None
     ) -> list[Any]:
         """Find the nearest rows, or with texts fuse them with those that share words: a pyarrow table per query."""
-        n_hits = k if texts is None else max(k, _FUSED)
+        n_hits = k if texts is None else max(k, FUSED)
         tables = []
         with _errors(self.folder):
             for number, unit in enumerate(units):
@@ -144,7 +146,7 @@ class LanceTable:
         if TEXT not in self.table.schema.names:
             raise InputError("search: the table has no texts, so it cannot be searched by words.")
         # a match of all words as they are: the query language of LanceDB would read quotes and signs
-        query = self.table.search(_match(text), query_type="fts").limit(_FUSED)
+        query = self.table.search(_match(text), query_type="fts").limit(FUSED)
         query = query if where is None else query.where(_sql(where, self.table.schema), prefilter=True)
         both = pa.concat_tables([by_vector, self._scored(query.to_arrow(), unit)])
         names = both.column(ID).to_pylist()
@@ -174,9 +176,6 @@ class LanceTable:
         with _errors(self.folder):
             yield from (query if columns is None else query.select(list(columns))).to_batches(n_rows)
 
-    def check(self, batches: Iterable[Any]) -> None:
-        """Do nothing: LanceDB holds all that an index can hold."""
-
     def finish(self, n_changed: int = 0, sample: Any = None, say: Any = None) -> None:
         """Index the texts, and the vectors if there are many."""
         from lancedb.index import FTS  # type: ignore[import-untyped, unused-ignore]
@@ -190,15 +189,6 @@ class LanceTable:
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
-
-
-def open_lance(location: str) -> LanceTable:
-    """Open a table by ``DIR?table=NAME``; it need not be there."""
-    folder, _, query = location.partition("?")
-    name = query.removeprefix("table=") if query else DEFAULT_TABLE
-    if not folder or (query and not query.startswith("table=")) or not name.replace("_", "").isalnum():
-        raise InputError(f"a table of LanceDB must be written lance:DIR or lance:DIR?table=NAME; got lance:{location}.")
-    return LanceTable(folder, name)
 
 
 def _match(text: str) -> Any:

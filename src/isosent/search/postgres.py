@@ -9,7 +9,7 @@ the recall, and writes it into the comment, where `search` reads it. What the us
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
@@ -23,15 +23,16 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError
 from isosent.io.space import Space
-from isosent.search.columns import arrow_types, check_columns, names_beside_hits, nul_in, sql_columns
-from isosent.search.keywords import fuse
-from isosent.search.postgres_connection import Connection
-from isosent.search.rows import ID, TEXT, VECTOR
-from isosent.search.snapshot import FUSED
+from isosent.search.database import TABLE
+from isosent.search.engine import K_MEASURED
+from isosent.search.keywords import FUSED, fuse
+from isosent.search.postgres_connection import Connection, arrow_types, nul_in, sql_columns
+from isosent.search.result import STALE_SHARE
+from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
+from isosent.search.storage import FORMAT
 from isosent.search.where import parse_where, to_sql
 
-TABLE: Final = "isosent_rows"
-_FORMAT, _FORMAT_VERSION = "isosent-index", 1
+_FORMAT_VERSION = 1  # of the comment
 _OLDEST_PGVECTOR: Final = (0, 8)  # iterative scans
 _LARGEST_HALFVEC: Final = 4000  # dimensions that HNSW of pgvector can hold
 _LONGEST_TABLE: Final = 50  # bytes; names of the indexes are longer than that of the table
@@ -44,9 +45,7 @@ _FILTERED_EF: Final = 400  # rows that fit a filter may be far from the query
 _LARGEST_EF: Final = 1000
 # 64, the default of pgvector, needs twice the ef_search for the same recall, and saves a fifth of the build
 _EF_CONSTRUCTION: Final = 128
-_MEASURED: Final = 10  # hits
 _SOURCES: Final = {"client": "the connection", "user": "the role", "database user": "the role in this database"}
-_STALE_SHARE: Final = 0.1  # of the rows; above, the recall is measured again
 
 _TRIGGER: Final = """
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -84,17 +83,11 @@ class _Comment(Struct):
     tuning: Tuning | None = None
 
 
-class _VectorBytes(bytes):
-    """A vector or halfvec as pgvector sends it."""
-
-
-def open_postgres(url: str) -> PostgresTable:
-    """Connect to ``postgresql://user:password@host/database?table=NAME``; other options of the URL are psycopg's."""
-    return PostgresTable(url)
-
-
 class PostgresTable(Connection):
-    """The rows of an index in a table."""
+    """The rows of an index in a table.
+
+    Its URL is ``postgresql://user:password@host/database?table=NAME``; other options of the URL are psycopg's.
+    """
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -132,33 +125,20 @@ class PostgresTable(Connection):
             ).fetchall()
             self._columns = {name: kind for name, kind in columns if name == VECTOR or kind in arrow_types()}
             self._is_half = self._columns.get(VECTOR, "").endswith("halfvec")
-            self._register()
+            self._register(self._connection)
         return comment
 
-    def _register(self, connection: Any = None) -> None:
+    def _register(self, connection: Any) -> None:
         """Send and receive vectors in the binary format of pgvector: exact, and without parsing numbers."""
         psycopg = _extras.require("psycopg")
-        connection = connection or self._connection
-        kind = "halfvec" if self._is_half else "vector"
-        info = psycopg.types.TypeInfo.fetch(connection, kind)
-        if info is None:
-            raise InputError(f"{self.name}: the type {kind} of pgvector is not in the search_path of this user.")
-
-        class Dumper(psycopg.adapt.Dumper):  # type: ignore[name-defined, misc]
-            format, oid = psycopg.pq.Format.BINARY, info.oid
-
-            def dump(self, obj: _VectorBytes) -> bytes:
-                return bytes(obj)
-
-        class Loader(psycopg.adapt.Loader):  # type: ignore[name-defined, misc]
-            format = psycopg.pq.Format.BINARY
-
-            def load(self, data: Any) -> bytes:
-                return bytes(data)
-
-        info.register(connection)
-        connection.adapters.register_dumper(_VectorBytes, Dumper)
-        connection.adapters.register_loader(info.oid, Loader)
+        try:
+            _extras.require("pgvector.psycopg").register_vector(connection)
+        except psycopg.ProgrammingError as error:
+            if error.sqlstate is not None:  # an error of the server
+                raise
+            raise InputError(
+                f"{self.name}: the type vector of pgvector is not in the search_path of this user."
+            ) from None
 
     @property
     def _ours(self) -> _Comment:
@@ -210,7 +190,7 @@ class PostgresTable(Connection):
                     "Fit a model with fewer: --dims 512."
                 )
             columns = sql_columns(schema, dim)
-            comment = _Comment(_FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits)
+            comment = _Comment(FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits)
             self._create(columns, comment)
             self._comment = self._read()
         if self.space.fingerprint != space.fingerprint:
@@ -248,15 +228,6 @@ class PostgresTable(Connection):
                 words = f"to_tsvector('simple', {self._quoted(TEXT)})"
                 self._run(f"CREATE INDEX {self._quoted(self.table + '_words')} ON {self._at} USING gin ({words})")
 
-    def check(self, batches: Iterable[Any]) -> None:
-        """Refuse texts that PostgreSQL cannot hold, before a row is written."""
-        for batch in batches:
-            if nul := nul_in(batch):
-                raise InputError(
-                    f"{self.name}: the column {nul[1]} of the row {nul[0]!r:.80} holds the character NUL (\\0), which "
-                    "PostgreSQL cannot store. Remove it from the text; nothing was written."
-                )
-
     def finish(
         self,
         n_changed: int = 0,
@@ -271,7 +242,7 @@ class PostgresTable(Connection):
         is_built = self._build(say)
         tuning = self._ours.tuning
         n_changed += 0 if tuning is None else tuning.n_changed
-        is_stale = is_built or tuning is None or n_changed > _STALE_SHARE * tuning.n_rows
+        is_stale = is_built or tuning is None or n_changed > STALE_SHARE * tuning.n_rows
         drawn = sample() if sample is not None and is_stale else None
         if drawn is not None:
             self._tune(*drawn)
@@ -361,9 +332,9 @@ class PostgresTable(Connection):
         """Share of the ten nearest rows that a search finds."""
         found = 0
         tolerance = 1e-4 if self._is_half else 1e-5  # sums differ in the last digits
-        for table, least in zip(self._searched(queries, _MEASURED, effort), least_scores, strict=True):
+        for table, least in zip(self._searched(queries, K_MEASURED, effort), least_scores, strict=True):
             found += int((table.column("score").to_numpy() >= least - tolerance).sum())
-        return found / (_MEASURED * len(queries))
+        return found / (K_MEASURED * len(queries))
 
     def _save(self, tuning: Tuning) -> None:
         psycopg = _extras.require("psycopg")
@@ -376,6 +347,11 @@ class PostgresTable(Connection):
         """Add the rows of a record batch, and replace those with the same ids, in one transaction."""
         target = self._schema()
         check_columns(f"the {self.name}", target, batch.schema)
+        if nul := nul_in(batch):
+            raise InputError(
+                f"{self.name}: the column {nul[1]} of the row {nul[0]!r:.80} holds the character NUL (\\0), which "
+                "PostgreSQL cannot store. Remove it from the text, and push again."
+            )
         names = [name for name in target.names if name in batch.schema.names]
         values = [self._column(batch.column(name), target.field(name)) for name in names]
         listed = ", ".join(map(self._quoted, names))
@@ -412,22 +388,21 @@ class PostgresTable(Connection):
             raise InputError(f"{self.name}: the column {field.name} is {field.type}: {brief(error)}.") from None
         return values
 
-    def _vector_values(self, column: Any) -> list[_VectorBytes | None]:
+    def _vector_values(self, column: Any) -> list[Any]:
         width = getattr(column.type, "list_size", None)
         if width != self.dim:
             raise InputError(
                 f"{self.name} holds vectors with {self.dim} dimensions; these have {width or column.type}."
             )
         flat = column.values.slice(column.offset * width, len(column) * width)
-        vectors = flat.to_numpy(zero_copy_only=False).reshape(len(column), width)
-        sent = self._sent(vectors)
-        return [None if is_null else v for v, is_null in zip(sent, column.is_null().to_pylist(), strict=True)]
+        vectors = self._sent(flat.to_numpy(zero_copy_only=False).reshape(len(column), width))
+        return [None if is_null else v for v, is_null in zip(vectors, column.is_null().to_pylist(), strict=True)]
 
-    def _sent(self, vectors: NDArray[np.floating]) -> list[_VectorBytes]:
-        """Vectors (n, dim) as pgvector reads them: the width, two bytes of zeros, and the numbers."""
-        numbers = np.ascontiguousarray(vectors, ">f2" if self._is_half else ">f4")
-        head = len(numbers.T).to_bytes(2, "big") + b"\0\0"
-        return [_VectorBytes(head + row.tobytes()) for row in numbers]
+    def _sent(self, vectors: NDArray[np.floating]) -> list[Any]:
+        """Vectors (n, dim) as those of pgvector."""
+        pgvector = _extras.require("pgvector")
+        make = pgvector.HalfVector if self._is_half else pgvector.Vector
+        return [make(vector) for vector in vectors]
 
     def delete(self, ids: Sequence[Any]) -> int:
         """Delete rows; ids that the table has not are left out of the count."""
@@ -489,11 +464,12 @@ class PostgresTable(Connection):
         arrays = []
         for values, field in zip(columns, schema, strict=True):
             if field.name == VECTOR:
-                is_null = np.array([value is None for value in values], bool)
-                head, empty = 4, bytes(self.dim * (2 if self._is_half else 4))
-                content = b"".join(empty if value is None else value[head:] for value in values)
-                numbers = np.frombuffer(content, ">f2" if self._is_half else ">f4").astype(np.float32)
-                arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.dim, mask=pa.array(is_null)))
+                is_null = pa.array([value is None for value in values], pa.bool_())
+                vectors = np.zeros((len(values), self.dim), np.float32)
+                for row, value in enumerate(values):
+                    if value is not None:
+                        vectors[row] = value.to_numpy()
+                arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self.dim, mask=is_null))
             else:
                 arrays.append(pa.array(values, field.type))
         return arrays
@@ -559,7 +535,7 @@ class PostgresTable(Connection):
         tuned = None if comment.tuning is None else comment.tuning.effort
         usual, a_hit = (_EFFORT_BITS, _A_HIT_BITS) if comment.bits else (_EFFORT, _A_HIT)
         is_chosen = effort is not None
-        effort = (effort or tuned or usual) + a_hit * max(0, k - _MEASURED)
+        effort = (effort or tuned or usual) + a_hit * max(0, k - K_MEASURED)
         ef_search = min(max(effort, k, _FILTERED_EF if is_filtered else 0), _LARGEST_EF)
         for name, value in (("hnsw.ef_search", str(ef_search)), ("hnsw.iterative_scan", "relaxed_order")):
             if is_chosen or name not in self._set:
@@ -581,9 +557,7 @@ class PostgresTable(Connection):
 
         return to_sql(parse_where(where, schema), self._quoted, value), values
 
-    def _nearest(
-        self, names: Sequence[str], vector: _VectorBytes, k: int, condition: str, values: list[Any]
-    ) -> list[Any]:
+    def _nearest(self, names: Sequence[str], vector: Any, k: int, condition: str, values: list[Any]) -> list[Any]:
         """Rows nearest to a vector: columns and, second, the cosine."""
         column = self._quoted(VECTOR)
         listed = ", ".join(map(self._quoted, names[1:]))
@@ -608,7 +582,7 @@ class PostgresTable(Connection):
     def _fused(
         self,
         names: Sequence[str],
-        vector: _VectorBytes | None,
+        vector: Any,
         text: str,
         k: int,
         condition: str,
@@ -645,7 +619,7 @@ def _parsed(comment: str | None) -> _Comment | None:
         parsed = msgspec_json.decode((comment or "").encode(), type=_Comment)
     except (DecodeError, ValidationError):
         return None
-    if parsed.format != _FORMAT:
+    if parsed.format != FORMAT:
         return None
     if parsed.format_version != _FORMAT_VERSION:
         raise InputError(

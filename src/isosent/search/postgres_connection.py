@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL: its URL, its SQL, and errors in one sentence, which never hold the password."""
+"""A connection to PostgreSQL: its URL, errors in one sentence, which never hold the password, and types of columns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from urllib.parse import unquote, urlsplit
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, IsosentError, OutputError
+from isosent.search.rows import ID, VECTOR
 
 SCHEMES: Final = ("postgresql://", "postgres://")
 _TIMEOUT: Final = 10  # seconds, of connecting
+_LARGEST_VECTOR: Final = 2000  # dimensions that an HNSW index of pgvector can hold as float32; above, as float16
+_LONGEST_NAME: Final = 63  # bytes of the name of a column of PostgreSQL
+_TEXT: Final = 'text COLLATE "C"'  # the order of code points, as elsewhere in isosent
 _ORPHAN: Final = "2s"  # how long the server goes on for a process that is gone
 
 
@@ -165,3 +169,72 @@ def _secrets(address: str) -> set[str]:
     found = {parts.netloc.rpartition("@")[0].partition(":")[2]}
     found |= {value for name, _, value in (p.partition("=") for p in parts.query.split("&")) if "password" in name}
     return {secret for written in found for secret in (written, unquote(written)) if secret}
+
+
+# -- types of columns --------------------------------------------------------------------------------------------------
+
+
+def arrow_types() -> dict[str, Any]:
+    """Type of pyarrow by that of PostgreSQL."""
+    import pyarrow as pa
+
+    return {
+        "text": pa.string(),
+        "bigint": pa.int64(),
+        "double precision": pa.float64(),
+        "boolean": pa.bool_(),
+        "date": pa.date32(),
+        "timestamp without time zone": pa.timestamp("us"),
+        "timestamp with time zone": pa.timestamp("us", "UTC"),
+    }
+
+
+def sql_columns(schema: Any, dim: int) -> dict[str, str]:
+    """Definition of each column, vectors last."""
+    columns = {field.name: _sql_type(field) for field in schema if field.name != VECTOR}
+    if ID not in columns or columns[ID] not in ("bigint", _TEXT):
+        raise InputError(f"an index needs the column {ID} with strings or whole numbers; there are: {schema.names}.")
+    for name in columns:
+        if len(name.encode()) > _LONGEST_NAME:
+            raise InputError(f"the name of a column of PostgreSQL has at most {_LONGEST_NAME} bytes; got {name!r}.")
+    return columns | {VECTOR: f"halfvec({dim})" if dim > _LARGEST_VECTOR else f"vector({dim})"}
+
+
+def _sql_type(field: Any) -> str:
+    import pyarrow as pa
+
+    kind, types = field.type, pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_null(kind):
+        return _TEXT
+    if types.is_integer(kind):
+        return "bigint"
+    if types.is_floating(kind):
+        return "double precision"
+    if types.is_boolean(kind):
+        return "boolean"
+    if types.is_date(kind):
+        return "date"
+    if types.is_timestamp(kind):
+        return "timestamptz" if kind.tz else "timestamp"
+    raise InputError(
+        f"the column {field.name} is {kind}; PostgreSQL takes texts, numbers, true and false, dates and times. "
+        "Convert it, or leave it out."
+    )
+
+
+def nul_in(batch: Any) -> tuple[Any, str] | None:
+    """Id and column of the first text of a record batch that holds the character NUL."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            row = compute.index(compute.match_substring(column, "\0"), True).as_py()
+            if row >= 0:
+                return batch.column(ID)[row].as_py(), name
+    return None

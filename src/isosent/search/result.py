@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from msgspec import to_builtins
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.io.space import Space
-from isosent.search.columns import names_beside_hits
 from isosent.search.engine import SearchSettings, bytes_per_vector
+from isosent.search.rows import names_beside_hits
 from isosent.search.snapshot import Snapshot
 from isosent.search.storage import Recall
 
-_STALE_SHARE = 0.1
+STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is measured again
 
 
 class SearchResult:
@@ -60,8 +60,7 @@ class SearchResult:
     @property
     def n_hits(self) -> NDArray[np.int64]:
         """Hits of each query, (n_queries,)."""
-        n_hits: NDArray[np.int64] = (self.positions >= 0).sum(axis=1)
-        return n_hits
+        return np.asarray((self.positions >= 0).sum(axis=1))
 
     @cached_property
     def ids(self) -> NDArray[Any]:
@@ -77,6 +76,11 @@ class SearchResult:
         """Return one row per hit: query, rank, id, score, share, text, and the columns of the metadata.
 
         A column of the metadata that is called like one of the first five gets an underscore: ``score_``.
+
+        Returns
+        -------
+        pyarrow.Table
+            Of `n_hits.sum()` rows, in the order of the queries, best hits first.
         """
         import pyarrow as pa
 
@@ -93,26 +97,67 @@ class SearchResult:
         return pa.table(own | {names[name]: rows.column(name) for name in names})
 
     def to_pandas(self) -> Any:
-        """Return `to_arrow` as a pandas DataFrame."""
+        """Return `to_arrow` as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per hit.
+
+        Raises
+        ------
+        MissingExtraError
+            If pandas is not installed.
+        """
         _extras.require("pandas")
         return self.to_arrow().to_pandas()
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStats:
-    """Facts about an index."""
+    """Facts about an index.
+
+    `Index.stats` returns one.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows that a search can find.
+    n_deleted : int
+        Rows that are hidden until the index is compacted.
+    n_added : int
+        Rows beside the built ones, which are compared one by one.
+    n_zero_rows : int
+        Rows without a vector.
+    dim : int
+        Width of the vectors.
+    space : Space
+        The vector space, with its fingerprint.
+    settings : SearchSettings
+        Kind, number type, and how widely the index is searched.
+    bytes_searched : int
+        Memory of the codes.
+    bytes_on_disk : int
+        Size of the folder.
+    recall : Recall or None
+        What was measured when the index was built; None for too few rows.
+    n_changed : int
+        Rows added or deleted since then.
+    generation : int
+        Number of commits.
+    """
 
     n_rows: int
-    n_deleted: int  # rows that are hidden until the index is compacted
-    n_added: int  # rows beside the built ones, which are compared one by one
-    n_zero_rows: int  # rows without a vector
+    n_deleted: int
+    n_added: int
+    n_zero_rows: int
     dim: int
     space: Space
     settings: SearchSettings
-    bytes_searched: int  # memory of the codes
+    bytes_searched: int
     bytes_on_disk: int
     recall: Recall | None
-    n_changed: int  # rows added or deleted since the recall was measured
+    n_changed: int
     generation: int
 
     @classmethod
@@ -138,10 +183,16 @@ class IndexStats:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts as JSON values."""
+        """Return the facts as JSON values.
+
+        Returns
+        -------
+        dict
+            A key per fact, and ``is_stale``.
+        """
         return {**to_builtins(self), "is_stale": self.is_stale}
 
     @property
     def is_stale(self) -> bool:
         """Whether more than a tenth of the rows have changed since the recall was measured."""
-        return self.recall is not None and self.n_changed > _STALE_SHARE * self.recall.n_rows
+        return self.recall is not None and self.n_changed > STALE_SHARE * self.recall.n_rows

@@ -1,4 +1,11 @@
-"""The rows of an index but for their vectors: ids, texts and metadata, as a pyarrow table and in Parquet files."""
+"""The rows of an index but for their vectors: ids, texts and metadata, as a pyarrow table and in Parquet files.
+
+`rows_table` checks what a caller gives and makes one table: the column id, text if there are texts, and those of the
+metadata. `like` gives rows that are added the columns of the index. `names_beside_hits` and `check_columns` say how a
+column is called in a result, and which rows a table of a database takes. `write_rows` writes a segment, and `RowFile`
+reads whole columns of it, or some rows. `read_rows` reads the rows of a file that a user names: lines of text, or a
+table, where `typed` makes numbers of columns that are all numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +21,16 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
-from isosent.io.bounds import open_content, parquet_batch_rows, parquet_chunks
+from isosent.io.bounds import STANDARD_INPUT, open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.tables import ending_of, table_in
-from isosent.io.texts import STANDARD_INPUT, is_table, read_texts
+from isosent.io.texts import is_table, read_texts
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 HAS_VECTOR: Final = "isosent.has_vector"
+# of a hit; words: of an explanation
+HIT_COLUMNS: Final = ("query", "rank", ID, "score", "share", "words")
 IdKind = Literal["numbers", "int", "str"]  # numbers: given by the index, in the order of the rows
 _GROUP_ROWS: Final = 16_384
 _GROUPS_IN_MEMORY: Final = 64
@@ -207,6 +216,32 @@ def _group_of(kind: Any) -> str:
     return "text" if _is_text(kind) else "truth" if types.is_boolean(kind) else "other"
 
 
+def names_beside_hits(columns: Sequence[str]) -> dict[str, str]:
+    """New name by the name of a column: score becomes score_, or score__ if there is a column score_ as well."""
+    names = {}
+    for column in columns:
+        name = column
+        while name in HIT_COLUMNS or (name != column and name in columns):
+            name += "_"
+        names[column] = name
+    return names
+
+
+def check_columns(table: str, schema: Any, rows: Any) -> None:
+    """Refuse rows with a column that the table lacks, or with another kind of ids; both are pyarrow schemas."""
+    if unknown := [name for name in rows.names if name not in schema.names]:
+        raise InputError(f"{table} has no column {unknown[0]}; it has: {brief(', '.join(schema.names), 600)}.")
+    there, here = (_kind(schema.field(ID).type), _kind(rows.field(ID).type))
+    if there != here:
+        raise InputError(f"the ids of {table} are {there}; those of these rows are {here}. Push to another table.")
+
+
+def _kind(id_type: Any) -> str:
+    import pyarrow as pa
+
+    return "whole numbers" if pa.types.is_integer(id_type) else "strings"
+
+
 def write_rows(table: Any, has_vector: NDArray[np.bool_], path: Path) -> str:
     """Write rows to a Parquet file, and return its checksum."""
     import pyarrow as pa
@@ -346,9 +381,7 @@ def _read_table(path: str) -> Any:
     if ending_of(path) == ".parquet":
         file = _check.input_file(path)
         with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
-            n_rows = parquet_batch_rows(str(file), parquet_chunks(str(file), file))
-            batches = bounded_batches(str(file), file, table, None, 0, n_rows)
-            return pa.Table.from_batches(batches, table.schema_arrow)
+            return pa.Table.from_batches(bounded_batches(str(file), file, table, None), table.schema_arrow)
     with open_content(path) as (name, content):
         most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
         content.seek(0)

@@ -1,4 +1,10 @@
-"""What an index holds after one commit, with all its files open: later commits do not change it."""
+"""What an index holds after one commit, with all its files open: later commits do not change it.
+
+A `Snapshot` opens the files of each segment (`_Part`), or takes those that the snapshot before has open. Positions
+count over all segments; `starts` says where each begins. `nearest` searches each `Segment` of `engine` and keeps the
+best of all; `fused` adds the ranking by words, `matches` drops what chance would find, and `shares` compares a score
+with those of random pairs. Ids, rows and vectors are read by position: `ids_at`, `take`, `vectors`, and all in batches.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +25,11 @@ from isosent.persistence import read_model
 from isosent.search.chance import Chance
 from isosent.search.codes_file import check_codes, read_codes
 from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
-from isosent.search.keywords import Keywords, fuse
+from isosent.search.keywords import FUSED, Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import MANIFEST, MODEL_FOLDER, SegmentEntry, State, read_array
 from isosent.search.where import matching_rows, parse_where
-
-FUSED: Final = 100  # hits of each ranking that are fused
+from isosent.transforms.quantization import Quantization
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class Snapshot:
     """The rows of an index by their positions, which count over all segments."""
 
     def __init__(self, folder: Path, state: State, before: Snapshot | None = None) -> None:
-        self.state, self.record = state, read_model(folder / MODEL_FOLDER)
+        self._folder, self.state, self.record = folder, state, read_model(folder / MODEL_FOLDER)
         # segments of an older snapshot are not opened again
         parts = {} if before is None else dict(zip(before.state.segments, before._parts, strict=True))
         self._parts: list[_Part] = [
@@ -94,6 +99,13 @@ class Snapshot:
 
     def __len__(self) -> int:
         return self.state.n_rows - self.state.n_deleted
+
+    @property
+    def quantization(self) -> Quantization:
+        """The number types of the model."""
+        if self.record.quantization is None:
+            raise FileFormatError(f"{self._folder / MODEL_FOLDER}: its quantization is missing. Make the index again.")
+        return self.record.quantization
 
     @property
     def n_without_vector(self) -> int:

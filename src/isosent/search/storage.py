@@ -2,6 +2,10 @@
 
 A writer only adds files, under names that contain the number of the commit. A process that is killed at any moment
 leaves the last manifest and the files that it names. Readers keep their files open: a writer may remove them meanwhile.
+
+`State` is what the manifest holds. `writing` locks the folder for one writer; `write_file` and `write_bytes` add a file
+with its checksum; `write_state` commits; `remove_unnamed` sweeps. `opened` reads the last commit, verifies its files,
+and begins again if a writer committed meanwhile. `replacing_index` gives a new folder that takes the place of another.
 """
 
 from __future__ import annotations
@@ -234,7 +238,7 @@ def array_bytes(array: NDArray[Any]) -> bytes:
 def read_array(path: Path) -> NDArray[Any]:
     """Read an array of a .npy file by memory map."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise

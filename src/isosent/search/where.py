@@ -1,6 +1,10 @@
 """Filters: a small grammar for conditions on columns, for pyarrow and for SQL. Nothing is evaluated as code.
 
 ``lang = "en" and (year >= 2020 or not tag in ("a", "b")) and note is not null``
+
+`parse_where` makes a tree of `Condition` objects (`_Parser`), and gives each value the type of its column (`_typed`);
+comparisons that a type cannot hold exactly become ones that it can (`_exact`). `matching_rows` evaluates the tree on a
+pyarrow table, with the logic of SQL for null; `to_sql` writes it for a database, which gets the values as parameters.
 """
 
 from __future__ import annotations
@@ -296,8 +300,7 @@ def matching_rows(table: Any, where: str) -> NDArray[np.bool_]:
     except pa.ArrowException as error:  # such as times that do not fit into 64 bits
         raise InputError(f"where: {brief(error)}") from None
     mask = mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
-    matches: NDArray[np.bool_] = mask.fill_null(False).to_numpy(zero_copy_only=False)
-    return matches
+    return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 def _mask(table: Any, condition: Condition) -> Any:

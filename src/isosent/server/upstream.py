@@ -165,6 +165,7 @@ class Upstream:
         dialect: Dialect,
         model: str,
         client: httpx.AsyncClient,
+        *,
         key: str | None = None,
         timeout_s: float = 60.0,
         max_requests: int = 8,

@@ -28,7 +28,7 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import WordPieceTrainer
 
 from isosent import _check, _extras
-from isosent.encoders.reference import escape, parse_flag, parse_reference, parse_whole
+from isosent.encoders.reference import escape, parse_flag, parse_reference, parse_whole, with_options
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import WINDOWS, TransformerEncoder
 from isosent.errors import InputError, IsosentError, IsosentWarning, ModelReferenceError, OutputError
@@ -111,7 +111,7 @@ def _from_scratch(reference: str, texts: Sequence[str], pooling: str, max_length
     with TemporaryDirectory(prefix="isosent-") as folder:
         try:
             vocab_size = write_scratch(Path(folder), settings, texts)
-            model = _trainable(load(f"hf:{escape(folder)}", options={"pooling": pooling}))
+            model = _trainable(load(f"hf:{escape(folder)}", pooling=pooling))
         except Exception as error:
             if isinstance(error, IsosentError) or (reason := disk_error(error)) is None:
                 raise
@@ -136,7 +136,7 @@ def _load(reference: str, options: Mapping[str, str]) -> SentenceEncoder:
         )
     if "pooling" in options and scheme not in ("hf", "hub"):
         raise InputError(f"train: {reference} always pools by mean; got pooling={options['pooling']}. Leave it out.")
-    return load(reference, options=options)
+    return load(with_options(reference, options))
 
 
 def _trainable(model: SentenceEncoder) -> SentenceTransformer:

@@ -107,12 +107,10 @@ class Pairs(NamedTuple):
     others: NDArray[np.intp]  # rows of the other half, to fit on
 
 
-def choose_from_texts(
-    vectors: NDArray[np.floating], texts: Sequence[str], wanted: Auto, *, seed: int = 0
-) -> AutoChoice:
+def choose_from_texts(vectors: NDArray[np.floating], texts: Sequence[str], wanted: Auto) -> AutoChoice:
     """Choose for vectors of texts, (n_texts, dim); repeated texts count once."""
     rows = distinct_rows(texts)
-    return choose(vectors[rows], sample_pairs([texts[row] for row in rows], seed=seed), wanted, seed=seed)
+    return choose(vectors[rows], sample_pairs([texts[row] for row in rows]), wanted)
 
 
 def distinct_rows(texts: Sequence[str]) -> list[int]:
@@ -123,7 +121,7 @@ def distinct_rows(texts: Sequence[str]) -> list[int]:
     return list(row_of.values())
 
 
-def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, *, seed: int = 0) -> AutoChoice:
+def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto) -> AutoChoice:
     """Choose for vectors of distinct texts, (n_texts, dim); `pairs` are those of `sample_pairs`."""
     has_vector = nonzero_rows(vectors)
     moments = Moments.from_rows(vectors[has_vector])
@@ -139,7 +137,7 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, 
         return AutoChoice(first, (), verdict(first, "too few pairs of texts can be compared."))
     width = first.n_components or len(eigen.values)
     whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
-    scored = _score(vectors, has_vector, pairs, (first, *whitenings), seed)
+    scored = _score(vectors, has_vector, pairs, (first, *whitenings))
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
         return AutoChoice(first, (), verdict(first, "the effect could not be measured."))
     certain = [each for each in scored[1:] if each.low > 0]
@@ -199,7 +197,6 @@ def _score(
     has_vector: NDArray[np.bool_],
     pairs: Sequence[Pairs],
     candidates: Sequence[Candidate],
-    seed: int,
 ) -> tuple[ScoredCandidate, ...]:
     """Agreement of every candidate, the mean over both halves."""
     agreements = np.zeros(len(candidates))
@@ -220,7 +217,7 @@ def _score(
         correlations = [weighted_pearson(each, overlap_ranks, group) for each in ranks]
         n_groups = int(group.max()) + 1
         agreements += [float(of(np.ones((1, n_groups)))[0]) / len(pairs) for of in correlations]
-        resampled = [np.stack([of(counts) for of in correlations]) for counts in resampled_counts(n_groups, seed=seed)]
+        resampled = [np.stack([of(counts) for of in correlations]) for counts in resampled_counts(n_groups)]
         draws = draws + np.concatenate(resampled, axis=1) / len(pairs)
     return tuple(
         ScoredCandidate(candidate, agreement, agreement - float(agreements[0]), *central_interval(drawn - draws[0]))

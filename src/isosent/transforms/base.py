@@ -38,11 +38,6 @@ class LinearTransform(Protocol):
         """Whether rows are scaled to length 1 after the map."""
         ...
 
-    @property
-    def uses_radial_moments(self) -> bool:
-        """Whether `fit_moments` needs moments with their radial part."""
-        ...
-
     def fit_moments(self, moments: Moments) -> Self:
         """Fit on the moments of vectors."""
         ...
@@ -235,9 +230,9 @@ def resolve_transform(
     return cast("Transform | Auto", transform)
 
 
-def make_linear(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> LinearTransform:
+def make_linear(names: str, *, settings: Mapping[str, Any] | None = None) -> LinearTransform:
     """Make an unfitted linear transform; a flow is refused."""
-    transform = make_transform(names, dim=dim, settings=settings)
+    transform = make_transform(names, settings=settings)
     if is_flow(transform):
         raise InputError(f"fit: {names} is not linear. A linear transform is needed here.")
     return transform

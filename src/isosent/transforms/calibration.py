@@ -129,7 +129,23 @@ class Calibration:
 
     @classmethod
     def from_null(cls, cosines: ArrayLike) -> Calibration:
-        """As `from_random_pairs`, with cosines of at least 30 unrelated pairs that you have drawn, shape (n_pairs,)."""
+        """As `from_random_pairs`, with unrelated pairs that you have drawn.
+
+        Parameters
+        ----------
+        cosines : array_like of shape (n_pairs,)
+            Cosines of at least 30 unrelated pairs.
+
+        Returns
+        -------
+        Calibration
+            From a cosine to the share of these pairs below it.
+
+        Raises
+        ------
+        InputError
+            If there are fewer than 30 cosines, one is NaN or outside [-1, 1], or all are equal.
+        """
         null = np.sort(_cosines("Calibration.from_null", cosines))
         n = len(null)
         tail = 10.0 ** -np.arange(2, max(2.0, np.log10(n / 10)), 1 / _TAIL_STEPS_PER_DECADE)
@@ -232,7 +248,13 @@ class Calibration:
         return np.asarray(np.interp(array, self.cosines, self.values))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the calibration as JSON values, without loss."""
+        """Return the calibration as JSON values, without loss.
+
+        Returns
+        -------
+        dict
+            What `from_json` takes.
+        """
         return {
             "kind": self.kind,
             "n_pairs": self.n_pairs,
@@ -243,7 +265,23 @@ class Calibration:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Calibration:
-        """Make a calibration from the result of `to_json`; an `InputError` names what is missing or wrong."""
+        """Make a calibration from the result of `to_json`.
+
+        Parameters
+        ----------
+        document : mapping
+            JSON values.
+
+        Returns
+        -------
+        Calibration
+            The same as before.
+
+        Raises
+        ------
+        InputError
+            If a value is missing or wrong; the message names it.
+        """
         try:
             labels = document["label_range"]
             return cls(

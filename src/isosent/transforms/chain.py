@@ -70,8 +70,7 @@ class Chain(_BaseComposition, MomentTransform):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings of the steps, named ``step__setting``."""
-        params: dict[str, Any] = self._get_params("steps", deep=deep)
-        return params
+        return self._get_params("steps", deep=deep)
 
     def set_params(self, **kwargs: Any) -> Self:
         """Set settings, named as `get_params` does."""
@@ -87,11 +86,6 @@ class Chain(_BaseComposition, MomentTransform):
     def resolved_steps_(self) -> list[dict[str, Any]]:
         """Name and settings of each step, with the values that were used for "auto"."""
         return list(self._fit.solution.steps)
-
-    @property
-    def uses_radial_moments(self) -> bool:
-        """Whether the first step needs more than the scatter."""
-        return bool(self.steps and getattr(self.steps[0][1], "uses_radial_moments", False))
 
     def _solve(self, moments: Moments) -> Solution:
         maps: list[LinearMap] = []
@@ -123,11 +117,6 @@ class Chain(_BaseComposition, MomentTransform):
                 )
             if not isinstance(step, MomentTransform) or isinstance(step, Chain):
                 raise InputTypeError(f"chain: steps must be transforms of isosent; got {step!r}.")
-            if step.uses_radial_moments and number > 1:
-                raise InputError(
-                    f"chain: Ledoit-Wolf shrinkage must come first, because it needs the rows; got it as step {number}."
-                    " Use shrinkage='oas' there."
-                )
             step.check_settings(dim)
 
 
@@ -146,13 +135,49 @@ class L2Normalize(OneToOneFeatureMixin, RowEstimator):
     """
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Store the width; there is nothing to learn."""
+        """Store the width; there is nothing to learn.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, dim), any real dtype
+            At least one vector.
+        y : object, optional
+            Ignored.
+
+        Returns
+        -------
+        L2Normalize
+            This object.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity (the message names the row), or there is no row.
+        """
         _check.finite_rows(self._name, "X", self._rows(X, min_rows=1))
         self._check_features(X, reset=True)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Scale vectors of shape (n_rows, dim) to length 1; float64 for float64 vectors, float32 for all others."""
+        """Scale vectors to length 1.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, dim), any real dtype
+            Vectors; zero rows are allowed.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, dim)
+            float64 for float64 vectors, float32 for everything else.
+
+        Raises
+        ------
+        InputError
+            If a row holds NaN or infinity (the message names the row), or the width differs from that of the fit.
+        NotFittedError
+            If nothing was fitted.
+        """
         check_is_fitted(self, "n_features_in_")
         rows = self._rows(X)
         _check.finite_rows(self._name, "X", rows)

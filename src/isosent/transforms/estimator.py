@@ -1,4 +1,11 @@
-"""Base classes of the transforms: checks as in scikit-learn, and linear transforms that are fitted from moments."""
+"""Base classes of the transforms: checks as in scikit-learn, and linear transforms that are fitted from moments.
+
+`RowEstimator` checks rows and columns. `MomentTransform` adds `fit`, `partial_fit`, `fit_moments` and `merge`, which
+all end in the moments of the rows seen; a subclass says only how moments become a map (`_solve`) and which settings it
+accepts. `_Fit` keeps the moments with the settings of that time, and computes the map when it is first needed: so a
+stream decomposes one covariance, and a later `set_params` changes nothing. `transform` is the map alone
+(`LinearMap.apply`). `InvertibleTransform` adds the way back, by the pseudo-inverse of the map.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +22,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from isosent import _check
 from isosent.errors import InputError, InputTypeError
-from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
@@ -74,7 +80,7 @@ class _Fit:
 
     # So a stream of `partial_fit` calls decomposes one covariance, and a later `set_params` does not change the fit.
 
-    def __init__(self, moments: Moments | FrequentDirections, settings: MomentTransform) -> None:
+    def __init__(self, moments: Moments, settings: MomentTransform) -> None:
         self.moments, self.settings = moments, settings
 
     @cached_property
@@ -110,19 +116,23 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """Whether rows are scaled to length 1 after the map."""
         return False
 
-    _takes_sketches = False  # of `FrequentDirections`
-
-    @property
-    def uses_radial_moments(self) -> bool:
-        """Whether the fit needs more than weight, mean and scatter."""
-        return False
-
     @abstractmethod
-    def _solve(self, moments: Any) -> Solution:
+    def _solve(self, moments: Moments) -> Solution:
         """Turn the moments of at least one row into a map."""
 
     def check_settings(self, dim: int) -> None:
-        """Refuse settings that are out of range for vectors of `dim` dimensions."""
+        """Refuse settings that are out of range for vectors of `dim` dimensions.
+
+        Parameters
+        ----------
+        dim : int
+            Dimensions of the vectors.
+
+        Raises
+        ------
+        InputError
+            If a setting is out of range; the message names it with its value.
+        """
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit on vectors. Forgets all vectors seen before.
@@ -184,13 +194,13 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         self._refit(moments if is_first else self.moments_ + moments)
         return self
 
-    def fit_moments(self, moments: Moments | FrequentDirections) -> Self:
+    def fit_moments(self, moments: Moments) -> Self:
         """Fit on the moments of vectors, as if `fit` had seen the vectors.
 
         Parameters
         ----------
-        moments : Moments or FrequentDirections
-            Moments of at least one row; or a sketch of them, for `PrincipalComponents` and `Whitening`.
+        moments : Moments
+            Moments of at least one row.
 
         Returns
         -------
@@ -203,8 +213,6 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
             If there are no rows, the rows do not suffice, or a setting is out of range.
         """
         self.check_settings(moments.dim)
-        if isinstance(moments, FrequentDirections) and not self._takes_sketches:
-            raise InputError(f"{self._name}: a sketch is for principal_components and whitening. Use Moments.")
         if moments.weight == 0:
             raise InputError(f"{self._name}: moments must be those of at least one row; got none.")
         fit = _Fit(moments, clone(self))
@@ -268,8 +276,8 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         return unit_rows(mapped) if self.normalize_ else mapped
 
     @property
-    def moments_(self) -> Any:
-        """Weight, mean and scatter of all rows seen, or the sketch of it."""
+    def moments_(self) -> Moments:
+        """Weight, mean and scatter of all rows seen."""
         return self._fit.moments
 
     @property
@@ -294,22 +302,17 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """Check rows and settings, and take the moments."""
         rows = self._rows(X, min_rows=1)
         self.check_settings(rows.shape[1])
-        moments = Moments.from_rows(rows, sample_weight, radial=self.uses_radial_moments)
+        moments = Moments.from_rows(rows, sample_weight)
         if moments.weight == 0:
             raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")
         return moments
 
     def _refit(self, moments: Moments) -> None:
-        if self.uses_radial_moments and moments.radial is None:
-            raise InputError(
-                f"{self._name}: Ledoit-Wolf shrinkage must see all rows itself; some were seen without it. Fit again."
-            )
         self._fit = _Fit(moments, clone(self))
 
-    def _check_size(self, moments: Moments | FrequentDirections) -> None:
+    def _check_size(self, moments: Moments) -> None:
         """Refuse moments of numbers so large or so small that the squares of their variances leave float64."""
-        squares = (moments.rows**2).sum(0) if isinstance(moments, FrequentDirections) else moments.scatter.diagonal()
-        variance = max(0.0, float(squares.max())) / moments.weight
+        variance = max(0.0, float(moments.scatter.diagonal().max())) / moments.weight
         size = max(float(np.abs(moments.mean).max()), variance**0.5)
         if size and not _SMALLEST < size < _LARGEST:
             raise InputError(

@@ -228,7 +228,18 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
         return rows
 
     def check_settings(self, dim: int) -> None:
-        """Refuse settings that are out of range for vectors of `dim` dimensions."""
+        """Refuse settings that are out of range for vectors of `dim` dimensions.
+
+        Parameters
+        ----------
+        dim : int
+            Dimensions of the vectors.
+
+        Raises
+        ------
+        InputError
+            If a setting is out of range; the message names it with its value.
+        """
         for name in ("n_levels", "depth", "width", "n_epochs", "batch_size"):
             _check.whole_number(_NAME, name, getattr(self, name), 1)
         _check.whole_number(_NAME, "seed", self.seed, 0)

@@ -106,8 +106,7 @@ class GlowGraph:
     def log_determinant(self) -> Tensor:
         """Logarithm of the Jacobian's determinant, in nats."""
         torch = _extras.require("torch")
-        total: Tensor = torch.stack([step.log_determinant for level in self._levels for step in level]).sum()
-        return total
+        return torch.stack([step.log_determinant for level in self._levels for step in level]).sum()
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Map rows to the Gaussian."""
@@ -119,8 +118,7 @@ class GlowGraph:
                 half = first_half(rows.shape[1])
                 latents.append(rows[:, half:])
                 rows = rows[:, :half]
-        result: Tensor = torch.cat([*latents, rows], 1)
-        return result
+        return torch.cat([*latents, rows], 1)
 
     def bits(self, rows: Tensor) -> Tensor:
         """Mean negative log-likelihood of rows, in bits per dimension: the loss."""
@@ -255,8 +253,7 @@ class _Step:
         torch, mixed = _extras.require("torch"), self.mixing(self.norm(rows))
         unchanged, shifted = mixed[:, : self._half], mixed[:, self._half :]
         first, second, last = self.network
-        result: Tensor = torch.cat([unchanged, shifted + last(second(first(unchanged).relu()).relu())], 1)
-        return result
+        return torch.cat([unchanged, shifted + last(second(first(unchanged).relu()).relu())], 1)
 
     def folded(self) -> GlowStep:
         network = tuple(layer.folded() for layer in self.network)
@@ -264,5 +261,4 @@ class _Step:
 
 
 def _numbers(tensor: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = tensor.detach().numpy().copy()
-    return array
+    return tensor.detach().numpy().copy()

@@ -203,8 +203,7 @@ class Quantization:
         # Unit vectors lie on average sqrt(1 - |center|^2) from their mean; the mean of |z| is sqrt(2 / pi).
         variance = max(0.0, 1 - float(np.square(self.center, dtype=np.float64).sum())) / self.dim
         length: np.float32 = np.float32(np.sqrt(2 / np.pi * variance))
-        decoded: NDArray[np.float32] = self.center + length * self._turned_back.apply(signs)
-        return decoded
+        return self.center + length * self._turned_back.apply(signs)
 
     # A linear map has the same bits in any batch.
     @cached_property
@@ -245,5 +244,4 @@ def _float32_rows(where: str, vectors: ArrayLike) -> NDArray[np.float32]:
 def _random_rotation(dim: int, seed: int) -> NDArray[np.float32]:
     """A random orthogonal matrix, uniformly distributed (Mezzadri 2007)."""
     q, r = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, dim)))
-    rotation: NDArray[np.float32] = (q * np.sign(np.diagonal(r))).astype(np.float32)
-    return rotation
+    return (q * np.sign(np.diagonal(r))).astype(np.float32)

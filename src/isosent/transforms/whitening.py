@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, RankWarning
-from isosent.numeric.frequent_directions import FrequentDirections
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import SHRINKAGES, Moments
 from isosent.numeric.spectrum import Spectrum, inverse_deviations, resolve_width, spectrum
@@ -34,8 +33,9 @@ class Whitening(InvertibleTransform):
     strength : float, default 1.0
         How far the variances are evened out, in [0, 1]: at 1 every variance becomes 1; 0 only centres and rotates,
         which is PCA.
-    shrinkage : float, "ledoit_wolf", "oas" or None, default None
-        Shrinks the covariance towards a multiple of the identity: by how much, in [0, 1], or the estimator of it.
+    shrinkage : float, "oas" or None, default None
+        Shrinks the covariance towards a multiple of the identity: by how much, in [0, 1], or "oas", the estimator of it
+        by Chen et al. 2010.
     center : bool, default True
         Whether the mean is subtracted. If not, variances are taken about zero.
     eps : float, default 0.0
@@ -116,9 +116,7 @@ class Whitening(InvertibleTransform):
         self.center = center
         self.eps = eps
 
-    _takes_sketches = True
-
-    def _solve(self, moments: Moments | FrequentDirections) -> Solution:
+    def _solve(self, moments: Moments) -> Solution:
         self._check_size(moments)
         return _solve(
             self._name,
@@ -143,15 +141,9 @@ class Whitening(InvertibleTransform):
         _check.not_negative(self._name, "eps", self.eps)
 
     @property
-    def uses_radial_moments(self) -> bool:
-        """Whether the shrinkage asked for needs more than the scatter."""
-        return self.shrinkage == "ledoit_wolf"
-
-    @property
     def mean_(self) -> NDArray[np.float64]:
         """Mean of the rows seen."""
-        mean: NDArray[np.float64] = self.moments_.mean
-        return mean
+        return self.moments_.mean
 
     @property
     def explained_variance_(self) -> NDArray[np.float64]:
@@ -161,8 +153,7 @@ class Whitening(InvertibleTransform):
     @property
     def explained_variance_ratio_(self) -> NDArray[np.float64]:
         """Share of the total variance along each kept axis."""
-        total: np.float64 = self._spectrum.values.sum()
-        return self.explained_variance_ / total
+        return self.explained_variance_ / np.float64(self._spectrum.values.sum())
 
     @property
     def rank_(self) -> int:
@@ -211,9 +202,7 @@ class PrincipalComponents(InvertibleTransform):
     def __init__(self, n_components: int | float | str | None = None) -> None:
         self.n_components = n_components
 
-    _takes_sketches = True
-
-    def _solve(self, moments: Moments | FrequentDirections) -> Solution:
+    def _solve(self, moments: Moments) -> Solution:
         self._check_size(moments)
         return _solve(self._name, moments, n_components=self.n_components, strength=0.0)
 
@@ -224,7 +213,7 @@ class PrincipalComponents(InvertibleTransform):
 
 def _solve(
     name: str,
-    moments: Moments | FrequentDirections,
+    moments: Moments,
     *,
     n_components: int | float | str | None,
     strength: float,
@@ -238,21 +227,16 @@ def _solve(
     # rows of Q are orthonormal: the identity for PCA, U_kᵀ for ZCA, and for Cholesky the one that makes the map lower
     # triangular (Kessy et al. 2018, table 1).
     scale = np.ones(moments.dim)
-    if isinstance(moments, FrequentDirections):
-        if method != "pca" or shrinkage or not center:
-            raise InputError(f"{name}: a sketch is for method='pca' without shrinkage, about the mean. Use Moments.")
-        eigen, shrinkage = moments.spectrum, 0.0
-    else:
-        moments = moments if center else moments.about_zero()
-        shrinkage = SHRINKAGES[shrinkage](moments) if isinstance(shrinkage, str) else float(shrinkage or 0.0)
-        covariance, noise = moments.covariance, moments.rounding_variance
-        if shrinkage:
-            level = np.trace(covariance) / moments.dim
-            covariance = (1 - shrinkage) * covariance + shrinkage * level * np.eye(moments.dim)
-        if method.endswith("_cor"):
-            scale = inverse_deviations(covariance.diagonal(), noise)
-            covariance, noise = covariance * np.outer(scale, scale), noise * scale**2
-        eigen = spectrum(covariance, noise=noise)
+    moments = moments if center else moments.about_zero()
+    shrinkage = SHRINKAGES[shrinkage](moments) if isinstance(shrinkage, str) else float(shrinkage or 0.0)
+    covariance, noise = moments.covariance, moments.rounding_variance
+    if shrinkage:
+        level = np.trace(covariance) / moments.dim
+        covariance = (1 - shrinkage) * covariance + shrinkage * level * np.eye(moments.dim)
+    if method.endswith("_cor"):
+        scale = inverse_deviations(covariance.diagonal(), noise)
+        covariance, noise = covariance * np.outer(scale, scale), noise * scale**2
+    eigen = spectrum(covariance, noise=noise)
     if eigen.rank == 0:
         raise InputError(
             f"{name}: the rows must vary; got rank 0, as with n_samples = 1 or rows that are all equal. "
@@ -271,7 +255,7 @@ def _solve(
 
 def _n_axes(
     name: str,
-    moments: Moments | FrequentDirections,
+    moments: Moments,
     eigen: Spectrum,
     n_components: int | float | str | None,
     strength: float,

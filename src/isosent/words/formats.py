@@ -1,40 +1,42 @@
-"""Files of word vectors, packed or not: text (GloVe, word2vec, fastText's .vec) and word2vec's binary format.
+"""Files of word vectors: text (GloVe, word2vec, fastText's .vec), and the binary formats of word2vec and fastText.
 
-Both are read in blocks, several at a time in as many threads as there are processors.
+`open_rows` opens any of them. `open_bytes` gives a file, packed or not, as a stream of bytes; `plain_rows` tells text
+and word2vec apart by its beginning, and `fasttext_rows` maps a model of fastText, which begins with `MAGIC`. Each
+yields blocks of rows: `RowBlock` holds some words and their vectors, which `checked_block` has found to be finite and
+in UTF-8. Blocks are parsed several at a time, in as many threads as there are processors, and come in the order of the
+file. `WordCollector` makes the vocabulary of their words and leaves out repeated ones.
 """
 
 from __future__ import annotations
 
 import gzip
-import os
+import mmap
+import struct
 import warnings
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check, _extras
-from isosent.errors import DuplicateWordWarning, FileFormatError, InputError, InputFileError, UndecodableWordWarning
+from isosent import _extras
+from isosent.errors import DuplicateWordWarning, FileFormatError, InputFileError, UndecodableWordWarning
 from isosent.io import bounds
 from isosent.io.bounds import whole_lines
-from isosent.io.system import open_to_read
+from isosent.io.system import naming, open_to_read
 from isosent.numeric.threads import n_workers
-from isosent.words.vocabulary import Vocabulary, first_rows, take_words
+from isosent.words.ngrams import NgramTable
+from isosent.words.vocabulary import Vocabulary, first_rows, joined, take_words
 
 Progress = Callable[[int], object]
-Numbers = NDArray[Any]
-Scales = NDArray[np.float32]
-
-STORED_TYPES = ("float32", "float16", "int8")
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
@@ -46,36 +48,70 @@ _BLANKS = b" \t\r\n"
 _BLANK_FOR_TAB = bytes.maketrans(b"\t", b" ")
 _MOST_DIGITS = 19  # of an int64
 
+MAGIC = struct.pack("<i", 793712314)  # of fastText
+_VERSIONS = (11, 12)
+_SETTINGS = "<12id"
+_SUPERVISED = 3
+_BLOCK_WORDS = 4096
+_BLOCK_BUCKETS = 1 << 14
+
+
+class FileRows(NamedTuple):
+    """A file of word vectors, opened."""
+
+    format: str
+    blocks: Iterable[RowBlock]  # to be read once
+    tables: tuple[NgramTable, ...] = ()  # of n-grams; empty where it has none
+
+
+def is_safetensors(path: Path) -> bool:
+    """Whether a file is .safetensors, by its first bytes."""
+    with open_to_read(path) as file:
+        start = file.read(9)
+    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
+
+
+def format_of(path: Path) -> str:
+    """Name the format of a file."""
+    if is_safetensors(path):
+        return "isosent safetensors"
+    with open_rows(path) as rows:
+        return rows.format
+
+
+@contextmanager
+def open_rows(path: Path, wanted: Vocabulary | None = None, progress: Progress | None = None) -> Iterator[FileRows]:
+    """Open a file of text, of word2vec's binary format, or of fastText."""
+    _extras.require("numba")  # the words will be looked up: refused before a file of gigabytes is read
+    with open_bytes(path, progress) as stream:
+        if not stream.head.startswith(MAGIC):
+            name, blocks = plain_rows(stream, wanted)
+            yield FileRows(name, _at_least_one(path, blocks))
+            return
+        if stream.is_packed:
+            raise FileFormatError(f"{path} is a packed fastText model. Unpack it first.")
+        blocks, table = fasttext_rows(path, wanted, progress)
+        yield FileRows("fastText binary", _at_least_one(path, blocks), () if table is None else (table,))
+
+
+def _at_least_one(path: Path, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
+    first = next(blocks, None)
+    if first is None:
+        raise FileFormatError(f"{path} must hold at least one word vector; got none.")
+    yield first
+    yield from blocks
+
 
 # -- where the bytes come from ---------------------------------------------------------------------------------------
-
-
-class FilePlace(NamedTuple):
-    """A file, or a member of a zip archive. The member is None for a file, or for the only member of an archive."""
-
-    path: Path
-    member: str | None = None
-
-    @classmethod
-    def of(cls, location: str | os.PathLike[str]) -> FilePlace:
-        """Read ``FILE`` or ``ARCHIVE.zip!MEMBER``."""
-        text = os.fspath(location)
-        for position, character in enumerate(text):
-            if character == "!" and Path(text[:position]).is_file() and not Path(text).exists():
-                return cls(_check.input_file(text[:position]), text[position + 1 :])
-        return cls(_check.input_file(text))
-
-    def __str__(self) -> str:
-        return str(self.path) if self.member is None else f"{self.path}!{self.member}"
 
 
 class ByteStream:
     """Bytes that are read once, from their beginning."""
 
     def __init__(
-        self, place: FilePlace, file: IO[bytes], on_disk: IO[bytes], most_bytes: int, progress: Progress | None
+        self, path: Path, file: IO[bytes], on_disk: IO[bytes], most_bytes: int, progress: Progress | None
     ) -> None:
-        self.place, self.most_bytes = place, most_bytes  # there are no more bytes than this
+        self.path, self.most_bytes = path, most_bytes  # there are no more bytes than this
         self.is_packed = file is not on_disk
         self.head = file.read(_HEAD_BYTES)
         self._file, self._on_disk, self._progress = file, on_disk, progress
@@ -84,7 +120,7 @@ class ByteStream:
         """Yield all bytes, `head` first, and report the bytes of the file on the disk that they took."""
         reported, piece = 0, self.head
         n_bytes = len(piece)
-        most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * self.place.path.stat().st_size)
+        most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * self.path.stat().st_size)
         while piece:
             if self._progress is not None:
                 self._progress(self._on_disk.tell() - reported)
@@ -94,53 +130,44 @@ class ByteStream:
             n_bytes += len(piece)
             if self.is_packed and n_bytes > most:
                 raise FileFormatError(
-                    f"{self.place} unpacks to more than {bounds.LARGEST_EXPANSION} times its size; word vectors do "
+                    f"{self.path} unpacks to more than {bounds.LARGEST_EXPANSION} times its size; word vectors do "
                     "not. Unpack it first if you trust it."
                 )
 
 
 @contextmanager
-def open_bytes(place: FilePlace, progress: Progress | None = None) -> Iterator[ByteStream]:
+def open_bytes(path: Path, progress: Progress | None = None) -> Iterator[ByteStream]:
     """Open a file; gzip and zip are detected by their first bytes."""
-    with open_to_read(place.path) as on_disk:
-        magic, size = on_disk.read(4), place.path.stat().st_size
+    with open_to_read(path) as on_disk:
+        magic, size = on_disk.read(4), path.stat().st_size
         on_disk.seek(0)
-        if magic != _ZIP_MAGIC and place.member is not None:
-            raise FileFormatError(f"{place.path} must be a zip archive; it starts otherwise.")
         try:
             if magic == _ZIP_MAGIC:
                 with zipfile.ZipFile(on_disk) as archive:
-                    member = _member(place, archive)
+                    member = _only_member(path, archive)
                     with archive.open(member) as file:
-                        yield ByteStream(place, file, on_disk, member.file_size, progress)
+                        yield ByteStream(path, file, on_disk, member.file_size, progress)
             elif magic[:2] == _GZIP_MAGIC:
                 with gzip.open(on_disk) as unpacked:
-                    yield ByteStream(
-                        place, cast("IO[bytes]", unpacked), on_disk, size * _LARGEST_DEFLATE_RATIO, progress
-                    )
+                    file = cast("IO[bytes]", unpacked)
+                    yield ByteStream(path, file, on_disk, size * _LARGEST_DEFLATE_RATIO, progress)
             else:
-                yield ByteStream(place, on_disk, on_disk, size, progress)
+                yield ByteStream(path, on_disk, on_disk, size, progress)
         except (EOFError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
             kind = "zip archive" if magic == _ZIP_MAGIC else "gzip file"
-            raise FileFormatError(f"{place} is damaged or truncated, not a complete {kind}: {error}.") from None
+            raise FileFormatError(f"{path} is damaged or truncated, not a complete {kind}: {error}.") from None
 
 
-def _member(place: FilePlace, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    members = {
-        info.filename: info
-        for info in archive.infolist()
-        if not info.is_dir() and not info.filename.startswith(_RESOURCE_FORKS)
-    }
-    listed = ", ".join(members) or "none"
-    if place.member is None and len(members) != 1:
-        one = next(iter(members), "MEMBER")
-        raise InputFileError(f"{place.path} must hold one file; it holds: {listed}. Name one: {place.path}!{one}")
-    member = next(iter(members.values())) if place.member is None else members.get(place.member)
-    if member is None:
-        raise InputFileError(f"{place.path} has no member {place.member}; it has: {listed}.")
-    if member.flag_bits & 1:
-        raise FileFormatError(f"{place.path}: member {member.filename} is encrypted. Unpack it first.")
-    return member
+def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    members = [
+        info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith(_RESOURCE_FORKS)
+    ]
+    if len(members) != 1:
+        listed = ", ".join(info.filename for info in members) or "none"
+        raise InputFileError(f"{path} must hold one file; it holds: {listed}. Unpack it, and name one of its files.")
+    if members[0].flag_bits & 1:
+        raise FileFormatError(f"{path}: {members[0].filename} is encrypted. Unpack it first.")
+    return members[0]
 
 
 # -- blocks of rows --------------------------------------------------------------------------------------------------
@@ -186,12 +213,6 @@ def rows_of(wanted: Vocabulary, words: list[bytes]) -> NDArray[np.intp]:
     """Find the words that are wanted."""
     characters, offsets = joined(words)
     return np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
-
-
-def joined(words: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Concatenate words, and say where each begins."""
-    offsets = np.fromiter(accumulate(map(len, words), initial=0), dtype=np.int64, count=len(words) + 1)
-    return np.frombuffer(b"".join(words), dtype=np.uint8), offsets
 
 
 def in_threads(tasks: Iterable[Callable[[], RowBlock]]) -> Iterator[RowBlock]:
@@ -254,7 +275,7 @@ def in_memory(where: str, blocks: Iterable[RowBlock]) -> tuple[Vocabulary, NDArr
 
 def plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> tuple[str, Iterator[RowBlock]]:
     """Rows of text or of word2vec, whose header both may have; the name of the format comes first."""
-    where, pieces = str(stream.place), stream.pieces()
+    where, pieces = str(stream.path), stream.pieces()
     head = next(pieces, b"").removeprefix(_BYTE_ORDER_MARK)
     first_line, _, rest = head.partition(b"\n")
     fields = first_line.split()
@@ -454,28 +475,131 @@ def _complete_rows(text: bytes, n_rows: int, n_bytes: int) -> tuple[list[bytes],
     return words, starts, position
 
 
-# -- numbers in the types that they are stored in --------------------------------------------------------------------
+# -- fastText's binary format: settings, words, and matrices of words and of n-grams ---------------------------------
 
 
-def encoded(where: str, vectors: NDArray[np.float32], dtype: str) -> tuple[Numbers, Scales | None]:
-    """Convert vectors to float32, float16, or int8 with a scale per row."""
-    # int8 is symmetric: the scale of a row is its largest magnitude / 127. A zero row has the scale 0.
-    _check.one_of(where, "dtype", dtype, STORED_TYPES)
-    if dtype == "float32":
-        return vectors, None
-    if dtype == "float16":
-        with np.errstate(over="ignore"):
-            halves = vectors.astype(np.float16)
-        if not np.isfinite(halves).all():
-            largest = np.abs(vectors).max()
-            raise InputError(f"{where}: numbers must be at most 65504 for float16; got {largest:g}. Choose float32.")
-        return halves, None
-    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(127)
-    steps = np.rint(vectors / np.where(scales > 0, scales, 1)[:, None])
-    return np.clip(steps, -127, 127).astype(np.int8), scales
+class _Mapped:
+    """A file that is read front to back through a memory map."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.position = 0
+        with open_to_read(path) as file, naming(path):
+            self.content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def numbers(self, layout: str) -> tuple[Any, ...]:
+        start = self.advance(struct.calcsize(layout))
+        return struct.unpack_from(layout, self.content, start)
+
+    def string(self) -> bytes:
+        start = self.position
+        stop = self.content.find(b"\0", start, start + bounds.LONGEST_WORD + 1)
+        if stop < 0 and start + bounds.LONGEST_WORD < len(self.content):
+            raise word_too_long(f"{self.path}, byte {start}")
+        self.advance(stop + 1 - start if stop >= 0 else len(self.content))
+        return self.content[start:stop]
+
+    def matrix(self, n_columns: int) -> NDArray[np.float32]:
+        n_rows, width = self.numbers("<qq")
+        if width != n_columns or n_rows < 0:
+            raise FileFormatError(f"{self.path} must hold matrices of {n_columns} columns; got {n_rows} x {width}.")
+        start = self.advance(4 * n_rows * width)
+        return np.ndarray((n_rows, width), "<f4", buffer=self.content, offset=start)
+
+    def advance(self, n_bytes: int) -> int:
+        """Skip some bytes, and return where they begin."""
+        start = self.position
+        if start + n_bytes > len(self.content):
+            raise FileFormatError(f"{self.path} is a truncated fastText model. Copy it again.")
+        self.position += n_bytes
+        return start
 
 
-def decoded(numbers: Numbers, scales: Scales | None, rows: NDArray[np.integer[Any]] | slice) -> NDArray[np.float32]:
-    """Take rows out, as float32."""
-    vectors: NDArray[np.float32] = numbers[rows].astype(np.float32, copy=False)
-    return vectors if scales is None else vectors * scales[rows, None]
+def fasttext_rows(
+    path: Path, wanted: Vocabulary | None = None, progress: Progress | None = None
+) -> tuple[Iterator[RowBlock], NgramTable | None]:
+    """Open a model of fastText."""
+    file = _Mapped(path)
+    _, version = file.numbers("<2i")
+    if version not in _VERSIONS:
+        raise FileFormatError(
+            f"{path} must be a fastText model of version {' or '.join(map(str, _VERSIONS))}; got {version}."
+        )
+    dim, _, _, _, _, _, _, model, n_buckets, shortest, longest, _, _ = file.numbers(_SETTINGS)
+    if version == 11 and model == _SUPERVISED:
+        longest = 0
+    if not 0 < dim <= bounds.MOST_DIMENSIONS or longest > bounds.LONGEST_NGRAM:
+        raise FileFormatError(
+            f"{path}: 1 to {bounds.MOST_DIMENSIONS:,} dimensions and n-grams of up to {bounds.LONGEST_NGRAM} "
+            f"characters are read; got {dim} and {longest}."
+        )
+    words, has_ngrams = _dictionary(file)
+    (is_quantised,) = file.numbers("<?")
+    if is_quantised:
+        raise FileFormatError(f"{path} is quantised, as .ftz files are. Use the .bin that it was made of.")
+    matrix = file.matrix(dim)
+    if len(matrix) != len(words) + n_buckets:
+        raise FileFormatError(
+            f"{path} must hold {len(words)} words and {n_buckets} buckets of n-grams; got {len(matrix)} vectors."
+        )
+    file.numbers("<?")
+    file.matrix(dim)
+    table = None
+    if has_ngrams and longest > 0 and n_buckets > 0:
+        table = NgramTable(matrix[len(words) :], (shortest, longest))
+        _check_buckets(path, table)
+    return in_threads(_tasks(path, words, matrix, table, wanted, progress)), table
+
+
+def _dictionary(file: _Mapped) -> tuple[list[bytes], bool]:
+    """Words in the order of their rows (labels follow them), and whether n-grams may be used."""
+    n_entries, n_words, n_labels, _, n_pruned = file.numbers("<3i2q")
+    if not 0 <= n_words == n_entries - n_labels:
+        raise FileFormatError(f"{file.path}: entries must be words and labels; got {n_entries}, {n_words} words.")
+    if n_pruned > 0:
+        raise FileFormatError(f"{file.path} was pruned, and lacks n-grams. Use the model that it was made of.")
+    words = []
+    for _ in range(n_entries):
+        words.append(file.string())
+        file.advance(9)  # its count and its kind
+    return words[:n_words], n_pruned < 0
+
+
+def _check_buckets(path: Path, table: NgramTable) -> None:
+    for start in range(0, len(table.vectors), _BLOCK_BUCKETS):
+        bad = np.flatnonzero(~np.isfinite(table.vectors[start : start + _BLOCK_BUCKETS]).all(axis=1))
+        if bad.size:
+            raise FileFormatError(f"{path}: n-gram bucket {start + bad[0]} must be finite; got NaN or infinity.")
+
+
+def _tasks(
+    path: Path,
+    words: list[bytes],
+    matrix: NDArray[np.float32],
+    table: NgramTable | None,
+    wanted: Vocabulary | None,
+    progress: Progress | None,
+) -> Iterator[Callable[[], RowBlock]]:
+    size, reported = path.stat().st_size, 0
+    for start in range(0, len(words), _BLOCK_WORDS):
+        yield partial(_block, path, start, words[start : start + _BLOCK_WORDS], matrix, table, wanted)
+        if progress is not None:
+            reached = size * min(start + _BLOCK_WORDS, len(words)) // len(words)
+            progress(reached - reported)
+            reported = reached
+
+
+def _block(
+    path: Path,
+    start: int,
+    words: list[bytes],
+    matrix: NDArray[np.float32],
+    table: NgramTable | None,
+    wanted: Vocabulary | None,
+) -> RowBlock:
+    numbers = np.arange(len(words)) if wanted is None else rows_of(wanted, words)
+    chosen = [words[number] for number in numbers]
+    vectors = matrix[start + numbers]
+    if table is not None:
+        vectors = table.means(chosen, vectors)
+    return checked_block(f"{path}: vector", start + numbers + 1, chosen, vectors)

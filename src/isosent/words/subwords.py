@@ -1,4 +1,9 @@
-"""Tokens of a ``tokenizer.json``: rows of an embedding matrix, or words looked up in a vocabulary."""
+"""Tokens of a ``tokenizer.json``: rows of an embedding matrix, or words looked up in a vocabulary.
+
+`SubwordTokenizer` wraps the library tokenizers: long texts in pieces, truncated, unknown tokens left out. If no token
+can cross a blank, which `odd_patterns` reads from the steps of the tokenizer, a `TokenCache` tokenizes each distinct
+piece between blanks once. `TokenLookup` looks the tokens up in a vocabulary of word vectors.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from isosent import _check
 from isosent.errors import FileFormatError
 from isosent.io import bounds
 from isosent.io.texts import text_blocks
-from isosent.numeric.compiled import has_compiler, njit
+from isosent.numeric.compiled import has_compiler
 from isosent.words.tokens import (
     LONGEST_PIECE,
     UNKNOWN_RULES,
@@ -29,56 +34,6 @@ from isosent.words.tokens import (
     spell_words,
 )
 from isosent.words.vocabulary import Vocabulary, words_as_bytes
-
-_BASIS, _PRIME = np.uint32(2166136261), np.uint32(16777619)
-
-
-@njit(cache=True, nogil=True)
-def ngram_buckets(
-    characters: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    lengths: tuple[int, int],
-    n_buckets: int,
-    buckets: NDArray[np.int32],
-    counts: NDArray[np.int64],
-) -> None:
-    """Hash the character n-grams of words, each word already in brackets."""
-    # 32-bit FNV-1a over signed bytes, as in fastText: a byte above 127 sets the upper 24 bits, too. A bracket alone
-    # is no n-gram.
-    shortest, longest = lengths
-    n_found = 0
-    for word in range(len(offsets) - 1):
-        n_before, stop = n_found, offsets[word + 1]
-        for start in range(offsets[word], stop):
-            if characters[start] & 0xC0 == 0x80:
-                continue
-            value, at = _BASIS, start
-            for length in range(1, longest + 1):
-                if at == stop:
-                    break
-                while True:
-                    value = np.uint32((value ^ np.uint32(np.int8(characters[at]))) * _PRIME)
-                    at += 1
-                    if at == stop or characters[at] & 0xC0 != 0x80:
-                        break
-                if length >= shortest and not (length == 1 and (start == offsets[word] or at == stop)):
-                    if len(buckets):
-                        buckets[n_found] = np.int32(value % np.uint32(n_buckets))
-                    n_found += 1
-        counts[word] = n_found - n_before
-
-
-@njit(cache=True, nogil=True)
-def add_rows(
-    table: NDArray[np.float32], ids: NDArray[np.int32], offsets: NDArray[np.int64], sums: NDArray[np.float32]
-) -> None:
-    """Add rows of a table to sums, one after the other."""
-    for row in range(len(sums)):
-        for position in range(offsets[row], offsets[row + 1]):
-            number = ids[position]
-            for column in range(sums.shape[1]):
-                sums[row, column] += table[number, column]
-
 
 Tokenize = Callable[[Sequence[str]], TokenIds]
 
@@ -96,9 +51,12 @@ _FEW_CHARACTERS = 1 << 12
 
 
 class TokenCache:
-    """Tokenizes each distinct piece of the texts once, and keeps its tokens."""
+    """Tokenizes each distinct piece of the texts once, and keeps its tokens.
 
-    # At most 262,144 pieces are kept; the others are tokenized again in every call.
+    With it, wordllama encodes 15,487 sentences of STS-B, each once, 1.5 times as fast; 60,000 of SentEval, 3.5 times;
+    texts that were seen before, 6 times (`bench/words.py` has the rows). At most 262,144 pieces are kept; the others
+    are tokenized again in every call.
+    """
 
     def __init__(self, tokenize: Tokenize, odd: Sequence[str]) -> None:
         self._tokenize = tokenize
@@ -287,8 +245,7 @@ class SubwordTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return a text with these token ids, if there is one."""
-        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=False)
-        return text
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""

@@ -1,4 +1,11 @@
-"""Texts to token ids: words looked up in a vocabulary, cut by characters, by white space or by a function."""
+"""Texts to token ids: words looked up in a vocabulary, cut by characters, by white space or by a function.
+
+Every tokenizer takes texts and returns `TokenIds`, the ids of all texts in one array (`Tokenizing`). `WordTokenizer`
+joins the texts and lets compiled code cut and look up their words (`scan_texts`), several chunks at a time.
+`CallableTokenizer` asks a function of the user for the words and looks these up (`look_up_words`). A `TokenFilter`
+leaves out punctuation and stop words. Unknown words are skipped and counted, or get ids after those of the vocabulary
+(`number_unknown`), for encoders that make vectors of sub-words.
+"""
 
 from __future__ import annotations
 

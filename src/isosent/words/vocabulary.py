@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -265,9 +266,13 @@ def words_as_bytes(words: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.
         encoded = [word.encode() for word in words]
     except UnicodeEncodeError as error:
         raise InputError(f"vocabulary: words must be valid Unicode; got {error.object!r}.") from None
-    offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
-    np.cumsum(np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded)), out=offsets[1:])
-    return np.frombuffer(b"".join(encoded), dtype=np.uint8), offsets
+    return joined(encoded)
+
+
+def joined(words: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Concatenate words, and say where each begins."""
+    offsets = np.fromiter(accumulate(map(len, words), initial=0), dtype=np.int64, count=len(words) + 1)
+    return np.frombuffer(b"".join(words), dtype=np.uint8), offsets
 
 
 def first_rows(characters: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.int64]:

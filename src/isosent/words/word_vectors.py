@@ -1,4 +1,11 @@
-"""Word vectors: read from files of any format, and converted to one that opens at once."""
+"""Word vectors: read from files of any format, and converted to one that opens at once.
+
+`read_word_vectors` reads each file (`_read`): a converted one is mapped (`open_vector_file`), a large one comes from
+the cache of the user, where it is converted once (`write_cached`), and any other is parsed block by block (`open_rows`
+of `formats`). Several files are joined word by word (`_concatenated`). `convert_word_vectors` writes what any of these
+ways yields with `write_vector_file`: a .safetensors file of vectors, vocabulary and n-grams, whose header is written
+last and holds the hash of the content and the checksum of the file.
+"""
 
 from __future__ import annotations
 
@@ -7,38 +14,25 @@ import json
 import mmap
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check, _extras
+from isosent import _check
 from isosent.errors import CacheWarning, FileFormatError, InputError, OutputError
 from isosent.io.atomic import replacing, user_cache
 from isosent.io.checksum import UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
 from isosent.io.json import parse_json
 from isosent.io.system import open_to_read
 from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
-from isosent.words.fasttext import MAGIC, NgramSubwords, NgramTable, fasttext_rows
-from isosent.words.formats import (
-    STORED_TYPES,
-    FilePlace,
-    Numbers,
-    Progress,
-    RowBlock,
-    Scales,
-    WordCollector,
-    decoded,
-    encoded,
-    in_memory,
-    open_bytes,
-    plain_rows,
-)
+from isosent.words.formats import FileRows, Progress, RowBlock, WordCollector, in_memory, is_safetensors, open_rows
+from isosent.words.ngrams import NgramSubwords, NgramTable
 from isosent.words.vocabulary import Vocabulary, first_rows, read_wanted_words, take_words
 
 _CACHED_FROM_BYTES = 64 << 20
@@ -58,8 +52,7 @@ class WordVectors:
     """Words and their vectors."""
 
     vocabulary: Vocabulary
-    vectors: Numbers  # (vocab_size, dim), finite: float32, float16 or int8; may be mapped from a file
-    scales: Scales | None  # factor of each row of int8; None for the other types
+    vectors: NDArray[np.float32]  # (vocab_size, dim), finite; may be mapped from a file
     subwords: Subwords | None  # for unknown words, if the files have n-grams
     content_hash: str  # SHA-256 of words and numbers, the same whether read from a file or from the cache
 
@@ -67,10 +60,6 @@ class WordVectors:
     def dim(self) -> int:
         """Dimensions of the vectors."""
         return int(self.vectors.shape[1])
-
-    def rows(self, ids: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Take vectors out."""
-        return decoded(self.vectors, self.scales, ids)
 
 
 def read_word_vectors(
@@ -81,14 +70,13 @@ def read_word_vectors(
     cache: bool = True,
 ) -> WordVectors:
     """Read word vectors from one file, or concatenate those of several word by word."""
-    places = [FilePlace.of(path) for path in paths]
+    files = [_check.input_file(path) for path in paths]
     wanted = None if vocabulary is None else read_wanted_words(vocabulary)
-    stored, content_hash = _read_all(places, wanted, progress, cache)
-    _check_some(len(stored.vocabulary), places, wanted)
+    stored, content_hash = _read_all(files, wanted, progress, cache)
+    _check_some(len(stored.vocabulary), files, wanted)
     return WordVectors(
         stored.vocabulary,
         stored.vectors,
-        stored.scales,
         NgramSubwords(stored.tables, stored.vectors.shape[1]) if stored.tables else None,
         content_hash or stored.content_hash(),
     )
@@ -96,135 +84,83 @@ def read_word_vectors(
 
 def size_of_files(paths: Sequence[str | os.PathLike[str]]) -> int:
     """Bytes of files of word vectors on the disk, what the progress of reading adds up to."""
-    return sum(FilePlace.of(path).path.stat().st_size for path in paths)
+    return sum(_check.input_file(path).stat().st_size for path in paths)
 
 
 def convert_word_vectors(
     paths: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     *,
-    dtype: str = "float32",
     vocabulary: Iterable[str] | str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> WordVectors:
     """Write word vectors as a file that opens at once, through a memory map."""
-    _check.one_of("word vectors", "dtype", dtype, STORED_TYPES)
-    places = [FilePlace.of(path) for path in paths]
+    files = [_check.input_file(path) for path in paths]
     wanted = None if vocabulary is None else read_wanted_words(vocabulary)
-    where = ", ".join(map(str, places))
+    where = ", ".join(map(str, files))
     with replacing(output) as temporary:
-        if len(places) == 1 and not is_safetensors(places[0]):
-            with open_rows(places[0], wanted, progress) as rows:
-                n_words = write_vector_file(temporary, where, rows, dtype)
+        if len(files) == 1 and not is_safetensors(files[0]):
+            with open_rows(files[0], wanted, progress) as rows:
+                n_words = write_vector_file(temporary, where, rows)
         else:
-            stored = _read_all(places, wanted, progress, cache=True)[0]
+            stored = _read_all(files, wanted, progress, cache=True)[0]
             rows = FileRows("isosent safetensors", stored.blocks(), stored.tables)
-            n_words = write_vector_file(temporary, where, rows, dtype)
-        _check_some(n_words, places, wanted)
+            n_words = write_vector_file(temporary, where, rows)
+        _check_some(n_words, files, wanted)
     return read_word_vectors([output])
 
 
-def _check_some(n_words: int, places: Sequence[FilePlace], wanted: Vocabulary | None) -> None:
+def _check_some(n_words: int, files: Sequence[Path], wanted: Vocabulary | None) -> None:
     if not n_words:
         words = "a word in UTF-8" if wanted is None else "a word of the vocabulary"
-        raise InputError(f"{', '.join(map(str, places))} must hold {words}; got none.")
+        raise InputError(f"{', '.join(map(str, files))} must hold {words}; got none.")
 
 
 def _read_all(
-    places: Sequence[FilePlace], wanted: Vocabulary | None, progress: Progress | None, cache: bool
+    files: Sequence[Path], wanted: Vocabulary | None, progress: Progress | None, cache: bool
 ) -> tuple[StoredVectors, str]:
     """What the files hold together and, if that is known, its hash."""
-    parts = [_read(place, wanted, progress, cache) for place in places]
+    parts = [_read(path, wanted, progress, cache) for path in files]
     return parts[0] if len(parts) == 1 else (_concatenated([part for part, _ in parts]), "")
 
 
-def _read(
-    place: FilePlace, wanted: Vocabulary | None, progress: Progress | None, cache: bool
-) -> tuple[StoredVectors, str]:
+def _read(path: Path, wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> tuple[StoredVectors, str]:
     """What a file holds and, if that is known, its hash."""
-    if is_safetensors(place):
-        stored, content_hash = open_vector_file(place.path)
-        _report_all(place, progress)
+    if is_safetensors(path):
+        stored, content_hash = open_vector_file(path)
+        _report_all(path, progress)
     else:
-        cached = _read_cached(place, wanted, progress) if cache else None
+        cached = _read_cached(path, wanted, progress) if cache else None
         if cached is None:
-            with open_rows(place, wanted, progress) as rows:
-                return StoredVectors(*in_memory(str(place), rows.blocks), None, rows.tables), ""
+            with open_rows(path, wanted, progress) as rows:
+                return StoredVectors(*in_memory(str(path), rows.blocks), rows.tables), ""
         stored, content_hash = cached
     return (stored, content_hash) if wanted is None else (_only(stored, wanted), "")
 
 
-def _read_cached(
-    place: FilePlace, wanted: Vocabulary | None, progress: Progress | None
-) -> tuple[StoredVectors, str] | None:
+def _read_cached(path: Path, wanted: Vocabulary | None, progress: Progress | None) -> tuple[StoredVectors, str] | None:
     """What a large file holds, from the cache, or None; all of it is converted where that was not done yet."""
-    if place.path.stat().st_size < _CACHED_FROM_BYTES:
+    if path.stat().st_size < _CACHED_FROM_BYTES:
         return None
-    cached = open_cached(place)
+    cached = open_cached(path)
     if cached is not None:
-        _report_all(place, progress)
+        _report_all(path, progress)
     elif wanted is None:
-
-        def write(path: Path) -> None:
-            with open_rows(place, None, progress) as rows:
-                write_vector_file(path, str(place), rows)
-
-        write_cached(place, write)
-        cached = open_cached(place)
+        write_cached(path, progress)
+        cached = open_cached(path)
     return cached
 
 
-def is_safetensors(place: FilePlace) -> bool:
-    """Whether a file is .safetensors, by its first bytes."""
-    with open_to_read(place.path) as file:
-        start = file.read(9)
-    return start[8:] == b"{" and int.from_bytes(start[:8], "little") < place.path.stat().st_size
-
-
-def format_of(place: FilePlace) -> str:
-    """Name the format of a file."""
-    if is_safetensors(place):
-        return "isosent safetensors"
-    with open_rows(place) as rows:
-        return rows.format
-
-
-@contextmanager
-def open_rows(
-    place: FilePlace, wanted: Vocabulary | None = None, progress: Progress | None = None
-) -> Iterator[FileRows]:
-    """Open a file of text, of word2vec's binary format, or of fastText."""
-    _extras.require("numba")  # the words will be looked up: refused before a file of gigabytes is read
-    with open_bytes(place, progress) as stream:
-        if not stream.head.startswith(MAGIC):
-            name, blocks = plain_rows(stream, wanted)
-            yield FileRows(name, _at_least_one(place, blocks))
-            return
-        if stream.is_packed:
-            raise FileFormatError(f"{place} is a packed fastText model. Unpack it first.")
-        blocks, table = fasttext_rows(place, wanted, progress)
-        yield FileRows("fastText binary", _at_least_one(place, blocks), () if table is None else (table,))
-
-
-def _at_least_one(place: FilePlace, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
-    first = next(blocks, None)
-    if first is None:
-        raise FileFormatError(f"{place} must hold at least one word vector; got none.")
-    yield first
-    yield from blocks
-
-
-def _report_all(place: FilePlace, progress: Progress | None) -> None:
+def _report_all(path: Path, progress: Progress | None) -> None:
     if progress is not None:
-        progress(place.path.stat().st_size)
+        progress(path.stat().st_size)
 
 
 def _only(stored: StoredVectors, wanted: Vocabulary) -> StoredVectors:
     """The words that are wanted, in memory."""
     characters, offsets, _ = stored.vocabulary.arrays
     rows = np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
-    scales = None if stored.scales is None else stored.scales[rows]
-    return StoredVectors(stored.vocabulary.take(rows), stored.vectors[rows], scales, stored.tables)
+    return StoredVectors(stored.vocabulary.take(rows), stored.vectors[rows], stored.tables)
 
 
 def _concatenated(parts: Sequence[StoredVectors]) -> StoredVectors:
@@ -235,14 +171,14 @@ def _concatenated(parts: Sequence[StoredVectors]) -> StoredVectors:
     for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
         characters, offsets, _ = part.vocabulary.arrays
         ids = vocabulary.ids_of_spans(characters, offsets[:-1], offsets[1:])
-        vectors[ids, first:last] = decoded(part.vectors, part.scales, slice(None))
+        vectors[ids, first:last] = part.vectors
         if part.tables:
             subwords = NgramSubwords(part.tables, last - first)
             lacking = np.setdiff1d(np.arange(len(vocabulary)), ids)
             for rows in np.array_split(lacking, len(lacking) // _BLOCK_WORDS + 1):
                 vectors[rows, first:last] = subwords.vectors([vocabulary[row] for row in rows])
         tables += [replace(table, first_column=first + table.first_column) for table in part.tables]
-    return StoredVectors(vocabulary, vectors, None, tuple(tables))
+    return StoredVectors(vocabulary, vectors, tuple(tables))
 
 
 def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
@@ -267,32 +203,22 @@ _OF_WORDS = ("characters", "offsets", "slots")
 _KINDS = {np.dtype(dtype): kind for kind, dtype in TENSOR_TYPES.items()}
 
 
-class FileRows(NamedTuple):
-    """A file of word vectors, opened."""
-
-    format: str
-    blocks: Iterable[RowBlock]  # to be read once
-    tables: tuple[NgramTable, ...] = ()  # of n-grams; empty where it has none
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredVectors:
-    """Words and the numbers stored for each, and for the n-grams of other words."""
+    """Words and their vectors, and those of the n-grams of other words."""
 
     vocabulary: Vocabulary
-    vectors: Numbers
-    scales: Scales | None
+    vectors: NDArray[np.float32]
     tables: tuple[NgramTable, ...]  # of n-grams; empty if there are none
 
     def content_hash(self) -> str:
-        """Hash words and stored numbers."""
+        """Hash words and vectors."""
         digest = hashlib.sha256(json.dumps(_settings(self.tables)).encode())
-        tables = chain.from_iterable((table.numbers, table.scales) for table in self.tables)
-        for array in (self.vocabulary.characters, self.vocabulary.offsets, self.vectors, self.scales, *tables):
-            if array is not None:
-                little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-                digest.update(f"{little.dtype.str} {little.shape}".encode())
-                digest.update(little.reshape(-1).view(np.uint8).data)
+        arrays: list[NDArray[Any]] = [self.vocabulary.characters, self.vocabulary.offsets, self.vectors]
+        for array in [*arrays, *(table.vectors for table in self.tables)]:
+            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            digest.update(f"{little.dtype.str} {little.shape}".encode())
+            digest.update(little.reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
     def blocks(self) -> Iterable[RowBlock]:
@@ -303,34 +229,23 @@ class StoredVectors:
             text = characters[bounds[0] : bounds[-1]].tobytes()
             ends = (bounds - bounds[0]).tolist()
             words = [text[first:last] for first, last in pairwise(ends)]
-            yield RowBlock(words, decoded(self.vectors, self.scales, slice(start, start + _BLOCK_ROWS)))
+            yield RowBlock(words, self.vectors[start : start + _BLOCK_ROWS])
 
 
-def write_vector_file(path: Path, where: str, rows: FileRows, dtype: str = "float32") -> int:
+def write_vector_file(path: Path, where: str, rows: FileRows) -> int:
     """Write word vectors, block by block."""
     words = WordCollector(where)
-    all_scales: dict[str, list[Scales]] = {}
     with path.open("w+b") as file:
         tensors = _TensorWriter(file, _HEADER_BYTES + _HEADER_BYTES_OF_A_TABLE * len(rows.tables))
-
-        def append(name: str, vectors: NDArray[np.float32]) -> None:
-            numbers, scales = encoded(where, vectors, dtype)
-            tensors.append(name, numbers)
-            if scales is not None:
-                all_scales.setdefault(f"{name}.scales", []).append(scales)
-
         for block in rows.blocks:
             words.add(block)
-            append("vectors", block.vectors)
+            tensors.append("vectors", block.vectors)
         vocabulary, rows_kept = words.finish()
         if rows_kept is not None:
             tensors.keep_rows("vectors", rows_kept)
         for number, table in enumerate(rows.tables):
-            for start in range(0, len(table.numbers), _BLOCK_ROWS):
-                append(f"ngrams.{number}", decoded(table.numbers, table.scales, slice(start, start + _BLOCK_ROWS)))
-        for name, parts in all_scales.items():
-            scales = np.concatenate(parts)
-            tensors.append(name, scales[rows_kept] if name == "vectors.scales" and rows_kept is not None else scales)
+            for start in range(0, len(table.vectors), _BLOCK_ROWS):
+                tensors.append(f"ngrams.{number}", table.vectors[start : start + _BLOCK_ROWS])
         for name in _OF_WORDS:
             tensors.append(name, getattr(vocabulary, name))
         metadata = {"format": FORMAT, "version": VERSION, "ngrams": json.dumps(_settings(rows.tables)), SEAL: UNSEALED}
@@ -352,8 +267,8 @@ def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
         )
     if unknown := sorted(metadata.keys() - _METADATA):
         raise FileFormatError(f"{path} is damaged: its metadata has an unknown field {unknown[0]!r}.")
-    if SEAL in metadata:  # files from before checksums have none
-        verify_file(path, metadata[SEAL], _seal_at(path, metadata[SEAL]), state)
+    seal = metadata.get(SEAL, UNSEALED)
+    verify_file(path, seal, _seal_at(path, seal), state)
     stored = _stored(path, metadata)
     check_unchanged(path, state)
     return stored, metadata.get("content_hash", "")
@@ -376,16 +291,23 @@ def _stored(path: Path, metadata: dict[str, str]) -> StoredVectors:
         vocabulary = Vocabulary(*(np.require(tensors[name], requirements="A") for name in _OF_WORDS))
         str(vocabulary.characters.data, "utf-8")  # words are decoded later, one by one
         tables = tuple(
-            NgramTable(tensors[f"ngrams.{number}"], tensors.get(f"ngrams.{number}.scales"), (shortest, longest), column)
+            NgramTable(_float32(tensors, f"ngrams.{number}"), (shortest, longest), column)
             for number, (shortest, longest, column) in enumerate(parse_json(metadata["ngrams"], "ngrams", _NGRAMS))
         )
-        stored = StoredVectors(vocabulary, tensors["vectors"], tensors.get("vectors.scales"), tables)
+        stored = StoredVectors(vocabulary, _float32(tensors, "vectors"), tables)
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise FileFormatError(f"{path} is damaged: {error}. Convert the vectors again.") from None
-    n_words, needs_scales = len(vocabulary), stored.vectors.dtype == np.int8
-    if stored.vectors.ndim != 2 or len(stored.vectors) != n_words or needs_scales != (stored.scales is not None):
-        raise FileFormatError(f"{path} is damaged: vectors must be those of {n_words} words. Convert them again.")
+    if stored.vectors.ndim != 2 or len(stored.vectors) != len(vocabulary):
+        raise FileFormatError(
+            f"{path} is damaged: vectors must be those of {len(vocabulary)} words. Convert them again."
+        )
     return stored
+
+
+def _float32(tensors: dict[str, NDArray[Any]], name: str) -> NDArray[np.float32]:
+    """A tensor; release 0.1.0 also wrote float16, and int8 with a scale per row."""
+    vectors = tensors[name].astype(np.float32, copy=False)
+    return vectors * tensors[f"{name}.scales"][:, None] if tensors[name].dtype == np.int8 else vectors
 
 
 class _TensorWriter:
@@ -432,41 +354,42 @@ class _TensorWriter:
         self._file.flush()
 
 
-def open_cached(place: FilePlace) -> tuple[StoredVectors, str] | None:
+def open_cached(path: Path) -> tuple[StoredVectors, str] | None:
     """Open the converted file of another one."""
-    path = _cache_file(place)
-    if not path.is_file():
+    cached = _cache_file(path)
+    if not cached.is_file():
         return None
     try:
-        return open_vector_file(path)
+        return open_vector_file(cached)
     except (FileFormatError, OSError):
         return None
 
 
-def write_cached(place: FilePlace, write: Callable[[Path], None]) -> None:
+def write_cached(path: Path, progress: Progress | None) -> None:
     """Convert a file into the cache, in place of what older states of it left there."""
-    path = _cache_file(place)
+    cached = _cache_file(path)
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        cached.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with replacing(path) as temporary:
-            write(temporary)
+        with replacing(cached) as temporary, open_rows(path, None, progress) as rows:
+            write_vector_file(temporary, str(path), rows)
     except OutputError as error:
         warnings.warn(
-            f"{place} cannot be converted, and is read again each time: {error} Set ISOSENT_CACHE to another folder.",
+            f"{path} cannot be converted, and is read again each time: {error} Set ISOSENT_CACHE to another folder.",
             CacheWarning,
             stacklevel=2,
         )
         return
-    for older in path.parent.glob(f"{path.name.partition('-')[0]}-*"):
-        if older.name != path.name:
+    for older in cached.parent.glob(f"{cached.name.partition('-')[0]}-*"):
+        if older.name != cached.name:
             with suppress(OSError):
                 older.unlink()
 
 
-def _cache_file(place: FilePlace) -> Path:
-    """A name made of the place of the file and, after a hyphen, of its state."""
-    state = place.path.stat()
-    where, when = f"{place.path.resolve()}!{place.member}", f"{state.st_size} {state.st_mtime_ns} {VERSION}"
+def _cache_file(path: Path) -> Path:
+    """A name made of the path of the file and, after a hyphen, of its state."""
+    state = path.stat()
+    # None: as release 0.1.0 named them, for a file that is no member of an archive
+    where, when = f"{path.resolve()}!None", f"{state.st_size} {state.st_mtime_ns} {VERSION}"
     hashes = [hashlib.sha256(part.encode("utf-8", "surrogateescape")).hexdigest()[:16] for part in (where, when)]
     return user_cache("word_vectors") / f"{'-'.join(hashes)}.safetensors"

@@ -61,14 +61,14 @@ def _replaced(value: object, before: dict[str, object], after: dict[str, object]
 
 def _model(document: dict[str, object], path: Path, content: bytes) -> dict[str, object]:
     """The document of a model with another file, whose name has no hash because somebody chose it."""
-    from isosent.persistence import ModelRecord, _read_postprocessing
+    from isosent.persistence import ModelRecord, _postprocessing
 
     kind = path.name.partition("-")[0]
     (path.parent / f"{kind}.safetensors").write_bytes(content)
     document = document | {kind: f"{kind}.safetensors"}
     with suppress(Exception):  # it cannot be read, which isosent has to say itself
         encoder = document["encoder"]
-        steps = _read_postprocessing(path.parent, document)
+        steps = _postprocessing(path.parent, document)
         record = ModelRecord(encoder["reference"], encoder["options"], encoder["dim"], encoder["fingerprint"], steps)
         document["fingerprint"] = record.fingerprint
     return document

@@ -1,4 +1,12 @@
-"""Where the workers of a job run: in processes of this machine, or on a Ray cluster."""
+"""Encoding by many processes and machines: where the workers of a job run, and batches in the jobs of other engines.
+
+`engine_for` chooses between this process (`isosent.jobs.shards.Here`), `Processes` of this machine and a `Ray` cluster.
+An engine gives a function that runs tasks in any order and yields their outcomes. A task whose worker dies runs again:
+in a process of its own, so that the one that kills is found, or on another actor; after three deaths it has failed.
+Tasks hold paths, never vectors: a `Worker` opens the files and the model by itself.
+
+`Encode` is for Ray Data and its like, which bring the batches and decide where they go.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +16,28 @@ import socket
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stdout
+from functools import cached_property
 from itertools import islice
 from threading import Thread
 from typing import Any, Final
 
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError, WorkerError
+from isosent.io.texts import is_missing
 from isosent.jobs.shards import Engine, Here, Job, Outcome, Run, Task, Worker
+from isosent.loading import load
+from isosent.model import Role, SentenceEncoder
 from isosent.numeric.threads import n_workers
 
-RAY: Final = "ray"
+_RAY: Final = "ray"
 _IN_FLIGHT: Final = 2  # tasks of a worker, so that it never waits for the next one
 _MOST_DEATHS: Final = 3  # of workers over one task
 _START_S: Final = 600.0  # without any worker
@@ -37,19 +50,15 @@ def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0
         _check.whole_number("workers", "workers", workers, 1)
     if on is None:
         if gpus_per_worker:
-            raise InputError("--gpus-per-worker is for a cluster. Add --on ray.")
+            raise InputError("GPUs per worker are for a cluster: --on ray?gpus=X.")
         return Here() if workers in (None, 1) else Processes(workers or 1)
-    if not (gpus_per_worker <= 1 or gpus_per_worker % 1 == 0):
-        raise InputError(f"--gpus-per-worker must be at most 1, or a whole number; got {gpus_per_worker:g}.")
-    address = on.removeprefix(RAY).removeprefix(":")
-    if not on.startswith(RAY) or (address and not address.startswith("//")):
+    if not (0 <= gpus_per_worker <= 1 or (gpus_per_worker > 1 and gpus_per_worker % 1 == 0)):
+        raise InputError(f"--on ray?gpus=X: X must be from 0 to 1, or a whole number; got {gpus_per_worker:g}.")
+    address = on.removeprefix(_RAY).removeprefix(":")
+    if not on.startswith(_RAY) or (address and not address.startswith("//")):
         raise InputError(f"--on must be ray, or ray://ADDRESS; got {on}.")
     _extras.require("ray")
     return Ray(on if address else None, workers, gpus_per_worker)
-
-
-def _died(task: Task) -> WorkerError:
-    return WorkerError(f"{_MOST_DEATHS} workers died while they made it. Is there too little memory for a worker?")
 
 
 class Processes:
@@ -96,14 +105,16 @@ class Processes:
             for future in done:
                 task, error = running.pop(future), future.exception()
                 if not isinstance(error, BrokenProcessPool):
-                    yield task, _counted(task, _outcome(error) if error else future.result(), advance)
+                    outcome = _worker_error(error) if error else future.result()
+                    _count_rows(task, outcome, advance)
+                    yield task, outcome
                     continue
                 self._pool = None
                 deaths[task] += 1
                 if deaths[task] < _MOST_DEATHS:
                     queue.appendleft(task)
                 else:
-                    yield task, _died(task)
+                    yield task, _death_error()
 
 
 _worker: Worker | None = None
@@ -129,15 +140,18 @@ def _attempt(task: Task) -> Outcome:
     return _worker.attempt(task)
 
 
-def _outcome(error: BaseException) -> WorkerError:
+def _death_error() -> WorkerError:
+    return WorkerError(f"{_MOST_DEATHS} workers died while they made it. Is there too little memory for a worker?")
+
+
+def _worker_error(error: BaseException) -> WorkerError:
     """What is reported for an error that is none of isosent."""
     return WorkerError(f"{type(error).__name__}: {_check.brief(error)}")
 
 
-def _counted(task: Task, outcome: Outcome, advance: Progress) -> Outcome:
+def _count_rows(task: Task, outcome: Outcome, advance: Progress) -> None:
     if task.name == "make" and not isinstance(outcome, Exception):
         advance(task.arguments[0].n_rows)
-    return outcome
 
 
 class Ray:
@@ -202,16 +216,18 @@ class _Actors:
                 elif reference in self._running:
                     actor, task = self._running.pop(reference)
                     try:
-                        yield task, _counted(task, self._ray.get(reference), advance)
+                        outcome = self._ray.get(reference)
+                        _count_rows(task, outcome, advance)
+                        yield task, outcome
                     except self._ray.exceptions.RayActorError:
                         deaths[task] += 1
                         if deaths[task] >= _MOST_DEATHS:
-                            yield task, _died(task)
+                            yield task, _death_error()
                         else:
                             queue.appendleft(task)
                         queue.extendleft(self._drop(actor))
                     except self._ray.exceptions.RayError as error:
-                        yield task, _outcome(getattr(error, "cause", None) or error)
+                        yield task, _worker_error(getattr(error, "cause", None) or error)
             if self._ready:
                 self._alone_since_s = time.monotonic()
             elif time.monotonic() - self._alone_since_s > _START_S:
@@ -250,3 +266,65 @@ class _Actors:
         """End all actors."""
         for actor in (*self._ready, *self._starting.values()):
             self._ray.kill(actor)
+
+
+# -- other engines ---------------------------------------------------------------------------------------------------
+
+
+class Encode:
+    """A function of batches for ``map_batches`` of Ray Data, which adds the vectors of a column of texts.
+
+    Every worker loads the model once. Ray Data may give a batch twice, or lose one with a node; for results where every
+    row is there exactly once, use ``isosent encode --on ray``.
+
+    Parameters
+    ----------
+    model : str, default "wordllama"
+        Reference of the model, as for `isosent.load`; the files must be reachable from all machines.
+    column : str, default "text"
+        Column with the texts; null is an empty text.
+    output : str, default "vector"
+        Column for the vectors, (n_texts, dim), float32.
+    role : {"text", "query", "document"}, default "text"
+        What the texts are encoded as.
+    options : mapping of str to object, optional
+        Options of the model.
+
+    Raises
+    ------
+    InputError
+        If there is no such column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> encode = Encode("wordllama")
+    >>> encode({"text": np.array(["A man is riding a horse."], object)})["vector"].shape
+    (1, 256)
+    """
+
+    def __init__(
+        self,
+        model: str = "wordllama",
+        column: str = "text",
+        output: str = "vector",
+        *,
+        role: Role = "text",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._reference, self._options = model, dict(options or {})
+        self._column, self._output, self._role = column, output, role
+
+    def __call__(self, batch: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the batch with the vectors of its texts."""
+        if self._column not in batch:
+            raise InputError(f"the batch has no column {self._column}; it has: {', '.join(batch)}.")
+        texts = ["" if is_missing(value) else value for value in batch[self._column]]
+        return {**batch, self._output: self._model.encode(texts, role=self._role)}
+
+    @cached_property
+    def _model(self) -> SentenceEncoder:
+        return load(self._reference, **self._options)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_model"}  # each worker loads its own

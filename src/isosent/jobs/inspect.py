@@ -506,8 +506,7 @@ def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform) ->
     sample = sample[np.random.default_rng(0).permutation(len(sample))]
     held_out = sample[half:]
     try:
-        moments = Moments.from_rows(sample[:half], radial=transform.uses_radial_moments)
-        mapped = _fit(transform, moments)(held_out)
+        mapped = _fit(transform, Moments.from_rows(sample[:half]))(held_out)
     except InputError:  # the half does not vary
         return None
     return neighbour_recall(held_out, mapped, n_queries)

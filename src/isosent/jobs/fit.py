@@ -1,0 +1,324 @@
+"""Fit a transform on texts or vectors in files, save the model, and measure what the fit has changed.
+
+`fit_files` looks at what the files hold, and passes them on: to `fit_texts`, which encodes them here, to `fit_shards`,
+which lets workers encode them, or to `fit_vectors`, which reads vectors and moments block by block. Each refuses what
+cannot be fitted before it reads much, saves the model as soon as it is fitted, and returns a `FitResult`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.encoders.reference import DEFAULT_REFERENCE
+from isosent.errors import InputError
+from isosent.io.remote import local_copies, remove
+from isosent.io.shards import SHARD_SIZE, input_paths
+from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
+from isosent.jobs.inspect import Groups, Recall, find_groups, held_out_recall
+from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_texts
+from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, no_rows, open_vector_files, sum_of_files
+from isosent.loading import load
+from isosent.model import SentenceEncoder
+from isosent.numeric.isotropy import SpaceReport, describe_space
+from isosent.pages.progress import Bars, no_bar
+from isosent.persistence import FitRecord
+from isosent.transforms.base import (
+    NO_TRANSFORM,
+    Auto,
+    FitProgress,
+    LinearTransform,
+    Transform,
+    is_flow,
+    make_linear,
+    transform_name,
+)
+
+_DESCRIBED_ROWS = 10_000
+_SAMPLED_TEXTS = 20_000  # for auto
+
+Say = Callable[[str], None]
+Named = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FitResult:
+    """A fitted model, and what the fit has changed."""
+
+    model: SentenceEncoder
+    record: FitRecord | None  # of this fit; None if there was nothing to fit
+    unit: str  # of what the record counts: texts, distinct texts or vectors
+    spaces: tuple[SpaceReport, SpaceReport] | None = None  # before and after
+    described: str | None = None  # which rows `spaces` are of, if not of all texts
+    recalls: tuple[Recall, ...] = ()  # of vectors without texts
+    groups: Groups | None = None  # if the rows are two separate groups
+    n_tokens: int = 0  # of the texts, if the encoder can count them
+    n_unknown: int = 0
+    follows_fit: bool = False  # whether the model was fitted before
+
+
+def fit_files(
+    inputs: Sequence[str],
+    output: str | os.PathLike[str],
+    reference: str | None,
+    transform: Transform | Auto | None,
+    *,
+    column: str | None = None,
+    queries: str | None = None,
+    space: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    engine: Engine | None = None,
+    shard_size: int | None = None,
+    bars: Bars = no_bar,
+    say: Say = print,
+) -> FitResult:
+    """Fit a transform on files of texts, or of vectors and moments; without a reference, vectors are of no encoder."""
+    if engine is not None:
+        if (queries, space, checkpoint) != (None, None, None):
+            raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
+        n_rows = SHARD_SIZE if shard_size is None else shard_size
+        return fit_shards(
+            *(inputs, output, reference, transform), engine=engine, column=column, shard_size=n_rows, bars=bars, say=say
+        )
+    if shard_size is not None:
+        raise InputError("fit: --shard-size is for --workers.")
+    with local_copies(input_paths(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)) as (paths, named):
+        kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in paths}
+        if len(set(kinds.values())) > 1:
+            vectors, texts = (next(path for path in paths if kinds[path] is kind) for kind in (True, False))
+            raise InputError(
+                f"fit: inputs must be all texts or all vectors; got texts, {texts}, and vectors, {vectors}."
+            )
+        if all(kinds.values()):
+            return fit_vectors(
+                *(paths, output, reference, transform),
+                named=named,
+                column=column,
+                queries=queries,
+                space=space,
+                checkpoint=checkpoint,
+                bars=bars,
+                say=say,
+            )
+        if (space, checkpoint) != (None, None):
+            raise InputError(f"fit: --space and --checkpoint are for vectors; {', '.join(paths)} holds texts.")
+        return fit_texts(
+            *(paths, output, reference, transform), named=named, column=column, queries=queries, bars=bars, say=say
+        )
+
+
+def fit_texts(
+    paths: Sequence[str],
+    output: str | os.PathLike[str],
+    reference: str | None,
+    transform: Transform | Auto | None,
+    *,
+    named: Named = str,
+    column: str | None = None,
+    queries: str | None = None,
+    bars: Bars = no_bar,
+    say: Say = print,
+) -> FitResult:
+    """Fit a transform on the vectors of texts; an encoder that learns from texts is fitted first."""
+    texts = [text for path in paths for text in read_texts(path, column=column)]
+    query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
+    model = _load(reference, bars)
+    if transform is None and query_texts is not None:
+        raise InputError("fit: --queries needs a transform; got none.")
+    if transform is not None:
+        transform.check_settings(model.dim)
+    source, learns = named(", ".join(paths)), model.encoder.needs_corpus
+    with bars("encoding", "texts") as bar:
+        before = after = model.fitted(texts, None, source=source, progress=bar(len(texts)) if learns else None)
+        if transform is not None:
+            encoder = before.encoder if query_texts is None else before.encoder.for_documents()
+            encoded = encoder.encode(texts, progress=bar(len(texts)))
+            after = before.fitted(
+                texts, transform, queries=query_texts, encoded=encoded, source=source, report=_likelihood_to(say)
+            )
+    after.save(output)
+    record = after.fits[-1] if len(after.fits) > len(model.fits) else None
+    n_tokens, n_unknown = before.encoder.coverage(texts)
+    result = FitResult(
+        after,
+        record,
+        "distinct texts" if record is not None and record.choice else "texts",
+        n_tokens=n_tokens,
+        n_unknown=n_unknown,
+        follows_fit=bool(model.fits and record is not None and record.transform != NO_TRANSFORM),
+    )
+    if transform is None:
+        return result
+    vectors = before.transform(encoded)
+    spaces = describe_space(vectors), describe_space(after.transform(encoded))
+    return replace(result, spaces=spaces, groups=find_groups(vectors))
+
+
+def fit_vectors(
+    paths: Sequence[str],
+    output: str | os.PathLike[str],
+    reference: str | None,
+    transform: Transform | Auto | None,
+    *,
+    named: Named = str,
+    column: str | None = None,
+    queries: str | None = None,
+    space: str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    bars: Bars = no_bar,
+    say: Say = print,
+) -> FitResult:
+    """Fit a transform on vectors in files, and on moments; the encoder that made them may be named, or their space."""
+    sources, merged = open_vector_files(paths, column=column)
+    before = _model_of_vectors(paths, no_rows(sources, merged), reference, space, bars=bars)
+    if transform is None:
+        raise InputError("fit: vectors need a transform to fit; got none.")
+    transform.check_settings(before.dim)
+    if is_flow(transform):
+        if merged or (queries, checkpoint) != (None, None):
+            raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
+        vectors = np.concatenate([block for source in sources for block in source.blocks()])
+        names = named(", ".join(str(source.path) for source in sources))
+        after = before.fitted_on_vectors(vectors, transform, source=names, report=_likelihood_to(say))
+    else:
+        query_files = None if queries is None else open_vector_files([queries], column=column)
+        if query_files:
+            no_rows([*sources, *query_files[0]], [*merged, *query_files[1]])  # refused before anything is read
+        with bars("reading", "vectors") as bar:
+            measured = sum_of_files(
+                *(sources, merged),
+                checkpoint=checkpoint,
+                resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
+                progress=bar,
+            )
+            query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
+        after = before.fitted_on_moments(
+            *(measured.moments, transform),
+            query_moments=query_moments,
+            n_zero_rows=measured.n_zero_rows,
+            source=named(", ".join(measured.sources)),
+        )
+    after.save(output)
+    if not sources:
+        return FitResult(after, after.fits[-1], "vectors")
+    sample = _sampled_rows(sources[0])
+    vectors = before.transform(sample)
+    return FitResult(
+        after,
+        after.fits[-1],
+        "vectors",
+        spaces=(describe_space(vectors), describe_space(after.transform(sample))),
+        described=f"{len(sample):,} vectors of {named(str(sources[0].path))}",
+        recalls=()
+        if is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM
+        else _recalls(vectors, transform, after.dim),
+        groups=find_groups(vectors),
+    )
+
+
+def fit_shards(
+    inputs: Sequence[str],
+    output: str | os.PathLike[str],
+    reference: str | None,
+    transform: Transform | Auto | None,
+    *,
+    engine: Engine,
+    column: str | None = None,
+    shard_size: int = SHARD_SIZE,
+    bars: Bars = no_bar,
+    say: Say = print,
+) -> FitResult:
+    """Fit a linear transform on texts that workers encode; the folder OUTPUT.shards lets an interrupted fit resume."""
+    before, paths = _load(reference, bars), input_paths(inputs, TEXT_ENDINGS)
+    if transform is None or is_flow(transform):
+        name = NO_TRANSFORM if transform is None else transform_name(transform)
+        raise InputError(f"fit: --workers are for a linear transform; got {name}.")
+    transform.check_settings(before.dim)
+    if before.encoder.needs_corpus:
+        raise InputError(
+            "fit: a weighting is fitted in one process. Fit it on a part of the texts with --transform none, and name "
+            "its folder with -m."
+        )
+    folder = f"{os.fspath(output)}.shards"
+    with bars("encoding", "texts") as bar:
+        measured, index = measure_folder(
+            *(before, paths, folder),
+            column=column,
+            shard_size=shard_size,
+            engine=engine,
+            reference=reference or DEFAULT_REFERENCE,
+            resumed=lambda index: say(how_resumed(folder, "encode", index)),
+            progress=bar,
+        )
+    texts = sample_texts(index, _SAMPLED_TEXTS, column=column)
+    after = before.fitted_on_moments(
+        measured.moments, transform, texts=texts, n_zero_rows=measured.n_zero_rows, source=", ".join(inputs)
+    )
+    after.save(output)
+    remove(folder)
+    encoded = before.encoder.encode(texts[:_DESCRIBED_ROWS])
+    spaces = describe_space(before.transform(encoded)), describe_space(after.transform(encoded))
+    return FitResult(after, after.fits[-1], "texts", spaces=spaces)
+
+
+def _load(reference: str | None, bars: Bars) -> SentenceEncoder:
+    with bars("reading word vectors", "bytes") as bar:
+        return load(reference or DEFAULT_REFERENCE, progress=bar)
+
+
+def _model_of_vectors(
+    paths: Sequence[str], files: FileMoments, reference: str | None, space: str | None, *, bars: Bars
+) -> SentenceEncoder:
+    """The model that made the vectors, or a stand-in for it that cannot encode."""
+    dim = files.moments.dim
+    if reference is None:
+        return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
+    if space is not None:
+        raise InputError("fit: --space and --model both name what made the vectors. Leave one out.")
+    model = _load(reference, bars)
+    if model.encoder.dim != dim:
+        raise InputError(
+            f"{paths[0]}: the vectors have {dim} dimensions; those of {reference} have {model.encoder.dim}."
+        )
+    check_encoder_space(model.record, " + ".join(paths), files.space)
+    return model
+
+
+def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:
+    """Random nonzero rows from the beginning of a file."""
+    # A second pass over all of a large file would take too long for a report.
+    picked = np.random.default_rng(0).permutation(min(source.n_rows, 10 * _DESCRIBED_ROWS))[:_DESCRIBED_ROWS]
+    start, rows = 0, []
+    for block in source.blocks():
+        here = picked[(picked >= start) & (picked < start + len(block))]
+        rows.append(block[here - start])
+        start += len(block)
+        if start > picked.max():
+            break
+    sample = np.concatenate(rows)
+    return sample[sample.any(axis=1)]
+
+
+def _recalls(sample: NDArray[np.floating], transform: LinearTransform | Auto, width: int) -> tuple[Recall, ...]:
+    """Neighbour recall of the transform, next to principal components of the same size."""
+    components = make_linear("principal_components", settings={"n_components": min(width, sample.shape[1])})
+    transforms = {"principal components": components}
+    if not isinstance(transform, Auto):
+        transforms = {transform_name(transform).replace("_", " "): transform} | transforms
+    recalls = {name: held_out_recall(sample, each) for name, each in transforms.items()}
+    return tuple(Recall(name, width, recall) for name, recall in recalls.items() if recall is not None)
+
+
+def _likelihood_to(say: Say) -> Callable[[FitProgress], None]:
+    def report(progress: FitProgress) -> None:
+        bits = f"{progress.held_out_bits:.4f} bits per dimension, held-out rows"
+        say(f"{progress.n_rows:,} of {progress.n_total:,} rows: {bits}")
+
+    return report

@@ -1,0 +1,92 @@
+"""How often a reader changes the file who follows one call from the command to the numbers."""
+
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.cli.main import app
+
+SOURCE = Path(isosent.__file__).parent
+MOST_STAYS = 7
+# Where the numbers are made, or a file gets its name. What happens below is another story.
+ENDS = {
+    "numeric/word_averages.py",
+    "numeric/linear_map.py",
+    "numeric/moments.py",
+    "search/engine.py",
+    "io/atomic.py",
+}
+
+
+@contextmanager
+def walked():
+    """All ways from outside to a file of ENDS: the files of the callers, in order, each counted once in a row."""
+    walks, names = set(), {}
+
+    def name_of(code):
+        if code not in names:
+            path = Path(code.co_filename)
+            names[code] = path.relative_to(SOURCE).as_posix() if path.is_relative_to(SOURCE) else None
+        return names[code]
+
+    def on_call(frame, event, _):
+        if event != "call" or name_of(frame.f_code) not in ENDS:
+            return
+        files = []
+        while frame is not None:
+            name = name_of(frame.f_code)
+            if name is not None and files[-1:] != [name]:
+                files.append(name)
+            frame = frame.f_back
+        ends = [place for place, name in enumerate(files) if name in ENDS]
+        if ends == [0]:  # the first of ENDS on this way
+            walks.add(tuple(reversed(files)))
+
+    before = sys.getprofile()
+    sys.setprofile(on_call)
+    threading.setprofile(on_call)
+    try:
+        yield walks
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("walks")
+    texts = isosent.demo_texts()[:120]
+    (folder / "texts.txt").write_text("\n".join(texts))
+    model = isosent.load().fitted(texts, transform=isosent.Whitening(16))
+    model.save(folder / "model")
+    pytest.importorskip("isosent.search").Index.create(texts, model, folder=folder / "index")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "end"),
+    [
+        ("encode {0}/texts.txt -m {0}/model -o {0}/vectors.npy", "numeric/word_averages.py"),
+        ("fit {0}/texts.txt --transform whitening --dims 16 -o {0}/fitted", "numeric/moments.py"),
+        ("fit {0}/texts.txt --dims 16 -o {0}/chosen", "numeric/linear_map.py"),
+        ("fit {0}/vectors.npy --transform whitening -o {0}/mapped", "numeric/moments.py"),
+    ],
+    ids=lambda value: value.split()[0],
+)
+def test_a_command_is_followed_in_few_files_without_a_step_back(folder, command, end):
+    words = [word.format(folder) for word in command.split()]
+    vectors = folder / "vectors.npy"
+    if str(vectors) in words[1:2] and not vectors.exists():
+        np.save(vectors, isosent.load().encode(isosent.demo_texts()[:120]))
+    with walked() as walks:
+        app.main(words, standalone_mode=False)
+    module = f"cli/{words[0]}.py"
+    walks = {walk[walk.index(module) :] for walk in walks if module in walk}  # without what reads the options
+    assert end in {walk[-1] for walk in walks}
+    assert {walk for walk in walks if len(walk) > MOST_STAYS} == set()
+    assert {walk for walk in walks if len(walk) > len(set(walk))} == set()
