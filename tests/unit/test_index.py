@@ -299,7 +299,7 @@ def test_a_higher_recall_is_reached_by_searching_more(vectors):
 
 
 def test_changes_make_the_recall_stale_and_compacting_measures_again(vectors):
-    index = Index.create(vectors=vectors[:300])
+    index = Index.create(vectors=vectors[:300], kind="ivf")
     assert not index.stats().is_stale
     index.add(vectors=vectors[300:340])
     assert index.stats().is_stale
