@@ -102,10 +102,10 @@ def test_rows_are_added_replaced_and_removed(isosent_, made, tmp_path):
     assert json.loads(isosent_("index", "stats", made, "--json").out)["n_rows"] == 59
 
 
-def test_the_recall_is_stated_and_called_stale(isosent_, made):
-    assert "recall@10" in isosent_("index", "stats", made).out
-    assert isosent_("index", "remove", made, *(f"r{row}" for row in range(8))).code == 0
-    finished = isosent_("index", "stats", made)
+def test_the_recall_is_stated_and_called_stale(isosent_, table):
+    assert "recall@10" in isosent_("index", table, "--store", "float16", "-o", "half").out
+    assert isosent_("index", "remove", "half", *(f"r{row}" for row in range(8))).code == 0
+    finished = isosent_("index", "stats", "half")
     assert "8 of 60" in finished.err
     assert "compact" in finished.err
 

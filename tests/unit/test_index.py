@@ -1,5 +1,7 @@
 """The index: what it finds, what it refuses, and what is left of it after a failure."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -299,7 +301,7 @@ def test_a_higher_recall_is_reached_by_searching_more(vectors):
 
 
 def test_changes_make_the_recall_stale_and_compacting_measures_again(vectors):
-    index = Index.create(vectors=vectors[:300], kind="ivf")
+    index = Index.create(vectors=vectors[:300], store="float16")
     assert not index.stats().is_stale
     index.add(vectors=vectors[300:340])
     assert index.stats().is_stale
@@ -768,7 +770,7 @@ def test_a_change_that_fails_leaves_no_file_and_the_last_commit(vectors, tmp_pat
 
     with monkeypatch.context() as patch:
         patch.setattr("isosent.search.build.write_codes", fail)
-        with pytest.raises(OutputError, match="No space left.*its last commit is intact"):
+        with pytest.raises(OutputError, match=r"No space left.*its last commit is intact"):
             index.add(vectors=vectors[300:340])
     assert {path.name for path in index.folder.iterdir()} == names
     index.add(vectors=vectors[300:340])
