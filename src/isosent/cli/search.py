@@ -129,7 +129,8 @@ def create(
         chosen: Any = None if kind == "auto" else kind
         n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
         if not n_rows:
-            raise InputError(f"{', '.join(paths)} must hold at least one text; got zero texts.")
+            unit = "text" if inputs["vectors"] is None else "vector"
+            raise InputError(f"{', '.join(paths)} must hold at least one {unit}; got zero {unit}s.")
         is_replaced = is_index(output)
         with progress_bar("indexing") as bar:
             made = Index.create(

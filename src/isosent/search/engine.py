@@ -43,7 +43,6 @@ _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than 
 _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
 _BLOCK_ROWS: Final = 16_384
 _BLOCK_QUERIES: Final = 128
-_FEW_QUERIES: Final = 4
 
 
 class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -313,22 +312,17 @@ class Segment:
         self, queries: NDArray[np.float32], k: int, positions: NDArray[np.intp]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         scores, found = _padded(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), k)
-        # Not by BLAS: the threads of several searches wait for each other, and setting their number takes even longer.
-        is_small = len(queries) <= _FEW_QUERIES
         for start in range(0, len(positions), _BLOCK_ROWS):
             block = positions[start : start + _BLOCK_ROWS]
             rows = self.rows(block)
 
             def score(first: int, block: NDArray[np.intp] = block, rows: NDArray[np.float32] = rows) -> None:
                 part = slice(first, first + _BLOCK_QUERIES)
-                new = np.einsum("qd,nd->qn", queries, rows) if is_small else queries[part] @ rows.T
+                new = queries[part] @ rows.T
                 both = np.hstack([found[part], np.broadcast_to(block, new.shape)])
                 scores[part], found[part] = best(np.hstack([scores[part], new]), both, k)
 
-            if is_small:
-                score(0)
-            else:
-                over_blocks(score, len(queries), _BLOCK_QUERIES)
+            over_blocks(score, len(queries), _BLOCK_QUERIES)  # threads of BLAS would wait for those of other searches
         return scores, found
 
 
