@@ -102,10 +102,10 @@ def test_rows_are_added_replaced_and_removed(isosent_, made, tmp_path):
     assert json.loads(isosent_("index", "stats", made, "--json").out)["n_rows"] == 59
 
 
-def test_the_recall_is_stated_and_called_stale(isosent_, made):
-    assert "recall@10" in isosent_("index", "stats", made).out
-    assert isosent_("index", "remove", made, *(f"r{row}" for row in range(8))).code == 0
-    finished = isosent_("index", "stats", made)
+def test_the_recall_is_stated_and_called_stale(isosent_, table):
+    assert "recall@10" in isosent_("index", table, "--store", "float16", "-o", "half").out
+    assert isosent_("index", "remove", "half", *(f"r{row}" for row in range(8))).code == 0
+    finished = isosent_("index", "stats", "half")
     assert "8 of 60" in finished.err
     assert "compact" in finished.err
 
@@ -194,3 +194,27 @@ def test_files_are_added_with_the_types_of_the_index(isosent_, tmp_path, monkeyp
     conditions = ("--where", 'code > "1"', "--where", 'code < "2"')
     assert hits(isosent_("search", "index", "a goat", *conditions, "--json")) == [["17"]]
     assert "replaced the index" in isosent_("index", "b.csv", "-o", "index").err
+
+
+def test_an_unknown_id_is_named_without_a_python_method(isosent_, made):
+    finished = isosent_("search", made, "--like", "nobody")
+    assert finished.code != 0
+    assert "nobody" in finished.err
+    assert "more_like" not in finished.err
+
+
+def test_vectors_without_texts_are_announced(isosent_, table, tmp_path):
+    (tmp_path / "lines.txt").write_text("a cat\na dog\nthe stock market\n")
+    np.save(tmp_path / "more.npy", np.eye(2, 256, dtype=np.float32))
+    assert isosent_("index", "lines.txt", "-o", "untold").code == 0
+    finished = isosent_("index", "add", "untold", "more.npy")
+    assert finished.code == 0
+    assert "no texts" in finished.err
+
+
+def test_a_table_without_rows_is_refused(isosent_, table, tmp_path):
+    (tmp_path / "none.csv").write_text("text,lang\n")
+    finished = isosent_("index", "none.csv", "-o", "none")
+    assert finished.code != 0
+    assert "at least one text" in finished.err
+    assert not (tmp_path / "none").exists()

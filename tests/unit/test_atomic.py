@@ -539,7 +539,7 @@ def test_a_thread_may_take_its_lock_again_but_not_ask_for_a_free_folder(tmp_path
     with (
         locked(tmp_path),
         locked(tmp_path),
-        pytest.raises(OutputError, match="another process is writing to it"),
+        pytest.raises(OutputError, match="another process or thread is writing to it"),
         locked(tmp_path, wait=False),
     ):
         pass

@@ -444,7 +444,7 @@ def test_a_folder_that_another_process_writes_to_is_refused(begun, source, wordl
     pytest.importorskip("fcntl")
     (begun / LOCK_FILE).touch()
     with locked(begun / LOCK_FILE):
-        refused(OutputError, r"out: another process is writing to it", wordllama, source, begun)
+        refused(OutputError, r"out: another process or thread is writing to it", wordllama, source, begun)
     encode_folder(wordllama, source, begun, sharding=SHARDING)
     assert not (begun / LOCK_FILE).exists()
 

@@ -1,5 +1,7 @@
 """The index: what it finds, what it refuses, and what is left of it after a failure."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -299,7 +301,7 @@ def test_a_higher_recall_is_reached_by_searching_more(vectors):
 
 
 def test_changes_make_the_recall_stale_and_compacting_measures_again(vectors):
-    index = Index.create(vectors=vectors[:300])
+    index = Index.create(vectors=vectors[:300], store="float16")
     assert not index.stats().is_stale
     index.add(vectors=vectors[300:340])
     assert index.stats().is_stale
@@ -751,3 +753,34 @@ def test_a_manifest_cannot_ask_for_memory(tmp_path, small):
         hits = Index.open(folder).search(queries, k=1000)
         assert hits.scores.shape == (3, 1000)
         assert (hits.scores[:, 0] >= made.search(queries, k=1).scores[:, 0] - 1e-6).all()
+
+
+def test_the_recall_of_an_exact_index_is_never_stale(vectors):
+    index = Index.create(vectors=vectors[:300])
+    index.add(vectors=vectors[300:340])
+    assert not index.stats().is_stale
+
+
+def test_a_change_that_fails_leaves_no_file_and_the_last_commit(vectors, tmp_path, monkeypatch):
+    index = Index.create(vectors=vectors[:300], folder=tmp_path / "index")
+    names = {path.name for path in index.folder.iterdir()}
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("isosent.search.build.write_codes", fail)
+        with pytest.raises(OutputError, match=r"No space left.*its last commit is intact"):
+            index.add(vectors=vectors[300:340])
+    assert {path.name for path in index.folder.iterdir()} == names
+    index.add(vectors=vectors[300:340])
+    assert len(Index.open(index.folder)) == 340
+
+
+def test_filtered_searches_of_few_and_of_many_queries_agree(vectors):
+    index = Index.create(vectors=vectors[:300], metadata={"half": [row % 2 for row in range(300)]})
+    together = index.search(vectors[:200], 5, where="half = 1")
+    for row in range(0, 200, 40):
+        alone = index.search(vectors[row : row + 1], 5, where="half = 1")
+        np.testing.assert_array_equal(alone.ids[0], together.ids[row])
+        np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-6)

@@ -8,10 +8,12 @@ import sys
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from threadpoolctl import ThreadpoolController
 
 from isosent import Moments
 from isosent.errors import OutputError
 from isosent.io.atomic import locked
+from isosent.numeric.threads import one_thread_products
 from isosent.search import Index, rows
 
 N_ROWS, DIM, N_ROUNDS = 3000, 16, 200
@@ -285,3 +287,20 @@ print(Path(sys.argv[1], "file").read_text())
 @forks
 def test_a_forked_child_unlocks_and_removes_nothing_of_its_parent(tmp_path):
     assert run_forked(_UNWINDS, tmp_path) == ["locked", "all"]
+
+
+def test_products_have_one_thread_whichever_thread_asks(together):
+    """Of threadpoolctl, only the first thread that sets a limit can set another, as long as it lives."""
+    controller = ThreadpoolController().select(user_api="blas")
+
+    def n_threads():
+        return {library.num_threads for library in controller.lib_controllers}
+
+    def n_threads_within(_):
+        with one_thread_products():
+            return n_threads()
+
+    with controller.limit(limits=2):
+        before = n_threads()
+        assert together(n_threads_within, n_rounds=20) == [{1}] * 16 * 20
+        assert n_threads() == before == {2}

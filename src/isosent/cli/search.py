@@ -128,6 +128,9 @@ def create(
             inputs["vectors"] = _encoded(model, loaded, names, column, f"{output}.shards", engine)
         chosen: Any = None if kind == "auto" else kind
         n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
+        if not n_rows:
+            unit = "text" if inputs["vectors"] is None else "vector"
+            raise InputError(f"{', '.join(paths)} must hold at least one {unit}; got zero {unit}s.")
         is_replaced = is_index(output)
         with progress_bar("indexing") as bar:
             made = Index.create(
@@ -159,8 +162,11 @@ def add(folder: Path, rows: str, column: str | None, id_column: str | None, text
     """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index)."""
     opened = Index.open(folder)
     n_before = len(opened)
-    n_added = len(opened.add(**_read_inputs(rows, column, id_column, texts, opened.schema)))
+    inputs = _read_inputs(rows, column, id_column, texts, opened.schema)
+    n_added = len(opened.add(**inputs))
     show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
+    if inputs["texts"] is None and TEXT in opened.schema.names:
+        say(f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE.")
     _say_if_stale(folder, opened.stats())
 
 

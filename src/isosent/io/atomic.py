@@ -444,7 +444,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _busy_error(folder: Path) -> OutputError:
-    return OutputError(f"{folder}: another process is writing to it. Wait for it to finish.")
+    return OutputError(f"{folder}: another process or thread is writing to it. Wait for it to finish.")
 
 
 def user_cache(kind: str) -> Path:

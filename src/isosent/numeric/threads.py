@@ -2,15 +2,15 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 from isosent._locks import Lock
 
@@ -69,8 +69,7 @@ class _Limit:
 
     lock = Lock()
     n_calls = 0
-    n_threads = 1  # of BLAS before the first of these calls
-    blas_limit: Any = None
+    before: tuple[int, ...] = ()  # threads of each BLAS library, before the first of these calls
 
 
 @contextmanager
@@ -80,19 +79,25 @@ def one_thread_products() -> Iterator[int]:
     # fewer threads, such as a worker of joblib, would get other last bits.
     with _Limit.lock:
         if not _Limit.n_calls:
-            blas = _blas()
-            _Limit.n_threads = max((library.num_threads for library in blas.lib_controllers), default=1)
-            _Limit.blas_limit = blas.limit(limits=1)
+            _Limit.before = tuple(library.num_threads for library in _blas())
+            _limit([1] * len(_Limit.before))
         _Limit.n_calls += 1
     try:
-        yield _Limit.n_threads
+        yield max(_Limit.before, default=1)
     finally:
         with _Limit.lock:
             _Limit.n_calls -= 1
             if not _Limit.n_calls:
-                _Limit.blas_limit.restore_original_limits()
+                _limit(_Limit.before)
+
+
+def _limit(n_threads: Iterable[int]) -> None:
+    """Set the threads of each BLAS library, for all threads of this process."""
+    for library, n in zip(_blas(), n_threads, strict=True):
+        # since 3.8, threadpoolctl does nothing in all threads but the first that set a limit, as long as that one lives
+        getattr(library, "_real_set_num_threads", library.set_num_threads)(n)
 
 
 @cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")  # numpy's BLAS is loaded by now
+def _blas() -> list[LibController]:
+    return ThreadpoolController().select(user_api="blas").lib_controllers  # numpy's BLAS is loaded by now

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Protocol
 
@@ -24,6 +25,7 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.schemas import Count
 from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.threads import over_blocks
 from isosent.transforms.quantization import Quantization
 
 Kind = Literal["flat", "ivf", "hnsw"]
@@ -40,7 +42,7 @@ _FEW_HIDDEN: Final = 100
 _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than through the index
 _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
 _BLOCK_ROWS: Final = 16_384
-_BLOCK_SCORES: Final = 1 << 24
+_BLOCK_QUERIES: Final = 128
 
 
 class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -203,6 +205,18 @@ def inner_codes(index: Any) -> Any:
 # -- searching -------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let FAISS compute in the calling thread, whose setting this is: each caller has threads that wait by spinning."""
+    faiss = _extras.require("faiss")
+    n_threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(n_threads)
+
+
 class Segment:
     """Rows that are searched together: codes, and the finer vectors by which candidates are scored again."""
 
@@ -220,7 +234,8 @@ class Segment:
     def rows(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
         """Unit vectors at these positions, (n, dim)."""
         index = self.codes if self.finer is None else self.finer
-        rows: NDArray[np.float32] = index.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
+        with _one_thread():
+            rows: NDArray[np.float32] = index.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
         if not np.isfinite(rows).all():  # isosent writes none; whoever made the file did
             raise FileFormatError("the index is damaged: a vector holds NaN or infinity. Make it again.")
         return rows
@@ -272,7 +287,8 @@ class Segment:
         # no more than there are: FAISS makes room for as many as a manifest says
         settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
         index, parameters = self.searched(settings, selector)
-        scores, positions = index.search(queries, n_hits, params=parameters)
+        with _one_thread() if len(queries) == 1 and settings.kind == "flat" else nullcontext():
+            scores, positions = index.search(queries, n_hits, params=parameters)
         if n_dropped:
             positions[(positions >= 0) & hidden[positions]] = -1
         scores[positions < 0] = -np.inf
@@ -298,12 +314,15 @@ class Segment:
         scores, found = _padded(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), k)
         for start in range(0, len(positions), _BLOCK_ROWS):
             block = positions[start : start + _BLOCK_ROWS]
-            rows, step = self.rows(block), max(1, _BLOCK_SCORES // len(block))
-            for first in range(0, len(queries), step):
-                part = slice(first, first + step)
+            rows = self.rows(block)
+
+            def score(first: int, block: NDArray[np.intp] = block, rows: NDArray[np.float32] = rows) -> None:
+                part = slice(first, first + _BLOCK_QUERIES)
                 new = queries[part] @ rows.T
                 both = np.hstack([found[part], np.broadcast_to(block, new.shape)])
                 scores[part], found[part] = best(np.hstack([scores[part], new]), both, k)
+
+            over_blocks(score, len(queries), _BLOCK_QUERIES)  # threads of BLAS would wait for those of other searches
         return scores, found
 
 

@@ -468,7 +468,7 @@ class Index:
         rows = snapshot.positions_of(ids)
         if (rows < 0).any():
             unknown = list(ids)[int(np.flatnonzero(rows < 0)[0])]
-            raise InputError(f"more_like: the index has no row with the id {unknown!r}.")
+            raise InputError(f"the index has no text with the id {unknown!r}.")
         units = snapshot.vectors(rows)
         allowed = None if where is None else snapshot.matching(where)
         scores, positions = snapshot.nearest(units, min(k + 1, max(1, len(self))), allowed)
@@ -529,7 +529,7 @@ class Index:
         InputError
             As for `create`, if a column is unknown, or if a row of an hnsw index would be replaced.
         OutputError
-            If another process is writing to the index, or it cannot be written; the last commit is intact.
+            If another process or thread is writing to the index, or it cannot be written; the last commit is intact.
         """
         if texts is None and vectors is None:
             raise InputError("add: pass texts, vectors, or both; got neither.")
@@ -635,10 +635,14 @@ class Index:
             with writing(self.folder):
                 if read_state(self.folder) != self._snapshot.state:
                     self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
-                yield self._snapshot
+                try:
+                    yield self._snapshot
+                finally:  # of a change that failed, no file stays
+                    with suppress(OSError, InputError):
+                        remove_unnamed(self.folder, read_state(self.folder))
         except Exception as error:
             reason = disk_error(error)
-            if reason is None or isinstance(error, OutputError):
+            if reason is None:
                 raise
             raise OutputError(f"{self.folder} could not be written: {reason}; its last commit is intact.") from error
 
@@ -651,4 +655,3 @@ class Index:
         state = replace(state, generation=generation, deleted=entry, n_deleted=len(positions))
         write_state(self.folder, state)
         self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
-        remove_unnamed(self.folder, state)

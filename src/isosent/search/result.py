@@ -194,5 +194,7 @@ class IndexStats:
 
     @property
     def is_stale(self) -> bool:
-        """Whether more than a tenth of the rows have changed since the recall was measured."""
+        """Whether more than a tenth of the rows have changed since the recall was measured; never of an exact index."""
+        if (self.settings.kind, self.settings.store) == ("flat", "float32"):
+            return False
         return self.recall is not None and self.n_changed > STALE_SHARE * self.recall.n_rows
