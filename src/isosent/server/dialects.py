@@ -48,7 +48,9 @@ async def embeddings(request: Request, body: EmbeddingsBody, served: Served) -> 
     """Embed texts."""
     role = role_of(body.prompt_name, body.input_type)
     vectors, n_tokens, headers = await embed_texts(request, served, body.input, role=role, dimensions=body.dimensions)
-    return await embeddings_response(vectors, served.name, n_tokens, body.encoding_format, headers)
+    return await embeddings_response(
+        request, vectors, name=served.name, n_tokens=n_tokens, encoding_format=body.encoding_format, headers=headers
+    )
 
 
 async def models(request: Request) -> Response:
@@ -167,7 +169,7 @@ async def _embed(request: Request, inputs: str | list[Any], options: EmbedOption
         truncate=options.truncate,
     )
     headers["X-Compute-Tokens"] = str(n_tokens)
-    return await vectors_response(lambda: np.ascontiguousarray(vectors), vectors.size, headers)
+    return await vectors_response(request, lambda: np.ascontiguousarray(vectors), vectors.size, headers)
 
 
 @on_model
@@ -186,7 +188,7 @@ async def embed_all(request: Request, body: EmbedAllBody, served: Served) -> Res
 
     call = served.worker.call(token_vectors, n_characters=sum(map(len, texts)))
     vectors = await call
-    return await vectors_response(lambda: vectors, sum(array.size for array in vectors))
+    return await vectors_response(request, lambda: vectors, sum(array.size for array in vectors))
 
 
 @on_model

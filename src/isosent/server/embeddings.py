@@ -185,7 +185,13 @@ def space_headers(space: str, n_truncated: int | None) -> dict[str, str]:
 
 
 async def embeddings_response(
-    vectors: NDArray[np.float32], name: str, n_tokens: int, encoding_format: str | None, headers: Mapping[str, str]
+    request: Request,
+    vectors: NDArray[np.float32],
+    *,
+    name: str,
+    n_tokens: int,
+    encoding_format: str | None,
+    headers: Mapping[str, str],
 ) -> Response:
     """Make a response with vectors, as lists of numbers or as base64 of little-endian float32."""
 
@@ -197,4 +203,4 @@ async def embeddings_response(
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
         return {"object": "list", "data": data, "model": name, "usage": usage}
 
-    return await vectors_response(content, vectors.size, headers)
+    return await vectors_response(request, content, vectors.size, headers)

@@ -129,12 +129,14 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
 
 
 async def vectors_response(
-    make: Callable[[], Any], n_numbers: int, headers: Mapping[str, str] | None = None
+    request: Request, make: Callable[[], Any], n_numbers: int, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Make a response with many numbers; in a thread if there are so many that other requests would wait."""
     if n_numbers <= _IN_A_THREAD:
         return json_response(make(), headers=headers)
-    return await asyncio.to_thread(lambda: json_response(make(), headers=headers))
+    service: Service = request.app.state.service
+    async with service.room_for_answer():
+        return await asyncio.to_thread(lambda: json_response(make(), headers=headers))
 
 
 def error_response(path: str, error: RequestError) -> Response:

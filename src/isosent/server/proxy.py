@@ -205,7 +205,9 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
         vectors = raw if body.dimensions is None else cut(raw, body.dimensions, normalize=True)
     request.scope["isosent"] |= {"model": name, "texts": len(items), "tokens": n_tokens}
     headers = headers | space_headers(space, n_truncated=None)
-    return await embeddings_response(vectors, name, n_tokens, body.encoding_format, headers)
+    return await embeddings_response(
+        request, vectors, name=name, n_tokens=n_tokens, encoding_format=body.encoding_format, headers=headers
+    )
 
 
 def _items_of(values: str | list[Any], proxy: Proxy) -> list[Item]:

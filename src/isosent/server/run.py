@@ -32,7 +32,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isosent.errors import InputError, InputFileError
-from isosent.server.service import Limits, Service
+from isosent.server.service import MOST_UNREAD, Limits, Service
 
 KEYS_VARIABLE = "ISOSENT_API_KEYS"
 _LARGEST_HEADERS = 1 << 14
@@ -41,7 +41,6 @@ _BACKLOG = 2048
 _log = logging.getLogger("isosent.server")
 _SWEEP_S: Final = 1.0
 _LEAST_READ: Final = 1 << 20  # bytes of an answer, in the time of a request
-_MOST_UNREAD: Final = 64 << 20  # bytes of several answers, for longer than a sweep
 _FULL: Final = orjson.dumps({"error": {"message": "too many connections. Try again in 1 s.", "type": "server_error"}})
 _REFUSAL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -184,7 +183,7 @@ def _close_slow(connections: Iterable[Connection], now: float) -> None:
     n_bytes = sum(connection.n_unread for connection in unread)
     stalled = [connection for connection in unread if connection.is_stalled()]
     for connection in sorted(stalled, key=lambda each: each.unread_since or now):
-        if n_bytes <= _MOST_UNREAD:
+        if n_bytes <= MOST_UNREAD:
             return
         n_bytes -= connection.n_unread
         connection.end()
@@ -201,6 +200,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: Starlette, config: uvicorn.Config, *, drain_delay_s: float) -> None:
         super().__init__(config)
         self._service: Service = app.state.service
+        self._service.n_unread = self._n_unread
         self._drain_delay_s = drain_delay_s
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -214,6 +214,10 @@ class Server(uvicorn.Server):
             await super().serve(sockets)
         finally:
             sweeping.cancel()
+
+    def _n_unread(self) -> int:
+        connections: list[Any] = [*self.server_state.connections]
+        return sum(connection.n_unread for connection in connections)
 
     async def _close_slow(self) -> None:
         while True:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,9 +23,11 @@ from prometheus_client import (
 
 from isosent.errors import IsosentError
 
+MOST_UNREAD: Final = 64 << 20  # bytes of several answers, for longer than a sweep
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of metrics
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _RISING = (b"te_request_count", b"te_request_success", b"te_request_failure")
+_UNREAD_LOOK_S = 0.05
 _SIZES = tuple(2**power for power in range(0, 17, 2))
 
 
@@ -198,6 +201,28 @@ class Service(ABC):
         self.has_keys = has_keys  # whether clients need keys
         self.is_draining = False
         self.started_at = int(time.time())
+        self.n_unread: Callable[[], int] = lambda: 0  # bytes of answers that wait for their clients; `run` knows it
+        self._large_answer = asyncio.Lock()
+
+    @asynccontextmanager
+    async def room_for_answer(self) -> AsyncIterator[None]:
+        """Make large answers one after the other, and none while too much waits for clients who do not read it."""
+        try:
+            async with asyncio.timeout(self.limits.request_timeout_s):
+                await self._large_answer.acquire()
+                try:
+                    while self.n_unread() > MOST_UNREAD:
+                        await asyncio.sleep(_UNREAD_LOOK_S)
+                except BaseException:
+                    self._large_answer.release()
+                    raise
+        except TimeoutError:
+            message = "too many answers wait for clients that do not read them. Try again in 1 s."
+            raise RequestError(503, message, headers={"Retry-After": "1"}) from None
+        try:
+            yield
+        finally:
+            self._large_answer.release()
 
     @abstractmethod
     def reload(self) -> None:
