@@ -97,8 +97,7 @@ class MTEBEncoder:
             texts.extend(batch["text"])
         role = str(getattr(prompt_type, "value", prompt_type))
         roles = {"query": self._model.encode_query, "document": self._model.encode_document}
-        vectors: NDArray[np.float32] = roles.get(role, self._model.encode)(texts)
-        return vectors
+        return roles.get(role, self._model.encode)(texts)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Compare each vector with each other one.

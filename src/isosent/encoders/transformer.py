@@ -197,8 +197,7 @@ class TransformerEncoder(Encoder):
         with torch.inference_mode():
             states = self.model(input_ids=ids, output_hidden_states=True).hidden_states
         weighted = [weight * states[layer][0].float().cpu() for layer, weight in self.own_layer_pooling.layers]
-        vectors: NDArray[np.float32] = (sum(weighted) / sum(w for _, w in self.own_layer_pooling.layers)).numpy()
-        return vectors
+        return (sum(weighted) / sum(w for _, w in self.own_layer_pooling.layers)).numpy()
 
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors of texts, zero for texts of special tokens only."""
@@ -296,8 +295,7 @@ class TransformerEncoder(Encoder):
             vectors = torch.from_numpy(pooled)
             for module in self.modules:
                 vectors = module.apply(vectors)
-        result: NDArray[np.float32] = vectors.numpy()
-        return result
+        return vectors.numpy()
 
     def forward(self, input_ids: Any, attention_mask: Any) -> Any:
         """Return the vectors of padded texts, tensor to tensor: what a graph of this encoder holds."""

@@ -191,8 +191,7 @@ class USIF(Weighting):
         rows = words.rows[words.ids].astype(np.float64)
         norms = np.linalg.norm(rows, axis=0)
         weights = np.ones(len(rows)) if words.weights is None else words.weights.astype(np.float64)
-        summands: NDArray[np.float64] = weights[:, None] * rows / (max(1, len(rows)) * np.where(norms > 0, norms, 1))
-        return summands
+        return weights[:, None] * rows / (max(1, len(rows)) * np.where(norms > 0, norms, 1))
 
     def transform(self) -> LinearTransform | None:
         """Return the removal of the common components."""

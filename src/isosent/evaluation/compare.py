@@ -96,8 +96,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON values; what is undefined is None."""
-        plain: dict[str, Any] = without_nan(asdict(self))
-        return plain
+        return without_nan(asdict(self))
 
     def to_csv(self) -> str:
         """Return every difference as CSV: one row per task or average."""

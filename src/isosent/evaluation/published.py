@@ -144,8 +144,7 @@ class KnownModel(_Entry):
 def known_models() -> Mapping[str, KnownModel]:
     """Return the models and files that the names in the tables mean."""
     with as_file(files("isosent") / "data" / "papers" / "models.yaml") as path:
-        known: dict[str, KnownModel] = check_schema(read_yaml(path), os.fspath(path), dict[str, KnownModel])
-        return known
+        return check_schema(read_yaml(path), os.fspath(path), dict[str, KnownModel])
 
 
 @cache
@@ -164,8 +163,7 @@ def read_paper(path: str | os.PathLike[str]) -> Paper:
             columns := table.get("columns"), list
         ):  # a column may be a task's name
             table["columns"] = [{"name": each, "task": each} if isinstance(each, str) else each for each in columns]
-    paper: Paper = check_schema(document, os.fspath(path), Paper)
-    return paper
+    return check_schema(document, os.fspath(path), Paper)
 
 
 def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -223,8 +223,7 @@ class EvaluationResult:
             document["items"] = {name: task.items.to_json() for name, task in self.tasks.items()}
         if self.variants:
             document["variants"] = [variant.to_json(items=items) for variant in self.variants]
-        plain: dict[str, Any] = without_nan(document)
-        return plain
+        return without_nan(document)
 
     def to_text(self) -> str:
         """Return the text of a result file: JSON with the items of a task on one line, and its checksum at the end."""

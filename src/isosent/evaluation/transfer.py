@@ -285,8 +285,7 @@ def _path(
 
 def _predicted(probabilities: NDArray[np.float64], levels: NDArray[np.float64], is_scored: bool) -> NDArray[np.float64]:
     if not is_scored:
-        most_probable: NDArray[np.float64] = levels[probabilities.argmax(axis=1)]
-        return most_probable
+        return levels[probabilities.argmax(axis=1)]
     expected: NDArray[np.float64] = probabilities @ levels
     return expected if np.ptp(expected) > _ROUNDING else np.full_like(expected, expected[0])
 

@@ -39,10 +39,7 @@ def nonzero_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
 def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
     """Cosine of row i of `a` with row i of `b`, shape (n_rows,)."""
     _check.same_dim("pairwise_cosine", "b", b.shape[1], a.shape[1])
-    cosines: NDArray[np.float64] = np.einsum(
-        "ij,ij->i", unit_rows(a.astype(np.float64)), unit_rows(b.astype(np.float64))
-    )
-    return cosines
+    return np.einsum("ij,ij->i", unit_rows(a.astype(np.float64)), unit_rows(b.astype(np.float64)))
 
 
 def cosine_matrix(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:

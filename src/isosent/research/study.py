@@ -71,8 +71,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
 
     def to_json(self) -> dict[str, Any]:
         """Values that JSON can hold; an undefined score is None."""
-        values: dict[str, Any] = without_nan(msgspec.to_builtins(self))
-        return values
+        return without_nan(msgspec.to_builtins(self))
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a CSV file."""

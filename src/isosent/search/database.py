@@ -97,8 +97,7 @@ def open_database(url: str) -> Database:
     """Open a table by its URL: ``postgresql://user@host/db?table=NAME`` or ``lance:DIR?table=NAME``."""
     for beginning, (module, name) in _KINDS.items():
         if url.startswith(beginning):
-            database: Database = getattr(import_module(f"isosent.search.{module}"), name)(url)
-            return database
+            return getattr(import_module(f"isosent.search.{module}"), name)(url)
     scheme = re.split("[:/?@]", url)[0]  # the rest may hold a password
     raise InputError(f"a database must be written postgresql://... or lance:DIR; got {_check.brief(scheme)!r}.")
 

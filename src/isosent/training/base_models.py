@@ -196,8 +196,7 @@ def _trainable_static(model: SentenceEncoder, encoder: StaticEncoder) -> Sentenc
     embedding: Any = _express(bare)[0]
     vectors = model.linear_map.apply(embedding.embedding.weight.detach().numpy()).astype(np.float32, copy=False)
     parts = [modules.StaticEmbedding(embedding.tokenizer, vectors), *([modules.Normalize()] if model.normalize else [])]
-    folded: SentenceTransformer = library.SentenceTransformer(modules=parts, device="cpu")
-    return folded
+    return library.SentenceTransformer(modules=parts, device="cpu")
 
 
 @dataclass(frozen=True, slots=True)

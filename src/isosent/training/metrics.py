@@ -161,8 +161,7 @@ def _as_point(where: str, values: Mapping[str, Any]) -> Point:
             f"{where}: the event {event!r} does not occur in a training. Expected a metrics.jsonl of isosent train."
         )
     numbers = {name: math.nan if value is None else value for name, value in values.items()}
-    point: Point = check_schema(numbers, where, Milestone if event in MILESTONES else LossPoint | DevPoint)
-    return point
+    return check_schema(numbers, where, Milestone if event in MILESTONES else LossPoint | DevPoint)
 
 
 class TrainingProgress(Protocol):
