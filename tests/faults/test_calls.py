@@ -29,6 +29,7 @@ def lines():
     return [json.loads(line) for line in finished.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_call_that_fails_is_one_sentence_and_leaves_the_old_file(lines):
     *failures, summary = lines
     assert failures == []
