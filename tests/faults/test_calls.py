@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not (shutil.which("cc") or shutil.which("gcc")),
-    reason="a C compiler makes the library whose calls fail, as Linux loads it",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.platform != "linux" or not (shutil.which("cc") or shutil.which("gcc")),
+        reason="a C compiler makes the library whose calls fail, as Linux loads it",
+    ),
+]
 
 FAULTS = Path(__file__).parents[2] / "bench" / "faults.py"
 
@@ -29,7 +32,6 @@ def lines():
     return [json.loads(line) for line in finished.stdout.splitlines()]
 
 
-@pytest.mark.slow
 def test_a_call_that_fails_is_one_sentence_and_leaves_the_old_file(lines):
     *failures, summary = lines
     assert failures == []
