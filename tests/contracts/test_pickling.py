@@ -194,7 +194,7 @@ def test_threads_of_matrix_products_do_not_matter(made, kind):
     assert_same(results[1:], results[:1])
 
 
-@pytest.mark.parametrize("n_rounds", [2, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["wordllama", *KINDS])
 def test_threads_share_a_model(made, together, kind, n_rounds):
     """It has computed nothing when they begin: whatever it keeps, they write at once."""

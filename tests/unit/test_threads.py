@@ -14,7 +14,7 @@ from isosent.errors import OutputError
 from isosent.io.atomic import locked
 from isosent.search import Index, rows
 
-N_ROWS, DIM, N_ROUNDS = 1500, 16, 40
+N_ROWS, DIM, N_ROUNDS = 1500, 16, 15
 WAIT_S = 60
 
 
