@@ -24,6 +24,7 @@ gc.set_threshold(100_000)  # torch and its companions are a million objects, whi
 LONGEST_FILES = (
     "test_faults",
     "test_minilm",
+    "test_workers",
     "test_exports",
     "test_onnx_backend",
     "test_pickling",

@@ -164,6 +164,7 @@ main()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_bytes_of_an_undisturbed_one(isosent_, here):
     arguments = ("encode", "texts.txt", *MODEL, "--shard-size", "2", "--format", "parquet", "-o")
     killed = subprocess.run([sys.executable, "-c", KILLED, *arguments, "out"], capture_output=True, check=False)

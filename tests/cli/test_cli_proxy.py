@@ -24,6 +24,7 @@ def ask(url, texts):
     return np.array([row["embedding"] for row in response.json()["data"]], dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_a_map_is_learned_from_traffic_and_then_applied(isosent_, refuses, serving, api, texts, wordllama, tmp_path):
     cache, seen, small = (tmp_path / name for name in ("cache", "seen.safetensors", "small"))
     learning = ("proxy", "--upstream", api, "--upstream-model", "big", "--learn", seen, "--cache", cache)

@@ -49,6 +49,7 @@ def test_sigterm_drains_and_then_ends(serving, model):
     assert [line["event"] for line in lines if line["event"] != "request"] == ["draining"]
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once(serving, model):
     with serving("serve", model, "--drain-delay", 600) as (process, url, lines):
         assert ask(url).status_code == 200
@@ -65,6 +66,7 @@ def test_a_second_signal_ends_at_once(serving, model):
     assert [line["level"] for line in events] == ["info", "warning"]
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_reads_is_dropped(serving, model):
     with serving("serve", model, "--request-timeout", 1) as (_, url, _):
         body = json.dumps({"inputs": ["a dog " * 1500]}).encode()  # answered with the vectors of 3,000 tokens
@@ -93,6 +95,7 @@ def is_answered(url):
         return False
 
 
+@pytest.mark.slow
 def test_silent_connections_make_room_for_others(serving, model):
     with serving("serve", model, "--max-connections", 3, "--request-timeout", 600) as (_, url, _):
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
@@ -104,6 +107,7 @@ def test_silent_connections_make_room_for_others(serving, model):
             connection.close()
 
 
+@pytest.mark.slow
 def test_connections_between_two_requests_make_room_and_the_limit_holds_in_a_burst(serving, model):
     health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with serving("serve", model, "--max-connections", 3, "--request-timeout", 600) as (_, url, _), ExitStack() as stack:

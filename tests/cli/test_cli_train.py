@@ -119,6 +119,7 @@ def test_the_recipe_leaves_a_model_of_each_step_and_repeats_with_seeds(isosent_,
     assert (second["n_epochs"], second["seed"], second["n_steps"]) == (2.0, 1, 8)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_with_the_same_weights(isosent_, here):
     arguments = ["train", "regression", "--data", "sts.tsv", "--score-range", "0,5", *map(str, FAST)]
     arguments += ["--epochs", "40", "--set", "checkpoint_every=20"]

@@ -226,6 +226,7 @@ def run_until_killed(arguments, kept):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_checkpoint_to_the_same_bits(here):
     rows = np.random.default_rng(0).standard_normal((20_000, 512), np.float32) * np.linspace(3, 0.1, 512) + 1
     np.save("big.npy", rows)

@@ -16,12 +16,6 @@ from isosent import (
 
 ESTIMATORS = [
     Whitening(),
-    Whitening(1, strength=0.5),
-    Whitening(method="zca", shrinkage=0.1, eps=0.01),
-    Whitening(method="zca_cor", shrinkage="oas"),
-    Whitening(method="pca_cor", center=False),
-    Whitening(0.9, method="cholesky"),
-    Whitening(method="zca", shrinkage="oas"),
     Whitening("auto"),
     PrincipalComponents(),
     MeanCentering(),
@@ -32,7 +26,6 @@ ESTIMATORS = [
     Truncate(),
     L2Normalize(),
     chain(MeanCentering(), Whitening(strength=0.5)),
-    chain(Standardize(), L2Normalize()),
 ]
 
 

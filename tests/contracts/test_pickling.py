@@ -63,7 +63,7 @@ KINDS = [
     *TRANSFORMS,
     *("calibrated", "queries", "precomputed", "saved"),
 ]
-SENT = ["hf", "hf-heads", "hf-static", "words-mapped", "static", "sif", "gem", "whitening", "flow", "queries", "saved"]
+SENT = ["hf-heads", "words-mapped", "static", "gem", "flow", "queries", "saved"]
 AUGMENTATIONS = {
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
     "deepcopy": copy.deepcopy,
@@ -174,6 +174,7 @@ def sent(made):
 
 
 @pytest.mark.parametrize("kind", SENT)
+@pytest.mark.slow
 def test_a_worker_of_joblib_gives_the_same_vectors(made, sent, kind):
     """It is a new process, which large arrays reach as memory maps, and which may use fewer threads."""
     model, (found, fingerprint) = made(kind), sent[kind]
@@ -185,20 +186,20 @@ def test_a_worker_of_joblib_gives_the_same_vectors(made, sent, kind):
 def test_threads_of_matrix_products_do_not_matter(made, kind):
     """A worker of joblib has a share of them."""
     results = []
-    for n_threads in (1, 2, 3):
+    for n_threads in (1, 3):
         with threadpool_limits(n_threads):
             model = made(kind)
             is_bare = isinstance(model.encoder, PrecomputedVectors)
             results.append(model.transform(ROWS.astype(np.float32)) if is_bare else model.encode(CORPUS))
-    assert_same(results[1:], results[:1] * 2)
+    assert_same(results[1:], results[:1])
 
 
-@pytest.mark.parametrize("n_rounds", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_rounds", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["wordllama", *KINDS])
 def test_threads_share_a_model(made, together, kind, n_rounds):
     """It has computed nothing when they begin: whatever it keeps, they write at once."""
     alone, shared = made(kind), made(kind)
-    n_rounds = min(n_rounds, 30) if kind in TRANSFORMERS or kind.startswith("flow") else n_rounds
+    n_rounds = min(n_rounds, 10) if kind in TRANSFORMERS or kind.startswith("flow") else n_rounds
     groups = [[CORPUS[number], CORPUS[2 * number]] for number in range(48)]
 
     def vectors(model, turn):
@@ -223,6 +224,7 @@ def test_a_pickled_model_needs_its_folder_no_more(tiny_model, tmp_path, kind):
     assert_same(vectors_of(pickle.loads(content)), expected)
 
 
+@pytest.mark.slow
 def test_a_compiled_graph_is_made_again_behind_a_pickle(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path))
     model = isosent.load(f"hf:{tiny_model('bert')}?backend=onnx")
@@ -250,12 +252,10 @@ def test_encoders_of_other_prompts_share_one_network_behind_a_pickle(made):
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
-def test_estimators_are_copied_and_sent(transform):
+def test_estimators_are_copied(transform):
     rows = np.random.default_rng(0).normal(size=(500, DIM)).astype(np.float32)
     fitted = clone(transform).fit(rows)
     expected = fitted.transform(rows)
     for copied in AUGMENTATIONS.values():
         np.testing.assert_array_equal(copied(fitted).transform(rows), expected)
-    [sent] = Parallel(n_jobs=2, max_nbytes=1000)([delayed(type(fitted).transform)(fitted, rows)])
-    np.testing.assert_array_equal(sent, expected)
     np.testing.assert_array_equal(clone(fitted).fit(rows).transform(rows), expected)

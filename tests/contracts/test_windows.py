@@ -37,9 +37,15 @@ def plain_long(folder, texts, layers, pooling, **rule):
 
 
 @pytest.mark.parametrize(
-    ("name", "n_leading", "n_closing"), [("bert", 1, 1), ("llama", 1, 0), ("gpt2", 0, 0), ("fnet", 1, 1)]
+    ("name", "n_leading", "n_closing", "options", "overlap"),
+    [
+        ("bert", 1, 1, "", 3),
+        ("bert", 1, 1, "&overlap=0", 0),
+        ("llama", 1, 0, "&overlap=5", 5),
+        ("gpt2", 0, 0, "", 3),
+        ("fnet", 1, 1, "", 3),
+    ],
 )
-@pytest.mark.parametrize(("options", "overlap"), [("", 3), ("&overlap=0", 0), ("&overlap=5", 5)])
 def test_a_long_text_is_the_mean_of_its_windows(tiny_model, name, n_leading, n_closing, options, overlap):
     folder = tiny_model(name)
     rule = {"room": 12 - n_leading - n_closing, "overlap": overlap, "n_leading": n_leading, "n_closing": n_closing}

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or not (shutil.which("cc") or shutil.which("gcc")),
-    reason="a C compiler makes the library whose calls fail, as Linux loads it",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.platform != "linux" or not (shutil.which("cc") or shutil.which("gcc")),
+        reason="a C compiler makes the library whose calls fail, as Linux loads it",
+    ),
+]
 
 FAULTS = Path(__file__).parents[2] / "bench" / "faults.py"
 

@@ -30,6 +30,7 @@ def sentences(wordllama):
     return wordllama.encode(list(dict.fromkeys(read_sts(DATA, tasks=["STSB"])[0].texts)))
 
 
+@pytest.mark.slow
 def test_halves_of_one_set_differ_by_chance(sentences):
     random, n_runs, alarms = np.random.default_rng(0), 25, np.zeros(4)
     for _ in range(n_runs):

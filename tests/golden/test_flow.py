@@ -16,6 +16,7 @@ if DATA is None:
 pytest.importorskip("torch")
 
 
+@pytest.mark.slow
 def test_glove_scores_as_recorded():
     """Measured here, `isosent study flow --data DIR -m words:GLOVE --tasks SICKR --seeds 0`, November 2026.
 

@@ -110,6 +110,7 @@ def alone(models):
     }
 
 
+@pytest.mark.slow
 def test_a_text_has_the_same_bits_in_any_batch_process_and_kernel(models, alone):
     cores = ["Haswell", "Zen", "SkylakeX"] if platform.machine() == "x86_64" else ["default"]
     flags = Path("/proc/cpuinfo").read_text("utf-8") if Path("/proc/cpuinfo").exists() else ""

@@ -26,6 +26,7 @@ def test_search_finds_the_nearest_rows_with_their_columns(client, notes):
     assert hits[0]["score"] == pytest.approx(float(notes.search("cutting vegetables", 1).scores[0, 0]), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_many_clients_search_an_index_of_which_nothing_was_read(running, together, tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "_GROUP_ROWS", 50)
     monkeypatch.setattr(rows, "_GROUPS_IN_MEMORY", 2)

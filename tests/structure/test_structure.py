@@ -268,6 +268,7 @@ import isosent
 """
 
 
+@pytest.mark.slow
 def test_the_main_job_needs_no_extra_and_gives_the_same_bits():
     main_job = (
         "model = isosent.load().fitted(isosent.demo_texts(), transform=isosent.Whitening(8))\n"
@@ -303,6 +304,7 @@ def test_accident(): ctypes.{accident}
 
 
 @pytest.mark.parametrize("accident", ["string_at(0)", "CDLL(None).sleep(60)"], ids=["crash", "hang"])
+@pytest.mark.slow
 def test_a_crash_or_a_hang_ends_the_run_and_is_named(tmp_path, accident):
     (tmp_path / "test_it.py").write_text(CRASHES.format(accident=accident))
     (tmp_path / "test_other.py").write_text("def test_other(): pass")

@@ -330,6 +330,7 @@ def words_file(tmp_path):
     return tmp_path / "glove.txt"
 
 
+@pytest.mark.slow
 def test_encode_on_a_full_disk_exits_with_2_and_leaves_the_old_file(tmp_path, words_file):
     (tmp_path / "out").mkdir()
     output = tmp_path / "out" / "v.npy"
@@ -344,6 +345,7 @@ def test_encode_on_a_full_disk_exits_with_2_and_leaves_the_old_file(tmp_path, wo
     assert names(tmp_path / "out") == ["v.npy"]
 
 
+@pytest.mark.slow
 def test_fit_on_a_full_disk_exits_with_2_and_leaves_the_old_model(models, tmp_path):
     old, _, old_vectors, _, words = models
     before = {path.name: path.read_bytes() for path in old.iterdir()}

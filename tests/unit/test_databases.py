@@ -319,6 +319,7 @@ database.push(Index.open(sys.argv[1]), sys.argv[2], progress=killed)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_push_is_resumed(index, url, tmp_path):
     index.save(tmp_path / "index")
     stopped = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "index"), url], timeout=120)

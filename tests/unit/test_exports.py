@@ -160,6 +160,7 @@ def test_a_graph_takes_the_vectors_of_a_model_without_texts(normalize, tmp_path)
     assert not (tmp_path / "out" / "tokenizer.json").exists()
 
 
+@pytest.mark.slow
 def test_a_graph_carries_the_fingerprint(fitted, tmp_path):
     import onnx
 
@@ -169,6 +170,7 @@ def test_a_graph_carries_the_fingerprint(fitted, tmp_path):
     onnx.checker.check_model(tmp_path / "out" / "model.onnx")
 
 
+@pytest.mark.slow
 def test_queries_get_a_graph_of_their_own(wordllama, texts, tmp_path):
     model = wordllama.fitted(texts, transform=isosent.Whitening(8), queries=texts[:100])
     export(model, "onnx", tmp_path / "out")
@@ -416,6 +418,7 @@ def wrong(linear_map):
     return LinearMap(linear_map.weight, linear_map.bias * 1.01)
 
 
+@pytest.mark.slow
 def test_a_wrong_graph_is_not_written_and_the_older_one_stays(fitted, tmp_path, monkeypatch):
     export(fitted, "onnx", tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -659,6 +662,7 @@ for case in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_export_leaves_an_index_and_a_note_that_belong_together(fitted, words, tmp_path, monkeypatch):
     old, new = fitted, words()
     new.save(tmp_path / "new")

@@ -26,7 +26,7 @@ def exact(C):
     return LogisticRegression(C=C, tol=1e-8, max_iter=100_000)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 6])
+@pytest.mark.parametrize("n_classes", [2, 4])
 def test_each_fit_is_that_of_scikit_learn(rows, n_classes):
     labels = labels_of(rows, n_classes)
     weights = np.random.default_rng(2).integers(0, 3, size=(len(rows), 4)).astype(float)

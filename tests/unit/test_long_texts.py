@@ -30,17 +30,17 @@ def plain_windows(own, room, overlap):
 @pytest.mark.parametrize("n_leading", [0, 1, 4])
 @pytest.mark.parametrize("n_closing", [0, 1])
 @pytest.mark.parametrize("overlap", [0, 1, 5])
-@pytest.mark.parametrize("n_own", [1, 5, 6, 7, 11, 12, 13, 40])
-def test_windows_are_those_of_a_plain_loop(n_leading, n_closing, overlap, n_own):
+def test_windows_are_those_of_a_plain_loop(n_leading, n_closing, overlap):
     room = 6
     rule = WindowRule(room + n_leading + n_closing, overlap, n_leading, n_closing)
-    windows = windows_of(TokenIds.from_lists([framed(n_own, n_leading, n_closing)]), rule)
-    expected = plain_windows(list(range(100, 100 + n_own)), room, overlap)
     leading, closing = framed(0, n_leading, 0), framed(0, 0, n_closing)
-    assert rows_of(windows.tokens) == [[*leading, *own, *closing] for own, _ in expected]
-    assert windows.weights.tolist() == [fresh for _, fresh in expected]
-    assert windows.weights.sum() == n_own
-    assert windows.tokens.lengths.max() <= rule.max_length
+    for n_own in (1, 5, 6, 7, 11, 12, 13, 40):
+        windows = windows_of(TokenIds.from_lists([framed(n_own, n_leading, n_closing)]), rule)
+        expected = plain_windows(list(range(100, 100 + n_own)), room, overlap)
+        assert rows_of(windows.tokens) == [[*leading, *own, *closing] for own, _ in expected]
+        assert windows.weights.tolist() == [fresh for _, fresh in expected]
+        assert windows.weights.sum() == n_own
+        assert windows.tokens.lengths.max() <= rule.max_length
 
 
 def test_texts_within_the_maximum_stay_whole():

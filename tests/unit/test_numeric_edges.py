@@ -1,6 +1,7 @@
 """What is no vector, and vectors of extreme size: a right result or one clear sentence, never a warning of numpy."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -154,42 +155,44 @@ def test_lists_are_vectors():
 SIZES = [(np.float32, 1e-39), (np.float32, 1e-30), (np.float32, 1e37), (np.float64, 1e-60), (np.float64, 1e60)]
 
 
-@pytest.mark.parametrize(("dtype", "size"), SIZES)
 @pytest.mark.parametrize("name", OF_UNIT_SIZE)
-def test_the_size_of_the_rows_changes_nothing(rows, name, dtype, size):
+def test_the_size_of_the_rows_changes_nothing(rows, name):
     """Float32 has few digits at 1e-39, which rows of an ordinary size are rounded to as well."""
-    sized = (rows * size).astype(dtype)
-    power = 2.0 ** -round(np.log2(size))
-    ordinary = sized.astype(np.float64) * power
-    found = clone(LINEAR[name]).fit(sized).transform(sized)
-    assert found.dtype == dtype
-    expected = clone(LINEAR[name]).fit(ordinary).transform(ordinary)
-    np.testing.assert_allclose(found, expected, atol=1e-9 if dtype == np.float64 else 2e-5)
+    for dtype, size in SIZES:
+        sized = (rows * size).astype(dtype)
+        power = 2.0 ** -round(np.log2(size))
+        ordinary = sized.astype(np.float64) * power
+        found = clone(LINEAR[name]).fit(sized).transform(sized)
+        assert found.dtype == dtype
+        expected = clone(LINEAR[name]).fit(ordinary).transform(ordinary)
+        np.testing.assert_allclose(
+            found, expected, atol=1e-9 if dtype == np.float64 else 2e-5, err_msg=f"{dtype} {size}"
+        )
 
 
-@pytest.mark.parametrize(("dtype", "size"), [*SIZES, (np.float32, 1e-44)])
 @every_transform
-def test_no_transform_warns_of_size(rows, transform, dtype, size):
-    sized = (rows * size).astype(dtype)
-    fitted = clone(transform).fit(sized)
-    mapped = fitted.transform(sized)
-    assert np.isfinite(mapped).all()
-    if hasattr(fitted, "inverse_transform"):
-        assert np.isfinite(fitted.inverse_transform(mapped)).all()
+def test_no_transform_warns_of_size(rows, transform):
+    for dtype, size in [*SIZES, (np.float32, 1e-44)]:
+        sized = (rows * size).astype(dtype)
+        fitted = clone(transform).fit(sized)
+        mapped = fitted.transform(sized)
+        assert np.isfinite(mapped).all(), (dtype, size)
+        if hasattr(fitted, "inverse_transform"):
+            assert np.isfinite(fitted.inverse_transform(mapped)).all(), (dtype, size)
 
 
-@pytest.mark.parametrize("size", [1e-320, 1e-160, 1e-80, 1e80, 1e100, 1e300])
 @every_transform
-def test_rows_beyond_those_sizes_are_refused_or_right(rows, transform, size):
-    mapped, refusal = outcome(transform, rows * size)
-    if transform in OTHERS.values() and (size < 1e300 or isinstance(transform, L2Normalize)):
-        expected = clone(transform).fit(rows).transform(rows)
-        scale = 1 if isinstance(transform, L2Normalize) else size
-        assert refusal == ""
-        if size > 1e-300:  # below, numbers have few digits
-            np.testing.assert_allclose(mapped / scale, expected, atol=1e-9)
-    else:
-        assert any(word in refusal for word in ("size", "squares", "vary"))
+def test_rows_beyond_those_sizes_are_refused_or_right(rows, transform):
+    for size in (1e-320, 1e-160, 1e-80, 1e80, 1e100, 1e300):
+        mapped, refusal = outcome(transform, rows * size)
+        if transform in OTHERS.values() and (size < 1e300 or isinstance(transform, L2Normalize)):
+            expected = clone(transform).fit(rows).transform(rows)
+            scale = 1 if isinstance(transform, L2Normalize) else size
+            assert refusal == ""
+            if size > 1e-300:  # below, numbers have few digits
+                np.testing.assert_allclose(mapped / scale, expected, atol=1e-9)
+        else:
+            assert any(word in refusal for word in ("size", "squares", "vary")), size
 
 
 def test_a_refusal_tells_the_size_and_what_to_do(rows):
@@ -197,21 +200,18 @@ def test_a_refusal_tells_the_size_and_what_to_do(rows):
         Whitening().fit(rows * 1e-160)
 
 
-@pytest.mark.parametrize("scales", [np.logspace(-38, 36, DIM), np.logspace(-8, 8, DIM), [1e-39, 1, 1, 1, 1, 1]])
 @every_transform
-def test_dimensions_of_very_different_sizes_do_no_harm(rows, transform, scales):
-    mixed = (rows * scales).astype(np.float32)
-    mapped, refusal = outcome(transform, mixed)
-    assert np.isfinite(mapped).all() if not refusal else "must vary" in refusal
+def test_dimensions_of_very_different_sizes_do_no_harm(rows, transform):
+    for scales in (np.logspace(-38, 36, DIM), np.logspace(-8, 8, DIM), [1e-39, 1, 1, 1, 1, 1]):
+        mapped, refusal = outcome(transform, (rows * scales).astype(np.float32))
+        assert np.isfinite(mapped).all() if not refusal else "must vary" in refusal, scales
 
 
-@pytest.mark.parametrize("count", [1, 50])
-@pytest.mark.parametrize("value", [0.0, 1e-39, 0.3])
 @every_transform
-def test_equal_rows_are_refused_or_mapped(transform, value, count):
-    equal = np.full((count, DIM), value, dtype=np.float32)
-    mapped, refusal = outcome(transform, equal)
-    assert np.isfinite(mapped).all() if not refusal else "must vary" in refusal
+def test_equal_rows_are_refused_or_mapped(transform):
+    for count, value in product([1, 50], [0.0, 1e-39, 0.3]):
+        mapped, refusal = outcome(transform, np.full((count, DIM), value, dtype=np.float32))
+        assert np.isfinite(mapped).all() if not refusal else "must vary" in refusal, (count, value)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -177,12 +177,14 @@ def test_a_graph_is_traced_once(empty_cache):
     assert len(list(empty_cache.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_another_module_has_another_graph(empty_cache):
     arrays = [np.ones((1, 4), np.int64)] * 3
     assert OnnxBackend(Largest(1.0), "one")(*arrays)[0] == 12
     assert OnnxBackend(Largest(2.0), "two")(*arrays)[0] == 24
 
 
+@pytest.mark.slow
 def test_a_damaged_graph_is_made_again(empty_cache):
     OnnxBackend(Largest(), "key")
     [path] = empty_cache.glob("*/graph.onnx")
@@ -201,6 +203,7 @@ def test_the_graphs_used_last_are_kept(empty_cache, monkeypatch):
     assert sorted(path.name for path in empty_cache.iterdir()) == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_without_a_cache_it_warns_and_goes_on(tmp_path, monkeypatch):
     (tmp_path / "isosent").write_text("no folder")
     monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path))
@@ -209,6 +212,7 @@ def test_without_a_cache_it_warns_and_goes_on(tmp_path, monkeypatch):
     assert backend(*[np.ones((1, 4), np.int64)] * 3)[0] == 12
 
 
+@pytest.mark.slow
 def test_what_fails_leaves_nothing_in_the_cache(empty_cache):
     with pytest.raises(InputError, match=r"backend onnx: torch cannot trace .* Use backend=torch\."):
         OnnxBackend(Largest(untraceable=True), "key")
@@ -229,6 +233,7 @@ def test_a_number_type_that_is_not_there_is_refused():
         OnnxBackend(Largest(), "key", dtype="float16")
 
 
+@pytest.mark.slow
 def test_a_compiled_network_gives_the_same_vectors_and_no_warning_of_the_compiler(tiny_model, monkeypatch):
     """Traced as ever; code of its own, which takes the compiler half a minute, is not written."""
     compile_, compiled = torch.compile, []
@@ -268,6 +273,7 @@ def test_what_a_killed_run_left_is_removed_and_what_a_live_one_makes_is_not(empt
     assert sorted(path.name for path in empty_cache.iterdir()) == ["a", "b"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_a_graph_is_written_is_told(tmp_path):
     inputs = {name: torch.ones(2, 3, dtype=torch.int64) for name in ("input_ids", "attention_mask", "pooling_mask")}
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -384,6 +384,7 @@ table.add(t.rows(t.units(20), t.names(20, start=200)))
 """
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_whole_batches(filled, table_url):
     command = [sys.executable, "-c", KILLED, table_url, str(Path(__file__).parent)]
     assert subprocess.run(command, timeout=60).returncode == 9
@@ -418,6 +419,7 @@ def until(condition):
     raise AssertionError("waited for 60 seconds")
 
 
+@pytest.mark.slow
 def test_a_push_killed_while_it_builds_leaves_one_index(filled, table_url, postgres_url, sql):
     def builders():
         query = "SELECT pid FROM pg_stat_activity WHERE query LIKE %s AND wait_event_type = 'Lock'"

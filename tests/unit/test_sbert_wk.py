@@ -169,6 +169,7 @@ def test_automatic_mixed_precision_changes_nothing():
     assert torch.equal(found, sbert_wk(*tensors))
 
 
+@pytest.mark.slow
 def test_torch_traces_it_for_any_number_of_texts_and_tokens():
     class Pool(torch.nn.Module):
         def forward(self, hidden_states, attention_mask):

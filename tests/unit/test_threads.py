@@ -16,7 +16,7 @@ from isosent.io.atomic import locked
 from isosent.numeric.threads import one_thread_products
 from isosent.search import Index, rows
 
-N_ROWS, DIM, N_ROUNDS = 3000, 16, 200
+N_ROWS, DIM, N_ROUNDS = 1500, 16, 15
 WAIT_S = 60
 
 
@@ -40,7 +40,7 @@ def small_groups(monkeypatch):
 # -- threads ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_rounds", [5, pytest.param(N_ROUNDS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_rounds", [2, pytest.param(N_ROUNDS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
 def test_threads_share_an_index(vectors, texts_of_rows, small_groups, together, tmp_path, kind, n_rounds):
     metadata = {"part": [number % 7 for number in range(N_ROWS)]}
@@ -170,6 +170,7 @@ print(index.folder.is_dir(), np.array_equal(Index.open(index.folder).search(vect
 
 
 @forks
+@pytest.mark.slow
 def test_a_forked_child_searches_and_leaves_a_temporary_index_to_its_parent():
     assert run_forked(_SEARCH) == ["True", "True", "True"]
 
@@ -191,6 +192,7 @@ os.waitpid(child, 0)
 
 
 @forks
+@pytest.mark.slow
 def test_a_forked_child_encodes_with_a_transformer(tiny_model):
     assert run_forked(_TRANSFORMER, tiny_model("bert")) == ["True"]
 

@@ -169,7 +169,7 @@ def test_blocks_start_at_any_row(tmp_path, number, start_row):
 
 @pytest.mark.parametrize("number", range(5))
 def test_reading_needs_memory_for_a_few_blocks_only(tmp_path, number, monkeypatch):
-    rows = np.zeros((40_000, 64), np.float32)
+    rows = np.zeros((20_000, 64), np.float32)
     monkeypatch.setattr(f"{__name__}.ROWS", rows)
     monkeypatch.setattr(vector_source, "BLOCK_BYTES", 1 << 18)
     source = open_vectors(every_format(tmp_path)[number])
@@ -177,7 +177,7 @@ def test_reading_needs_memory_for_a_few_blocks_only(tmp_path, number, monkeypatc
     n_rows = sum(len(block) for block in source.blocks())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert n_rows == 40_000
+    assert n_rows == 20_000
     assert peak < rows.nbytes / 8
 
 

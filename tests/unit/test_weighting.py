@@ -712,6 +712,7 @@ def test_a_transformer_takes_no_weighting(query):
 # long texts and bad numbers
 
 
+@pytest.mark.slow
 def test_a_sentence_of_100000_words_takes_little_memory(words_file):
     script = f"""
 import resource, numpy as np, isosent

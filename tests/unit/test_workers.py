@@ -138,6 +138,7 @@ def test_processes_make_the_bytes_of_one_process_though_one_is_killed(inputs, wh
     assert contents(tmp_path / "out") == contents(whole)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_while_it_waits_is_replaced(inputs, whole, wordllama, tmp_path):
     def killed(total):
         kill_one(children("spawn_main"))  # all inputs are described, and no shard is begun
@@ -148,6 +149,7 @@ def test_a_worker_that_dies_while_it_waits_is_replaced(inputs, whole, wordllama,
     assert contents(tmp_path / "out") == contents(whole)
 
 
+@pytest.mark.slow
 def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole, wordllama, tmp_path, monkeypatch):
     monkeypatch.setattr(distributed, "_attempt", _kill_for_one_shard)
     monkeypatch.setattr(distributed, "_MOST_DEATHS", 2)
@@ -166,6 +168,7 @@ def _kill_for_one_shard(task):
     return distributed._worker.attempt(task)
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, tmp_path):
     arguments = ["encode", *inputs, "-o", str(tmp_path / "out"), "--shard-size", "50", "--workers", "2"]
     code = "from isosent.cli.main import main; main()"
@@ -183,6 +186,7 @@ def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, t
     assert contents(tmp_path / "out") == contents(whole)
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_keeps_whole_shards(inputs, whole, wordllama, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))  # shards have 51 KB, the last of each file fewer
@@ -275,6 +279,7 @@ def test_the_texts_of_a_column_and_the_other_columns_follow_their_shards(wordlla
     assert [value for table in tables for value in table["id"].to_pylist()] == [str(number) for number in range(70)]
 
 
+@pytest.mark.slow
 def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
