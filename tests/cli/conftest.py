@@ -54,22 +54,32 @@ ISOSENT = [sys.executable, "-c", "from isosent.cli.main import main; main()"]
 
 
 @contextmanager
-def _serving(*arguments, **environment):
+def _serving(*arguments, open_files=None, **environment):
     """Run a server and give the process, its address and the lines of its log."""
+
+    def limit_files():
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
+
     process = subprocess.Popen(
         [*ISOSENT, *map(str, arguments), "--port", "0"],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | environment,
+        preexec_fn=None if open_files is None else limit_files,
     )
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(map(json.loads, process.stderr)))
     try:
-        first = process.stderr.readline()
-        if not first.startswith("{"):  # it has not started
-            raise RuntimeError(first + process.stderr.read())
-        listening = json.loads(first)
-        assert listening["event"] == "listening"
+        while True:
+            line = process.stderr.readline()
+            if not line.startswith("{"):  # it has not started
+                raise RuntimeError(line + process.stderr.read())
+            listening = json.loads(line)
+            if listening["event"] == "listening":
+                break
+            lines.append(listening)
         reader.start()
         yield process, f"http://127.0.0.1:{listening['port']}", lines
     finally:

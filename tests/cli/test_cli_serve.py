@@ -95,6 +95,19 @@ def is_answered(url):
         return False
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of open files")
+def test_few_open_files_leave_a_server_that_answers(serving, model):
+    with serving("serve", model, open_files=64) as (_, url, lines), ExitStack() as stack:
+        for _ in range(60):
+            stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 20))
+        stack.close()
+        wait_until(lambda: is_answered(url))
+        assert ask(url).status_code == 200
+    [fewer] = [line for line in lines if line["event"] == "fewer connections than asked for"]
+    assert 0 < fewer["max_connections"] < fewer["open_files"] == 64
+    assert len(lines) < 20
+
+
 @pytest.mark.slow
 def test_silent_connections_make_room_for_others(serving, model):
     with serving("serve", model, "--max-connections", 3, "--request-timeout", 600) as (_, url, _):
@@ -205,7 +218,17 @@ def test_other_machines_need_keys(isosent_, refuses, tmp_path, monkeypatch):
     refuses(isosent_("serve", "wordllama", "--api-key-file", tmp_path / "none"), "none")
 
 
-def test_a_port_in_use_is_refused(isosent_, refuses):
+@pytest.fixture
+def log_settings(monkeypatch):
+    """Loggers and warnings, set again after the test."""
+    for name in ("isosent.server", "uvicorn", "asyncio"):
+        for attribute in ("handlers", "propagate", "level"):
+            changed = logging.getLogger(name)
+            monkeypatch.setattr(changed, attribute, getattr(changed, attribute))
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+
+def test_a_port_in_use_is_refused(isosent_, refuses, log_settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refuses(isosent_("serve", "wordllama", "--port", taken.getsockname()[1]), "in use")
 
@@ -220,13 +243,8 @@ def test_what_cannot_be_served_is_refused(isosent_, refuses, tmp_path):
     refuses(isosent_("serve", tmp_path / "map"), "proxy")
 
 
-def test_the_log_goes_to_what_standard_error_is_now(monkeypatch, capsys):
+def test_the_log_goes_to_what_standard_error_is_now(monkeypatch, capsys, log_settings):
     logger = logging.getLogger("isosent.server")
-    for name in ("isosent.server", "uvicorn", "asyncio"):
-        for attribute in ("handlers", "propagate", "level"):  # set again after the test
-            changed = logging.getLogger(name)
-            monkeypatch.setattr(changed, attribute, getattr(changed, attribute))
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     with monkeypatch.context() as patch:
         before = io.StringIO()
         patch.setattr(sys, "stderr", before)

@@ -10,6 +10,7 @@ log is written as lines of JSON (`JsonLines`).
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import math
@@ -21,6 +22,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
@@ -38,6 +40,8 @@ KEYS_VARIABLE = "ISOSENT_API_KEYS"
 _LARGEST_HEADERS = 1 << 14
 _SHORTEST_KEY = 16
 _BACKLOG = 2048
+_SPARE_FILES = 32  # for models, indexes and bodies, beside those that are open at the start
+_SAID_EVERY_S = 60.0
 _log = logging.getLogger("isosent.server")
 _SWEEP_S: Final = 1.0
 _LEAST_READ: Final = 1 << 20  # bytes of an answer, in the time of a request
@@ -201,12 +205,14 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._service: Service = app.state.service
         self._service.n_unread = self._n_unread
+        self._full_said_at = -math.inf
         self._drain_delay_s = drain_delay_s
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def serve(self, sockets: Any = None) -> None:
         """Serve until a signal."""
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._on_error)
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             self._loop.add_signal_handler(signal.SIGHUP, self._reload)
         sweeping = asyncio.create_task(self._close_slow())
@@ -214,6 +220,16 @@ class Server(uvicorn.Server):
             await super().serve(sockets)
         finally:
             sweeping.cancel()
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what no request failed by; once a minute that there are no files for connections."""
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
+            loop.default_exception_handler(context)
+        elif loop.time() - self._full_said_at >= _SAID_EVERY_S:
+            self._full_said_at = loop.time()
+            advice = "raise the limit (ulimit -n), or lower --max-connections"
+            _log.error("too many open files", extra={"facts": {"advice": advice}})
 
     def _n_unread(self) -> int:
         connections: list[Any] = [*self.server_state.connections]
@@ -263,6 +279,8 @@ def serve(
     """
     service: Service = app.state.service
     check_address(host, has_keys=service.has_keys)
+    log_to_stderr()
+    service.limits = _within_open_files(service.limits)
 
     class Limited(Connection):
         limits = service.limits
@@ -279,12 +297,36 @@ def serve(
         h11_max_incomplete_event_size=_LARGEST_HEADERS,
         timeout_graceful_shutdown=math.ceil(drain_timeout_s),
         lifespan="on",
+        backlog=min(_BACKLOG, service.limits.max_connections),  # asyncio accepts so many at once
     )
-    log_to_stderr()
     bound = [_listening(host, port)] if sockets is None else list(sockets)
     address = bound[0].getsockname()
     _log.info("listening", extra={"facts": {"host": address[0], "port": address[1]}})
     Server(app, config, drain_delay_s=drain_delay_s).run(sockets=bound)
+
+
+def _within_open_files(limits: Limits) -> Limits:
+    """Raise the limit of open files to what the connections need, or take fewer connections."""
+    if sys.platform == "win32":
+        return limits
+    import resource  # Windows has none
+
+    n_open = len(os.listdir("/dev/fd")) + _SPARE_FILES  # noqa: PTH208
+    needed = n_open + 2 * limits.max_connections  # all that wait are accepted before one is refused
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return limits
+    n_connections = max(1, (soft - n_open) // 2)
+    facts = {
+        "max_connections": n_connections,
+        "open_files": soft,
+        "advice": "raise the limit of open files (ulimit -n)",
+    }
+    _log.warning("fewer connections than asked for", extra={"facts": facts})
+    return replace(limits, max_connections=n_connections)
 
 
 def _listening(host: str, port: int) -> socket.socket:
