@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stdout
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for_one
 from threading import Thread
 from typing import Any, Final
 
@@ -70,34 +73,43 @@ class Processes:
 
     @contextmanager
     def workers(self, job: Job, advance: Progress) -> Iterator[Run]:
-        """Start processes; those that die are replaced."""
+        """Start processes; those that die are replaced. All end at once if this process is interrupted."""
+        is_over, ends_them = multiprocessing.Pipe(duplex=False)
         try:
-            yield lambda tasks: self._run(job, deque(tasks), advance)
+            yield lambda tasks: self._run(partial(self._start, job, is_over), deque(tasks), advance)
+        except KeyboardInterrupt:
+            ends_them.close()
+            raise
         finally:
             if self._pool is not None:
                 self._pool.shutdown(cancel_futures=True)
                 self._pool = None
+            is_over.close()
+            ends_them.close()
 
-    def _start(self, job: Job) -> ProcessPoolExecutor:
+    def _start(self, job: Job, is_over: Connection) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(
             self._n_processes,
             multiprocessing.get_context("spawn"),
             _start_process,
-            (job, max(1, n_workers() // self._n_processes)),
+            (job, max(1, n_workers() // self._n_processes), is_over),
         )
 
-    def _run(self, job: Job, queue: deque[Task], advance: Progress) -> Iterator[tuple[Task, Outcome]]:
+    def _run(
+        self, start: Callable[[], ProcessPoolExecutor], queue: deque[Task], advance: Progress
+    ) -> Iterator[tuple[Task, Outcome]]:
         deaths: Counter[Task] = Counter()
         running: dict[Future[Outcome], Task] = {}
         while queue or running:
-            self._pool = self._pool or self._start(job)
+            self._pool = self._pool or start()
             # after a death each of these tasks runs alone, before the others, so that the one that kills is found
             suspects = any(deaths[task] for task in (*running.values(), *islice(queue, 1)))
             most = 1 if suspects else _IN_FLIGHT * self._n_processes
             try:
-                while queue and len(running) < most:
-                    running[self._pool.submit(_attempt, queue[0])] = queue[0]
-                    queue.popleft()
+                with _interrupts_blocked():
+                    while queue and len(running) < most:
+                        running[self._pool.submit(_attempt, queue[0])] = queue[0]
+                        queue.popleft()
             except BrokenProcessPool:
                 if not running:  # else they say so
                     self._pool = None
@@ -120,19 +132,32 @@ class Processes:
 _worker: Worker | None = None
 
 
-def _start_process(job: Job, n_threads: int) -> None:
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes that start meanwhile do not see Ctrl-C, which a terminal sends to all: their parent ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_process(job: Job, n_threads: int, is_over: Connection) -> None:
     global _worker
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=_end_with_parent, args=(is_over,), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = str(n_threads)  # what is loaded later reads it
     threadpool_limits(n_threads)
     _worker = Worker(job)
 
 
-def _end_with_parent() -> None:
-    """A killed driver stops nobody; the next one would work beside its processes."""
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
+def _end_with_parent(is_over: Connection) -> None:
+    """A driver that was killed stops nobody; the next one would work beside its processes."""
+    parent = multiprocessing.parent_process()
+    wait_for_one([is_over, *([parent.sentinel] if parent else [])])
+    os._exit(1)
 
 
 def _attempt(task: Task) -> Outcome:

@@ -187,6 +187,25 @@ def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, t
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize("reaches", ["the driver", "all processes"])
+def test_an_interrupt_ends_the_workers(tmp_path, reaches):
+    many = tmp_path / "many.txt"
+    many.write_text("A man is riding a horse.\n" * 400_000, "utf-8")
+    command = [sys.executable, "-m", "isosent", "encode", str(many), "-o", str(tmp_path / "out"), "--workers", "2"]
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as driver:
+        while not list(tmp_path.glob("out/.part-*")):  # a worker has begun a shard
+            time.sleep(0.05)
+        (os.kill if reaches == "the driver" else os.killpg)(driver.pid, signal.SIGINT)
+        _, errors = driver.communicate(timeout=60)
+    assert driver.returncode == 130
+    assert errors.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in errors
+    assert processes(re.escape(str(tmp_path))) == []
+    assert read_index(tmp_path / "out").missing  # it was not made to the end
+    assert not list(tmp_path.glob("out/.part-*"))
+
+
 def test_a_full_disk_stops_the_run_and_keeps_whole_shards(inputs, whole, wordllama, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, limits[1]))  # shards have 51 KB, the last of each file fewer

@@ -133,7 +133,7 @@ def main() -> None:
         hint = f"\nTry: {context.command_path} --help" if context else ""
         _stop(EXIT_BAD_INPUT, f"error: {error.format_message()}{hint}")
     except click.Abort:
-        _stop(EXIT_INTERRUPTED, "interrupted; incomplete files were removed")
+        _stop(EXIT_INTERRUPTED, "interrupted")
     except BrokenPipeError:  # the reader of a pipe, such as head, has stopped reading
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_INTERNAL_ERROR)

@@ -250,6 +250,7 @@ def locked_shards(folder: str) -> Iterator[None]:
                     if is_temporary(each.name):
                         each.unlink(missing_ok=True)
             finally:
+                sweep(path)  # what workers left that were ended
                 lock.unlink(missing_ok=True)
                 if is_new and not any(path.iterdir()):
                     path.rmdir()
