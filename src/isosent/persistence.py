@@ -251,6 +251,8 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
             _has_model_name(path) if is_model else path.name != MODEL_FILE and _is_model_file(path)
             for path in folder.iterdir()
         ):
+            if not os.access(folder, os.W_OK):
+                raise OutputError(f"{folder} cannot be written to. Name another folder.")
             return
     raise OutputError(
         f"{folder} must be a new or empty folder or an isosent model; got something else. Name another one."

@@ -119,6 +119,8 @@ def _sharding(
     engine: Engine | None,
 ) -> Sharding | None:
     """How a result is cut into shards if it is a folder; None for one file."""
+    if output == "-":
+        raise InputError("--output -: vectors are not written to standard output. Name a file, such as vectors.npy.")
     is_folder = output.endswith(("/", os.sep)) or not PurePath(output).suffix
     if is_folder or (not is_remote(output) and Path(output).is_dir()):
         check_shard_folder(output)

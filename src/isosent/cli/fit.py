@@ -128,7 +128,8 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         show(f"{output}: nothing to fit; saved the encoder as it is")
     else:
         zero = "zero rows left out" if result.unit == "vectors" else "texts without a vector"
-        show(f"{output}: fitted on {record.n_texts} {result.unit}; {zero}: {record.n_zero_rows}")
+        unit = result.unit.removesuffix("s") if record.n_texts == 1 else result.unit
+        show(f"{output}: fitted on {record.n_texts} {unit}; {zero}: {record.n_zero_rows}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
 
 

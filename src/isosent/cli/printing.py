@@ -1,5 +1,6 @@
 """What every command prints: results, messages and tables."""
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,7 +67,8 @@ def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
         ("dimensions", "dim", ""),
         ("bytes per vector", "size_bytes", ""),
     ):
-        table.add_row(name, *(format(getattr(space, field), form) for space in (before, after)))
+        values = [getattr(space, field) for space in (before, after)]
+        table.add_row(name, *("undefined" if math.isnan(value) else format(value, form) for value in values))
     return table
 
 

@@ -177,7 +177,8 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
         if not all(type(n) is int for n in shape):
             raise ValueError(f"its shape is {shape}")
     except Exception as error:  # numpy raises IndexError, SyntaxError, TokenError and others for a damaged header
-        reason = brief(str(error).partition("<")[0].rstrip(": "))  # numpy puts an address in memory after it
+        first = error.args[0] if error.args else error  # a TokenError adds a place
+        reason = brief(str(first).partition("<")[0].rstrip(": "))  # numpy puts an address in memory after it
         raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {reason}.") from None
     if dtype.hasobject:
         raise FileFormatError(f"{path} must hold numbers; it holds pickled objects, which are not read. Save numbers.")
