@@ -35,7 +35,7 @@ from isosent.io.atomic import check_parent, is_temporary, locked, recover, repla
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Count, Document, FileName, Positive, Text
-from isosent.io.system import read_bytes
+from isosent.io.system import read_bytes, system_error
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import Postprocessing
@@ -232,10 +232,15 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
 
 def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
     """Whether a folder is a model that contains its encoder."""
+    path = Path(folder) / MODEL_FILE
     try:
-        document = read_document(Path(folder) / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
+        document = read_document(path, FORMAT, FORMAT_VERSION, _ModelFile)
         return document["encoder"].get("inside") is True
-    except (OSError, InputError):
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, InputError) as error:  # a file that cannot be read is not a folder of another kind
+        if unreadable := system_error(error, path):
+            raise unreadable from error
         return False
 
 

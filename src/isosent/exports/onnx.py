@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from isosent import _extras
+from isosent._check import brief
 from isosent.encoders.load import encoder_for
 from isosent.encoders.st_modules import ROLES
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
+from isosent.errors import OutputError
 from isosent.exports.check import (
     EXPORT,
     Agreement,
@@ -35,7 +37,7 @@ from isosent.exports.check import (
 )
 from isosent.exports.tokenizer import static_tokenizer, transformer_tokenizer, unknown_id
 from isosent.io.atomic import check_folder, replacing_folder
-from isosent.io.system import uninterrupted
+from isosent.io.system import system_error, uninterrupted
 from isosent.model import SentenceEncoder
 from isosent.networks.onnx_backend import write_graph
 from isosent.numeric.linear_map import LinearMap
@@ -246,9 +248,13 @@ class _Graph:
 def _check(model: SentenceEncoder, folder: Path, files: _Files, role: str) -> Agreement:
     """Run a graph as a user would, in padded batches, and compare."""
     onnxruntime = _extras.require("onnxruntime")
-    session = uninterrupted(
-        lambda: onnxruntime.InferenceSession(str(folder / files.graph), providers=["CPUExecutionProvider"])
-    )
+    graph = folder / files.graph
+    try:
+        session = uninterrupted(lambda: onnxruntime.InferenceSession(str(graph), providers=["CPUExecutionProvider"]))
+    except Exception as error:  # onnxruntime has a type of its own for each state
+        if unreadable := system_error(error, graph):
+            raise unreadable from error
+        raise OutputError(f"{graph.name}: onnxruntime cannot open it: {brief(error)}.") from error
     if files.tokenizer is None:
         vectors = sample_vectors(model)
         mapped = session.run(None, {"encoded": vectors})[0]
