@@ -27,7 +27,7 @@ from isosent.pages.progress import progress_bar
 dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 _format_option = click.option(
-    *("--format", "file_format"), metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
+    "--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
 )
 shard_size_option = click.option(
     "--shard-size", type=int, metavar="N", help=f"Folder: rows of a file.  [default: {SHARD_SIZE}]"
@@ -84,7 +84,9 @@ def encode(
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
         index = encode_folder(
-            *(loaded, paths, output),
+            loaded,
+            paths,
+            output,
             column=column,
             sharding=sharding,
             role=role,
@@ -169,7 +171,9 @@ def transform(
     if source is None:
         with progress_bar("transforming", "vectors") as bar:
             index = transform_folder(
-                *(record, paths, output),
+                record,
+                paths,
+                output,
                 column=column,
                 sharding=sharding,
                 queries=queries,

@@ -59,7 +59,8 @@ resamples_option = click.option(
 @click.command()
 @click.argument("tasks", nargs=-1, required=True)
 @click.option(
-    *("--data", "data"),
+    "--data",
+    "data",
     metavar="DIR|FILE",
     required=True,
     type=PATH,
@@ -120,7 +121,9 @@ def evaluate(
     ]
     with progress_bar("encoding") as bar:
         result = evaluate_model(
-            *(loaded, data, [name for argument in tasks for name in argument.split(",")]),
+            loaded,
+            data,
+            [name for argument in tasks for name in argument.split(",")],
             transform=transforms,
             fit_on=fit_on or TARGET,
             sickr=sickr,

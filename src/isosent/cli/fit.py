@@ -93,7 +93,10 @@ def fit(
     """
     check_model_folder(output)
     result = fit_files(
-        *(inputs, output, model, resolve_transform(transform, settings)),
+        inputs,
+        output,
+        model,
+        resolve_transform(transform, settings),
         column=column,
         queries=queries,
         space=space,

@@ -21,12 +21,13 @@ PATH = click.Path(path_type=Path)
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
 columns_option = click.option("--columns", metavar="A,B,SCORE", help="Columns of a table of pairs, in this order.")
 data_option = click.option(
-    *("--data", "data"), metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
+    "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
 details_option = click.option("--details", is_flag=True, help="Also print what auto compared.")
 json_option = click.option(
-    *("--json", "json_output"),
+    "--json",
+    "json_output",
     metavar="[FILE]",
     type=PATH,
     is_flag=False,
@@ -37,7 +38,9 @@ csv_option = click.option("--csv", "csv_output", metavar="FILE", type=PATH, help
 latex_option = click.option("--latex", "latex_output", metavar="FILE", type=PATH, help="Write the table as LaTeX.")
 seed_option = click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Random seed.")
 models_option = click.option(
-    *("--model", "-m", "models"),
+    "--model",
+    "-m",
+    "models",
     metavar="REFERENCE",
     multiple=True,
     default=[DEFAULT_REFERENCE],

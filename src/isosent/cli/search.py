@@ -134,7 +134,8 @@ def create(
         is_replaced = is_index(output)
         with progress_bar("indexing") as bar:
             made = Index.create(
-                *(inputs.pop("texts"), loaded),
+                inputs.pop("texts"),
+                loaded,
                 **inputs,
                 folder=output,
                 kind=chosen,
@@ -358,7 +359,9 @@ def _encoded(
     """The vectors of texts, encoded by workers into a folder that lets an interrupted run resume."""
     with progress_bar("encoding") as bar:
         encode_folder(
-            *(loaded, paths, folder),
+            loaded,
+            paths,
+            folder,
             column=column,
             role="document",
             engine=engine,

@@ -25,7 +25,7 @@ def worker_options(command: Command) -> Command:
 
     for option in (
         click.option(
-            *("--on", "on"), metavar="ray[://ADDRESS][?gpus=X]", help="Folder: run the workers on a Ray cluster."
+            "--on", "on", metavar="ray[://ADDRESS][?gpus=X]", help="Folder: run the workers on a Ray cluster."
         ),
         click.option("--workers", type=click.IntRange(1), metavar="N", help="Folder: processes.  [default: 1]"),
     ):

@@ -195,7 +195,9 @@ def compare_results(
     differences, draws = {}, {}
     for task in shared:
         differences[task], draws[task] = _compare(
-            *(task, first.tasks[task], second.tasks[task]),
+            task,
+            first.tasks[task],
+            second.tasks[task],
             correlation=correlation,
             level=level,
             seed=seed,

@@ -61,8 +61,7 @@ def encoding(model: SentenceEncoder, role: Role, progress: Progress | None = Non
     """How texts are encoded, and the dimensions of their vectors."""
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = model.encode(texts, progress=progress, role=role)
-        return vectors
+        return model.encode(texts, progress=progress, role=role)
 
     return encode, int(encode([]).shape[1])
 

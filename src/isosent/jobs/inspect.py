@@ -138,8 +138,7 @@ class Inspection:
             "isosent_version": version("isosent"),
         }
         document["counts"]["rows_per_dim"] = self.counts.rows_per_dim
-        values: dict[str, Any] = without_nan(document)
-        return values
+        return without_nan(document)
 
 
 def inspect_texts(
@@ -264,8 +263,7 @@ class MomentsInspection:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        values: dict[str, Any] = without_nan(asdict(self))
-        return values
+        return without_nan(asdict(self))
 
 
 def inspect_moments(moments: Moments) -> MomentsInspection:

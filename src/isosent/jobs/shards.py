@@ -269,7 +269,10 @@ def encode_folder(
         sharding=sharding or Sharding(),
     )
     index = make_shards(
-        *(job, inputs, folder, _with_model(engine, model)),
+        job,
+        inputs,
+        folder,
+        _with_model(engine, model),
         space=Space(model.fingerprint, model.record.name),
         dim=dim,
         computed_in=model.encoder.computed_in,
@@ -311,7 +314,10 @@ def transform_folder(
         sharding=sharding or Sharding(),
     )
     return make_shards(
-        *(job, inputs, folder, engine or Here()),
+        job,
+        inputs,
+        folder,
+        engine or Here(),
         space=Space(record.fingerprint, record.name),
         dim=record.encoder_dim if linear_map is None else linear_map.n_components,
         resumed=resumed,
@@ -345,7 +351,10 @@ def measure_folder(
         sharding=Sharding(shard_size),
     )
     index = make_shards(
-        *(job, inputs, folder, _with_model(engine, model)),
+        job,
+        inputs,
+        folder,
+        _with_model(engine, model),
         space=Space(model.encoder.fingerprint, model.encoder.reference),
         dim=model.encoder.dim,
         computed_in=model.encoder.computed_in,

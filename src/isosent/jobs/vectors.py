@@ -408,7 +408,8 @@ def transform_file(
     beside = None
     if are_tables:
         beside = ColumnsBeside.of_file(
-            *(source.path, str(source.column)),
+            source.path,
+            str(source.column),
             start_row=source.first_row,
             n_rows=source.block_rows,
             state=source.state,

@@ -140,7 +140,7 @@ def study_pooling(
         scored = _in_threads(vectors, partial(score_vectors, placed))
         for (pooling, layers), (_, scores) in zip(wanted, scored, strict=True):
             cells += layer_cells(
-                *(layers, placed.task, scores), name=name, reference=encoder.reference, sickr=sickr, pooling=pooling
+                layers, placed.task, scores, name=name, reference=encoder.reference, sickr=sickr, pooling=pooling
             )
     return cells
 

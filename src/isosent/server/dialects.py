@@ -232,9 +232,9 @@ async def tokenize(request: Request, body: TokenizeBody, served: Served) -> Resp
             if body.add_special_tokens or not span.is_special
         ]
 
-    call = served.worker.call(lambda: json_response([tokens_of(text) for text in texts]), n_characters=n_characters)
-    response: Response = await call
-    return response
+    return await served.worker.call(
+        lambda: json_response([tokens_of(text) for text in texts]), n_characters=n_characters
+    )
 
 
 async def info(request: Request) -> Response:

@@ -102,8 +102,7 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
                 body.query or "", (hit["text"] or "")[:_LONGEST_EXPLAINED], roles=("query", "document")
             )
             hit["words"] = [pair._asdict() for pair in explanation.top(5)]
-    listed: list[dict[str, Any]] = hits
-    return listed
+    return hits
 
 
 @on_model

@@ -78,8 +78,7 @@ def _id_of(value: np.uint64, text: Characters, start: int, stop: int, words: Wor
         text, start, stop, characters, offsets[slots[slot]], offsets[slots[slot] + 1]
     ):
         slot = (slot + 1) & (len(slots) - 1)
-    word: np.int32 = slots[slot]
-    return word
+    return slots[slot]
 
 
 @njit(cache=True, nogil=True)
