@@ -16,8 +16,7 @@ from isosent.io.atomic import _host, replacing_folder
 from isosent.networks import onnx_backend as graph_cache
 from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.load import Permissions, load_network
-from isosent.networks.onnx_backend import OnnxBackend, write_graph
-from isosent.networks.onnx_int8 import with_int8_products
+from isosent.networks.onnx_backend import OnnxBackend, with_int8_products, write_graph
 from isosent.networks.torch_backend import traceable
 
 pytestmark = pytest.mark.usefixtures("one_thread")

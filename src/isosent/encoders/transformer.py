@@ -26,9 +26,15 @@ from isosent.encoders.st_modules import LoadedModule, ModuleFolder, load_modules
 from isosent.errors import InputError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import BatchRunner
-from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, canonical_pooling, format_layers, resolve_layers
+from isosent.networks.layer_pooling import (
+    SBERT_WK,
+    LayerPooling,
+    canonical_pooling,
+    format_layers,
+    resolve_layers,
+    sbert_wk_layers,
+)
 from isosent.networks.load import Network, Permissions, Runtime, batch_runner, load_network
-from isosent.networks.sbert_wk import sbert_wk_layers
 from isosent.networks.torch_backend import traceable
 from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
 

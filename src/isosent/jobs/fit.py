@@ -27,7 +27,7 @@ from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_text
 from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, no_rows, open_vector_files, sum_of_files
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.isotropy import SpaceReport, describe_space
+from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
 from isosent.persistence import FitRecord
 from isosent.transforms.base import (

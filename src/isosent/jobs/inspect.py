@@ -17,10 +17,16 @@ from isosent.errors import InputError, RankWarning
 from isosent.io.json import without_nan
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
-from isosent.numeric.isotropy import effective_rank, isoscore, mean_cosine_of_sum, participation_ratio, uniformity
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import neighbour_recall, random_cosines, unit_rows
-from isosent.numeric.spectrum import spectrum
+from isosent.numeric.spectrum import (
+    effective_rank,
+    isoscore,
+    mean_cosine_of_sum,
+    participation_ratio,
+    spectrum,
+    uniformity,
+)
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
 from isosent.transforms.base import Auto, LinearTransform, make_linear

@@ -26,9 +26,8 @@ from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS, STSSet, aggregate, pair_scores, read_sts
 from isosent.model import SentenceEncoder
 from isosent.networks.batching import run_batches
-from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling
+from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling, sbert_wk_layers
 from isosent.networks.pooling import POOLINGS
-from isosent.networks.sbert_wk import sbert_wk_layers
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
