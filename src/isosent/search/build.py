@@ -27,6 +27,7 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
+from isosent.encoders.load import encoder_for
 from isosent.errors import InputError
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
@@ -35,6 +36,7 @@ from isosent.jobs.vectors import check_encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.pages.progress import encoding_bar
 from isosent.persistence import ModelRecord, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
@@ -400,8 +402,12 @@ def encoded_units(
     if vectors is None:
         assert isinstance(model, SentenceEncoder)
         assert texts is not None
+        encoder = encoder_for(model.encoder, "document")
         for start in range(0, len(texts), BATCH_ROWS):
-            yield unit_vectors(model.encode(texts[start : start + BATCH_ROWS], role="document", progress=progress))
+            batch = texts[start : start + BATCH_ROWS]
+            with encoding_bar(len(batch), progress) as bar:
+                rows = encoder.encode(batch, progress=bar)
+            yield unit_vectors(record.postprocessing.apply(rows))
         return
     if isinstance(vectors, np.ndarray):
         rows = _check.matrix("index", "vectors", vectors)

@@ -15,17 +15,14 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from starlette.requests import Request
-from starlette.responses import Response
 
 from isosent.encoders.load import encoder_for
 from isosent.encoders.precomputed import PrecomputedVectors
@@ -347,7 +344,6 @@ class HeavyWork:
 
 Source = Callable[[], SentenceEncoder | Index]
 _log = logging.getLogger("isosent.server")
-_MOST_ATTEMPTS = 100
 
 
 class ModelService(Service):
@@ -369,18 +365,6 @@ class ModelService(Service):
         yield
         self.heavy.close()
         await asyncio.to_thread(self.registry.close)
-
-
-def on_model(
-    handler: Callable[[Request, Any, Served], Awaitable[Response]],
-) -> Callable[[Request, Any], Awaitable[Response]]:
-    """Give a handler the text model that the body of its request names."""
-
-    async def handle(request: Request, body: Any) -> Response:
-        registry: Registry = request.app.state.service.registry
-        return await registry.use(partial(registry.text_model, body.model), partial(handler, request, body))
-
-    return handle
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,15 +417,6 @@ class Registry:
             message = f"{served.name} was fitted on vectors and cannot encode texts. See isosent proxy."
             raise RequestError(400, message, param="model")
         return served
-
-    async def use(self, find: Callable[[], Served], work: Callable[[Served], Awaitable[T]]) -> T:
-        """Use a model; again if it was replaced between the two steps, so that a reload loses no request."""
-        for _ in range(_MOST_ATTEMPTS):
-            try:
-                return await work(find())
-            except RetiredError:
-                await asyncio.sleep(0.01)
-        raise RequestError(503, "the server is about to stop.")
 
     def reload(self) -> dict[str, str | None]:
         """Load all models again; what each failed with, or None. Those that fail stay as they are."""
