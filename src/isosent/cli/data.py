@@ -120,4 +120,4 @@ def info(file: str) -> None:
 
 
 def _subwords(vectors: WordVectors) -> str:
-    return "none" if vectors.subwords is None else "yes"
+    return "yes" if vectors.tables else "none"

@@ -101,8 +101,8 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
     with open_texts(path, column=column) as source:
         loaded = open_model(model)
         with progress_bar("encoding") as bar:
-            encoded = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
-    _show_encoded(output, loaded, encoded.encoding_stats, f"{encoded.dim} {dtype}")
+            dim, stats = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
+    _show_encoded(output, loaded, stats, f"{dim} {dtype}")
 
 
 def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:

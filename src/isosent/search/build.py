@@ -15,7 +15,6 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -87,16 +86,6 @@ APPEND_ONLY: Final = (
 )
 
 Deleted: TypeAlias = NDArray[np.bool_]  # (n_rows,)
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A segment that was written, and what was chosen and measured on the way."""
-
-    entry: SegmentEntry
-    settings: SearchSettings
-    recall: Recall | None
-    chance: FileEntry | None
 
 
 def plan(
@@ -210,15 +199,15 @@ def build(
     name: str,
     spill: Spill,
     table: Any,
-    settings: SearchSettings,
+    state: State,
     *,
     quantization: Quantization,
     linear_map: LinearMap | None,
     min_recall: float | None,
     seed: int,
-) -> Built:
-    """Write the first segment of an index: the settings of its search are chosen by measuring."""
-    n_rows, has_vector = len(spill), spill.has_vector
+) -> State:
+    """Write the only segment of an index, and name it in the state; settings of the search are chosen by measuring."""
+    n_rows, has_vector, settings = len(spill), spill.has_vector, state.settings
     questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed)
     codes = empty_codes(spill.shape[1], settings, quantization)
     if settings.kind == "ivf":
@@ -249,7 +238,7 @@ def build(
     chance_entry = None
     if chance is not None:
         chance_entry = write_bytes(folder, f"chance-{name}.safetensors", save(chance.tensors()))
-    return Built(entry, settings, recall, chance_entry)
+    return replace(state, settings=settings, segments=(entry,), chance=chance_entry, recall=recall)
 
 
 def build_tail(
@@ -357,26 +346,19 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
     with closing(Spill(folder, state.dim)) as spill:
         spill.fill(blocks)
         n_distinct = int(spill.is_distinct.sum())
-        built = build(
+        settings = plan(len(live), state.dim, state.kind, state.settings.store, n_distinct=n_distinct)
+        rebuilt_state = build(
             folder,
             f"{state.generation + 1:06d}",
             spill,
             snapshot.take(live).combine_chunks(),
-            plan(len(live), state.dim, state.kind, state.settings.store, n_distinct=n_distinct),
+            replace(state, settings=settings, n_changed=0),
             quantization=snapshot.quantization,
             linear_map=faiss_map(snapshot.record),
             min_recall=None if state.recall is None else state.recall.min_recall,
             seed=0,
         )
-    state = replace(
-        state,
-        settings=built.settings,
-        segments=(built.entry,),
-        chance=built.chance,
-        recall=built.recall,
-        n_changed=0,
-    )
-    return state, np.zeros(len(live), bool)
+    return rebuilt_state, np.zeros(len(live), bool)
 
 
 # -- a new index -----------------------------------------------------------------------------------------------------
@@ -477,30 +459,28 @@ def write_index(
             )
         model = _with_quantization(model, spill)
         assert model.quantization is not None
-        built = build(
+        state = State(
+            generation=1,
+            space=Space(model.fingerprint, model.record.name),
+            dim=model.dim,
+            settings=settings,
+            kind=kind,
+            ids=id_kind,
+            next_number=table.num_rows if id_kind == "numbers" else 0,
+            segments=(),
+        )
+        state = build(
             temporary,
             "000001",
             spill,
             table,
-            settings,
+            state,
             quantization=model.quantization,
             linear_map=faiss_map(model.record),
             min_recall=min_recall,
             seed=seed,
         )
         write_model(temporary / MODEL_FOLDER, model.record)
-        state = State(
-            generation=1,
-            space=Space(model.fingerprint, model.record.name),
-            dim=model.dim,
-            settings=built.settings,
-            kind=kind,
-            ids=id_kind,
-            next_number=table.num_rows if id_kind == "numbers" else 0,
-            segments=(built.entry,),
-            chance=built.chance,
-            recall=built.recall,
-        )
         write_state(temporary, state)
         return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
 
