@@ -1,4 +1,9 @@
-"""The commands ``evaluate``, ``compare``, ``report`` and ``overlap``."""
+"""The commands ``evaluate``, ``compare``, ``report`` and ``overlap``.
+
+`evaluate` reads options and calls `evaluation.run`; `_table` prints one transform, `_variants_table` several side by
+side. `compare` prints the test of each task of two result files, `report` writes the page of many, and `overlap` counts
+evaluation texts in a corpus, which `overlap_table` prints; the command ``train`` prints with it too.
+"""
 
 import json
 import math

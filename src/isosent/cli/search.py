@@ -1,4 +1,11 @@
-"""The commands ``index``, ``search``, ``push`` and ``pull``."""
+"""The commands ``index``, ``search``, ``push`` and ``pull``.
+
+`index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`), and ``add``, ``remove``,
+``compact`` and ``stats`` change or describe a folder. `_read_inputs` turns the files of a command into texts, vectors,
+ids and metadata; with workers, `_encoded` encodes them into a folder first. `search` asks an index or the table of a
+database; `push` and `pull` copy between the two. The work is done by `Index` and `search.database`; the rest is
+printing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""`inspect_texts` and `inspect_vectors`: statistics of a vector space, and what auto would choose."""
+"""`inspect_texts` and `inspect_vectors`: statistics of a vector space, and what auto would choose.
+
+`inspect_texts` encodes texts, `inspect_vectors` reads vectors of any size; both hand their rows to a `Survey`, which
+sees them once: it counts what is wrong (`RowCounts`), sums moments, and keeps a sample. From moments come the figures
+of the space before and after a transform (`Stage`); from the sample two separate groups (`find_groups`) and the
+neighbours that fewer dimensions keep (`held_out_recall`). Texts also let auto choose. `_conclude` puts all of it into
+an `Inspection`, whose recommendation is `advise`. `inspect_moments` does what moments alone allow.
+"""
 
 from __future__ import annotations
 

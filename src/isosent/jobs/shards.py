@@ -2,6 +2,10 @@
 
 Every shard has a fixed place in its file, and a fixed name. It is done when the index lists its checksum. So a shard
 may be made twice, by workers that know nothing of each other, and nothing is lost or doubled.
+
+`encode_folder`, `transform_folder` and `measure_folder` describe a `Job` and call `make_shards`, which asks a `Worker`
+for the shards of each input, gives out those that the index lacks, and writes the index (`_Saved`) as they come back.
+An `Engine` says where workers run: `Here`, or the processes and clusters of `distributed`.
 """
 
 from __future__ import annotations

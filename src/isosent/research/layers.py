@@ -2,6 +2,10 @@
 
 The network runs once over the sentences. Each layer pooling is scored as it is, whitened, and as auto chooses, with the
 transform fitted on the sentences of the task.
+
+`study_layers` and `study_pooling` choose what to score; `search_layers` encodes the distinct texts of the tasks
+(`place_tasks`) for many layer poolings in one pass, and `score_vectors` scores each under each transform. The records
+are `LayerCell`; `averages`, `best_of_sizes` and `pair_grid` arrange them for tables and figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""The tables of a paper, measured again where their models are available, next to the published numbers."""
+"""The tables of a paper, measured again where their models are available, next to the published numbers.
+
+`reproduce` reads a paper (tables in YAML), and `_plan` makes a `Plan` of every condition: the `Request` that would
+measure it, what is missing for that, and other models in its place. `find_available` says which models and files there
+are. `_Measurements` runs requests, each once, whatever number of cells needs it: an evaluation, a study, or a
+measurement of speed. `_outcome` puts the numbers beside those that were published; `research.reproduction` holds and
+prints them.
+"""
 
 from __future__ import annotations
 
