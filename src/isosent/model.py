@@ -1,4 +1,12 @@
-"""SentenceEncoder: an encoder, and the transform that was fitted on its vectors."""
+"""SentenceEncoder: an encoder, and the transform that was fitted on its vectors.
+
+A model is values that never change: an `Encoder` (texts to raw vectors), a `Postprocessing` (a map for documents, one
+for queries, a flow, scaling), the record of what was fitted, and what cosines and codes mean. `encode` is the encoder
+followed by `transform`. Each method that fits gives a new model: `fitted` encodes texts and fits on their vectors,
+`fitted_on_moments` needs the statistics alone, and ``with_...`` add a calibration or a quantization. For "auto" they
+ask `transforms.auto`, which compares candidates on the texts. `record` is what `save` writes and `load` reads back;
+`fingerprint` names the space.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +95,16 @@ class SentenceEncoder:
             The encoder that the record names.
         record : ModelRecord
             What a model folder holds, as from `record`.
+
+        Returns
+        -------
+        SentenceEncoder
+            The model that was saved.
+
+        Raises
+        ------
+        InputError
+            If the encoder has other dimensions than the map or the quantization of the record.
         """
         return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization)
 

@@ -9,11 +9,11 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isosent.server import worker
+from isosent.server import registry
 from isosent.server.http import Gate, read_body, unless_gone
 from isosent.server.page import TryBody
+from isosent.server.registry import HeavyWork
 from isosent.server.service import Limits, Metrics
-from isosent.server.worker import HeavyWork
 
 
 class Work:
@@ -84,7 +84,7 @@ def test_short_requests_do_not_wait_for_long_ones(work):
 
 
 def test_a_full_queue_refuses(work, monkeypatch):
-    monkeypatch.setattr(worker, "_MOST_WAITING", 3)
+    monkeypatch.setattr(registry, "_MOST_WAITING", 3)
     for number in range(3):
         work.ask(number)
     wait_until(lambda: work.queue.n_waiting == 3)

@@ -10,8 +10,8 @@ import isosent
 from isosent.errors import InputError
 from isosent.jobs import inspect as inspecting
 from isosent.jobs.inspect import Groups, RowCounts, Survey, advise, find_groups, inspect_texts, inspect_vectors
-from isosent.numeric.isotropy import mean_cosine_of_sum
 from isosent.numeric.similarity import neighbour_recall, unit_rows
+from isosent.numeric.spectrum import mean_cosine_of_sum
 from isosent.report.inspect_page import html_page, inspection_tables
 from isosent.transforms.auto import STRENGTHS, AutoChoice, Candidate, ScoredCandidate
 

@@ -15,9 +15,8 @@ from isosent.io import atomic
 from isosent.io.atomic import _host, replacing_folder
 from isosent.networks import onnx_backend as graph_cache
 from isosent.networks.layer_pooling import LayerPooling
-from isosent.networks.load import Permissions, load_network
-from isosent.networks.onnx_backend import OnnxBackend, write_graph
-from isosent.networks.onnx_int8 import with_int8_products
+from isosent.networks.load import load_network
+from isosent.networks.onnx_backend import OnnxBackend, with_int8_products, write_graph
 from isosent.networks.torch_backend import traceable
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -65,7 +64,7 @@ def opened(tiny_model):
 
     def opened(name):
         if name not in networks:
-            network = load_network(tiny_model(name, n_layers=2 if name == "modernbert" else 1), Permissions())
+            network = load_network(tiny_model(name, n_layers=2 if name == "modernbert" else 1))
             written = [("-1", "mean"), ("0,1", "max,cls,last_token")]
             layer_poolings = [LayerPooling.of(*parts, n_layers=network.n_layers) for parts in written]
             module = traceable(network.model, network.n_layers, layer_poolings)

@@ -6,9 +6,8 @@ from pathlib import Path, PurePath
 
 import click
 
-from isosent.cli.options import PATH, Command, column_option, model_options, open_model
+from isosent.cli.options import PATH, Command, column_option, model_options, open_model, worker_options
 from isosent.cli.printing import say, show, show_tokens
-from isosent.cli.workers import worker_options
 from isosent.encoders.base import EncodingStats
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -27,7 +26,7 @@ from isosent.pages.progress import progress_bar
 dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 _format_option = click.option(
-    *("--format", "file_format"), metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
+    "--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
 )
 shard_size_option = click.option(
     "--shard-size", type=int, metavar="N", help=f"Folder: rows of a file.  [default: {SHARD_SIZE}]"
@@ -84,7 +83,9 @@ def encode(
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
         index = encode_folder(
-            *(loaded, paths, output),
+            loaded,
+            paths,
+            output,
             column=column,
             sharding=sharding,
             role=role,
@@ -100,8 +101,8 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
     with open_texts(path, column=column) as source:
         loaded = open_model(model)
         with progress_bar("encoding") as bar:
-            encoded = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
-    _show_encoded(output, loaded, encoded.encoding_stats, f"{encoded.dim} {dtype}")
+            dim, stats = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
+    _show_encoded(output, loaded, stats, f"{dim} {dtype}")
 
 
 def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:
@@ -169,7 +170,9 @@ def transform(
     if source is None:
         with progress_bar("transforming", "vectors") as bar:
             index = transform_folder(
-                *(record, paths, output),
+                record,
+                paths,
+                output,
                 column=column,
                 sharding=sharding,
                 queries=queries,

@@ -68,8 +68,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        command: click.Command = getattr(import_module(f"isosent.cli.{_MODULES[cmd_name]}"), cmd_name)
-        return command
+        return getattr(import_module(f"isosent.cli.{_MODULES[cmd_name]}"), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -99,7 +98,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_asked_for: bool) -
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.option(
-    *("--version", "-V"), is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show version."
+    "--version", "-V", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show version."
 )
 def app() -> None:
     """Better, smaller, comparable sentence vectors.

@@ -1,4 +1,11 @@
-"""The commands ``index``, ``search``, ``push`` and ``pull``."""
+"""The commands ``index``, ``search``, ``push`` and ``pull``.
+
+`index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`), and ``add``, ``remove``,
+``compact`` and ``stats`` change or describe a folder. `_read_inputs` turns the files of a command into texts, vectors,
+ids and metadata; with workers, `_encoded` encodes them into a folder first. `search` asks an index or the table of a
+database; `push` and `pull` copy between the two. The work is done by `Index` and `search.database`; the rest is
+printing.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +20,8 @@ import click
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, json_option, model_options, open_model
+from isosent.cli.options import PATH, json_option, model_options, open_model, worker_options
 from isosent.cli.printing import STANDARD_OUTPUT, check_output, say, show, write_output
-from isosent.cli.workers import worker_options
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
@@ -134,7 +140,8 @@ def create(
         is_replaced = is_index(output)
         with progress_bar("indexing") as bar:
             made = Index.create(
-                *(inputs.pop("texts"), loaded),
+                inputs.pop("texts"),
+                loaded,
                 **inputs,
                 folder=output,
                 kind=chosen,
@@ -358,7 +365,9 @@ def _encoded(
     """The vectors of texts, encoded by workers into a folder that lets an interrupted run resume."""
     with progress_bar("encoding") as bar:
         encode_folder(
-            *(loaded, paths, folder),
+            loaded,
+            paths,
+            folder,
             column=column,
             role="document",
             engine=engine,

@@ -59,7 +59,8 @@ def serving_options(*limits: str) -> Callable[[Callable[..., None]], Callable[..
 def _limit_option(limit: Any) -> Callable[..., Any]:
     is_time = isinstance(limit.default, float)
     return click.option(
-        *(limit.metadata["flag"], limit.name),
+        limit.metadata["flag"],
+        limit.name,
         type=click.FloatRange(0, min_open=True) if is_time else click.IntRange(1),
         default=limit.default,
         metavar="S" if is_time else "N",
@@ -74,14 +75,16 @@ _ADDRESS = (
         "--api-key-file", type=PATH, metavar="FILE", help=f"Keys of clients, one a line.  [default: ${KEYS_VARIABLE}]"
     ),
     click.option(
-        *("--drain-delay", "drain_delay_s"),
+        "--drain-delay",
+        "drain_delay_s",
         type=click.FloatRange(0),
         default=0,
         metavar="S",
         help="Seconds between SIGTERM, when /ready turns 503, and the end of listening.",
     ),
     click.option(
-        *("--drain-timeout", "drain_timeout_s"),
+        "--drain-timeout",
+        "drain_timeout_s",
         type=click.FloatRange(0),
         default=30,
         metavar="S",
@@ -142,7 +145,9 @@ def open_source(reference: str) -> SentenceEncoder | Index:
 @click.option("--upstream", metavar="URL", required=True, help="The API, such as https://api.openai.com/v1.")
 @click.option("--dialect", type=click.Choice(list(DIALECTS)), help="How it is asked.  [default: by the URL]")
 @click.option(
-    *("--model", "-m", "models"),
+    "--model",
+    "-m",
+    "models",
     metavar="[NAME=]FOLDER",
     multiple=True,
     help="Model fitted on vectors of the API; may be repeated. Without one, vectors are passed on.",

@@ -1,6 +1,12 @@
 """Model references, such as ``hf:DIR?layers=1,-1&pooling=mean``: their grammar and their options.
 
 A reference is parsed once, into typed values. `write_options` is the inverse, for model folders and fingerprints.
+
+`OPTIONS` is the table of all options: each `Option` has its parser, its default, and its help. `SCHEMES` says which
+ones a kind of model takes. `parse_reference` finds the scheme, by the prefix or by the files of a folder
+(`folder_kind`), and parses each option. `with_options` adds options to a text; `relative_reference` and
+`absolute_reference` move one with its folder. What comes out of a file passes through `stored_reference`, which grants
+no permission. `weighting_of` makes the weighting of words that options name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""Evaluation: read tasks, encode their texts once, fit, score, and record under which circumstances."""
+"""Evaluation: read tasks, encode their texts once, fit, score, and record under which circumstances.
+
+`evaluate` checks its arguments, and `read_tasks` makes `Task` objects of the files of a folder, kind by kind.
+`run_tasks` encodes each distinct text of all tasks once (`encode_tasks`: `TextVectors`), fits each transform on the
+texts that were asked for (`fit_tasks`), and lets each task score the vectors. `_score` adds intervals, counts and
+protocol; `describe_fitting`, `checksums` and `environment` say under which circumstances. Studies and training call
+`run_tasks` with tasks of their own.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_text
 from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, no_rows, open_vector_files, sum_of_files
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.isotropy import SpaceReport, describe_space
+from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
 from isosent.persistence import FitRecord
 from isosent.transforms.base import (
@@ -85,7 +85,7 @@ def fit_files(
             raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
         n_rows = SHARD_SIZE if shard_size is None else shard_size
         return fit_shards(
-            *(inputs, output, reference, transform), engine=engine, column=column, shard_size=n_rows, bars=bars, say=say
+            inputs, output, reference, transform, engine=engine, column=column, shard_size=n_rows, bars=bars, say=say
         )
     if shard_size is not None:
         raise InputError("fit: --shard-size is for --workers.")
@@ -98,7 +98,10 @@ def fit_files(
             )
         if all(kinds.values()):
             return fit_vectors(
-                *(paths, output, reference, transform),
+                paths,
+                output,
+                reference,
+                transform,
                 named=named,
                 column=column,
                 queries=queries,
@@ -110,7 +113,7 @@ def fit_files(
         if (space, checkpoint) != (None, None):
             raise InputError(f"fit: --space and --checkpoint are for vectors; {', '.join(paths)} holds texts.")
         return fit_texts(
-            *(paths, output, reference, transform), named=named, column=column, queries=queries, bars=bars, say=say
+            paths, output, reference, transform, named=named, column=column, queries=queries, bars=bars, say=say
         )
 
 
@@ -193,14 +196,16 @@ def fit_vectors(
             no_rows([*sources, *query_files[0]], [*merged, *query_files[1]])  # refused before anything is read
         with bars("reading", "vectors") as bar:
             measured = sum_of_files(
-                *(sources, merged),
+                sources,
+                merged,
                 checkpoint=checkpoint,
                 resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
                 progress=bar,
             )
             query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
         after = before.fitted_on_moments(
-            *(measured.moments, transform),
+            measured.moments,
+            transform,
             query_moments=query_moments,
             n_zero_rows=measured.n_zero_rows,
             source=named(", ".join(measured.sources)),
@@ -249,7 +254,9 @@ def fit_shards(
     folder = f"{os.fspath(output)}.shards"
     with bars("encoding", "texts") as bar:
         measured, index = measure_folder(
-            *(before, paths, folder),
+            before,
+            paths,
+            folder,
             column=column,
             shard_size=shard_size,
             engine=engine,

@@ -1,4 +1,11 @@
-"""`inspect_texts` and `inspect_vectors`: statistics of a vector space, and what auto would choose."""
+"""`inspect_texts` and `inspect_vectors`: statistics of a vector space, and what auto would choose.
+
+`inspect_texts` encodes texts, `inspect_vectors` reads vectors of any size; both hand their rows to a `Survey`, which
+sees them once: it counts what is wrong (`RowCounts`), sums moments, and keeps a sample. From moments come the figures
+of the space before and after a transform (`Stage`); from the sample two separate groups (`find_groups`) and the
+neighbours that fewer dimensions keep (`held_out_recall`). Texts also let auto choose. `_conclude` puts all of it into
+an `Inspection`, whose recommendation is `advise`. `inspect_moments` does what moments alone allow.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +24,16 @@ from isosent.errors import InputError, RankWarning
 from isosent.io.json import without_nan
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
-from isosent.numeric.isotropy import effective_rank, isoscore, mean_cosine_of_sum, participation_ratio, uniformity
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import neighbour_recall, random_cosines, unit_rows
-from isosent.numeric.spectrum import spectrum
+from isosent.numeric.spectrum import (
+    effective_rank,
+    isoscore,
+    mean_cosine_of_sum,
+    participation_ratio,
+    spectrum,
+    uniformity,
+)
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
 from isosent.transforms.base import Auto, LinearTransform, make_linear
@@ -138,8 +151,7 @@ class Inspection:
             "isosent_version": version("isosent"),
         }
         document["counts"]["rows_per_dim"] = self.counts.rows_per_dim
-        values: dict[str, Any] = without_nan(document)
-        return values
+        return without_nan(document)
 
 
 def inspect_texts(
@@ -264,8 +276,7 @@ class MomentsInspection:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        values: dict[str, Any] = without_nan(asdict(self))
-        return values
+        return without_nan(asdict(self))
 
 
 def inspect_moments(moments: Moments) -> MomentsInspection:

@@ -1,4 +1,11 @@
-"""Jobs on vectors in files: their moments, with a checkpoint, and the transformation of a file into another one."""
+"""Jobs on vectors in files: their moments, with a checkpoint, and the transformation of a file into another one.
+
+`FileMoments` are moments with the space and the files that they came from; two of them add up. `moments_of` reads files
+block by block, and `_Checkpoint` writes the state after some of them, so that an interrupted run resumes with the same
+bits; `sum_of_files` adds what was computed elsewhere. `write_moments` and `read_moments` are the file of moments,
+`fetch_moments` asks a proxy for them. `drift_of` compares two sets. `transform_file` applies a model to a file of
+vectors, after `check_source` has seen that they are vectors of its encoder.
+"""
 
 from __future__ import annotations
 
@@ -408,7 +415,8 @@ def transform_file(
     beside = None
     if are_tables:
         beside = ColumnsBeside.of_file(
-            *(source.path, str(source.column)),
+            source.path,
+            str(source.column),
             start_row=source.first_row,
             n_rows=source.block_rows,
             state=source.state,

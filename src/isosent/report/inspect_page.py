@@ -1,4 +1,10 @@
-"""An inspection as an HTML page with figures, and as tables for the terminal."""
+"""An inspection as an HTML page with figures, and as tables for the terminal.
+
+An `Inspection` has the numbers; here they become rows (`_count_rows`, `_figure_rows`, `_percentile_rows`,
+`_recall_rows`, `_candidate_rows`). `inspection_tables` prints them on the terminal. `html_page` writes the page: the
+recommendation first (`_lead`), the tables, and figures of cosines, percentiles, spectrum, principal axes, and agreement
+with the texts (`_figures`). Tables leave out columns without a value.
+"""
 
 from __future__ import annotations
 

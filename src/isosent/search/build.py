@@ -15,7 +15,6 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -27,6 +26,7 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
+from isosent.encoders.load import encoder_for
 from isosent.errors import InputError
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
@@ -35,6 +35,7 @@ from isosent.jobs.vectors import check_encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.pages.progress import encoding_bar
 from isosent.persistence import ModelRecord, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
@@ -85,16 +86,6 @@ APPEND_ONLY: Final = (
 )
 
 Deleted: TypeAlias = NDArray[np.bool_]  # (n_rows,)
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A segment that was written, and what was chosen and measured on the way."""
-
-    entry: SegmentEntry
-    settings: SearchSettings
-    recall: Recall | None
-    chance: FileEntry | None
 
 
 def plan(
@@ -208,15 +199,15 @@ def build(
     name: str,
     spill: Spill,
     table: Any,
-    settings: SearchSettings,
+    state: State,
     *,
     quantization: Quantization,
     linear_map: LinearMap | None,
     min_recall: float | None,
     seed: int,
-) -> Built:
-    """Write the first segment of an index: the settings of its search are chosen by measuring."""
-    n_rows, has_vector = len(spill), spill.has_vector
+) -> State:
+    """Write the only segment of an index, and name it in the state; settings of the search are chosen by measuring."""
+    n_rows, has_vector, settings = len(spill), spill.has_vector, state.settings
     questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed)
     codes = empty_codes(spill.shape[1], settings, quantization)
     if settings.kind == "ivf":
@@ -247,7 +238,7 @@ def build(
     chance_entry = None
     if chance is not None:
         chance_entry = write_bytes(folder, f"chance-{name}.safetensors", save(chance.tensors()))
-    return Built(entry, settings, recall, chance_entry)
+    return replace(state, settings=settings, segments=(entry,), chance=chance_entry, recall=recall)
 
 
 def build_tail(
@@ -355,26 +346,19 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
     with closing(Spill(folder, state.dim)) as spill:
         spill.fill(blocks)
         n_distinct = int(spill.is_distinct.sum())
-        built = build(
+        settings = plan(len(live), state.dim, state.kind, state.settings.store, n_distinct=n_distinct)
+        rebuilt_state = build(
             folder,
             f"{state.generation + 1:06d}",
             spill,
             snapshot.take(live).combine_chunks(),
-            plan(len(live), state.dim, state.kind, state.settings.store, n_distinct=n_distinct),
+            replace(state, settings=settings, n_changed=0),
             quantization=snapshot.quantization,
             linear_map=faiss_map(snapshot.record),
             min_recall=None if state.recall is None else state.recall.min_recall,
             seed=0,
         )
-    state = replace(
-        state,
-        settings=built.settings,
-        segments=(built.entry,),
-        chance=built.chance,
-        recall=built.recall,
-        n_changed=0,
-    )
-    return state, np.zeros(len(live), bool)
+    return rebuilt_state, np.zeros(len(live), bool)
 
 
 # -- a new index -----------------------------------------------------------------------------------------------------
@@ -400,8 +384,12 @@ def encoded_units(
     if vectors is None:
         assert isinstance(model, SentenceEncoder)
         assert texts is not None
+        encoder = encoder_for(model.encoder, "document")
         for start in range(0, len(texts), BATCH_ROWS):
-            yield unit_vectors(model.encode(texts[start : start + BATCH_ROWS], role="document", progress=progress))
+            batch = texts[start : start + BATCH_ROWS]
+            with encoding_bar(len(batch), progress) as bar:
+                rows = encoder.encode(batch, progress=bar)
+            yield unit_vectors(record.postprocessing.apply(rows))
         return
     if isinstance(vectors, np.ndarray):
         rows = _check.matrix("index", "vectors", vectors)
@@ -471,30 +459,28 @@ def write_index(
             )
         model = _with_quantization(model, spill)
         assert model.quantization is not None
-        built = build(
+        state = State(
+            generation=1,
+            space=Space(model.fingerprint, model.record.name),
+            dim=model.dim,
+            settings=settings,
+            kind=kind,
+            ids=id_kind,
+            next_number=table.num_rows if id_kind == "numbers" else 0,
+            segments=(),
+        )
+        state = build(
             temporary,
             "000001",
             spill,
             table,
-            settings,
+            state,
             quantization=model.quantization,
             linear_map=faiss_map(model.record),
             min_recall=min_recall,
             seed=seed,
         )
         write_model(temporary / MODEL_FOLDER, model.record)
-        state = State(
-            generation=1,
-            space=Space(model.fingerprint, model.record.name),
-            dim=model.dim,
-            settings=built.settings,
-            kind=kind,
-            ids=id_kind,
-            next_number=table.num_rows if id_kind == "numbers" else 0,
-            segments=(built.entry,),
-            chance=built.chance,
-            recall=built.recall,
-        )
         write_state(temporary, state)
         return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
 

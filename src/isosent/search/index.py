@@ -16,7 +16,6 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,13 +50,11 @@ from isosent.search.engine import Kind, Segment, Store, best
 from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_table
-from isosent.search.snapshot import Snapshot
+from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
     State,
     array_bytes,
-    copy_last_commit,
-    opened,
     read_state,
     remove_temporary,
     remove_unnamed,
@@ -105,7 +102,7 @@ class Index:
         self.folder = Path(folder)
         self._model = model
         self._loading = Lock()
-        self._snapshot: Snapshot = opened(self.folder, self._open) if snapshot is None else snapshot
+        self._snapshot: Snapshot = self._last_commit() if snapshot is None else snapshot
 
     # -- making --------------------------------------------------------------------------------------------------
 
@@ -312,15 +309,11 @@ class Index:
         """
         return cls(folder, model)
 
-    def _open(self, state: State, before: Snapshot | None = None) -> Snapshot:
-        """Open all files of a commit."""
-        if self._model is not None:
-            here = Space(self._model.fingerprint, self._model.record.name)
-            same_space("the model", here, f"the index {self.folder}", state.space)
-        snapshot = Snapshot(self.folder, state, before)
-        here = Space(snapshot.record.fingerprint, snapshot.record.name)
-        same_space("its model", here, f"the index {self.folder}", state.space)
-        return snapshot
+    def _last_commit(self, before: Snapshot | None = None) -> Snapshot:
+        """Open the last commit; it must be of the model's space, if the model is loaded."""
+        model = self._model
+        space = None if model is None else Space(model.fingerprint, model.record.name)
+        return Snapshot.open(self.folder, space=space, before=before)
 
     # -- what it holds -------------------------------------------------------------------------------------------
 
@@ -634,7 +627,7 @@ class Index:
         try:
             with writing(self.folder):
                 if read_state(self.folder) != self._snapshot.state:
-                    self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
+                    self._snapshot = self._last_commit(before=self._snapshot)
                 try:
                     yield self._snapshot
                 finally:  # of a change that failed, no file stays
@@ -654,4 +647,4 @@ class Index:
             entry = write_bytes(self.folder, f"deleted-{generation:06d}.npy", array_bytes(positions))
         state = replace(state, generation=generation, deleted=entry, n_deleted=len(positions))
         write_state(self.folder, state)
-        self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
+        self._snapshot = self._last_commit(before=self._snapshot)

@@ -162,7 +162,20 @@ class IndexStats:
 
     @classmethod
     def of(cls, folder: Path, snapshot: Snapshot) -> IndexStats:
-        """Collect them from a commit of a folder."""
+        """Collect them from a commit of a folder.
+
+        Parameters
+        ----------
+        folder : Path
+            Folder of the index, for its size on the disk.
+        snapshot : Snapshot
+            The commit.
+
+        Returns
+        -------
+        IndexStats
+            The facts.
+        """
         state, settings, n_bytes = snapshot.state, snapshot.state.settings, 0
         for path in folder.rglob("*"):
             with suppress(FileNotFoundError):  # removed by a writer

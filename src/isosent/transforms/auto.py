@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import RankWarning
-from isosent.numeric.isotropy import effective_rank
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import mean_ranks, nonzero_rows, unit_rows
-from isosent.numeric.spectrum import Spectrum, resolve_width, spectrum
+from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, spectrum
 from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
 from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_linear
 
