@@ -11,7 +11,7 @@ test:
 	$(BIN)/python -m pytest
 
 slow:
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow tests
 
 check: lint types docs
 
