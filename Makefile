@@ -5,7 +5,7 @@ BIN ?= .venv/bin
 
 install:
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[dev]'
 
 test:
 	$(BIN)/python -m pytest
