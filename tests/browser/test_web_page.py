@@ -16,6 +16,8 @@ from isosent.numeric.similarity import cosine_matrix
 from isosent.search import Index
 from isosent.server import Limits, create_app
 
+pytestmark = pytest.mark.slow  # a browser takes ten seconds
+
 KEY = "the-key-of-this-page"
 NASTY = "<img src=x onerror='window.hacked = 1'> and some more words of this text"
 SLIDE = """

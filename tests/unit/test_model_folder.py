@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from tampering import replace_part, rewrite
+from tampering import refuses, replace_part, rewrite
 
 import isosent
 from isosent import Whitening, persistence
-from isosent.errors import InputError, ModelFolderError, OutputError
+from isosent.errors import InputError, OutputError
 from isosent.loading import read_record
 from isosent.transforms.quantization import Quantization
 
@@ -39,11 +39,6 @@ def saved(glove, words, tmp_path):
 def map_file(folder):
     (path,) = folder.glob("linear_map-*.safetensors")
     return path
-
-
-def refuses(folder, words):
-    with pytest.raises(ModelFolderError, match=words):
-        isosent.load(folder)
 
 
 def files(folder):

@@ -11,16 +11,6 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
 def table(tmp_path):
     def table(columns, name="texts.parquet"):
         pq.write_table(pa.table(columns), tmp_path / name)

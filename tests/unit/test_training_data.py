@@ -19,15 +19,6 @@ TWO = "premise\thypothesis\tlabel\nh\ti\tentailment\nj\tk\tnot_entailment\n"
 STS = "main\tx\t2012\t1\t5\ta\tb\nmain\tx\t2012\t2\t0\tc\td\nmain\tx\t2012\t3\t1\te\tf\n"
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, content):
-        (tmp_path / name).write_text(content)
-        return tmp_path / name
-
-    return write
-
-
 def test_classes_are_numbered_by_name(write):
     examples = read_examples("classification", [write("nli.tsv", NLI)])
     assert examples.label_names == ("contradiction", "entailment", "neutral")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
-from tampering import replace_part, rewrite
+from tampering import refuses, replace_part, rewrite
 from tokenizers import Tokenizer
 
 import isosent
@@ -434,11 +434,6 @@ def saved(fit, tmp_path):
 def corpus_file(folder):
     (path,) = folder.glob("corpus-*.safetensors")
     return path
-
-
-def refuses(folder, words):
-    with pytest.raises(ModelFolderError, match=words):
-        isosent.load(folder)
 
 
 def files(folder):
