@@ -109,13 +109,13 @@ def test_unknown_words_get_the_mean_of_all_vectors(vectors):
 
 def test_unknown_words_get_the_vectors_of_their_sub_words(vectors):
     rows, _ = look_up(RowTable(vectors, (Lengths(),), None, None), [30, 2], [31, 30], unknown=("ab", "cdef"))
-    np.testing.assert_array_equal(rows[[0, 2, 3]], Lengths().vectors(["ab", "cdef", "ab"]))
+    np.testing.assert_array_equal(rows[[0, 2, 3]], Lengths().means(["ab", "cdef", "ab"]))
     np.testing.assert_array_equal(rows[1], vectors[2])
 
 
 def test_unknown_words_are_mapped_and_multiplied_too(vectors, word_map):
     rows, products = look_up(RowTable(vectors, (Lengths(),), word_map, principal(5)), [30], unknown=("abc",))
-    np.testing.assert_allclose(rows, Lengths().vectors(["abc"]) @ word_map.weight + word_map.bias, rtol=1e-5)
+    np.testing.assert_allclose(rows, Lengths().means(["abc"]) @ word_map.weight + word_map.bias, rtol=1e-5)
     np.testing.assert_allclose(products[:, :3], rows.astype(np.float64) @ principal(5).vectors.T)
 
 
@@ -123,7 +123,7 @@ def test_unknown_words_of_one_call_do_not_reach_the_next(vectors):
     table = RowTable(vectors, (Lengths(),), None, principal())
     look_up(table, [30, 4], unknown=("abc",))
     rows, _ = look_up(table, [30, 5, 4], unknown=("abcdefg",))
-    np.testing.assert_array_equal(rows[0], Lengths().vectors(["abcdefg"])[0])
+    np.testing.assert_array_equal(rows[0], Lengths().means(["abcdefg"])[0])
     np.testing.assert_array_equal(rows[1:], vectors[[5, 4]])
 
 
@@ -137,7 +137,7 @@ def test_a_pickled_table_gives_the_same_rows(vectors):
 
 def test_sub_words_are_words_like_others(vectors):
     """A text of a word outside the vocabulary is what it would be with the word in it."""
-    expected = encoder_of(np.concatenate([vectors[:-2], Lengths().vectors(["zebra", "unicorn"])]), weighting=Average())
+    expected = encoder_of(np.concatenate([vectors[:-2], Lengths().means(["zebra", "unicorn"])]), weighting=Average())
     found = encoder_of(vectors, tables=(Lengths(),), unknown="subwords", weighting=Average())
     np.testing.assert_array_equal(found.encode(["w1 zebra w2 unicorn"]), expected.encode(["w1 w28 w2 w29"]))
 
