@@ -46,7 +46,7 @@ def test_random_operations_leave_an_index_as_they_would_a_dictionary(record_prop
     memory = Path("/dev/shm")  # the operations wait for disks more than they compute
     environment = os.environ | ({"TMPDIR": str(memory)} if os.access(memory, os.W_OK) else {})
     process = subprocess.Popen(
-        [sys.executable, FAULTS, "model", "--operations", "1650", "--seed", str(seed)],
+        [sys.executable, FAULTS, "model", "--operations", "5000", "--seed", str(seed)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -62,6 +62,4 @@ def test_random_operations_leave_an_index_as_they_would_a_dictionary(record_prop
     assert process.returncode == 0, f"bench/faults.py model --seed {seed}: {out}{err}"
     summary = json.loads(out.splitlines()[-1])
     assert len(summary["targets"]) == 11
-    outcomes = summary["outcomes"].keys()
-    assert {"refused, another writes", "two writers"} <= outcomes
-    assert outcomes & {"killed, old", "killed, new"}
+    assert {"killed, old", "killed, new", "refused, another writes", "push"} <= summary["outcomes"].keys()
