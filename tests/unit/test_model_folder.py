@@ -434,7 +434,7 @@ def test_a_model_whose_word_vectors_are_gone_says_how_to_name_them(saved, glove)
     glove.unlink()
     refuses(
         saved,
-        r"model: its encoder, words:.*glove\.txt, could not be loaded: .*glove\.txt must exist; got no such file\.\n"
+        r"model: its encoder, words:.*glove\.txt, could not be loaded: .*glove\.txt: no such file\.\n"
         r"If it was moved, name it: FOLDER\?encoder=REFERENCE.*\.$",
     )
 
