@@ -136,7 +136,7 @@ def test_a_folder_in_the_home_is_recognised(tmp_path, monkeypatch):
 
 
 def test_an_empty_reference_is_refused_even_where_a_model_lies_in_the_current_folder():
-    does_not_understand("", r"'' is no model reference")
+    does_not_understand("", r"'' is neither a model nor a folder")
 
 
 def test_a_reference_longer_than_a_file_name_may_be_is_understood():
