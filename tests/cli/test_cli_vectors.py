@@ -262,4 +262,4 @@ def test_a_file_without_a_vector_is_refused_and_nothing_is_written(isosent_, her
 
 def test_queries_are_opened_before_the_vectors_are_read(isosent_, here, refuses):
     np.save("nan.npy", np.full((5, 4), np.nan, dtype=np.float32))
-    refuses(isosent_("fit", "nan.npy", "--queries", "nowhere.npy", "-o", "model"), "nowhere.npy must exist")
+    refuses(isosent_("fit", "nan.npy", "--queries", "nowhere.npy", "-o", "model"), "nowhere.npy: no such file")

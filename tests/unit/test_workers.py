@@ -506,7 +506,7 @@ def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
     seen = []
     encode(urls, "memory://out", Here(), wordllama, resumed=lambda index: seen.append(index.missing))
     assert seen == [[4]]
-    with pytest.raises(InputFileError, match=r"memory://in/none\.txt must exist"):
+    with pytest.raises(InputFileError, match=r"memory://in/none\.txt: no such file"):
         encode(["memory://in/none.txt"], "memory://other", Here(), wordllama)
 
 

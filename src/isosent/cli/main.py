@@ -59,11 +59,12 @@ COMMANDS = {
     },
 }
 _MODULES = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
+_MODULES["help"] = "options"  # `isosent help models`; the first help names it in its text
 
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_MODULES)
+        return [name for commands in COMMANDS.values() for name in commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
@@ -111,7 +112,8 @@ def app() -> None:
     isosent evaluate sts --data DIR -m model
 
     A model is wordllama (the default), words:FILE (GloVe, word2vec, fastText), static:DIR (Model2Vec), hf:ID or hf:DIR
-    (transformers), or a folder that isosent saved. Options follow a question mark: "hf:DIR?layers=1,12&pooling=mean".
+    (transformers), or a folder that isosent saved. Options follow a question mark:
+    "hf:DIR?layers=1,12&pooling=mean". All options: isosent help models
 
     Results go to standard output, messages to standard error. Exit codes: 0 success, 2 bad input, 130 interrupted,
     1 internal error.

@@ -10,7 +10,7 @@ import click
 from isosent._check import split_options
 from isosent.cli.printing import STANDARD_OUTPUT
 from isosent.distributed import engine_for
-from isosent.encoders.reference import DEFAULT_REFERENCE, with_options
+from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, with_options
 from isosent.errors import InputError
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -56,6 +56,13 @@ _MODEL_OPTIONS = {
     "weighting": ("NAME", "How words become a sentence: mean, sif, usif, p_mean or gem."),
     "prompt": ("TEXT", "Text put before every text."),
 }
+
+
+@click.command("help")
+@click.argument("topic", type=click.Choice(["models"]))
+def help(topic: str) -> None:
+    """List all options of a model: isosent help models."""
+    click.echo(GRAMMAR)
 
 
 def model_options(command: Command) -> Command:

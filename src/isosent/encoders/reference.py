@@ -322,6 +322,8 @@ GRAMMAR = "\n".join(
     ]
 )
 
+_ADVICE = "Use wordllama, OWNER/NAME, a folder, words:FILE, static:DIR or hf:DIR. All options: isosent help models"
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -363,7 +365,7 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
         return "wordllama", ""
     if body and _is_folder(body):
         return folder_kind(path_of(body)) or "folder", body
-    problem = f"{text!r} is no model reference and no folder."
+    problem = f"{text!r} is neither a model nor a folder."
     if _is_file(body):
         raise _refused(f"{problem} It is a file. For word vectors, write words:{body}.")
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", body):
@@ -431,7 +433,7 @@ def _refused(problem: str) -> ModelReferenceError:
 
 
 def _not_understood(problem: str) -> ModelReferenceError:
-    return ModelReferenceError(f"Model reference: {problem}\n{GRAMMAR}")
+    return _refused(f"{problem} {_ADVICE}")
 
 
 def write_options(options: Mapping[str, Any]) -> dict[str, str]:

@@ -602,7 +602,7 @@ def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
         with open_tensors(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise InputFileError(f"{path} must exist; got no such file.") from None
+        raise InputFileError(f"{path}: no such file.") from None
     except (OSError, SafetensorError, TypeError) as error:
         if unreadable := system_error(error, path):
             raise unreadable from None
