@@ -22,7 +22,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import encoding_bar
-from isosent.persistence import FitRecord, ModelRecord, write_model
+from isosent.persistence import FitRecord, ModelRecord, Storage, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing, rows_with_vector
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
 from isosent.transforms.base import (
@@ -41,6 +41,7 @@ from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import DTYPES, Quantization
 
 Role = Literal["text", "query", "document"]
+_SAMPLE_ROWS = 20_000  # by which auto compares transforms of vectors
 
 
 class SentenceEncoder:
@@ -60,6 +61,8 @@ class SentenceEncoder:
         What a cosine between two of the vectors means.
     quantization : Quantization, optional
         How the vectors become int8 codes or bits.
+    storage : Storage, optional
+        How an index stores the vectors by default.
     """
 
     def __init__(
@@ -69,11 +72,12 @@ class SentenceEncoder:
         fits: tuple[FitRecord, ...] = (),
         calibration: Calibration | None = None,
         quantization: Quantization | None = None,
+        storage: Storage | None = None,
     ) -> None:
         if postprocessing.dim is not None:
             _check.same_dim("SentenceEncoder", "encoder", encoder.dim, postprocessing.dim)
         self._encoder, self._postprocessing, self._fits = encoder, postprocessing, fits
-        self._calibration, self._quantization = calibration, quantization
+        self._calibration, self._quantization, self._storage = calibration, quantization, storage
         if quantization is not None:
             _check.same_dim("SentenceEncoder", "quantization", quantization.dim, self.dim)
 
@@ -88,7 +92,8 @@ class SentenceEncoder:
         record : ModelRecord
             What a model folder holds, as from `record`.
         """
-        return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization)
+        parts = record.postprocessing, record.fits, record.calibration, record.quantization, record.storage
+        return cls(encoder, *parts)
 
     @property
     def encoder(self) -> Encoder:
@@ -129,6 +134,11 @@ class SentenceEncoder:
     def quantization(self) -> Quantization | None:
         """How the vectors, scaled to length 1, become int8 codes or bits (see `encode`); None if not fitted."""
         return self._quantization
+
+    @property
+    def storage(self) -> Storage | None:
+        """How an index stores the vectors by default, if that was chosen by measuring; else None."""
+        return self._storage
 
     @property
     def dim(self) -> int:
@@ -404,7 +414,8 @@ class SentenceEncoder:
         SentenceEncoder
             A new model with the same vectors.
         """
-        return SentenceEncoder(self._encoder, self._postprocessing, self._fits, calibration, self._quantization)
+        parts = self._postprocessing, self._fits, calibration, self._quantization, self._storage
+        return SentenceEncoder(self._encoder, *parts)
 
     def with_quantization(self, quantization: Quantization | None) -> SentenceEncoder:
         """Return this model with another quantization; its fingerprint stays the same.
@@ -424,7 +435,24 @@ class SentenceEncoder:
         InputError
             If the quantization was fitted on vectors of other dimensions.
         """
-        return SentenceEncoder(self._encoder, self._postprocessing, self._fits, self._calibration, quantization)
+        parts = self._postprocessing, self._fits, self._calibration, quantization, self._storage
+        return SentenceEncoder(self._encoder, *parts)
+
+    def with_storage(self, storage: Storage | None) -> SentenceEncoder:
+        """Return this model with another way to store its vectors; its fingerprint stays the same.
+
+        Parameters
+        ----------
+        storage : Storage or None
+            How an index stores the vectors by default; None removes it.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model with the same vectors.
+        """
+        parts = self._postprocessing, self._fits, self._calibration, self._quantization, storage
+        return SentenceEncoder(self._encoder, *parts)
 
     def fitted(
         self,
@@ -548,9 +576,11 @@ class SentenceEncoder:
         _check.same_dim("fitted_on_vectors", "vectors", array.shape[1], self._encoder.dim)
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if isinstance(chosen, Auto):
-            moments = Moments.from_rows(rows_with_vector(array))
+            rows = rows_with_vector(array)
+            n_zero_rows = len(array) - len(rows)
+            sample = rows[np.random.default_rng(0).permutation(len(rows))[:_SAMPLE_ROWS]]
             return self.fitted_on_moments(
-                moments, chosen, n_zero_rows=len(array) - round(moments.weight), source=source
+                Moments.from_rows(rows), chosen, sample=sample, n_zero_rows=n_zero_rows, source=source
             )
         return self if chosen is None else self._fitted_on(chosen, array, source=source, report=report)
 
@@ -561,6 +591,7 @@ class SentenceEncoder:
         *,
         query_moments: Moments | None = None,
         texts: Sequence[str] | None = None,
+        sample: NDArray[np.floating] | None = None,
         n_zero_rows: int = 0,
         source: str = "moments in memory",
     ) -> SentenceEncoder:
@@ -576,6 +607,9 @@ class SentenceEncoder:
             Of the vectors of queries, whose mean is fitted separately (see `fitted`).
         texts : sequence of str, optional
             Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
+        sample : ndarray of shape (n_rows, encoder.dim), float, optional
+            Nonzero vectors like those of the moments, if there are no texts: with fewer dimensions, "auto" subtracts
+            the mean only if that keeps as many of their nearest neighbors.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
         source : str, optional
@@ -603,7 +637,8 @@ class SentenceEncoder:
         if not isinstance(chosen, Auto):
             choice = chosen
         elif texts is None:
-            choice = choose_without_texts(self._postprocessing.moments(moments), chosen)
+            mapped = None if sample is None else self._postprocessing.apply(sample)
+            choice = choose_without_texts(self._postprocessing.moments(moments), chosen, mapped)
         else:
             choice = choose_from_texts(self._postprocessing.apply(self._encoder.encode(texts)), texts, chosen)
         return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
@@ -690,6 +725,7 @@ class SentenceEncoder:
             self._calibration,
             self._encoder.corpus_tensors(),
             self._quantization,
+            self._storage,
         )
 
 
