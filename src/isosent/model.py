@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
@@ -41,7 +41,6 @@ from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import DTYPES, Quantization
 
 Role = Literal["text", "query", "document"]
-_SAMPLE_ROWS = 20_000  # by which auto compares transforms of vectors
 
 
 class SentenceEncoder:
@@ -92,8 +91,7 @@ class SentenceEncoder:
         record : ModelRecord
             What a model folder holds, as from `record`.
         """
-        parts = record.postprocessing, record.fits, record.calibration, record.quantization, record.storage
-        return cls(encoder, *parts)
+        return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization, record.storage)
 
     @property
     def encoder(self) -> Encoder:
@@ -134,11 +132,6 @@ class SentenceEncoder:
     def quantization(self) -> Quantization | None:
         """How the vectors, scaled to length 1, become int8 codes or bits (see `encode`); None if not fitted."""
         return self._quantization
-
-    @property
-    def storage(self) -> Storage | None:
-        """How an index stores the vectors by default, if that was chosen by measuring; else None."""
-        return self._storage
 
     @property
     def dim(self) -> int:
@@ -417,13 +410,15 @@ class SentenceEncoder:
         parts = self._postprocessing, self._fits, calibration, self._quantization, self._storage
         return SentenceEncoder(self._encoder, *parts)
 
-    def with_quantization(self, quantization: Quantization | None) -> SentenceEncoder:
+    def with_quantization(self, quantization: Quantization | None, storage: Storage | None = None) -> SentenceEncoder:
         """Return this model with another quantization; its fingerprint stays the same.
 
         Parameters
         ----------
         quantization : Quantization or None
             How vectors become codes, fitted on vectors of this model that were scaled to length 1; None removes it.
+        storage : Storage, optional
+            How an index stores the vectors by default.
 
         Returns
         -------
@@ -435,23 +430,7 @@ class SentenceEncoder:
         InputError
             If the quantization was fitted on vectors of other dimensions.
         """
-        parts = self._postprocessing, self._fits, self._calibration, quantization, self._storage
-        return SentenceEncoder(self._encoder, *parts)
-
-    def with_storage(self, storage: Storage | None) -> SentenceEncoder:
-        """Return this model with another way to store its vectors; its fingerprint stays the same.
-
-        Parameters
-        ----------
-        storage : Storage or None
-            How an index stores the vectors by default; None removes it.
-
-        Returns
-        -------
-        SentenceEncoder
-            A new model with the same vectors.
-        """
-        parts = self._postprocessing, self._fits, self._calibration, self._quantization, storage
+        parts = self._postprocessing, self._fits, self._calibration, quantization, storage
         return SentenceEncoder(self._encoder, *parts)
 
     def fitted(
@@ -577,11 +556,8 @@ class SentenceEncoder:
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if isinstance(chosen, Auto):
             rows = rows_with_vector(array)
-            n_zero_rows = len(array) - len(rows)
-            sample = rows[np.random.default_rng(0).permutation(len(rows))[:_SAMPLE_ROWS]]
-            return self.fitted_on_moments(
-                Moments.from_rows(rows), chosen, sample=sample, n_zero_rows=n_zero_rows, source=source
-            )
+            counted = {"n_zero_rows": len(array) - len(rows), "source": source}
+            return self.fitted_on_moments(Moments.from_rows(rows), chosen, sample=rows, **counted)
         return self if chosen is None else self._fitted_on(chosen, array, source=source, report=report)
 
     def fitted_on_moments(
@@ -608,8 +584,7 @@ class SentenceEncoder:
         texts : sequence of str, optional
             Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
         sample : ndarray of shape (n_rows, encoder.dim), float, optional
-            Nonzero vectors like those of the moments, if there are no texts: with fewer dimensions, "auto" subtracts
-            the mean only if that keeps as many of their nearest neighbors.
+            Nonzero vectors, without texts: for fewer dimensions, "auto" subtracts the mean if their neighbors stay.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
         source : str, optional
@@ -715,22 +690,8 @@ class SentenceEncoder:
     @property
     def record(self) -> ModelRecord:
         """What a model folder holds of this model: its encoder's reference and fingerprint, and all that follows."""
+        encoder = self._encoder
         return ModelRecord(
-            self._encoder.reference,
-            self._encoder.options,
-            self._encoder.dim,
-            self._encoder.fingerprint,
-            self._postprocessing,
-            self._fits,
-            self._calibration,
-            self._encoder.corpus_tensors(),
-            self._quantization,
-            self._storage,
+            *(encoder.reference, encoder.options, encoder.dim, encoder.fingerprint, self._postprocessing, self._fits),
+            *(self._calibration, encoder.corpus_tensors(), self._quantization, self._storage),
         )
-
-
-def check_model(where: str, model: object) -> None:
-    """Refuse what is not a model, such as its name."""
-    if not isinstance(model, SentenceEncoder):
-        advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
-        raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")

@@ -6,9 +6,8 @@ from pathlib import Path, PurePath
 
 import click
 
-from isosent.cli.options import PATH, Command, column_option, model_options, open_model
+from isosent.cli.options import PATH, Command, column_option, model_options, open_model, worker_options
 from isosent.cli.printing import say, show, show_tokens
-from isosent.cli.workers import worker_options
 from isosent.encoders.base import EncodingStats
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from isosent.cli.encode import checkpoint_option, shard_size_option
-from isosent.cli.options import PATH, details_option, json_option, model_options, transform_options
+from isosent.cli.options import PATH, details_option, json_option, model_options, transform_options, worker_options
 from isosent.cli.printing import (
     change_table,
     choice_table,
@@ -18,7 +18,6 @@ from isosent.cli.printing import (
     show_tokens,
     write_output,
 )
-from isosent.cli.workers import worker_options
 from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE

@@ -13,9 +13,8 @@ import click
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, json_option, model_options, open_model
+from isosent.cli.options import PATH, json_option, model_options, open_model, worker_options
 from isosent.cli.printing import STANDARD_OUTPUT, check_output, say, show, write_output
-from isosent.cli.workers import worker_options
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,8 +55,7 @@ Say = Callable[[str], None]
 Named = Callable[[str], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(NamedTuple):
     """Neighbours that a map keeps: those of held-out original vectors that are still among the ten nearest."""
 
     label: str
@@ -63,8 +63,7 @@ class Recall:
     recall: float  # mean over the queries, in [0, 1]
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(NamedTuple):
     """How small vectors are to become: within so many bytes each, or at most so many neighbors lost."""
 
     n_bytes: float | None = None
@@ -380,7 +379,7 @@ def _smaller(
     if not is_original and len(sample) > 10 * K_MEASURED:
         order = np.random.default_rng(0).permutation(len(sample))
         recall = neighbour_recall(before.transform(sample)[order], mapped[order], min(500, len(sample) // 10))
-    model = model.with_quantization(Quantization.fit(unit_rows(mapped))).with_storage(storage)
+    model = model.with_quantization(Quantization.fit(unit_rows(mapped)), storage)
     return replace(result, model=model, sizes=measured, size=size, original_recall=recall)
 
 

@@ -29,7 +29,7 @@ _AGREEMENT = (
     "Agreement is the rank correlation of cosines with the word overlap (tf-idf) of pairs of texts. Each candidate was "
     "fitted on one half of the texts and measured on the other."
 )
-_SIZE_COLUMNS = ("stored as", "dimensions", "bytes", "on disk", "recall@10 [95% interval]", "queries/s", "agreement")
+_SIZE_COLUMNS = ("stored as", "dimensions", "bytes", "disk", "recall@10", "queries/s", "agreement")
 _MOST_POINTS = 300
 _SHARE = 0.9  # of the variance, marked in the cumulative figure
 _DESCRIBED_COSINE = 0.5
@@ -78,11 +78,11 @@ def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[
 def sizes_table(sizes: Sizes, *, chosen: Size | None = None, details: bool = False) -> Table:
     """What smaller vectors keep: the front, the size that was chosen, and dropped dimensions; with details, all."""
     listed = _listed_sizes(sizes, chosen, details=details)
-    has_agreement = any(each.agreement is not None for each in listed)
-    table = make_table(*_SIZE_COLUMNS[: 7 if has_agreement else 6], "", title="smaller", caption=_sizes_caption(sizes))
+    n_columns = 7 if any(each.agreement is not None for each in listed) else 6
+    table = make_table(*_SIZE_COLUMNS[:n_columns], "", title="smaller", caption=_sizes_caption(sizes))
     for each in listed:
-        mark = CHOSEN if each == chosen else "" if each in sizes.front else "not on the front"
-        table.add_row(*_size_cells(each)[: 7 if has_agreement else 6], mark)
+        mark = CHOSEN if each == chosen else "front" if each in sizes.front else ""
+        table.add_row(*_size_cells(each)[:n_columns], mark)
     return table
 
 
@@ -102,13 +102,12 @@ def _listed_sizes(sizes: Sizes, chosen: Size | None, *, details: bool) -> list[S
 
 
 def _size_cells(size: Size) -> tuple[str, ...]:
-    name = size.dtype_label if size.transform == NO_TRANSFORM else f"{size.dtype_label}; {size.map_label}"
     return (
-        f"{name}, {size.oversampling} times" if size.oversampling else name,
-        f"{size.n_components}",
+        f"{size.dtype_label} x {size.oversampling}" if size.oversampling else size.dtype_label,
+        f"{size.n_components} {size.map_label}",
         f"{size.n_bytes:,.0f}",
         f"{size.n_bytes_on_disk:,.0f}" if size.n_bytes_on_disk else "",
-        f"{size.recall:.4f} [{size.low:.4f}, {size.high:.4f}]",
+        f"{size.recall:.4f} ± {(size.high - size.low) / 2:.4f}",
         f"{size.queries_per_s:,.0f}",
         "" if size.agreement is None else f"{size.agreement:.3f}",
     )
@@ -117,8 +116,9 @@ def _size_cells(size: Size) -> tuple[str, ...]:
 def _sizes_caption(sizes: Sizes) -> str:
     return (
         f"Recall@10: the share of the ten nearest original vectors that are found, for {sizes.n_queries:,} held-out "
-        f"queries among {sizes.n_texts:,} texts; of more texts, fewer are found. Bytes are those in memory. Rescored: "
-        "candidates are scored again with float16, on disk."
+        f"queries among {sizes.n_texts:,} texts, with the 95% interval; among more texts, fewer are found. Bytes are "
+        "those in memory. Rescored x 40: 40 candidates per result are scored again with float16, on disk. Front: "
+        "nothing smaller keeps as many."
     )
 
 

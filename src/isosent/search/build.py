@@ -462,8 +462,8 @@ def write_index(
             raise InputError(f"index: there must be one vector per row, {table.num_rows}; got {len(spill)}.")
         id_kind = id_kind or id_kind_of(table.column(ID))
         n_distinct = int(spill.is_distinct.sum())
-        if store is None and budget_mb is None and model.storage is not None:
-            store, least_recall = _stored_by_default(model.storage, kind)
+        if store is None and budget_mb is None and model.record.storage is not None:
+            store, least_recall = _stored_by_default(model.record.storage, kind)
             min_recall = least_recall if min_recall is None else min_recall
         settings = plan(len(spill), model.dim, kind, store, budget_mb, n_distinct=n_distinct)
         if settings.store in ("int8", "binary") and model.quantization is None and n_distinct < FEWEST_ROWS:
@@ -520,4 +520,4 @@ def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:
         return model
     sample = spill.sample(_SAMPLE_ROWS)
     rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
-    return model.with_quantization(Quantization.fit(rows))
+    return model.with_quantization(Quantization.fit(rows), model.record.storage)

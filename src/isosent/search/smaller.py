@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any, Final, get_args
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check, _extras
@@ -31,6 +32,7 @@ from isosent.search.engine import (
     bytes_per_vector,
     empty_codes,
     finer_settings,
+    one_thread,
 )
 from isosent.transforms.auto import sample_pairs
 from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
@@ -117,10 +119,10 @@ class Size:
 
     @property
     def map_label(self) -> str:
-        """How the dimensions are chosen."""
+        """How the dimensions are made: principal components, centered or uncentered, or the first; empty for all."""
         if self.transform == _COMPONENTS:
-            return f"PCA, {'centered' if self.center else 'uncentered'}"
-        return "first dimensions" if self.transform == _TRUNCATE else "original"
+            return "centered" if self.center else "uncentered"
+        return "first" if self.transform == _TRUNCATE else ""
 
     def fit(self) -> LinearTransform | None:
         """The unfitted transform of the vectors; None if they stay as they are."""
@@ -130,8 +132,7 @@ class Size:
         return make_linear(self.transform, settings={"n_components": self.n_components, **settings})
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(Struct, frozen=True):
     """What each way to store vectors keeps of their neighbors.
 
     `sizes` returns it.
@@ -395,9 +396,9 @@ class _Trial:
         keys = {"4 bits": "SQ4", "RaBitQ, 4 bits": f"RR{dim},RaBitQ4"}
         if product:
             for part in (8, 4):
-                if dim % part == 0 and len(docs) >= 1024:
-                    keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}"}
-                    keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}"}
+                if dim % part == 0 and len(docs) >= _CODEC_ROWS:
+                    keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}np"}
+                    keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}np"}
         for name, key in keys.items():
             try:
                 index = faiss.index_factory(dim, key, faiss.METRIC_INNER_PRODUCT)
@@ -408,10 +409,12 @@ class _Trial:
                 inner = faiss.downcast_index(index.index)
                 rotation = faiss.downcast_VectorTransform(index.chain.at(0))
                 if isinstance(rotation, faiss.OPQMatrix):
-                    rotation.niter, rotation.max_train_points = _CODEC_STEPS, _CODEC_ROWS
+                    rotation.niter = rotation.niter_pq_0 = _CODEC_STEPS
+                    rotation.max_train_points = _CODEC_ROWS
             if isinstance(inner, faiss.IndexPQ):
                 inner.pq.cp.niter = _CODEC_STEPS
-            index.train(docs[:_CODEC_ROWS])
+            with one_thread():  # threads of FAISS wait by spinning, in thousands of short steps
+                index.train(docs[:_CODEC_ROWS])
             index.add(docs)
             start = perf_counter()
             _, found = index.search(self._mapped_queries, K_MEASURED)

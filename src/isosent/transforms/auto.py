@@ -181,12 +181,12 @@ def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floa
 
 def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform | None) -> float | None:
     """Recall@10 of the original neighbors under a transform fitted on the other half; None if rows are too few."""
+    # Shuffled, because rows of a file are often sorted by topic or source.
+    sample = sample[np.random.default_rng(0).permutation(len(sample))[:_MOST_TEXTS]]
     half = len(sample) // 2
     n_queries = min(_QUERIES, (half - 1) // 10)  # ten neighbors besides the query
     if n_queries < 1:
         return None
-    # Shuffled, because rows of a file are often sorted by topic or source.
-    sample = sample[np.random.default_rng(0).permutation(len(sample))]
     if transform is None:
         return 1.0
     try:
