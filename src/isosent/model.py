@@ -556,8 +556,8 @@ class SentenceEncoder:
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if isinstance(chosen, Auto):
             rows = rows_with_vector(array)
-            counted = {"n_zero_rows": len(array) - len(rows), "source": source}
-            return self.fitted_on_moments(Moments.from_rows(rows), chosen, sample=rows, **counted)
+            moments, n_zero_rows = Moments.from_rows(rows), len(array) - len(rows)
+            return self.fitted_on_moments(moments, chosen, sample=rows, n_zero_rows=n_zero_rows, source=source)
         return self if chosen is None else self._fitted_on(chosen, array, source=source, report=report)
 
     def fitted_on_moments(

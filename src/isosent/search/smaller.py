@@ -190,7 +190,9 @@ class Sizes(Struct, frozen=True):
     def sentence(self, size: Size) -> str:
         """What a size saves and loses, and what the next smaller one would cost."""
         ratio = 4 * self.dim / size.n_bytes
-        part = _PARTS.get(ratio) or (f"1/{ratio:.0f}" if ratio > 2.5 else f"{1 / ratio:.0%}")
+        part = _PARTS.get(int(ratio) if ratio == int(ratio) else 0) or (
+            f"1/{ratio:.0f}" if ratio > 2.5 else f"{1 / ratio:.0%}"
+        )
         beside = f" (and {size.n_bytes_on_disk:,.0f} bytes on disk)" if size.n_bytes_on_disk else ""
         saved = "all of the memory" if ratio == 1 else f"{part} of the memory{beside}"
         said = (
@@ -290,7 +292,7 @@ def sizes(
     units, picked = units[first], picked[first]
     if len(units) < FEWEST_ROWS or not np.ptp(units, axis=0).any():
         return None
-    trial = _Trial(units, [texts[row] for row in picked] if texts is not None else None, seed=seed)
+    trial = _Trial(units, [texts[row] for row in picked.tolist()] if texts is not None else None, seed=seed)
     maps = _maps(units.shape[1], widths, n_bytes)
     rows = [trial.stored("float32", 0) for each in maps if trial.map(*each)]
     for width in sorted({each.n_components for each in rows}, reverse=True):
@@ -344,7 +346,7 @@ class _Trial:
 
     def map(self, width: int, name: str, center: bool) -> bool:
         """Take the vectors under a map; False if they do not vary along so many axes."""
-        rows = self._all
+        rows: NDArray[np.floating] = self._all
         if name == _TRUNCATE:
             rows = rows[:, :width]
         elif name == _COMPONENTS and width == rows.shape[1]:  # a rotation keeps all cosines
@@ -374,11 +376,12 @@ class _Trial:
             self._quantization = Quantization.fit(docs, seed=self._seed)
         settings = SearchSettings(store=store, oversampling=oversampling)
         finer_store = finer_settings(settings) if oversampling else None
-        codes = [None if s is None else empty_codes(dim, s, self._quantization) for s in (settings, finer_store)]
-        for each in codes:
-            if each is not None:
-                each.add(docs)
-        segment = Segment(*codes, np.zeros(len(docs), bool))
+        codes = empty_codes(dim, settings, self._quantization)
+        codes.add(docs)
+        finer = None if finer_store is None else empty_codes(dim, finer_store, self._quantization)
+        if finer is not None:
+            finer.add(docs)
+        segment = Segment(codes, finer, np.zeros(len(docs), bool))
         start = perf_counter()
         _, found = segment.search(self._mapped_queries, K_MEASURED, settings)
         seconds = perf_counter() - start
