@@ -241,7 +241,6 @@ def fit_vectors(
     transform.check_settings(before.dim)
     if goal is not None and (is_flow(transform) or not sources):
         raise InputError(f"fit: {goal.option} needs vectors and a linear transform; got moments or a flow.")
-    sample = _sampled_rows(sources[0]) if sources else np.empty((0, before.dim), np.float32)
     if is_flow(transform):
         if merged or (queries, checkpoint) != (None, None):
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
@@ -260,20 +259,21 @@ def fit_vectors(
                 progress=bar,
             )
             query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
+        compares = isinstance(transform, Auto) and transform.n_components is not None
         after = before.fitted_on_moments(
             *(measured.moments, transform),
-            sample=sample if len(sample) and isinstance(transform, Auto) else None,
+            sample=_sampled_rows(sources[0]) if sources and measured.moments.weight and compares else None,
             query_moments=query_moments,
             n_zero_rows=measured.n_zero_rows,
             source=named(", ".join(measured.sources)),
         )
-    result = FitResult(after, None, "vectors")
-    if goal is not None:
+    result, sample = FitResult(after, None, "vectors"), _sampled_rows(sources[0]) if sources else None
+    if goal is not None and sample is not None:
         result = _smaller(result, sample, measured.moments, goal, codecs=codecs, before=before)
         after = result.model
     after.save(output)
     result = replace(result, record=after.fits[-1])
-    if not sources:
+    if sample is None:
         return result
     vectors = before.transform(sample)
     return replace(
