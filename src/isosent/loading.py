@@ -251,3 +251,10 @@ def _encoder_reference(moved_to: str | None, record: ModelRecord, runtime: Mappi
     if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
         raise InputError("it must be written without options, except files that were moved; those of the folder hold.")
     return parse_reference(moved_to, {**stored.options, **parsed.options, **runtime}, in_use=True)
+
+
+def check_model(where: str, model: object) -> None:
+    """Refuse what is not a model, such as its name."""
+    if not isinstance(model, SentenceEncoder):
+        advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
+        raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")

@@ -21,12 +21,14 @@ from isosent.cli.printing import (
 from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
-from isosent.jobs.fit import FitResult, fit_files
+from isosent.errors import InputError
+from isosent.jobs.fit import FitResult, Goal, fit_files
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
+from isosent.report.inspect_page import sizes_table
 from isosent.transforms.base import resolve_transform
 
 
@@ -63,6 +65,19 @@ def demo(output: Path | None) -> None:
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
+@click.option(
+    "--bytes",
+    "n_bytes",
+    type=click.FloatRange(1),
+    metavar="N",
+    help="Keep the most neighbors within N bytes of memory a vector.",
+)
+@click.option(
+    "--loss",
+    type=click.FloatRange(0, 1, max_open=True),
+    metavar="SHARE",
+    help="Take the least memory that loses at most this share of the neighbors, as 0.01.",
+)
 @details_option
 @shard_size_option
 @worker_options
@@ -76,6 +91,8 @@ def fit(
     queries: str | None,
     space: str | None,
     checkpoint: Path | None,
+    n_bytes: float | None,
+    loss: float | None,
     details: bool,
     shard_size: int | None,
     engine: Engine | None,
@@ -89,8 +106,13 @@ def fit(
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims, the strength for that
     width. It needs texts: for vectors, it keeps the principal components. A weighting that learns from texts
     (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
+
+    With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
+    model holds both, and "isosent index -m FOLDER" stores vectors so.
     """
     check_model_folder(output)
+    if None not in (n_bytes, loss):
+        raise InputError("fit: --bytes and --loss both set the size. Leave one out.")
     result = fit_files(
         inputs,
         output,
@@ -102,6 +124,8 @@ def fit(
         checkpoint=checkpoint,
         engine=engine,
         shard_size=shard_size,
+        goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
+        codecs=details,
         bars=progress_bar,
         say=say,
     )
@@ -112,7 +136,9 @@ def fit(
 
 def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     record = result.record
-    if record is not None and record.choice:
+    if result.sizes is not None and result.size is not None:
+        _show_size(result, details=details)
+    elif record is not None and record.choice:
         if details and record.choice["candidates"]:
             show(choice_table(record.choice))
         show(record.choice["reason"])
@@ -133,6 +159,27 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         unit = result.unit.removesuffix("s") if record.n_texts == 1 else result.unit
         show(f"{output}: fitted on {record.n_texts} {unit}; {zero}: {record.n_zero_rows}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
+
+
+def _show_size(result: FitResult, *, details: bool) -> None:
+    """The front, the size that was chosen, and whose neighbors were counted."""
+    measured, size = result.sizes, result.size
+    assert measured is not None
+    assert size is not None
+    choices = [fit.choice for fit in result.model.fits if fit.choice]
+    if choices:
+        show(choices[-1]["reason"])
+    show(sizes_table(measured, chosen=size, details=details))
+    if result.original_recall is None:
+        show("Neighbors are those of the original vectors.")
+    else:
+        show(
+            "Two goals differ here: the transform ranks texts better than the original vectors do, and so changes who "
+            "is near. Neighbors are those of the transformed vectors; of the original neighbors, "
+            f"{result.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
+            "principal_components?center=false"
+        )
+    show(measured.sentence(size))
 
 
 @click.command()

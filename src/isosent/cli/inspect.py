@@ -33,6 +33,7 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import html_page, inspection_tables
+from isosent.transforms.base import NO_TRANSFORM
 
 
 @click.command()
@@ -53,9 +54,9 @@ def inspect(
     """Is whitening worth it? Print statistics of the vectors and a recommendation.
 
     The input is a file of texts, or a file of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet). Counts unusable
-    rows, measures how the vectors fill their space, and says what "isosent fit" would choose. For vectors, it measures
-    how many neighbors are kept with fewer dimensions. Of moments, or of a proxy that learns, it shows what whitening
-    would do.
+    rows, measures how the vectors fill their space, and says what "isosent fit" would choose. It measures how many
+    neighbors are kept in fewer bytes: with fewer dimensions and other dtypes. Of moments, or of a proxy that learns, it
+    shows what whitening would do.
     """
     if is_url(source) or (source != STANDARD_INPUT and holds_moments(source)):
         if html is not None:
@@ -65,13 +66,17 @@ def inspect(
         return
     check_output(html, reads=(source,))
     check_output(json_output, reads=(source,))
-    inspection = _inspect(source, model, column)
+    inspection = _inspect(source, model, column, codecs=details)
     if html is not None:
         write_output(html, html_page(inspection))
     if write_output(json_output, json.dumps(inspection.to_json(), indent=2, ensure_ascii=False) + "\n"):
         return
     for table in inspection_tables(inspection, details=details):
         show(table)
+    if inspection.sizes is not None:
+        show(inspection.sizes.sentence(inspection.sizes.smallest(0.01)))
+        if inspection.choice is not None and inspection.choice.chosen.name != NO_TRANSFORM:
+            show("Neighbors are those of the original vectors; auto changes who is near, because that ranks better.")
     show(f"\n{inspection.advice}")
 
 
@@ -89,7 +94,7 @@ def _inspect_moments(source: str, json_output: Path | None) -> None:
     show(f"\n{inspection.advice}")
 
 
-def _inspect(source: str, model: str | None, column: str | None) -> Inspection:
+def _inspect(source: str, model: str | None, column: str | None, *, codecs: bool) -> Inspection:
     name = Path(source).name
     if source != STANDARD_INPUT and holds_vectors(source, column=column):
         if model is not None:
@@ -99,11 +104,11 @@ def _inspect(source: str, model: str | None, column: str | None) -> Inspection:
             )
         vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
-            return inspect_vectors(vectors, source=name, progress=bar)
+            return inspect_vectors(vectors, source=name, codecs=codecs, progress=bar)
     texts = read_texts(source, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        return inspect_texts(loaded, texts, source=name, progress=bar)
+        return inspect_texts(loaded, texts, source=name, codecs=codecs, progress=bar)
 
 
 _MOST_AXES_SHOWN = 10

@@ -26,7 +26,7 @@ data_option = click.option(
     "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
-details_option = click.option("--details", is_flag=True, help="Also print what auto compared.")
+details_option = click.option("--details", is_flag=True, help="Also print what was compared.")
 json_option = click.option(
     "--json",
     "json_output",

@@ -39,7 +39,8 @@ from isosent.evaluation.task import Task, name_key
 from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
 from isosent.io.system import open_to_read
 from isosent.io.texts import read_texts
-from isosent.model import Role, SentenceEncoder, check_model
+from isosent.loading import check_model
+from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
 from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name

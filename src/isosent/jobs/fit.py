@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +23,19 @@ from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
-from isosent.jobs.inspect import Groups, Recall, find_groups, held_out_recall
+from isosent.jobs.inspect import Groups, find_groups
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_texts
-from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, no_rows, open_vector_files, sum_of_files
+from isosent.jobs.vectors import FileMoments, is_url, no_rows, open_vector_files, sum_of_files
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import neighbour_recall, unit_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
-from isosent.persistence import FitRecord
+from isosent.persistence import FitRecord, Storage, check_encoder_space
+from isosent.search.engine import K_MEASURED
+from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
+from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import (
     NO_TRANSFORM,
     Auto,
@@ -40,12 +46,37 @@ from isosent.transforms.base import (
     make_linear,
     transform_name,
 )
+from isosent.transforms.quantization import Quantization
 
 _DESCRIBED_ROWS = 10_000
 _SAMPLED_TEXTS = 20_000  # for auto
 
 Say = Callable[[str], None]
 Named = Callable[[str], str]
+
+
+class Recall(NamedTuple):
+    """Neighbours that a map keeps: those of held-out original vectors that are still among the ten nearest."""
+
+    label: str
+    n_components: int
+    recall: float  # mean over the queries, in [0, 1]
+
+
+class Goal(NamedTuple):
+    """How small vectors are to become: within so many bytes each, or at most so many neighbors lost."""
+
+    n_bytes: float | None = None
+    loss: float | None = None
+
+    @property
+    def option(self) -> str:
+        """The option of the command line."""
+        return "--loss" if self.n_bytes is None else "--bytes"
+
+    def choose(self, measured: Sizes) -> Size:
+        """The size that keeps the most neighbors within the bytes, or the smallest within the loss."""
+        return measured.smallest(self.loss or 0.0) if self.n_bytes is None else measured.within(self.n_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +93,9 @@ class FitResult:
     n_tokens: int = 0  # of the texts, if the encoder can count them
     n_unknown: int = 0
     follows_fit: bool = False  # whether the model was fitted before
+    sizes: Sizes | None = None  # if the vectors were to become smaller
+    size: Size | None = None  # that was chosen
+    original_recall: float | None = None  # of the original neighbors, if those after another transform were kept
 
 
 def fit_files(
@@ -76,10 +110,14 @@ def fit_files(
     checkpoint: str | os.PathLike[str] | None = None,
     engine: Engine | None = None,
     shard_size: int | None = None,
+    goal: Goal | None = None,
+    codecs: bool = False,
     bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on files of texts, or of vectors and moments; without a reference, vectors are of no encoder."""
+    if goal is not None:
+        _check_goal(goal, transform, queries=queries, engine=engine)
     if engine is not None:
         if (queries, space, checkpoint) != (None, None, None):
             raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
@@ -107,13 +145,25 @@ def fit_files(
                 queries=queries,
                 space=space,
                 checkpoint=checkpoint,
+                goal=goal,
+                codecs=codecs,
                 bars=bars,
                 say=say,
             )
         if (space, checkpoint) != (None, None):
             raise InputError(f"fit: --space and --checkpoint are for vectors; {', '.join(paths)} holds texts.")
         return fit_texts(
-            paths, output, reference, transform, named=named, column=column, queries=queries, bars=bars, say=say
+            paths,
+            output,
+            reference,
+            transform,
+            named=named,
+            column=column,
+            queries=queries,
+            goal=goal,
+            codecs=codecs,
+            bars=bars,
+            say=say,
         )
 
 
@@ -126,6 +176,8 @@ def fit_texts(
     named: Named = str,
     column: str | None = None,
     queries: str | None = None,
+    goal: Goal | None = None,
+    codecs: bool = False,
     bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
@@ -146,13 +198,20 @@ def fit_texts(
             after = before.fitted(
                 texts, transform, queries=query_texts, encoded=encoded, source=source, report=_likelihood_to(say)
             )
+    result = FitResult(after, None, "texts")
+    if goal is not None:
+        has_vector = np.flatnonzero(encoded.any(axis=1))
+        listed = [texts[row] for row in has_vector]
+        moments = Moments.from_rows(encoded[has_vector])
+        result = _smaller(result, encoded[has_vector], moments, goal, texts=listed, codecs=codecs, before=before)
+        after = result.model
     after.save(output)
     record = after.fits[-1] if len(after.fits) > len(model.fits) else None
     n_tokens, n_unknown = before.encoder.coverage(texts)
-    result = FitResult(
-        after,
-        record,
-        "distinct texts" if record is not None and record.choice else "texts",
+    result = replace(
+        result,
+        record=record,
+        unit="distinct texts" if record is not None and record.choice else "texts",
         n_tokens=n_tokens,
         n_unknown=n_unknown,
         follows_fit=bool(model.fits and record is not None and record.transform != NO_TRANSFORM),
@@ -175,6 +234,8 @@ def fit_vectors(
     queries: str | None = None,
     space: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    goal: Goal | None = None,
+    codecs: bool = False,
     bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
@@ -184,6 +245,8 @@ def fit_vectors(
     if transform is None:
         raise InputError("fit: vectors need a transform to fit; got none.")
     transform.check_settings(before.dim)
+    if goal is not None and (is_flow(transform) or not sources):
+        raise InputError(f"fit: {goal.option} needs vectors and a linear transform; got moments or a flow.")
     if is_flow(transform):
         if merged or (queries, checkpoint) != (None, None):
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
@@ -203,27 +266,31 @@ def fit_vectors(
                 progress=bar,
             )
             query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
+        compares = isinstance(transform, Auto) and transform.n_components is not None
         after = before.fitted_on_moments(
             measured.moments,
             transform,
+            sample=_sampled_rows(sources[0]) if sources and measured.moments.weight and compares else None,
             query_moments=query_moments,
             n_zero_rows=measured.n_zero_rows,
             source=named(", ".join(measured.sources)),
         )
+    result, sample = FitResult(after, None, "vectors"), _sampled_rows(sources[0]) if sources else None
+    if goal is not None and sample is not None:
+        result = _smaller(result, sample, measured.moments, goal, codecs=codecs, before=before)
+        after = result.model
     after.save(output)
-    if not sources:
-        return FitResult(after, after.fits[-1], "vectors")
-    sample = _sampled_rows(sources[0])
+    result = replace(result, record=after.fits[-1])
+    if sample is None:
+        return result
     vectors = before.transform(sample)
-    return FitResult(
-        after,
-        after.fits[-1],
-        "vectors",
+    return replace(
+        result,
         spaces=(describe_space(vectors), describe_space(after.transform(sample))),
         described=f"{len(sample):,} vectors of {named(str(sources[0].path))}",
         recalls=()
-        if is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM
-        else _recalls(vectors, transform, after.dim),
+        if is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
+        else _recalls(vectors, transform, after),
         groups=find_groups(vectors),
     )
 
@@ -275,6 +342,57 @@ def fit_shards(
     return FitResult(after, after.fits[-1], "texts", spaces=spaces)
 
 
+def _check_goal(goal: Goal, transform: Transform | Auto | None, *, queries: str | None, engine: Engine | None) -> None:
+    """Refuse a size that does not go with the rest, before anything is read."""
+    if transform is None or queries is not None or engine is not None:
+        raise InputError(f"fit: {goal.option} does not go with --transform none, --queries and --workers.")
+    if isinstance(transform, Auto) and transform.n_components is not None:
+        raise InputError(f"fit: {goal.option} and --dims both set the size. Leave one out.")
+
+
+def _smaller(
+    result: FitResult,
+    sample: NDArray[np.floating],
+    moments: Moments,
+    goal: Goal,
+    *,
+    before: SentenceEncoder,
+    texts: Sequence[str] | None = None,
+    codecs: bool = False,
+) -> FitResult:
+    """The model with the size that reaches the goal: a map to fewer dimensions, if they help, and a dtype."""
+    model = result.model
+    rows = model.transform(sample)
+    widths = (model.dim,) if model.normalize else None  # nothing can follow that
+    measured = sizes(rows, texts=texts, n_bytes=goal.n_bytes, widths=widths, codecs=codecs)
+    if measured is None:
+        raise InputError(
+            f"fit: {goal.option} needs {FEWEST_ROWS} different vectors or more, whose neighbors are measured."
+        )
+    size = goal.choose(measured)
+    transform = size.fit()
+    if transform is not None:
+        model = model.fitted_on_moments(moments, transform, source=model.fits[-1].source)
+    mapped = model.transform(sample)
+    is_original = model.fits == before.fits or all(
+        fit.transform in (NO_TRANSFORM, "principal_components", "truncate") for fit in model.fits[len(before.fits) :]
+    )
+    storage = Storage(
+        dtype=size.dtype,
+        n_bytes=size.n_bytes,
+        min_recall=round(max(0.5, min(0.995, size.recall / measured.recall_of_map(size) - 0.005)), 4),
+        recall=size.recall,
+        n_texts=measured.n_texts,
+        neighbors_of="the original vectors" if is_original else "the transformed vectors",
+    )
+    recall = None
+    if not is_original and len(sample) > 10 * K_MEASURED:
+        order = np.random.default_rng(0).permutation(len(sample))
+        recall = neighbour_recall(before.transform(sample)[order], mapped[order], min(500, len(sample) // 10))
+    model = model.with_quantization(Quantization.fit(unit_rows(mapped)), storage)
+    return replace(result, model=model, sizes=measured, size=size, original_recall=recall)
+
+
 def _load(reference: str | None, bars: Bars) -> SentenceEncoder:
     with bars("reading word vectors", "bytes") as bar:
         return load(reference or DEFAULT_REFERENCE, progress=bar)
@@ -313,9 +431,13 @@ def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:
     return sample[sample.any(axis=1)]
 
 
-def _recalls(sample: NDArray[np.floating], transform: LinearTransform | Auto, width: int) -> tuple[Recall, ...]:
+def _recalls(
+    sample: NDArray[np.floating], transform: LinearTransform | Auto, after: SentenceEncoder
+) -> tuple[Recall, ...]:
     """Neighbour recall of the transform, next to principal components of the same size."""
-    components = make_linear("principal_components", settings={"n_components": min(width, sample.shape[1])})
+    width = after.dim
+    settings = {"n_components": min(width, sample.shape[1]), "center": after.fits[-1].parameters.get("center", True)}
+    components = make_linear("principal_components", settings=settings)
     transforms = {"principal components": components}
     if not isinstance(transform, Auto):
         transforms = {transform_name(transform).replace("_", " "): transform} | transforms

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.base import Progress
-from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputError
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.bounds import shown_bytes
@@ -45,7 +44,7 @@ from isosent.numeric.drift import Drift, drift, excess_kurtosis, fourth_powers, 
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Start
-from isosent.persistence import ModelRecord
+from isosent.persistence import ModelRecord, check_encoder_space
 
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
@@ -442,21 +441,6 @@ def check_source(source: VectorSource, record: ModelRecord) -> None:
     _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
     if not record.fits:
         raise InputError(f"transform: the model must be a fitted one; {record.reference} is not. Name a model folder.")
-
-
-def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
-    """Refuse vectors that are not those of a model's encoder; vectors of an unknown space pass."""
-    if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
-        raise InputError(f"{name} must hold vectors of the encoder; the model was already applied to these.")
-    same_space("the model", encoder_space(record), name, space)
-
-
-def encoder_space(record: ModelRecord) -> Space | None:
-    """Space of the vectors of a model's encoder."""
-    if record.reference == PRECOMPUTED:
-        encoder = PrecomputedVectors(record.encoder_dim, record.options)
-        return encoder.space if encoder.options else None
-    return Space(record.encoder_fingerprint, record.reference)
 
 
 def narrowed(rows: NDArray[np.floating], dtype: str, first_row: int) -> NDArray[np.floating]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from msgspec.structs import replace
@@ -31,12 +31,11 @@ from isosent.errors import InputError
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.jobs.vectors import check_encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import encoding_bar
-from isosent.persistence import ModelRecord, write_model
+from isosent.persistence import ModelRecord, Storage, check_encoder_space, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
@@ -451,6 +450,9 @@ def write_index(
             raise InputError(f"index: there must be one vector per row, {table.num_rows}; got {len(spill)}.")
         id_kind = id_kind or id_kind_of(table.column(ID))
         n_distinct = int(spill.is_distinct.sum())
+        if store is None and budget_mb is None and model.record.storage is not None:
+            store, least_recall = _stored_by_default(model.record.storage, kind)
+            min_recall = least_recall if min_recall is None else min_recall
         settings = plan(len(spill), model.dim, kind, store, budget_mb, n_distinct=n_distinct)
         if settings.store in ("int8", "binary") and model.quantization is None and n_distinct < FEWEST_ROWS:
             raise InputError(
@@ -485,6 +487,13 @@ def write_index(
         return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
 
 
+def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, float | None]:
+    """The dtype that a model names, and the recall that is to be reached with it."""
+    _check.one_of("index", "dtype of the model", storage.dtype, STORES)
+    store = cast("Store", storage.dtype)
+    return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
+
+
 def faiss_map(record: ModelRecord) -> LinearMap | None:
     """The map that FAISS can apply to vectors of the encoder; a flow after it is applied before they reach FAISS."""
     steps = record.postprocessing
@@ -497,4 +506,4 @@ def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:
         return model
     sample = spill.sample(_SAMPLE_ROWS)
     rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
-    return model.with_quantization(Quantization.fit(rows))
+    return model.with_quantization(Quantization.fit(rows), model.record.storage)

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder, check_model
+from isosent.loading import check_model
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.search.chance import Chance
 from isosent.transforms.auto import distinct_rows

@@ -206,7 +206,7 @@ def inner_codes(index: Any) -> Any:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Let FAISS compute in the calling thread, whose setting this is: each caller has threads that wait by spinning."""
     faiss = _extras.require("faiss")
     n_threads = faiss.omp_get_max_threads()
@@ -234,7 +234,7 @@ class Segment:
     def rows(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
         """Unit vectors at these positions, (n, dim)."""
         index = self.codes if self.finer is None else self.finer
-        with _one_thread():
+        with one_thread():
             rows: NDArray[np.float32] = index.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
         if not np.isfinite(rows).all():  # isosent writes none; whoever made the file did
             raise FileFormatError("the index is damaged: a vector holds NaN or infinity. Make it again.")
@@ -287,7 +287,7 @@ class Segment:
         # no more than there are: FAISS makes room for as many as a manifest says
         settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
         index, parameters = self.searched(settings, selector)
-        with _one_thread() if len(queries) == 1 and settings.kind == "flat" else nullcontext():
+        with one_thread() if len(queries) == 1 and settings.kind == "flat" else nullcontext():
             scores, positions = index.search(queries, n_hits, params=parameters)
         if n_dropped:
             positions[(positions >= 0) & hidden[positions]] = -1

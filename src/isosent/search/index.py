@@ -31,8 +31,8 @@ from isosent.errors import InputError, OutputError
 from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
-from isosent.loading import load_saved
-from isosent.model import SentenceEncoder, check_model
+from isosent.loading import check_model, load_saved
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord
 from isosent.search.build import (
