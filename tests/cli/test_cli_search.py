@@ -110,6 +110,23 @@ def test_the_recall_is_stated_and_called_stale(isosent_, table):
     assert "compact" in finished.err
 
 
+def test_the_recall_names_what_it_is_compared_with(isosent_, table):
+    assert isosent_("fit", table, "--column", "text", "--transform", "whitening?n_components=8", "-o", "m").code == 0
+    out = isosent_("index", table, "-m", "m", "-o", "small").out
+    assert "own vectors; 15 of 60 texts" in out
+    assert "original vectors; 15 of 60 texts" in out
+    stats = json.loads(isosent_("index", "stats", "small", "--json").out)
+    assert stats["recall"]["original_recall"] < stats["recall"]["recall"] == 1
+    assert isosent_("encode", table, "--column", "text", "-o", "original.parquet").code == 0
+    finished = isosent_("search", "small", "--against", "original.parquet", "--json")
+    assert json.loads(finished.out)["recall"] == pytest.approx(stats["recall"]["original_recall"], abs=0.15)
+    assert "original.parquet; 15 of 60 texts" in isosent_("search", "small", "--against", "original.parquet").out
+    for arguments in (("a query", "--against", "original.parquet"), ("--against", table), ("--against", "no.npy")):
+        finished = isosent_("search", "small", *arguments)
+        assert finished.code == 2
+        assert finished.err.count("\n") == 1
+
+
 def test_plain_lines_get_numbers(isosent_, table, tmp_path):
     (tmp_path / "lines.txt").write_text("a cat\na dog\nthe stock market\n")
     assert isosent_("index", "lines.txt", "-o", "lines").code == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from isosent import _extras
 from isosent._check import brief
@@ -36,7 +37,7 @@ from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
 from isosent.search.database import pull as pull_index
 from isosent.search.database import push as push_index
-from isosent.search.engine import KINDS, STORES, bytes_per_vector
+from isosent.search.engine import K_MEASURED, KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
 from isosent.search.rows import TEXT, read_rows
@@ -46,6 +47,7 @@ _LONGEST_TEXT = 100
 _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 _LARGEST_ID = 2**63 - 1
+_MOST_HITS = 10
 
 text_column_option = click.option(
     "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
@@ -206,7 +208,7 @@ def stats(folder: Path, json_output: Path | None) -> None:
 @click.argument("folder", metavar="INDEX|URL")
 @click.argument("queries", nargs=-1, metavar="[QUERY]...")
 @click.option("--model", "-m", metavar="REFERENCE", help="Model of the table, if the first argument is a URL.")
-@click.option("-k", "k", type=click.IntRange(1), default=10, metavar="N", help="Most hits of a query.")
+@click.option("-k", "k", type=click.IntRange(1), default=_MOST_HITS, metavar="N", help="Most hits of a query.")
 @click.option("--like", "likes", multiple=True, metavar="ID", help="Search rows like this one; may be repeated.")
 @click.option(
     "--where",
@@ -223,6 +225,9 @@ def stats(folder: Path, json_output: Path | None) -> None:
     help="Show only hits that beat chance, at this rate of false alarms.",
 )
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
+@click.option(
+    "--against", metavar="VECTORS", help="Instead of a query: measure recall of these vectors of the same texts."
+)
 @json_option
 def search(
     folder: str,
@@ -234,11 +239,16 @@ def search(
     hybrid: bool,
     false_alarms: float | None,
     explain: bool,
+    against: str | None,
     json_output: Path | None,
 ) -> None:
     """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
 
     A score is a cosine. The share beside it says how many random pairs of the index have a lower score.
+
+    A QUERY is a text, or a file of vectors of the encoder (.npy, .parquet and others). With --against, the file holds
+    the original vectors of the texts of INDEX in their order, and a parquet file may have their ids: up to 500 of them
+    are queries, and the neighbors that INDEX finds are compared with those that an exact search of the file finds.
 
     \b
     isosent search INDEX "a query" --where 'lang = "en"'
@@ -246,6 +256,11 @@ def search(
     isosent search lance:DIR "a query" -m MODEL
     """  # noqa: D301
     check_output(json_output)
+    if against is not None:
+        if queries or likes or conditions or hybrid or false_alarms is not None or explain or model or k != _MOST_HITS:
+            raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
+        _measure_recall(folder, against, json_output)
+        return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
         hint = " Write --json after the query." if json_output not in (None, STANDARD_OUTPUT) else ""
@@ -280,6 +295,26 @@ def search(
                         query, row.get("text") or "", roles=("query", "document")
                     ).line()
     _show_hits(asked, hits, json_output)
+
+
+def _measure_recall(folder: str, against: str, json_output: Path | None) -> None:
+    """Recall of an index against an exact search of other vectors of the same texts."""
+    if is_database(folder):
+        raise InputError("search: --against needs an index; got a database.")
+    opened, inputs = Index.open(folder), _read_inputs(against, None, None, None)
+    if inputs["vectors"] is None:
+        raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
+    recall, n_queries = opened.recall_against(inputs["vectors"], ids=inputs["ids"])
+    if json_output is not None:
+        figures = {"recall": recall, "k": K_MEASURED, "n_queries": n_queries, "n_rows": len(opened)}
+        _write_json(json_output, {**figures, "against": against, "of_own_vectors": to_builtins(opened.recall)})
+    if json_output == STANDARD_OUTPUT:
+        return
+    counted = f"{n_queries} of {len(opened)} texts as queries"
+    show(f"recall@{K_MEASURED}: {recall:.4f} against exact search of {against}; {counted}")
+    if opened.recall is not None:
+        counted = f"{opened.recall.n_queries} of {opened.recall.n_rows} texts as queries"
+        show(f"recall@{K_MEASURED}: {opened.recall.recall:.4f} against exact search of its own vectors; {counted}")
 
 
 @click.command()
@@ -412,10 +447,13 @@ def _show_stats(folder: Path, stats: IndexStats) -> None:
     if stats.recall is None:
         show("recall@10: not measured; there are too few rows")
     else:
-        show(
-            f"recall@10: {stats.recall.recall:.4f} against exact search; {stats.recall.n_queries} of "
-            f"{stats.recall.n_rows} rows as queries"
-        )
+        measured = stats.recall
+        counted = f"{measured.n_queries} of {measured.n_rows} texts as queries"
+        show(f"recall@10: {measured.recall:.4f} against exact search of its own vectors; {counted}")
+        if measured.original_recall is not None:
+            show(f"recall@10: {measured.original_recall:.4f} against exact search of the original vectors; {counted}")
+        elif stats.has_map:
+            show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
         if stats.recall.recall < stats.recall.min_recall:
             say(f"warning: no setting reached the recall of {stats.recall.min_recall:g}")
     if stats.n_added or stats.n_deleted:

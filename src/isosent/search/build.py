@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
+from isosent.encoders.load import encoder_for
 from isosent.errors import InputError
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
@@ -35,13 +36,16 @@ from isosent.jobs.vectors import check_encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.pages.progress import encoding_bar
 from isosent.persistence import ModelRecord, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
+    K_MEASURED,
     KINDS,
     STORES,
     Kind,
+    OriginalNeighbors,
     SearchSettings,
     Segment,
     Store,
@@ -154,18 +158,18 @@ class Spill:
     def fill(self, units: Iterable[NDArray[np.float32]], progress: Progress | None = None) -> None:
         """Write blocks of vectors."""
         masks, hashes = [self.has_vector], [np.empty(0, np.uint64)]
-        factors = np.random.default_rng(0).integers(1 << 64, size=self.shape[1], dtype=np.uint64)
         for block in units:
             rows = np.ascontiguousarray(block, np.float32)
             self._file.write(rows.data)
             masks.append(nonzero_rows(rows))
-            hashes.append(rows.view(np.uint32).astype(np.uint64) @ factors)
+            hashes.append(row_hashes(rows))
             if progress:
                 progress(len(rows))
         self._file.flush()
         self.has_vector = np.concatenate(masks)
-        is_first = np.zeros(len(self.has_vector), bool)
-        is_first[np.unique(np.concatenate(hashes), return_index=True)[1]] = True
+        all_hashes = np.concatenate(hashes)
+        is_first = np.zeros(len(all_hashes), bool)
+        is_first[np.unique(all_hashes, return_index=True)[1]] = True
         self.is_distinct = is_first & self.has_vector
         self.shape = (len(self.has_vector), self.shape[1])
 
@@ -197,6 +201,12 @@ class Spill:
         return self[candidates]
 
 
+def row_hashes(rows: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """A hash of each row, by which copies are known."""
+    factors = np.random.default_rng(0).integers(1 << 64, size=rows.shape[1], dtype=np.uint64)
+    return rows.view(np.uint32).astype(np.uint64) @ factors
+
+
 def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
     """An empty index for the vectors beside their codes; None where the codes are as fine."""
     finer = finer_settings(settings)
@@ -214,10 +224,15 @@ def build(
     linear_map: LinearMap | None,
     min_recall: float | None,
     seed: int,
+    originals: OriginalNeighbors | None = None,
 ) -> Built:
     """Write the first segment of an index: the settings of its search are chosen by measuring."""
     n_rows, has_vector = len(spill), spill.has_vector
-    questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed)
+    originals = None if originals is None else originals.distinct(spill.is_distinct)
+    if originals is not None and len(originals.rows) < K_MEASURED:
+        originals = None
+    rows = None if originals is None else originals.rows
+    questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed, rows=rows)
     codes = empty_codes(spill.shape[1], settings, quantization)
     if settings.kind == "ivf":
         # queries are held out of the clusters, too
@@ -233,7 +248,8 @@ def build(
     if questions is not None:
         measure = partial(questions.recall, segment, exact=spill)
         settings, share = choose_settings(settings, measure, target, n_rows)
-        recall = Recall(share, len(questions.rows), n_rows, target)
+        kept = None if originals is None else originals.recall(questions.neighbors(segment, settings))
+        recall = Recall(share, len(questions.rows), n_rows, target, kept)
     else:
         settings, _ = choose_settings(settings, lambda _: 1.0, target, n_rows)
     chance = Chance.fit(spill.sample(_SAMPLE_ROWS, seed), n_rows=n_rows, seed=seed) if n_rows else None
@@ -366,12 +382,15 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
             min_recall=None if state.recall is None else state.recall.min_recall,
             seed=0,
         )
+    recall = built.recall
+    if recall is not None and state.recall is not None and (state.n_changed, built.settings) == (0, state.settings):
+        recall = replace(recall, original_recall=state.recall.original_recall)  # the vectors before the map are gone
     state = replace(
         state,
         settings=built.settings,
         segments=(built.entry,),
         chance=built.chance,
-        recall=built.recall,
+        recall=recall,
         n_changed=0,
     )
     return state, np.zeros(len(live), bool)
@@ -394,31 +413,123 @@ def encoded_units(
     texts: list[str] | None,
     vectors: NDArray[np.floating] | VectorSource | None,
     progress: Progress | None = None,
+    see: Callable[[NDArray[np.floating]], None] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
-    """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped."""
+    """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped.
+
+    Raw vectors are shown to `see`.
+    """
     record = model.record if isinstance(model, SentenceEncoder) else model
     if vectors is None:
         assert isinstance(model, SentenceEncoder)
         assert texts is not None
+        encoder = encoder_for(model.encoder, "document")
         for start in range(0, len(texts), BATCH_ROWS):
-            yield unit_vectors(model.encode(texts[start : start + BATCH_ROWS], role="document", progress=progress))
+            batch = texts[start : start + BATCH_ROWS]
+            with encoding_bar(len(batch), progress) as report:
+                encoded = encoder.encode(batch, progress=report)
+            if see:
+                see(encoded)
+            yield unit_vectors(record.postprocessing.apply(encoded))
         return
+    is_mapped = is_of_model(record, vectors)
+    for block in raw_blocks(record, vectors):
+        if see:
+            see(block)
+        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+
+
+def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource | None) -> bool:
+    """Whether vectors have been mapped already, as their file says."""
+    space = vectors.space if isinstance(vectors, VectorSource) else None
+    return space is not None and space.fingerprint == record.fingerprint
+
+
+def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
+    """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
     if isinstance(vectors, np.ndarray):
-        rows = _check.matrix("index", "vectors", vectors)
-        _check.same_dim("index", "vectors", rows.shape[1], record.encoder_dim)
-        _check.finite_rows("index", "vectors", rows)
-        for start in range(0, len(rows), BATCH_ROWS):
-            yield unit_vectors(record.postprocessing.apply(rows[start : start + BATCH_ROWS]))
-        return
-    is_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
-    if not is_mapped:
+        _check.same_dim("index", "vectors", vectors.shape[1], record.encoder_dim)
+    elif not is_of_model(record, vectors):
         check_encoder_space(record, str(vectors.path), vectors.space)
         _check.same_dim(str(vectors.path), "vectors", vectors.dim, record.encoder_dim)
+    return checked_blocks(vectors)
+
+
+def checked_blocks(vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
+    """Blocks of vectors without NaN and infinity."""
+    if isinstance(vectors, np.ndarray):
+        _check.finite_rows("index", "vectors", vectors)
+        yield from (vectors[start : start + BATCH_ROWS] for start in range(0, len(vectors), BATCH_ROWS))
+        return
     first_row = 0
     for block in vectors.blocks():
         vectors.check_finite(block, first_row)
         first_row += len(block)
-        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+        yield block
+
+
+def original_queries(
+    model: SentenceEncoder,
+    texts: list[str] | None,
+    vectors: NDArray[np.floating] | VectorSource | None,
+    n_rows: int,
+    *,
+    seed: int = 0,
+) -> OriginalNeighbors | None:
+    """Rows drawn as queries, with their vectors before the map; None without a map, or for few rows."""
+    n_queries = min(_N_QUERIES, n_rows // 4)
+    if model.record.postprocessing.dim is None or is_of_model(model.record, vectors) or n_queries < K_MEASURED:
+        return None
+    rows = np.sort(np.random.default_rng(seed).choice(n_rows, n_queries, replace=False))
+    if vectors is None:
+        assert texts is not None
+        if n_rows <= BATCH_ROWS:  # which are encoded at once
+            return OriginalNeighbors(rows)
+        return OriginalNeighbors(rows, encoder_for(model.encoder, "document").encode([texts[row] for row in rows]))
+    return OriginalNeighbors(rows, picked_rows(raw_blocks(model.record, vectors), rows))
+
+
+def recall_of_originals(
+    snapshot: Snapshot, vectors: NDArray[np.floating] | VectorSource, positions: NDArray[np.intp], *, seed: int = 0
+) -> tuple[float, int]:
+    """Recall of an index against an exact search of other vectors of its texts, and the number of queries.
+
+    Row i of these vectors is that of the text at position i.
+    """
+    masks, hashes = [np.empty(0, bool)], [np.empty(0, np.uint64)]
+    for block in checked_blocks(vectors):
+        masks.append(nonzero_rows(block))
+        hashes.append(row_hashes(np.ascontiguousarray(block, np.float32)))
+    has_vector = np.concatenate(masks)
+    _, inverse, counts = np.unique(np.concatenate(hashes), return_inverse=True, return_counts=True)
+    candidates = np.flatnonzero(has_vector & (counts[inverse] == 1))  # a search that finds copies says little
+    rows = np.random.default_rng(seed).permutation(candidates)[: min(_N_QUERIES, len(candidates) // 4)]
+    rows = np.sort(rows)
+    if len(rows) >= K_MEASURED:
+        originals = OriginalNeighbors(rows, picked_rows(checked_blocks(vectors), rows))
+        for block in checked_blocks(vectors):
+            originals.see(block)
+        originals = originals.distinct(has_vector)
+        rows = originals.rows
+    if len(rows) < K_MEASURED:
+        raise InputError(
+            f"the recall needs {4 * K_MEASURED} different vectors or more; there are {len(candidates)}. Add some."
+        )
+    row_at = np.full(snapshot.state.n_rows + 1, -1)
+    row_at[positions] = np.arange(len(positions))
+    _, found = snapshot.nearest(snapshot.vectors(positions[rows]), K_MEASURED + 1, None)
+    others = [near[near != row][:K_MEASURED] for row, near in zip(rows, row_at[found], strict=True)]
+    return originals.recall(others), len(rows)
+
+
+def picked_rows(blocks: Iterable[NDArray[np.floating]], rows: NDArray[np.intp]) -> NDArray[np.floating]:
+    """The rows at ascending positions of all blocks together."""
+    picked, start = [], 0
+    for block in blocks:
+        here = rows[(rows >= start) & (rows < start + len(block))]
+        picked.append(block[here - start])  # a copy: the block is a view of its file
+        start += len(block)
+    return np.concatenate(picked)
 
 
 def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -448,6 +559,7 @@ def write_index(
     budget_mb: float | None = None,
     min_recall: float | None = None,
     seed: int = 0,
+    originals: OriginalNeighbors | None = None,
     progress: Progress | None = None,
 ) -> Snapshot:
     """Write the first commit of an index of unit vectors, in one step, and open it."""
@@ -481,6 +593,7 @@ def write_index(
             linear_map=faiss_map(model.record),
             min_recall=min_recall,
             seed=seed,
+            originals=originals,
         )
         write_model(temporary / MODEL_FOLDER, model.record)
         state = State(

@@ -41,7 +41,9 @@ from isosent.search.build import (
     BATCH_ROWS,
     encoded_units,
     opened_vectors,
+    original_queries,
     rebuilt,
+    recall_of_originals,
     unit_vectors,
     units_of_lists,
     with_rows,
@@ -54,6 +56,7 @@ from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_t
 from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
     MODEL_FOLDER,
+    Recall,
     State,
     array_bytes,
     copy_last_commit,
@@ -185,10 +188,11 @@ class Index:
             dim = source.dim if isinstance(source, VectorSource) else source.shape[1]
             model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
         check_model("index", model)
-        units = encoded_units(model, listed, source)
         n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
+        originals = original_queries(model, listed, source, n_rows, seed=seed)
+        units = encoded_units(model, listed, source, see=None if originals is None else originals.see)
         return cls._build(
             folder,
             model,
@@ -200,6 +204,7 @@ class Index:
             budget_mb=budget_mb,
             min_recall=min_recall,
             seed=seed,
+            originals=originals,
             progress=progress,
         )
 
@@ -357,6 +362,11 @@ class Index:
         """What was built, without rows that were added later."""
         return self._snapshot.segments[0]
 
+    @property
+    def recall(self) -> Recall | None:
+        """What was measured when the index was built (see `IndexStats`); None for too few rows."""
+        return self._snapshot.state.recall
+
     def __len__(self) -> int:
         return len(self._snapshot)
 
@@ -492,6 +502,60 @@ class Index:
         _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
         _check.finite_rows("search", "queries", vectors)
         return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
+
+    def recall_against(
+        self,
+        vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource,
+        *,
+        ids: Sequence[str] | Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> tuple[float, int]:
+        """Measure how many neighbors of other vectors of the same texts the index finds, such as those before a map.
+
+        Up to 500 of the rows are queries. The ten nearest others that the index returns for its own vector of a query
+        are compared with the ten that an exact search of `vectors` finds. Rows with copies are no queries.
+
+        Parameters
+        ----------
+        vectors : array of shape (n_rows, any dim), or path
+            A vector of each row of the index, in the order of the rows.
+        ids : sequence of str or int, optional
+            The ids of these vectors, all those of the index, if they come in another order.
+        seed : int, default 0
+            Seed of the queries.
+
+        Returns
+        -------
+        recall : float
+            Share of the ten nearest others that the index returns, on average.
+        n_queries : int
+            Number of queries.
+
+        Raises
+        ------
+        InputError
+            If there is not one vector per row of the index, an id is unknown, or there are fewer than 40 different
+            vectors.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> vectors = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
+        >>> Index.create(vectors=vectors).recall_against(vectors)
+        (1.0, 50)
+        """
+        snapshot, source = self._snapshot, opened_vectors(vectors)
+        if source is None:
+            raise InputError("recall_against: pass vectors; got None.")
+        n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows
+        positions = snapshot.live if ids is None else snapshot.positions_of(ids)
+        if n_rows != len(positions) or len(np.unique(positions)) != len(self) or (positions < 0).any():
+            name = f"{source.path} holds" if isinstance(source, VectorSource) else "there are"
+            raise InputError(
+                f"{name} {n_rows} vectors, not those of the {len(self)} texts of {self.folder}. Give one vector of "
+                "each text, in their order or with their ids."
+            )
+        return recall_of_originals(snapshot, source, positions, seed=seed)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
