@@ -561,6 +561,7 @@ class SentenceEncoder:
         *,
         query_moments: Moments | None = None,
         texts: Sequence[str] | None = None,
+        encoded: NDArray[np.floating] | None = None,
         n_zero_rows: int = 0,
         source: str = "moments in memory",
     ) -> SentenceEncoder:
@@ -576,6 +577,8 @@ class SentenceEncoder:
             Of the vectors of queries, whose mean is fitted separately (see `fitted`).
         texts : sequence of str, optional
             Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
+        encoded : ndarray of shape (n_texts, encoder.dim), float, optional
+            The vectors of `texts`, to save encoding them, or where the model cannot encode.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
         source : str, optional
@@ -605,7 +608,8 @@ class SentenceEncoder:
         elif texts is None:
             choice = choose_without_texts(self._postprocessing.moments(moments), chosen)
         else:
-            choice = choose_from_texts(self._postprocessing.apply(self._encoder.encode(texts)), texts, chosen)
+            vectors = self._postprocessing.apply(self._encoder.encode(texts) if encoded is None else encoded)
+            choice = choose_from_texts(vectors, texts, chosen)
         return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
 
     def _fitted_linear(
@@ -654,11 +658,8 @@ class SentenceEncoder:
             record = FitRecord.made_now(name, settings_of(flow), len(rows), n_zero_rows, source, history=history)
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
-        moments = Moments.from_rows(rows)
-        query_moments = None
-        if query_vectors is not None:
-            query_moments = Moments.from_rows(rows_with_vector(query_vectors))
-        return self._fitted_linear(transform, moments, query_moments, n_zero_rows, source)
+        query_moments = None if query_vectors is None else Moments.from_rows(rows_with_vector(query_vectors))
+        return self._fitted_linear(transform, Moments.from_rows(rows), query_moments, n_zero_rows, source)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder. It holds all but the encoder, which it names by its reference and fingerprint.
@@ -681,10 +682,7 @@ class SentenceEncoder:
     def record(self) -> ModelRecord:
         """What a model folder holds of this model: its encoder's reference and fingerprint, and all that follows."""
         return ModelRecord(
-            self._encoder.reference,
-            self._encoder.options,
-            self._encoder.dim,
-            self._encoder.fingerprint,
+            *(self._encoder.reference, self._encoder.options, self._encoder.dim, self._encoder.fingerprint),
             self._postprocessing,
             self._fits,
             self._calibration,

@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from isosent.cli.encode import checkpoint_option, shard_size_option
-from isosent.cli.options import PATH, details_option, json_option, model_options, transform_options
+from isosent.cli.options import (
+    PATH,
+    details_option,
+    json_option,
+    model_options,
+    transform_options,
+    vector_texts_option,
+)
 from isosent.cli.printing import (
     change_table,
     choice_table,
@@ -62,6 +69,7 @@ def demo(output: Path | None) -> None:
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @click.option("--column", metavar="NAME", help="Column of a table with the texts or the vectors.")
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
+@vector_texts_option
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
 @details_option
@@ -75,6 +83,7 @@ def fit(
     output: Path,
     column: str | None,
     queries: str | None,
+    texts: str | None,
     space: str | None,
     checkpoint: Path | None,
     details: bool,
@@ -83,19 +92,21 @@ def fit(
 ) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
-    INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet), or of
-    moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy"). Use texts like those you
-    will compare, more of them than dimensions.
+    INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in
+    .json or .jsonl), or of moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy").
+    Use texts like those you will compare, more of them than dimensions.
 
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims, the strength for that
-    width. It needs texts: for vectors, it keeps the principal components. A weighting that learns from texts
-    (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
+    width. It needs texts: name those of vectors with --texts, or it keeps the principal components. A weighting that
+    learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
+    With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
     """
     check_model_folder(output)
     result = fit_files(
         *(inputs, output, model, resolve_transform(transform, settings)),
         column=column,
         queries=queries,
+        texts=texts,
         space=space,
         checkpoint=checkpoint,
         engine=engine,
@@ -151,7 +162,14 @@ def info(model: str, json_output: Path | None) -> None:
         for each in steps:
             settings = {name: value for name, value in each.items() if name != "transform"}
             calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
-        lines.append((f"fit {step}", "none, chosen by auto" if record["transform"] == "none" else calls[0]))
+        lines.append(
+            (
+                f"fit {step}",
+                ("none, chosen by auto" if record.get("choice") else "none")
+                if record["transform"] == "none"
+                else calls[0],
+            )
+        )
         lines += [("", f"then {call}") for call in calls[1:]]
         lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
         counted = "zero rows left out" if unit == "vectors" else "texts without a vector"

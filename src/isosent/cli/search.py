@@ -265,7 +265,12 @@ def search(
     if bool(queries) == bool(likes):
         hint = " Write --json after the query." if json_output not in (None, STANDARD_OUTPUT) else ""
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.{hint}")
+    vectors = None if likes or is_database(folder) else _query_vectors(queries)
     asked = [f"like {name}" for name in likes] or list(queries)
+    if vectors is not None:
+        if hybrid or explain:
+            raise InputError(f"search: --hybrid and --explain need texts; {queries[0]} holds vectors.")
+        asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
     if is_database(folder):
         if likes or false_alarms is not None or explain:
             raise InputError("search: --like, --false-alarms and --explain need an index; got a database.")
@@ -284,7 +289,8 @@ def search(
         if likes:
             result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
         else:
-            result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
+            searched: Any = list(queries) if vectors is None else vectors
+            result = opened.search(searched, k, where=where, hybrid=hybrid, false_alarms=false_alarms)
         hits = [[] for _ in asked]
         for row in result.to_arrow().to_pylist():
             hits[row.pop("query")].append(row)
@@ -295,6 +301,15 @@ def search(
                         query, row.get("text") or "", roles=("query", "document")
                     ).line()
     _show_hits(asked, hits, json_output)
+
+
+def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
+    """The vectors of the only query, if it is a file of vectors."""
+    if not any(query.lower().endswith(VECTOR_ENDINGS) and Path(query).is_file() for query in queries):
+        return None
+    if len(queries) > 1:
+        raise InputError(f"search: a file of vectors must be the only query; got {', '.join(queries)}.")
+    return _opened_vectors(queries[0], None)
 
 
 def _measure_recall(folder: str, against: str, json_output: Path | None) -> None:

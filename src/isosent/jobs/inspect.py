@@ -195,6 +195,7 @@ def inspect_texts(
 def inspect_vectors(
     vectors: ArrayLike | VectorSource,
     *,
+    texts: Sequence[str] | None = None,
     seed: int = 0,
     source: str = "vectors in memory",
     progress: Callable[[int], Progress] | None = None,
@@ -205,6 +206,8 @@ def inspect_vectors(
     ----------
     vectors : array-like of shape (n_rows, dim), any real dtype, or VectorSource
         The vectors, or an open file of vectors, which is read once. NaN and infinity are counted and left out.
+    texts : sequence of str, optional
+        The text of each vector, by which auto chooses as for `inspect_texts`.
     seed : int, default 0
         Seed of every sample.
     source : str, optional
@@ -215,12 +218,12 @@ def inspect_vectors(
     Returns
     -------
     Inspection
-        As from `inspect_texts`. Without texts, auto applies no transform; instead, neighbour recall is measured.
+        As from `inspect_texts`. Neighbour recall is measured, too. Without texts, auto applies no transform.
 
     Raises
     ------
     InputError
-        If an array is not 2-D or does not hold real numbers.
+        If an array is not 2-D or does not hold real numbers, or there is not one text per vector.
 
     Examples
     --------
@@ -230,8 +233,20 @@ def inspect_vectors(
     """
     if not isinstance(vectors, VectorSource):
         vectors = _check.matrix("inspect_vectors", "vectors", vectors)
-    survey = Survey(vectors, seed=seed, progress=progress)
-    choice = choose_without_texts(survey.moments, Auto()) if survey.varies else None
+    n_duplicate_texts = None
+    if texts is not None:
+        texts = _check.some_texts("inspect_vectors", texts)
+        n_rows = vectors.n_rows if isinstance(vectors, VectorSource) else len(vectors)
+        if len(texts) != n_rows:
+            raise InputError(f"inspect: there are {len(texts)} texts for {n_rows} vectors. Give one text per vector.")
+        n_duplicate_texts = len(texts) - len(set(texts))
+    survey = Survey(vectors, seed=seed, n_duplicate_texts=n_duplicate_texts, progress=progress)
+    if not survey.varies:
+        choice = None
+    elif texts is None:
+        choice = choose_without_texts(survey.moments, Auto())
+    else:
+        choice = choose_from_texts(survey.sample, [texts[row] for row in survey.sampled_rows], Auto())
     return _conclude(survey, choice, source=source, model=None, seed=seed)
 
 
@@ -322,6 +337,7 @@ class Survey:
         start = n_zero = n_non_finite = 0
         self.moments, self.unit_sum, sum_of_norms = Moments.empty(dim), np.zeros(dim), 0.0
         hashes, samples = [np.empty(0, np.int64)], [np.empty((0, dim), np.float32)]
+        sampled_rows = [np.empty(0, np.intp)]
         for block in blocks:
             finite, nonzero = np.isfinite(block).all(axis=1), block.any(axis=1)
             used = finite & nonzero
@@ -330,6 +346,7 @@ class Survey:
             first, last = np.searchsorted(sampled, [start, start + len(block)])
             picked = sampled[first:last] - start
             sample = block[picked[used[picked]]]
+            sampled_rows.append(start + picked[used[picked]])
             samples.append(sample if sample.dtype == np.float64 else sample.astype(np.float32))
             start += len(block)
             rows = block if used.all() else block[used]
@@ -355,7 +372,7 @@ class Survey:
             n_duplicate_texts=n_duplicate_texts,
         )
         self.mean_norm = sum_of_norms / max(n_used, 1)
-        self.sample = np.concatenate(samples)
+        self.sample, self.sampled_rows = np.concatenate(samples), np.concatenate(sampled_rows)
         principal = spectrum(self.moments.covariance, noise=self.moments.rounding_variance)
         self.eigenvalues = principal.values.copy()
         self.eigenvalues[principal.rank :] = 0  # rounding noise
@@ -424,6 +441,7 @@ def _conclude(
     model: str | None,
     seed: int,
 ) -> Inspection:
+    has_texts = survey.counts.n_duplicate_texts is not None
     surveys = [(AS_THEY_ARE, survey)]
     if choice is not None:
         label, transform = _compared(choice)
@@ -442,7 +460,7 @@ def _conclude(
         after=rest[0] if rest else None,
         groups=groups,
         recalls=_recalls(survey.sample) if model is None and survey.varies else (),
-        advice=advise(survey.counts, choice, groups, kind="vectors" if model is None else "texts"),
+        advice=advise(survey.counts, choice, groups, kind="texts" if has_texts else "vectors"),
         marks=MARKS,
         cosine_edges=tuple(edges.tolist()),
     )

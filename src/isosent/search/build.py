@@ -30,7 +30,7 @@ from isosent.encoders.base import Progress
 from isosent.encoders.load import encoder_for
 from isosent.errors import InputError
 from isosent.io.space import Space
-from isosent.io.vector_source import VectorSource
+from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import open_vectors
 from isosent.jobs.vectors import check_encoder_space
 from isosent.model import SentenceEncoder
@@ -489,13 +489,19 @@ def original_queries(
     return OriginalNeighbors(rows, picked_rows(raw_blocks(model.record, vectors), rows))
 
 
-def recall_of_originals(
-    snapshot: Snapshot, vectors: NDArray[np.floating] | VectorSource, positions: NDArray[np.intp], *, seed: int = 0
-) -> tuple[float, int]:
-    """Recall of an index against an exact search of other vectors of its texts, and the number of queries.
-
-    Row i of these vectors is that of the text at position i.
-    """
+def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, seed: int = 0) -> tuple[float, int]:
+    """Recall of an index against an exact search of other vectors of its texts, and the number of queries."""
+    vectors = opened_vectors(vectors)
+    if vectors is None:
+        raise InputError("recall_against: pass vectors; got None.")
+    n_vectors = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
+    positions = snapshot.live if ids is None else snapshot.positions_of(ids)
+    if n_vectors != len(positions) or len(np.unique(positions)) != len(snapshot) or (positions < 0).any():
+        name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
+        raise InputError(
+            f"{name} {n_vectors} vectors, not those of the {len(snapshot)} texts of the index. Give one vector of each "
+            "text, in their order or with their ids."
+        )
     masks, hashes = [np.empty(0, bool)], [np.empty(0, np.uint64)]
     for block in checked_blocks(vectors):
         masks.append(nonzero_rows(block))
@@ -522,18 +528,32 @@ def recall_of_originals(
     return originals.recall(others), len(rows)
 
 
-def picked_rows(blocks: Iterable[NDArray[np.floating]], rows: NDArray[np.intp]) -> NDArray[np.floating]:
-    """The rows at ascending positions of all blocks together."""
-    picked, start = [], 0
-    for block in blocks:
-        here = rows[(rows >= start) & (rows < start + len(block))]
-        picked.append(block[here - start])  # a copy: the block is a view of its file
-        start += len(block)
-    return np.concatenate(picked)
-
-
 def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return np.ascontiguousarray(unit_rows(vectors), np.float32)
+
+
+def query_units(
+    record: ModelRecord, text_model: Callable[[], SentenceEncoder], queries: Any
+) -> tuple[list[str] | None, NDArray[np.float32]]:
+    """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
+    if isinstance(queries, VectorSource):
+        is_mapped = is_of_model(record, queries)
+        blocks = (
+            unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True))
+            for block in raw_blocks(record, queries)
+        )
+        return None, np.concatenate([np.empty((0, record.dim), np.float32), *blocks])
+    if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
+        queries = queries.tolist()
+    if not isinstance(queries, np.ndarray):
+        texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
+        if any(not text.strip() for text in texts):
+            raise InputError("search: a query must not be empty.")
+        return texts, unit_vectors(text_model().encode(texts, role="query", show_progress_bar=False))
+    vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
+    _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
+    _check.finite_rows("search", "queries", vectors)
+    return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
 
 
 def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:

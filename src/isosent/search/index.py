@@ -42,9 +42,9 @@ from isosent.search.build import (
     encoded_units,
     opened_vectors,
     original_queries,
+    query_units,
     rebuilt,
     recall_of_originals,
-    unit_vectors,
     units_of_lists,
     with_rows,
     write_index,
@@ -400,7 +400,7 @@ class Index:
 
     def search(
         self,
-        queries: str | Sequence[str] | NDArray[np.floating],
+        queries: str | Sequence[str] | NDArray[np.floating] | VectorSource,
         k: int = 10,
         *,
         where: str | None = None,
@@ -411,8 +411,8 @@ class Index:
 
         Parameters
         ----------
-        queries : str, sequence of str, or array of shape (n_queries, encoder.dim)
-            Texts, or raw vectors of the model's encoder.
+        queries : str, sequence of str, or array of shape (n_queries, encoder.dim), or VectorSource
+            Texts, or raw vectors of the model's encoder; an open file may hold vectors of the model itself.
         k : int, default 10
             Most hits of a query.
         where : str, optional
@@ -436,7 +436,7 @@ class Index:
         """
         _check.whole_number("search", "k", k, 1)
         snapshot = self._snapshot
-        texts, units = self._query_units(queries)
+        texts, units = query_units(self._record, lambda: self._text_model, queries)
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else snapshot.matching(where)
@@ -488,21 +488,6 @@ class Index:
         scores, positions = best(scores, positions, min(k, max(1, len(snapshot))))
         return SearchResult(snapshot, units, positions, scores, n_without_vector=int((~nonzero_rows(units)).sum()))
 
-    def _query_units(self, queries: Any) -> tuple[list[str] | None, NDArray[np.float32]]:
-        """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
-        if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
-            queries = queries.tolist()
-        if not isinstance(queries, np.ndarray):
-            texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
-            if any(not text.strip() for text in texts):
-                raise InputError("search: a query must not be empty.")
-            return texts, unit_vectors(self._text_model.encode(texts, role="query", show_progress_bar=False))
-        vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
-        record = self._record
-        _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
-        _check.finite_rows("search", "queries", vectors)
-        return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
-
     def recall_against(
         self,
         vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource,
@@ -544,18 +529,7 @@ class Index:
         >>> Index.create(vectors=vectors).recall_against(vectors)
         (1.0, 50)
         """
-        snapshot, source = self._snapshot, opened_vectors(vectors)
-        if source is None:
-            raise InputError("recall_against: pass vectors; got None.")
-        n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows
-        positions = snapshot.live if ids is None else snapshot.positions_of(ids)
-        if n_rows != len(positions) or len(np.unique(positions)) != len(self) or (positions < 0).any():
-            name = f"{source.path} holds" if isinstance(source, VectorSource) else "there are"
-            raise InputError(
-                f"{name} {n_rows} vectors, not those of the {len(self)} texts of {self.folder}. Give one vector of "
-                "each text, in their order or with their ids."
-            )
-        return recall_of_originals(snapshot, source, positions, seed=seed)
+        return recall_of_originals(self._snapshot, vectors, ids, seed=seed)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
