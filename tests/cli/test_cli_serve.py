@@ -40,7 +40,7 @@ def ask(url, n_texts=1, **arguments):
 
 
 def test_sigterm_drains_and_then_ends(serving, model):
-    with serving("serve", model, "--drain-delay", 1) as (process, url, lines):
+    with serving("serve", model, "--drain", 1, 30) as (process, url, lines):
         assert httpx.get(f"{url}/ready", trust_env=False).status_code == 200
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
@@ -51,7 +51,7 @@ def test_sigterm_drains_and_then_ends(serving, model):
 
 @pytest.mark.slow
 def test_a_second_signal_ends_at_once(serving, model):
-    with serving("serve", model, "--drain-delay", 600) as (process, url, lines):
+    with serving("serve", model, "--drain", 600, 30) as (process, url, lines):
         assert ask(url).status_code == 200
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)

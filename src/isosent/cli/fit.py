@@ -39,11 +39,10 @@ from isosent.transforms.base import resolve_transform
 
 
 @click.command()
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Keep the model here.")
-def demo(output: Path | None) -> None:
+def demo() -> None:
     """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds."""
     with tempfile.TemporaryDirectory() as temporary:
-        report = run_demo(output or Path(temporary) / "model")
+        report = run_demo(Path(temporary) / "model")
     before, after = report.before, report.after
     title = f"wordllama, {report.n_texts} sentences, --dims {DEMO_COMPONENTS}"
     table = change_table(before.space, after.space, title)
@@ -58,8 +57,7 @@ def demo(output: Path | None) -> None:
     show(f"Full whitening (strength 1) to the same dimensions finds {report.n_found_at_full_strength} paraphrases.")
     identical = "bit-identical vectors" if report.reloaded_identical else "DIFFERENT vectors"
     show(f"Saved and loaded: {identical}. {report.elapsed_s:.1f} s in total.")
-    if output:
-        show(f"The model is in {output}. Use it: isosent encode TEXTS -m {output} -o vectors.npy")
+    show("Do the same with your texts: isosent fit TEXTS -o my-model")
 
 
 @click.command()

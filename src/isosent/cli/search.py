@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from isosent._check import brief
 from isosent.cli.options import PATH, json_option, model_options, open_model
 from isosent.cli.printing import STANDARD_OUTPUT, check_output, say, show, write_output
 from isosent.cli.workers import worker_options
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
@@ -53,6 +55,7 @@ text_column_option = click.option(
     "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
 )
 id_column_option = click.option("--id-column", metavar="NAME", help="Column with the ids.  [default: id, else numbers]")
+space_option = click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
 
 
@@ -96,6 +99,7 @@ def index() -> None:
 @text_column_option
 @id_column_option
 @texts_option
+@space_option
 @worker_options
 def create(
     rows: tuple[str, ...],
@@ -108,6 +112,7 @@ def create(
     column: str | None,
     id_column: str | None,
     texts: str | None,
+    space: str | None,
     engine: Engine | None,
 ) -> None:
     """Make an index of ROWS: texts, tables, or vectors of the encoder.
@@ -122,7 +127,7 @@ def create(
     with local_copies(names) as (paths, _):
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
             raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
-        inputs = _joined([_read_inputs(path, column, id_column, texts) for path in paths])
+        inputs = _joined([_read_inputs(path, column, id_column, texts, space=space) for path in paths])
         loaded = open_model(model) if model is not None or inputs["vectors"] is None else None
         if engine is not None:
             if loaded is None or inputs["vectors"] is not None:
@@ -160,12 +165,26 @@ def create(
 @text_column_option
 @id_column_option
 @texts_option
-def add(folder: Path, rows: str, column: str | None, id_column: str | None, texts: str | None) -> None:
-    """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index)."""
+@space_option
+@click.option("--force", is_flag=True, help="Add vectors that seem to be of another space.")
+def add(
+    folder: Path,
+    rows: str,
+    column: str | None,
+    id_column: str | None,
+    texts: str | None,
+    space: str | None,
+    force: bool,
+) -> None:
+    """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index).
+
+    Vectors without a note of their space are compared with those of INDEX. A warning says that they differ. A hundred
+    or more that can only be of another space are refused, unless --space names the one of INDEX.
+    """
     opened = Index.open(folder)
     n_before = len(opened)
-    inputs = _read_inputs(rows, column, id_column, texts, opened.schema)
-    n_added = len(opened.add(**inputs))
+    inputs = _read_inputs(rows, column, id_column, texts, opened.schema, space=space)
+    n_added = len(opened.add(**inputs, check_space=not force))
     show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
     if inputs["texts"] is None and TEXT in opened.schema.names:
         say(f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE.")
@@ -362,16 +381,24 @@ def pull(url: str, output: Path, model: str | None) -> None:
 
 
 def _read_inputs(
-    rows: str, column: str | None, id_column: str | None, texts: str | None, schema: Any = None
+    rows: str,
+    column: str | None,
+    id_column: str | None,
+    texts: str | None,
+    schema: Any = None,
+    *,
+    space: str | None = None,
 ) -> dict[str, Any]:
     """Texts, vectors, ids and metadata of the files that a command names, with the types of a schema."""
     read = partial(read_rows, column=column, id_column=id_column, schema=schema)
     source = _opened_vectors(rows, column)
     if source is None:
-        if texts is not None:
-            raise InputError(f"--texts belongs to a file of vectors; {rows} holds texts.")
+        if (texts, space) != (None, None):
+            raise InputError(f"--texts and --space belong to a file of vectors; {rows} holds texts.")
         listed, ids, metadata = read(rows)
         return {"texts": listed, "vectors": None, "ids": ids, "metadata": metadata}
+    if space is not None:
+        source = replace(source, space=PrecomputedVectors.of_space(source.dim, source.space, space).space)
     listed, ids, metadata = None, None, None
     if texts is not None:
         listed, ids, metadata = read(texts)

@@ -39,6 +39,7 @@ from isosent.persistence import ModelRecord
 from isosent.search.build import (
     APPEND_ONLY,
     BATCH_ROWS,
+    check_added,
     encoded_units,
     opened_vectors,
     original_queries,
@@ -105,9 +106,7 @@ class Index:
         model: SentenceEncoder | None = None,
         snapshot: Snapshot | None = None,
     ) -> None:
-        self.folder = Path(folder)
-        self._model = model
-        self._loading = Lock()
+        self.folder, self._model, self._loading = Path(folder), model, Lock()
         self._snapshot: Snapshot = opened(self.folder, self._open) if snapshot is None else snapshot
 
     # -- making --------------------------------------------------------------------------------------------------
@@ -364,7 +363,7 @@ class Index:
 
     @property
     def recall(self) -> Recall | None:
-        """What was measured when the index was built (see `IndexStats`); None for too few rows."""
+        """What was measured when the index was built; None for too few rows. See `IndexStats`."""
         return self._snapshot.state.recall
 
     def __len__(self) -> int:
@@ -540,6 +539,7 @@ class Index:
         vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
         ids: Sequence[str] | Sequence[int] | None = None,
         metadata: Any = None,
+        check_space: bool = False,
         progress: Progress | None = None,
     ) -> NDArray[Any]:
         """Add rows, and replace those with the same ids.
@@ -554,6 +554,9 @@ class Index:
             As for `create`; needed if the other rows have ids that they were given.
         metadata : table, optional
             As for `create`. Columns that are left out are null.
+        check_space : bool, default False
+            Whether to warn of `vectors` of no known space that differ from those of the index (of 20 or more), and to
+            refuse those that can only be of another space (of 100 or more).
         progress : callable, optional
             As for `create`.
 
@@ -579,6 +582,8 @@ class Index:
         with self._writing() as snapshot:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
+            if check_space and source is not None and getattr(source, "space", None) is None:
+                check_added(self.folder, snapshot, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
                 wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}
