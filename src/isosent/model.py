@@ -586,6 +586,7 @@ class SentenceEncoder:
         query_moments: Moments | None = None,
         texts: Sequence[str] | None = None,
         sample: NDArray[np.floating] | None = None,
+        encoded: NDArray[np.floating] | None = None,
         n_zero_rows: int = 0,
         source: str = "moments in memory",
     ) -> SentenceEncoder:
@@ -603,6 +604,8 @@ class SentenceEncoder:
             Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
         sample : ndarray of shape (n_rows, encoder.dim), float, optional
             Nonzero vectors, without texts: for fewer dimensions, "auto" subtracts the mean if their neighbors stay.
+        encoded : ndarray of shape (n_texts, encoder.dim), float, optional
+            The vectors of `texts`, to save encoding them, or where the model cannot encode.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
         source : str, optional
@@ -633,7 +636,8 @@ class SentenceEncoder:
             mapped = None if sample is None else self._postprocessing.apply(sample)
             choice = choose_without_texts(self._postprocessing.moments(moments), chosen, mapped)
         else:
-            choice = choose_from_texts(self._postprocessing.apply(self._encoder.encode(texts)), texts, chosen)
+            vectors = self._postprocessing.apply(self._encoder.encode(texts) if encoded is None else encoded)
+            choice = choose_from_texts(vectors, texts, chosen)
         return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
 
     def _fitted_linear(
@@ -682,11 +686,8 @@ class SentenceEncoder:
             record = FitRecord.made_now(name, settings_of(flow), len(rows), n_zero_rows, source, history=history)
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
-        moments = Moments.from_rows(rows)
-        query_moments = None
-        if query_vectors is not None:
-            query_moments = Moments.from_rows(rows_with_vector(query_vectors))
-        return self._fitted_linear(transform, moments, query_moments, n_zero_rows, source)
+        query_moments = None if query_vectors is None else Moments.from_rows(rows_with_vector(query_vectors))
+        return self._fitted_linear(transform, Moments.from_rows(rows), query_moments, n_zero_rows, source)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder. It holds all but the encoder, which it names by its reference and fingerprint.
@@ -710,6 +711,14 @@ class SentenceEncoder:
         """What a model folder holds of this model: its encoder's reference and fingerprint, and all that follows."""
         encoder = self._encoder
         return ModelRecord(
-            *(encoder.reference, encoder.options, encoder.dim, encoder.fingerprint, self._postprocessing, self._fits),
-            *(self._calibration, encoder.corpus_tensors(), self._quantization, self._storage),
+            encoder.reference,
+            encoder.options,
+            encoder.dim,
+            encoder.fingerprint,
+            self._postprocessing,
+            self._fits,
+            self._calibration,
+            encoder.corpus_tensors(),
+            self._quantization,
+            self._storage,
         )

@@ -10,6 +10,7 @@ import pytest
 
 import isosent
 from isosent.cli.main import COMMANDS
+from isosent.demo import run_demo
 from isosent.encoders.reference import GRAMMAR
 from isosent.evaluation.result import read_result
 from isosent.evaluation.sts import YEAR_SUBSETS
@@ -35,14 +36,16 @@ def fit(*more, texts="texts.txt", model="words:glove.txt", output="model"):
     return ("fit", texts, "-m", model, "-o", output, *more)
 
 
-def test_the_demo_runs_reports_and_keeps_its_model_where_it_is_told(isosent_, here):
-    finished = isosent_("demo", "-o", "kept")
+def test_the_demo_runs_and_reports(isosent_, here):
+    before = set(here.iterdir())
+    finished = isosent_("demo")
     assert (finished.code, finished.err) == (0, "")
-    reason = isosent.load(here / "kept").fits[-1].choice["reason"]
+    reason = run_demo(here / "kept").verdict
     for word in ("480 sentences, --dims 64", "mean cosine of random pairs", "bytes per vector", "nearest to: ", reason):
         assert word in finished.out
     assert "Saved and loaded: bit-identical vectors." in finished.out
     assert isosent.load(here / "kept").dim == 64
+    assert set(here.iterdir()) == {*before, here / "kept"}
 
 
 def test_the_package_can_be_run_as_a_module(here):

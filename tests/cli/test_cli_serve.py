@@ -33,7 +33,7 @@ def ask(url, n_texts=1, **arguments):
 
 @pytest.mark.slow
 def test_a_second_signal_ends_at_once(serving, model, wait_until):
-    with serving("serve", model, "--drain-delay", 600) as (process, url, lines):
+    with serving("serve", model, "--drain", 600, 30) as (process, url, lines):
         assert ask(url).status_code == 200
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
@@ -127,7 +127,7 @@ def test_connections_between_two_requests_make_room_and_the_limit_holds_in_a_bur
 
 
 def test_a_reload_loses_no_request_and_sigterm_drains(serving, model, wordllama, texts, wait_until):
-    with serving("serve", f"model={model}", "--request-timeout", 1, "--drain-delay", 1) as (process, url, lines):
+    with serving("serve", f"model={model}", "--request-timeout", 1, "--drain", 1, 30) as (process, url, lines):
         assert httpx.get(f"{url}/ready", trust_env=False).status_code == 200
         before = isosent.load(model)
         after = wordllama.fitted(texts, isosent.Whitening(n_components=16, strength=0.5))

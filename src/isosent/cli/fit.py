@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from isosent.cli.encode import checkpoint_option, shard_size_option
-from isosent.cli.options import PATH, details_option, json_option, model_options, transform_options, worker_options
+from isosent.cli.options import (
+    PATH,
+    details_option,
+    json_option,
+    model_options,
+    transform_options,
+    vector_texts_option,
+    worker_options,
+)
 from isosent.cli.printing import (
     change_table,
     choice_table,
@@ -33,11 +41,10 @@ from isosent.transforms.base import resolve_transform
 
 
 @click.command()
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Keep the model here.")
-def demo(output: Path | None) -> None:
+def demo() -> None:
     """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds."""
     with tempfile.TemporaryDirectory() as temporary:
-        report = run_demo(output or Path(temporary) / "model")
+        report = run_demo(Path(temporary) / "model")
     before, after = report.before, report.after
     title = f"wordllama, {report.n_texts} sentences, --dims {DEMO_COMPONENTS}"
     table = change_table(before.space, after.space, title)
@@ -52,8 +59,7 @@ def demo(output: Path | None) -> None:
     show(f"Full whitening (strength 1) to the same dimensions finds {report.n_found_at_full_strength} paraphrases.")
     identical = "bit-identical vectors" if report.reloaded_identical else "DIFFERENT vectors"
     show(f"Saved and loaded: {identical}. {report.elapsed_s:.1f} s in total.")
-    if output:
-        show(f"The model is in {output}. Use it: isosent encode TEXTS -m {output} -o vectors.npy")
+    show("Do the same with your texts: isosent fit TEXTS -o my-model")
 
 
 @click.command()
@@ -63,6 +69,7 @@ def demo(output: Path | None) -> None:
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @click.option("--column", metavar="NAME", help="Column of a table with the texts or the vectors.")
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
+@vector_texts_option
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
 @click.option(
@@ -89,6 +96,7 @@ def fit(
     output: Path,
     column: str | None,
     queries: str | None,
+    texts: str | None,
     space: str | None,
     checkpoint: Path | None,
     n_bytes: float | None,
@@ -99,13 +107,14 @@ def fit(
 ) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
-    INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet), or of
-    moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy"). Use texts like those you
-    will compare, more of them than dimensions.
+    INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in
+    .json or .jsonl), or of moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy").
+    Use texts like those you will compare, more of them than dimensions.
 
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims, the strength for that
-    width. It needs texts: for vectors, it keeps the principal components. A weighting that learns from texts
-    (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
+    width. It needs texts: name those of vectors with --texts, or it keeps the principal components. A weighting that
+    learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
+    With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
 
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
@@ -120,6 +129,7 @@ def fit(
         resolve_transform(transform, settings),
         column=column,
         queries=queries,
+        texts=texts,
         space=space,
         checkpoint=checkpoint,
         engine=engine,
@@ -200,7 +210,14 @@ def info(model: str, json_output: Path | None) -> None:
         for each in steps:
             settings = {name: value for name, value in each.items() if name != "transform"}
             calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
-        lines.append((f"fit {step}", "none, chosen by auto" if record["transform"] == "none" else calls[0]))
+        lines.append(
+            (
+                f"fit {step}",
+                ("none, chosen by auto" if record.get("choice") else "none")
+                if record["transform"] == "none"
+                else calls[0],
+            )
+        )
         lines += [("", f"then {call}") for call in calls[1:]]
         lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
         counted = "zero rows left out" if unit == "vectors" else "texts without a vector"

@@ -21,6 +21,7 @@ Command = Callable[..., None]
 
 PATH = click.Path(path_type=Path)
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
+vector_texts_option = click.option("--texts", metavar="FILE", help="Vectors: their texts, one per vector, for auto.")
 columns_option = click.option("--columns", metavar="A,B,SCORE", help="Columns of a table of pairs, in this order.")
 data_option = click.option(
     "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."

@@ -21,7 +21,7 @@ from isosent.errors import InputError
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
-from isosent.io.vector_source import VectorSource
+from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
 from isosent.jobs.inspect import Groups, find_groups
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_texts
@@ -29,7 +29,7 @@ from isosent.jobs.vectors import FileMoments, is_url, no_rows, open_vector_files
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import neighbour_recall, unit_rows
+from isosent.numeric.similarity import neighbour_recall, nonzero_rows, unit_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
 from isosent.persistence import FitRecord, Storage, check_encoder_space
@@ -50,6 +50,7 @@ from isosent.transforms.quantization import Quantization
 
 _DESCRIBED_ROWS = 10_000
 _SAMPLED_TEXTS = 20_000  # for auto
+_MOST_KEPT_DIMENSIONS = 4096  # of statistics in a model folder: of so many, they take 34 MB
 
 Say = Callable[[str], None]
 Named = Callable[[str], str]
@@ -106,6 +107,7 @@ def fit_files(
     *,
     column: str | None = None,
     queries: str | None = None,
+    texts: str | None = None,
     space: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     engine: Engine | None = None,
@@ -119,8 +121,8 @@ def fit_files(
     if goal is not None:
         _check_goal(goal, transform, queries=queries, engine=engine)
     if engine is not None:
-        if (queries, space, checkpoint) != (None, None, None):
-            raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
+        if (queries, texts, space, checkpoint) != (None, None, None, None):
+            raise InputError("fit: --queries, --texts, --space and --checkpoint do not go with --workers.")
         n_rows = SHARD_SIZE if shard_size is None else shard_size
         return fit_shards(
             inputs, output, reference, transform, engine=engine, column=column, shard_size=n_rows, bars=bars, say=say
@@ -143,6 +145,7 @@ def fit_files(
                 named=named,
                 column=column,
                 queries=queries,
+                texts=texts,
                 space=space,
                 checkpoint=checkpoint,
                 goal=goal,
@@ -150,8 +153,9 @@ def fit_files(
                 bars=bars,
                 say=say,
             )
-        if (space, checkpoint) != (None, None):
-            raise InputError(f"fit: --space and --checkpoint are for vectors; {', '.join(paths)} holds texts.")
+        if (texts, space, checkpoint) != (None, None, None):
+            names = ", ".join(paths)
+            raise InputError(f"fit: --texts, --space and --checkpoint are for vectors; {names} holds texts.")
         return fit_texts(
             paths,
             output,
@@ -232,6 +236,7 @@ def fit_vectors(
     named: Named = str,
     column: str | None = None,
     queries: str | None = None,
+    texts: str | None = None,
     space: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     goal: Goal | None = None,
@@ -242,12 +247,18 @@ def fit_vectors(
     """Fit a transform on vectors in files, and on moments; the encoder that made them may be named, or their space."""
     sources, merged = open_vector_files(paths, column=column)
     before = _model_of_vectors(paths, no_rows(sources, merged), reference, space, bars=bars)
-    if transform is None:
-        raise InputError("fit: vectors need a transform to fit; got none.")
-    transform.check_settings(before.dim)
-    if goal is not None and (is_flow(transform) or not sources):
-        raise InputError(f"fit: {goal.option} needs vectors and a linear transform; got moments or a flow.")
-    if is_flow(transform):
+    if transform is not None:
+        transform.check_settings(before.dim)
+    elif queries is not None:
+        raise InputError("fit: --queries needs a transform; got none.")
+    if goal is not None and (transform is None or is_flow(transform) or not sources):
+        raise InputError(f"fit: {goal.option} needs vectors and a linear transform; got moments, a flow or none.")
+    sampled: tuple[list[str], NDArray[np.floating]] | None = None
+    if texts is not None:
+        if not isinstance(transform, Auto) or merged:
+            raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
+        sampled = _sampled_texts(texts, sources)
+    if transform is not None and is_flow(transform):
         if merged or (queries, checkpoint) != (None, None):
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
@@ -266,15 +277,9 @@ def fit_vectors(
                 progress=bar,
             )
             query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
-        compares = isinstance(transform, Auto) and transform.n_components is not None
-        after = before.fitted_on_moments(
-            measured.moments,
-            transform,
-            sample=_sampled_rows(sources[0]) if sources and measured.moments.weight and compares else None,
-            query_moments=query_moments,
-            n_zero_rows=measured.n_zero_rows,
-            source=named(", ".join(measured.sources)),
-        )
+        compares = isinstance(transform, Auto) and transform.n_components is not None and sampled is None
+        rows = _sampled_rows(sources[0]) if sources and measured.moments.weight and compares else None
+        after = _fitted_on_files(before, measured, transform, query_moments, sampled, named, rows=rows)
     result, sample = FitResult(after, None, "vectors"), _sampled_rows(sources[0]) if sources else None
     if goal is not None and sample is not None:
         result = _smaller(result, sample, measured.moments, goal, codecs=codecs, before=before)
@@ -289,7 +294,7 @@ def fit_vectors(
         spaces=(describe_space(vectors), describe_space(after.transform(sample))),
         described=f"{len(sample):,} vectors of {named(str(sources[0].path))}",
         recalls=()
-        if is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
+        if transform is None or is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
         else _recalls(vectors, transform, after),
         groups=find_groups(vectors),
     )
@@ -414,6 +419,49 @@ def _model_of_vectors(
         )
     check_encoder_space(model.record, " + ".join(paths), files.space)
     return model
+
+
+def _fitted_on_files(
+    before: SentenceEncoder,
+    measured: FileMoments,
+    transform: LinearTransform | Auto | None,
+    query_moments: Moments | None,
+    sampled: tuple[list[str], NDArray[np.floating]] | None,
+    named: Named,
+    *,
+    rows: NDArray[np.floating] | None,
+) -> SentenceEncoder:
+    """The model with a transform, or with none, and with the statistics of vectors of no encoder."""
+    source, moments, n_zero_rows = named(", ".join(measured.sources)), measured.moments, measured.n_zero_rows
+    if transform is None:
+        fit = FitRecord.made_now(NO_TRANSFORM, {}, round(moments.weight), n_zero_rows, source)
+        after = SentenceEncoder.from_record(before.encoder, replace(before.record, fits=(*before.fits, fit)))
+    else:
+        texts, encoded = sampled or (None, None)
+        after = before.fitted_on_moments(
+            moments,
+            transform,
+            query_moments=query_moments,
+            texts=texts,
+            encoded=encoded,
+            sample=rows,
+            n_zero_rows=n_zero_rows,
+            source=source,
+        )
+    if not isinstance(before.encoder, PrecomputedVectors) or moments.dim > _MOST_KEPT_DIMENSIONS:
+        return after
+    return SentenceEncoder.from_record(before.encoder.with_statistics(moments), after.record)
+
+
+def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> tuple[list[str], NDArray[np.floating]]:
+    """Texts of vectors in files and these vectors, at most 20,000 drawn at random, without zero rows."""
+    listed, n_rows = read_texts(path), sum(source.n_rows for source in sources)
+    if len(listed) != n_rows:
+        raise InputError(f"{path} holds {len(listed)} texts; there are {n_rows} vectors. Give one text per vector.")
+    rows = np.sort(np.random.default_rng(0).permutation(n_rows)[:_SAMPLED_TEXTS])
+    vectors = picked_rows((block for source in sources for block in source.blocks()), rows)
+    has_vector = nonzero_rows(vectors)
+    return [listed[row] for row in rows[has_vector]], vectors[has_vector]
 
 
 def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:

@@ -195,7 +195,7 @@ def inspect_texts(
     vectors = model.encode(texts, progress=None if progress is None else progress(len(texts)))
     survey = Survey(vectors, seed=seed, n_duplicate_texts=len(texts) - len(set(texts)))
     choice = choose_from_texts(vectors, texts, Auto()) if survey.varies else None
-    sampled = [texts[row] for row in survey.sampled]
+    sampled = [texts[row] for row in survey.sampled_rows]
     reference = f"{model.encoder.reference}{''.join(f' -> {fit.transform}' for fit in model.fits)}"
     return _conclude(survey, choice, source=source, model=reference, seed=seed, texts=sampled, codecs=codecs)
 
@@ -203,6 +203,7 @@ def inspect_texts(
 def inspect_vectors(
     vectors: ArrayLike | VectorSource,
     *,
+    texts: Sequence[str] | None = None,
     seed: int = 0,
     source: str = "vectors in memory",
     codecs: bool = False,
@@ -214,6 +215,8 @@ def inspect_vectors(
     ----------
     vectors : array-like of shape (n_rows, dim), any real dtype, or VectorSource
         The vectors, or an open file of vectors, which is read once. NaN and infinity are counted and left out.
+    texts : sequence of str, optional
+        The text of each vector, by which auto chooses as for `inspect_texts`.
     seed : int, default 0
         Seed of every sample.
     source : str, optional
@@ -231,7 +234,7 @@ def inspect_vectors(
     Raises
     ------
     InputError
-        If an array is not 2-D or does not hold real numbers.
+        If an array is not 2-D or does not hold real numbers, or there is not one text per vector.
 
     Examples
     --------
@@ -241,9 +244,22 @@ def inspect_vectors(
     """
     if not isinstance(vectors, VectorSource):
         vectors = _check.matrix("inspect_vectors", "vectors", vectors)
-    survey = Survey(vectors, seed=seed, progress=progress)
-    choice = choose_without_texts(survey.moments, Auto()) if survey.varies else None
-    return _conclude(survey, choice, source=source, model=None, seed=seed, codecs=codecs)
+    n_duplicate_texts = None
+    if texts is not None:
+        texts = _check.some_texts("inspect_vectors", texts)
+        n_rows = vectors.n_rows if isinstance(vectors, VectorSource) else len(vectors)
+        if len(texts) != n_rows:
+            raise InputError(f"inspect: there are {len(texts)} texts for {n_rows} vectors. Give one text per vector.")
+        n_duplicate_texts = len(texts) - len(set(texts))
+    survey = Survey(vectors, seed=seed, n_duplicate_texts=n_duplicate_texts, progress=progress)
+    sampled = None if texts is None else [texts[row] for row in survey.sampled_rows]
+    if not survey.varies:
+        choice = None
+    elif sampled is None:
+        choice = choose_without_texts(survey.moments, Auto())
+    else:
+        choice = choose_from_texts(survey.sample, sampled, Auto())
+    return _conclude(survey, choice, source=source, model=None, seed=seed, texts=sampled, codecs=codecs)
 
 
 _VARIANCE_SHARES = (0.9, 0.95, 0.99)
@@ -332,7 +348,7 @@ class Survey:
         start = n_zero = n_non_finite = 0
         self.moments, self.unit_sum, sum_of_norms = Moments.empty(dim), np.zeros(dim), 0.0
         hashes, samples = [np.empty(0, np.int64)], [np.empty((0, dim), np.float32)]
-        rows_sampled = [np.empty(0, np.intp)]
+        sampled_rows = [np.empty(0, np.intp)]
         for block in blocks:
             finite, nonzero = np.isfinite(block).all(axis=1), block.any(axis=1)
             used = finite & nonzero
@@ -342,7 +358,7 @@ class Survey:
             picked = sampled[first:last] - start
             picked = picked[used[picked]]
             sample = block[picked]
-            rows_sampled.append(picked + start)
+            sampled_rows.append(start + picked)
             samples.append(sample if sample.dtype == np.float64 else sample.astype(np.float32))
             start += len(block)
             rows = block if used.all() else block[used]
@@ -368,7 +384,7 @@ class Survey:
             n_duplicate_texts=n_duplicate_texts,
         )
         self.mean_norm = sum_of_norms / max(n_used, 1)
-        self.sample, self.sampled = np.concatenate(samples), np.concatenate(rows_sampled)
+        self.sample, self.sampled_rows = np.concatenate(samples), np.concatenate(sampled_rows)
         principal = spectrum(self.moments.covariance, noise=self.moments.rounding_variance)
         self.eigenvalues = principal.values.copy()
         self.eigenvalues[principal.rank :] = 0  # rounding noise
@@ -439,6 +455,7 @@ def _conclude(
     texts: Sequence[str] | None = None,
     codecs: bool = False,
 ) -> Inspection:
+    has_texts = survey.counts.n_duplicate_texts is not None
     surveys = [(AS_THEY_ARE, survey)]
     if choice is not None:
         label, transform = _compared(choice)
@@ -457,7 +474,7 @@ def _conclude(
         after=rest[0] if rest else None,
         groups=groups,
         sizes=_sizes(survey.sample, texts, seed=seed, codecs=codecs) if survey.varies else None,
-        advice=advise(survey.counts, choice, groups, kind="vectors" if model is None else "texts"),
+        advice=advise(survey.counts, choice, groups, kind="texts" if has_texts else "vectors"),
         marks=MARKS,
         cosine_edges=tuple(edges.tolist()),
     )

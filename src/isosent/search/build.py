@@ -13,7 +13,8 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -27,21 +28,26 @@ from safetensors.numpy import save
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
 from isosent.io.space import Space
-from isosent.io.vector_source import VectorSource
+from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import open_vectors
 from isosent.model import SentenceEncoder
+from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
+from isosent.numeric.drift import LEAST_CORRELATION, MOST_SPREAD, axis_correlation, drift
 from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import encoding_bar
 from isosent.persistence import ModelRecord, Storage, check_encoder_space, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
+    K_MEASURED,
     KINDS,
     STORES,
     Kind,
+    OriginalNeighbors,
     SearchSettings,
     Segment,
     Store,
@@ -144,18 +150,18 @@ class Spill:
     def fill(self, units: Iterable[NDArray[np.float32]], progress: Progress | None = None) -> None:
         """Write blocks of vectors."""
         masks, hashes = [self.has_vector], [np.empty(0, np.uint64)]
-        factors = np.random.default_rng(0).integers(1 << 64, size=self.shape[1], dtype=np.uint64)
         for block in units:
             rows = np.ascontiguousarray(block, np.float32)
             self._file.write(rows.data)
             masks.append(nonzero_rows(rows))
-            hashes.append(rows.view(np.uint32).astype(np.uint64) @ factors)
+            hashes.append(row_hashes(rows))
             if progress:
                 progress(len(rows))
         self._file.flush()
         self.has_vector = np.concatenate(masks)
-        is_first = np.zeros(len(self.has_vector), bool)
-        is_first[np.unique(np.concatenate(hashes), return_index=True)[1]] = True
+        all_hashes = np.concatenate(hashes)
+        is_first = np.zeros(len(all_hashes), bool)
+        is_first[np.unique(all_hashes, return_index=True)[1]] = True
         self.is_distinct = is_first & self.has_vector
         self.shape = (len(self.has_vector), self.shape[1])
 
@@ -187,6 +193,12 @@ class Spill:
         return self[candidates]
 
 
+def row_hashes(rows: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """A hash of each row, by which copies are known."""
+    factors = np.random.default_rng(0).integers(1 << 64, size=rows.shape[1], dtype=np.uint64)
+    return rows.view(np.uint32).astype(np.uint64) @ factors
+
+
 def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
     """An empty index for the vectors beside their codes; None where the codes are as fine."""
     finer = finer_settings(settings)
@@ -204,10 +216,15 @@ def build(
     linear_map: LinearMap | None,
     min_recall: float | None,
     seed: int,
+    originals: OriginalNeighbors | None = None,
 ) -> State:
     """Write the only segment of an index, and name it in the state; settings of the search are chosen by measuring."""
     n_rows, has_vector, settings = len(spill), spill.has_vector, state.settings
-    questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed)
+    originals = None if originals is None else originals.distinct(spill.is_distinct)
+    if originals is not None and len(originals.rows) < K_MEASURED:
+        originals = None
+    asked = None if originals is None else originals.rows
+    questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed, rows=asked)
     codes = empty_codes(spill.shape[1], settings, quantization)
     if settings.kind == "ivf":
         # queries are held out of the clusters, too
@@ -223,7 +240,8 @@ def build(
     if questions is not None:
         measure = partial(questions.recall, segment, exact=spill)
         settings, share = choose_settings(settings, measure, target, n_rows)
-        recall = Recall(share, len(questions.rows), n_rows, target)
+        kept = None if originals is None else originals.recall(questions.neighbors(segment, settings))
+        recall = Recall(share, len(questions.rows), n_rows, target, kept)
     else:
         settings, _ = choose_settings(settings, lambda _: 1.0, target, n_rows)
     chance = Chance.fit(spill.sample(_SAMPLE_ROWS, seed), n_rows=n_rows, seed=seed) if n_rows else None
@@ -338,6 +356,30 @@ def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.fl
     return state, deleted
 
 
+def check_added(folder: Path, snapshot: Snapshot, units: NDArray[np.float32]) -> None:
+    """Refuse vectors that cannot be of the space of an index, and warn of others that differ from its own."""
+    live = np.random.default_rng(0).permutation(snapshot.live)[:_SAMPLE_ROWS]
+    there, here = (rows[nonzero_rows(rows)] for rows in (snapshot.vectors(np.sort(live)), units))
+    if min(len(there), len(here)) < FEWEST_COMPARED:
+        return
+    old, new = Moments.from_rows(there), Moments.from_rows(here)
+    correlation = axis_correlation(old, new)
+    if correlation < LEAST_CORRELATION:
+        raise InputError(
+            f"{folder}: the new vectors cannot be of its space: along its principal axes, the variances of both have "
+            f"a correlation of {correlation:.2f}; {LEAST_CORRELATION} is the least of one space. Name their space: "
+            "--space NAME. If they are of this space, but of texts of quite another kind, add them with --force."
+        )
+    found = drift(old, new)
+    if found.is_changed and found.spread > MOST_SPREAD * found.spread_expected:
+        warnings.warn(
+            f"the new vectors differ from those of {folder} beyond chance: after the whitening of these, two random "
+            f"ones have a cosine of ±{found.spread:.2f}, not ±{found.spread_expected:.2f}. Are they of the same model?",
+            IsosentWarning,
+            stacklevel=3,
+        )
+
+
 def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
     """Build the only segment from the rows that are not deleted. The state, and what is deleted: nothing."""
     state, live = snapshot.state, snapshot.live
@@ -357,7 +399,14 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
             min_recall=None if state.recall is None else state.recall.min_recall,
             seed=0,
         )
-    return rebuilt_state, np.zeros(len(live), bool)
+    recall = rebuilt_state.recall
+    if (
+        recall is not None
+        and state.recall is not None
+        and (state.n_changed, rebuilt_state.settings) == (0, state.settings)
+    ):
+        recall = replace(recall, original_recall=state.recall.original_recall)  # the vectors before the map are gone
+    return replace(rebuilt_state, recall=recall), np.zeros(len(live), bool)
 
 
 # -- a new index -----------------------------------------------------------------------------------------------------
@@ -377,8 +426,12 @@ def encoded_units(
     texts: list[str] | None,
     vectors: NDArray[np.floating] | VectorSource | None,
     progress: Progress | None = None,
+    see: Callable[[NDArray[np.floating]], None] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
-    """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped."""
+    """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped.
+
+    Raw vectors are shown to `see`.
+    """
     record = model.record if isinstance(model, SentenceEncoder) else model
     if vectors is None:
         assert isinstance(model, SentenceEncoder)
@@ -388,28 +441,132 @@ def encoded_units(
             batch = texts[start : start + BATCH_ROWS]
             with encoding_bar(len(batch), progress) as bar:
                 rows = encoder.encode(batch, progress=bar)
+            if see:
+                see(rows)
             yield unit_vectors(record.postprocessing.apply(rows))
         return
+    is_mapped = is_of_model(record, vectors)
+    for block in raw_blocks(record, vectors):
+        if see:
+            see(block)
+        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+
+
+def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource | None) -> bool:
+    """Whether vectors have been mapped already, as their file says."""
+    space = vectors.space if isinstance(vectors, VectorSource) else None
+    return space is not None and space.fingerprint == record.fingerprint
+
+
+def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
+    """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
     if isinstance(vectors, np.ndarray):
-        rows = _check.matrix("index", "vectors", vectors)
-        _check.same_dim("index", "vectors", rows.shape[1], record.encoder_dim)
-        _check.finite_rows("index", "vectors", rows)
-        for start in range(0, len(rows), BATCH_ROWS):
-            yield unit_vectors(record.postprocessing.apply(rows[start : start + BATCH_ROWS]))
-        return
-    is_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
-    if not is_mapped:
+        _check.same_dim("index", "vectors", vectors.shape[1], record.encoder_dim)
+    elif not is_of_model(record, vectors):
         check_encoder_space(record, str(vectors.path), vectors.space)
         _check.same_dim(str(vectors.path), "vectors", vectors.dim, record.encoder_dim)
+    return checked_blocks(vectors)
+
+
+def checked_blocks(vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
+    """Blocks of vectors without NaN and infinity."""
+    if isinstance(vectors, np.ndarray):
+        _check.finite_rows("index", "vectors", vectors)
+        yield from (vectors[start : start + BATCH_ROWS] for start in range(0, len(vectors), BATCH_ROWS))
+        return
     first_row = 0
     for block in vectors.blocks():
         vectors.check_finite(block, first_row)
         first_row += len(block)
-        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+        yield block
+
+
+def original_queries(
+    model: SentenceEncoder,
+    texts: list[str] | None,
+    vectors: NDArray[np.floating] | VectorSource | None,
+    n_rows: int,
+    *,
+    seed: int = 0,
+) -> OriginalNeighbors | None:
+    """Rows drawn as queries, with their vectors before the map; None without a map, or for few rows."""
+    n_queries = min(_N_QUERIES, n_rows // 4)
+    if model.record.postprocessing.dim is None or is_of_model(model.record, vectors) or n_queries < K_MEASURED:
+        return None
+    rows = np.sort(np.random.default_rng(seed).choice(n_rows, n_queries, replace=False))
+    if vectors is None:
+        assert texts is not None
+        if n_rows <= BATCH_ROWS:  # which are encoded at once
+            return OriginalNeighbors(rows)
+        return OriginalNeighbors(rows, encoder_for(model.encoder, "document").encode([texts[row] for row in rows]))
+    return OriginalNeighbors(rows, picked_rows(raw_blocks(model.record, vectors), rows))
+
+
+def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, seed: int = 0) -> tuple[float, int]:
+    """Recall of an index against an exact search of other vectors of its texts, and the number of queries."""
+    vectors = opened_vectors(vectors)
+    if vectors is None:
+        raise InputError("recall_against: pass vectors; got None.")
+    n_vectors = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
+    positions = snapshot.live if ids is None else snapshot.positions_of(ids)
+    if n_vectors != len(positions) or len(np.unique(positions)) != len(snapshot) or (positions < 0).any():
+        name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
+        raise InputError(
+            f"{name} {n_vectors} vectors, not those of the {len(snapshot)} texts of the index. Give one vector of each "
+            "text, in their order or with their ids."
+        )
+    masks, hashes = [np.empty(0, bool)], [np.empty(0, np.uint64)]
+    for block in checked_blocks(vectors):
+        masks.append(nonzero_rows(block))
+        hashes.append(row_hashes(np.ascontiguousarray(block, np.float32)))
+    has_vector = np.concatenate(masks)
+    _, inverse, counts = np.unique(np.concatenate(hashes), return_inverse=True, return_counts=True)
+    candidates = np.flatnonzero(has_vector & (counts[inverse] == 1))  # a search that finds copies says little
+    rows = np.random.default_rng(seed).permutation(candidates)[: min(_N_QUERIES, len(candidates) // 4)]
+    rows = np.sort(rows)
+    if len(rows) >= K_MEASURED:
+        originals = OriginalNeighbors(rows, picked_rows(checked_blocks(vectors), rows))
+        for block in checked_blocks(vectors):
+            originals.see(block)
+        originals = originals.distinct(has_vector)
+        rows = originals.rows
+    if len(rows) < K_MEASURED:
+        raise InputError(
+            f"the recall needs {4 * K_MEASURED} different vectors or more; there are {len(candidates)}. Add some."
+        )
+    row_at = np.full(snapshot.state.n_rows + 1, -1)
+    row_at[positions] = np.arange(len(positions))
+    _, found = snapshot.nearest(snapshot.vectors(positions[rows]), K_MEASURED + 1, None)
+    others = [near[near != row][:K_MEASURED] for row, near in zip(rows, row_at[found], strict=True)]
+    return originals.recall(others), len(rows)
 
 
 def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return np.ascontiguousarray(unit_rows(vectors), np.float32)
+
+
+def query_units(
+    record: ModelRecord, text_model: Callable[[], SentenceEncoder], queries: Any
+) -> tuple[list[str] | None, NDArray[np.float32]]:
+    """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
+    if isinstance(queries, VectorSource):
+        is_mapped = is_of_model(record, queries)
+        blocks = (
+            unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True))
+            for block in raw_blocks(record, queries)
+        )
+        return None, np.concatenate([np.empty((0, record.dim), np.float32), *blocks])
+    if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
+        queries = queries.tolist()
+    if not isinstance(queries, np.ndarray):
+        texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
+        if any(not text.strip() for text in texts):
+            raise InputError("search: a query must not be empty.")
+        return texts, unit_vectors(text_model().encode(texts, role="query", show_progress_bar=False))
+    vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
+    _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
+    _check.finite_rows("search", "queries", vectors)
+    return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
 
 
 def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:
@@ -435,6 +592,7 @@ def write_index(
     budget_mb: float | None = None,
     min_recall: float | None = None,
     seed: int = 0,
+    originals: OriginalNeighbors | None = None,
     progress: Progress | None = None,
 ) -> Snapshot:
     """Write the first commit of an index of unit vectors, in one step, and open it."""
@@ -481,6 +639,7 @@ def write_index(
             linear_map=faiss_map(model.record),
             min_recall=min_recall,
             seed=seed,
+            originals=originals,
         )
         write_model(temporary / MODEL_FOLDER, model.record)
         write_state(temporary, state)

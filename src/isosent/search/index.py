@@ -38,10 +38,13 @@ from isosent.persistence import ModelRecord
 from isosent.search.build import (
     APPEND_ONLY,
     BATCH_ROWS,
+    check_added,
     encoded_units,
     opened_vectors,
+    original_queries,
+    query_units,
     rebuilt,
-    unit_vectors,
+    recall_of_originals,
     units_of_lists,
     with_rows,
     write_index,
@@ -53,6 +56,7 @@ from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_t
 from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
+    Recall,
     State,
     array_bytes,
     read_state,
@@ -182,10 +186,11 @@ class Index:
             dim = source.dim if isinstance(source, VectorSource) else source.shape[1]
             model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
         check_model("index", model)
-        units = encoded_units(model, listed, source)
         n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
+        originals = original_queries(model, listed, source, n_rows, seed=seed)
+        units = encoded_units(model, listed, source, see=None if originals is None else originals.see)
         return cls._build(
             folder,
             model,
@@ -197,6 +202,7 @@ class Index:
             budget_mb=budget_mb,
             min_recall=min_recall,
             seed=seed,
+            originals=originals,
             progress=progress,
         )
 
@@ -350,6 +356,11 @@ class Index:
         """What was built, without rows that were added later."""
         return self._snapshot.segments[0]
 
+    @property
+    def recall(self) -> Recall | None:
+        """What was measured when the index was built; None for too few rows. See `IndexStats`."""
+        return self._snapshot.state.recall
+
     def __len__(self) -> int:
         return len(self._snapshot)
 
@@ -383,7 +394,7 @@ class Index:
 
     def search(
         self,
-        queries: str | Sequence[str] | NDArray[np.floating],
+        queries: str | Sequence[str] | NDArray[np.floating] | VectorSource,
         k: int = 10,
         *,
         where: str | None = None,
@@ -394,8 +405,8 @@ class Index:
 
         Parameters
         ----------
-        queries : str, sequence of str, or array of shape (n_queries, encoder.dim)
-            Texts, or raw vectors of the model's encoder.
+        queries : str, sequence of str, or array of shape (n_queries, encoder.dim), or VectorSource
+            Texts, or raw vectors of the model's encoder; an open file may hold vectors of the model itself.
         k : int, default 10
             Most hits of a query.
         where : str, optional
@@ -419,7 +430,7 @@ class Index:
         """
         _check.whole_number("search", "k", k, 1)
         snapshot = self._snapshot
-        texts, units = self._query_units(queries)
+        texts, units = query_units(self._record, lambda: self._text_model, queries)
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else snapshot.matching(where)
@@ -471,20 +482,48 @@ class Index:
         scores, positions = best(scores, positions, min(k, max(1, len(snapshot))))
         return SearchResult(snapshot, units, positions, scores, n_without_vector=int((~nonzero_rows(units)).sum()))
 
-    def _query_units(self, queries: Any) -> tuple[list[str] | None, NDArray[np.float32]]:
-        """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
-        if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
-            queries = queries.tolist()
-        if not isinstance(queries, np.ndarray):
-            texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
-            if any(not text.strip() for text in texts):
-                raise InputError("search: a query must not be empty.")
-            return texts, unit_vectors(self._text_model.encode(texts, role="query", show_progress_bar=False))
-        vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
-        record = self._record
-        _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
-        _check.finite_rows("search", "queries", vectors)
-        return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
+    def recall_against(
+        self,
+        vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource,
+        *,
+        ids: Sequence[str] | Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> tuple[float, int]:
+        """Measure how many neighbors of other vectors of the same texts the index finds, such as those before a map.
+
+        Up to 500 of the rows are queries. The ten nearest others that the index returns for its own vector of a query
+        are compared with the ten that an exact search of `vectors` finds. Rows with copies are no queries.
+
+        Parameters
+        ----------
+        vectors : array of shape (n_rows, any dim), or path
+            A vector of each row of the index, in the order of the rows.
+        ids : sequence of str or int, optional
+            The ids of these vectors, all those of the index, if they come in another order.
+        seed : int, default 0
+            Seed of the queries.
+
+        Returns
+        -------
+        recall : float
+            Share of the ten nearest others that the index returns, on average.
+        n_queries : int
+            Number of queries.
+
+        Raises
+        ------
+        InputError
+            If there is not one vector per row of the index, an id is unknown, or there are fewer than 40 different
+            vectors.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> vectors = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
+        >>> Index.create(vectors=vectors).recall_against(vectors)
+        (1.0, 50)
+        """
+        return recall_of_originals(self._snapshot, vectors, ids, seed=seed)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -495,6 +534,7 @@ class Index:
         vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
         ids: Sequence[str] | Sequence[int] | None = None,
         metadata: Any = None,
+        check_space: bool = False,
         progress: Progress | None = None,
     ) -> NDArray[Any]:
         """Add rows, and replace those with the same ids.
@@ -509,6 +549,9 @@ class Index:
             As for `create`; needed if the other rows have ids that they were given.
         metadata : table, optional
             As for `create`. Columns that are left out are null.
+        check_space : bool, default False
+            Whether to warn of `vectors` of no known space that differ from those of the index (of 20 or more), and to
+            refuse those that can only be of another space (of 100 or more).
         progress : callable, optional
             As for `create`.
 
@@ -534,6 +577,8 @@ class Index:
         with self._writing() as snapshot:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
+            if check_space and source is not None and getattr(source, "space", None) is None:
+                check_added(self.folder, snapshot, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
                 wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}

@@ -63,13 +63,14 @@ class SegmentEntry(Struct, frozen=True, forbid_unknown_fields=True):
     keywords: FileEntry | None = None
 
 
-class Recall(Struct, frozen=True, forbid_unknown_fields=True):
+class Recall(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What was measured when the first segment was built."""
 
-    recall: Share  # of the ten nearest others, on average
+    recall: Share  # of the ten nearest others, on average, against an exact search of the vectors of the index
     n_queries: Positive
     n_rows: Positive
     min_recall: Share  # what was asked for
+    original_recall: Share | None = None  # of the same queries, against an exact search of the vectors before the map
 
 
 class State(Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
@@ -152,6 +152,7 @@ async def status(request: Request) -> Response:
             "has_texts": served.has_texts,
             "rows": None if served.index is None else len(served.index),
             "columns": [] if served.index is None else served.index.schema.names,
+            "recall": None if served.index is None else to_builtins(served.index.recall),
             "queued_tokens": served.worker.n_queued_tokens,
             "tokens_per_s": round(served.worker.tokens_per_s),
         }

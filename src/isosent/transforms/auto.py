@@ -2,8 +2,8 @@
 
 `choose_from_texts` draws pairs of texts that share words and pairs that share none (`sample_pairs`), fits each
 `Candidate` on other rows, and compares how well cosines and word overlap agree. `choose` takes the candidate whose gain
-is beyond chance, and `AutoChoice` keeps what was compared. Without texts, `choose_without_texts` keeps the dimensions as
-they are, or the principal components, centered or not by the neighbors that a sample of rows keeps
+is beyond chance, and `AutoChoice` keeps what was compared. Without texts, `choose_without_texts` keeps the dimensions
+as they are, or the principal components, centered or not by the neighbors that a sample of rows keeps
 (`held_out_recall`). `verdict` says in words what was chosen, and why.
 """
 
