@@ -47,6 +47,7 @@ from isosent.transforms.quantization import Dtype as CodeDtype
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 ENDING = ".safetensors"
+_CODES_NAME = " codes"  # ends the name of their space
 CODES: Mapping[str, tuple[str, CodeDtype]] = {"int8": ("int8", INT8), "bits": ("uint8", UBINARY)}  # in .npy files
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
@@ -436,7 +437,7 @@ def transform_file(
             raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent calibrate VECTORS -m FOLDER.")
         dim = (dim + 7) // 8 if coded == UBINARY else dim
         codes = hashlib.sha256(f"{record.fingerprint} {dtype}".encode())  # codes are no vectors of the space
-        space = Space(codes.hexdigest(), f"{record.name}, {dtype} codes")
+        space = Space(codes.hexdigest(), f"{record.name}, {dtype}{_CODES_NAME}")
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
     beside = None
@@ -476,6 +477,8 @@ def check_source(source: VectorSource, record: ModelRecord) -> None:
 
 def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
     """Refuse vectors that are not those of a model's encoder; vectors of an unknown space pass."""
+    if space and space.reference.endswith(_CODES_NAME):  # a model of vectors without a name takes those of any space
+        raise InputError(f"{name} holds codes, not vectors. Decode them: model.quantization.decode(codes, dtype).")
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
         raise InputError(f"{name} must hold vectors of the encoder; the model was already applied to these.")
     same_space("the model", encoder_space(record), name, space)
