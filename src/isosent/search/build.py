@@ -31,15 +31,14 @@ from isosent.encoders.load import encoder_for
 from isosent.errors import InputError, IsosentWarning
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource, picked_rows
-from isosent.io.vectors import open_vectors
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
 from isosent.numeric.drift import LEAST_CORRELATION, MOST_SPREAD, axis_correlation, drift
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import encoding_bar
-from isosent.persistence import ModelRecord, Storage, check_encoder_space, write_model
+from isosent.persistence import ModelRecord, Storage, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
@@ -75,6 +74,7 @@ from isosent.search.storage import (
     write_file,
     write_state,
 )
+from isosent.search.units import BATCH_ROWS, checked_blocks, is_of_model, opened_vectors, raw_blocks, unit_vectors
 from isosent.transforms.quantization import Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
@@ -84,7 +84,6 @@ _BLOCK_ROWS: Final = 1 << 14
 _TRAINING_ROWS_A_LIST: Final = 64
 _SAMPLE_ROWS: Final = 20_000
 _FEWEST_FOR_IVF: Final = 1_000
-BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
 _MOST_TAILS: Final = 8
 APPEND_ONLY: Final = (
     "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with --kind ivf."
@@ -412,15 +411,6 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
 # -- a new index -----------------------------------------------------------------------------------------------------
 
 
-def opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
-    """Vectors as an array, or a file of vectors that is open."""
-    if vectors is None or isinstance(vectors, VectorSource):
-        return vectors
-    if isinstance(vectors, (str, os.PathLike)):
-        return open_vectors(vectors)
-    return _check.matrix("index", "vectors", vectors)
-
-
 def encoded_units(
     model: SentenceEncoder | ModelRecord,
     texts: list[str] | None,
@@ -450,35 +440,6 @@ def encoded_units(
         if see:
             see(block)
         yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
-
-
-def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource | None) -> bool:
-    """Whether vectors have been mapped already, as their file says."""
-    space = vectors.space if isinstance(vectors, VectorSource) else None
-    return space is not None and space.fingerprint == record.fingerprint
-
-
-def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
-    """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
-    if isinstance(vectors, np.ndarray):
-        _check.same_dim("index", "vectors", vectors.shape[1], record.encoder_dim)
-    elif not is_of_model(record, vectors):
-        check_encoder_space(record, str(vectors.path), vectors.space)
-        _check.same_dim(str(vectors.path), "vectors", vectors.dim, record.encoder_dim)
-    return checked_blocks(vectors)
-
-
-def checked_blocks(vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
-    """Blocks of vectors without NaN and infinity."""
-    if isinstance(vectors, np.ndarray):
-        _check.finite_rows("index", "vectors", vectors)
-        yield from (vectors[start : start + BATCH_ROWS] for start in range(0, len(vectors), BATCH_ROWS))
-        return
-    first_row = 0
-    for block in vectors.blocks():
-        vectors.check_finite(block, first_row)
-        first_row += len(block)
-        yield block
 
 
 def original_queries(
@@ -539,45 +500,6 @@ def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, se
     _, found = snapshot.nearest(snapshot.vectors(positions[rows]), K_MEASURED + 1, None)
     others = [near[near != row][:K_MEASURED] for row, near in zip(rows, row_at[found], strict=True)]
     return originals.recall(others), len(rows)
-
-
-def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(unit_rows(vectors), np.float32)
-
-
-def query_units(
-    record: ModelRecord, text_model: Callable[[], SentenceEncoder], queries: Any
-) -> tuple[list[str] | None, NDArray[np.float32]]:
-    """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
-    if isinstance(queries, VectorSource):
-        is_mapped = is_of_model(record, queries)
-        blocks = (
-            unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True))
-            for block in raw_blocks(record, queries)
-        )
-        return None, np.concatenate([np.empty((0, record.dim), np.float32), *blocks])
-    if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
-        queries = queries.tolist()
-    if not isinstance(queries, np.ndarray):
-        texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
-        if any(not text.strip() for text in texts):
-            raise InputError("search: a query must not be empty.")
-        return texts, unit_vectors(text_model().encode(texts, role="query", show_progress_bar=False))
-    vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
-    _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
-    _check.finite_rows("search", "queries", vectors)
-    return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
-
-
-def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:
-    """Vectors of a column of lists; null is the zero row."""
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    vectors = np.zeros((len(column), dim), np.float32)
-    values = column.drop_null().flatten().to_numpy(zero_copy_only=False)
-    if values.size != valid.sum() * dim:
-        raise InputError(f"index: vectors must have {dim} dimensions; got {values.size} numbers in {valid.sum()} rows.")
-    vectors[valid] = values.reshape(-1, dim)
-    return unit_vectors(vectors)
 
 
 def write_index(

@@ -2,7 +2,7 @@
 
 An `Index` shows one commit of its folder, a `Snapshot`, whose files stay open. `create` and `from_batches` make unit
 vectors and a table of rows, and `build.write_index` writes the first commit. `search` makes unit vectors of the
-queries (`_query_units`) and hands them to the snapshot: `nearest`, then `fused` with the ranking by words, then
+queries (`units.py`) and hands them to the snapshot: `nearest`, then `fused` with the ranking by words, then
 `matches`, which drops hits by chance. A change locks the folder (`_writing`), which shows the last commit, perhaps of
 another process; `build.with_rows` and `build.rebuilt` write new files, and `_commit` writes the manifest and opens what
 it names. A snapshot never changes, so threads may search while one of them adds rows.
@@ -37,15 +37,11 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord
 from isosent.search.build import (
     APPEND_ONLY,
-    BATCH_ROWS,
     check_added,
     encoded_units,
-    opened_vectors,
     original_queries,
-    query_units,
     rebuilt,
     recall_of_originals,
-    units_of_lists,
     with_rows,
     write_index,
 )
@@ -66,6 +62,14 @@ from isosent.search.storage import (
     write_bytes,
     write_state,
     writing,
+)
+from isosent.search.units import (
+    BATCH_ROWS,
+    opened_vectors,
+    query_texts,
+    query_units,
+    unit_vectors,
+    units_of_lists,
 )
 
 _LARGEST_TAIL: Final = 1000
@@ -430,7 +434,11 @@ class Index:
         """
         _check.whole_number("search", "k", k, 1)
         snapshot = self._snapshot
-        texts, units = query_units(self._record, lambda: self._text_model, queries)
+        texts = query_texts(queries)
+        if texts is None:
+            units = query_units(self._record, queries)
+        else:
+            units = unit_vectors(self._text_model.encode(texts, role="query", show_progress_bar=False))
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else snapshot.matching(where)
