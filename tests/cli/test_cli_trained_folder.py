@@ -16,7 +16,7 @@ def folder(texts, tmp_path_factory, quick_trainers):
     """A trained model with a map behind it."""
     folder = tmp_path_factory.mktemp("trained") / "model"
     base = open_base("scratch:?layers=1&dim=8&heads=2&vocab=300&max_length=64", texts)
-    with saving_trained(base.model, folder, transform=isosent.Whitening(4), fit_texts=texts[:100]):
+    with saving_trained(base[0], folder, transform=isosent.Whitening(4), fit_texts=texts[:100]):
         return folder
 
 

@@ -169,7 +169,7 @@ def test_columns_that_cannot_be_told_are_listed(tmp_path, header, columns, messa
         ("a.json", "[", "a.json is not valid JSON"),
         ("a.parquet", "no table", "is not a readable parquet file"),
         ("a.xlsx", "no table", r"must end with one of .csv, .tsv, .txt, .jsonl, .json, .parquet; got .xlsx"),
-        ("a.csv", "", "must not be empty"),
+        ("a.csv", "", "is empty"),
     ],
 )
 def test_malformed_files_are_told(tmp_path, name, content, message):

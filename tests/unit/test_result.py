@@ -161,7 +161,7 @@ def test_a_missing_file_is_told_from_a_damaged_one(tmp_path):
     with pytest.raises(InputFileError, match="no such file"):
         read_result(tmp_path / "nowhere.json")
     (tmp_path / "empty.json").touch()
-    with pytest.raises(InputFileError, match="must not be empty"):
+    with pytest.raises(InputFileError, match="is empty"):
         read_result(tmp_path / "empty.json")
 
 

@@ -155,7 +155,7 @@ def test_a_malformed_line_is_named(folder, name, line, message):
         ("q1\td1\t1\n", r"line 1 must name the columns query-id, corpus-id, score, between tabs; got 'q1\\td1\\t1'"),
         (HEADER, "must call at least one document relevant; got 0 queries without one"),
         (f"{HEADER}q1\td1\t0\nq1\td2\t-1\n", "must call at least one document relevant; got 1 queries without one"),
-        ("", "must not be empty"),
+        ("", "is empty"),
     ],
 )
 def test_qrels_that_judge_nothing_are_refused(folder, content, message):

@@ -193,7 +193,7 @@ def test_a_task_in_two_folders(data):
         ("SICK-R", "SICK/SICK_trial.txt", SICK + "1\ta\tb\t3\tx\n" * 2, "of at least two labels; got 2 items of 1"),
         ("STSB-supervised", "STS/STSBenchmark/sts-dev.csv", STSB.replace("5.000", "nan"), "line 1 must hold a score"),
         ("TREC", "TREC/train_5500.label", "NUM:x a\n", "must hold items of at least two labels; got 1 items of 1"),
-        ("CR", "CR/custrev.neg", "", "custrev.neg must not be empty"),
+        ("CR", "CR/custrev.neg", "", "custrev.neg is empty"),
     ],
 )
 def test_a_malformed_file(data, task, file, content, message):

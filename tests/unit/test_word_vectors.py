@@ -319,7 +319,7 @@ def test_a_file_that_holds_no_vectors_at_all_names_its_first_line(read, content)
 
 
 def test_an_empty_file_is_refused(read):
-    with pytest.raises(InputFileError, match=r"must not be empty"):
+    with pytest.raises(InputFileError, match=r"is empty"):
         read(b"")
 
 
