@@ -137,7 +137,7 @@ class Sizes(Struct, frozen=True):
 
     `sizes` returns it.
 
-    Parameters
+    Attributes
     ----------
     dim : int
         Dimensions of the original vectors.
