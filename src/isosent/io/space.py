@@ -220,6 +220,8 @@ class _FolderNote(ExportNote, kw_only=True):
     tei: bool = False
     output: str | None = None
     files: dict[str, _FilesOfRole] | None = None  # of ONNX
+    shares: Space | None = None  # the space of another model, in which the vectors of this one lie
+    distilled: dict[str, Any] | None = None  # how well
 
 
 class _IndexNote(ExportNote, kw_only=True):
@@ -288,6 +290,14 @@ def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise FileFormatError(f"{note} must be the note of an export; it holds something else.")
     check_schema(document, str(note), _FolderNote if Path(path).is_dir() else _IndexNote)
     return document
+
+
+def shared_space(folder: Path) -> Space | None:
+    """The space of the model that a static model was distilled from, if its vectors can be compared with that model's."""
+    if not (folder / NOTE_FILE).is_file():
+        return None
+    shares = read_json(folder / NOTE_FILE).get("shares")
+    return None if shares is None else check_schema(shares, str(folder / NOTE_FILE), Space)
 
 
 def _export_note_path(path: str | os.PathLike[str]) -> Path:

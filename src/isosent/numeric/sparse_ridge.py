@@ -26,17 +26,18 @@ class TokenShares:
 
     def __init__(self, ids: NDArray[np.int32], offsets: NDArray[np.int64], vocab_size: int) -> None:
         self.ids, self.offsets, self.vocab_size = ids, offsets, vocab_size
-        self._ones = np.ones(max((int(offsets[stop] - offsets[start]) for start, stop in self._bounds()), default=0))
+        self._ones = np.ones(max((int(offsets[stop] - offsets[start]) for start, stop in self.bounds()), default=0))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def _bounds(self) -> Iterator[tuple[int, int]]:
+    def bounds(self) -> Iterator[tuple[int, int]]:
+        """First text of each part, and the one after its last."""
         return ((start, min(start + PART_TEXTS, len(self))) for start in range(0, len(self), PART_TEXTS))
 
     def parts(self) -> Iterator[tuple[slice, csr_array, NDArray[np.float64]]]:
         """Yield which texts a part has, the counts of its tokens, and the inverse length of each text, (n_texts, 1)."""
-        for start, stop in self._bounds():
+        for start, stop in self.bounds():
             offsets = self.offsets[start : stop + 1]
             ids = self.ids[offsets[0] : offsets[-1]]
             counts = csr_array(
@@ -75,7 +76,7 @@ class TokenShares:
 
 
 def solve(
-    shares: TokenShares, right: NDArray[np.float64], penalty: float, *, tolerance: float = 1e-6
+    shares: TokenShares, right: NDArray[np.float64], penalty: float, *, tolerance: float = 1e-7
 ) -> NDArray[np.float64]:
     """Solve ``(A'A + penalty) X = right``, of shape (vocab_size, dim), each column until its residual is this small."""
     diagonal = shares.squares()[:, None] + penalty
