@@ -33,7 +33,15 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
-from isosent.exports.check import EXPORT, Agreement, compare_on_texts, require_agreement, space_of, total, write_folder_note
+from isosent.exports.check import (
+    EXPORT,
+    Agreement,
+    compare_on_texts,
+    require_agreement,
+    space_of,
+    total,
+    write_folder_note,
+)
 from isosent.exports.sentence_transformers import check_vectors, quiet_library
 from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.io.atomic import check_folder, replacing_folder
@@ -96,7 +104,9 @@ class Distillation:
     def lines(self) -> list[str]:
         """The report in sentences."""
         report = self.report
-        nearest, overlap, speed, size = (report[name] for name in ("nearest", "word_overlap", "texts_per_second", "bytes"))
+        nearest, overlap, speed, size = (
+            report[name] for name in ("nearest", "word_overlap", "texts_per_second", "bytes")
+        )
         low, high = report["nearest_gain"]
         return [
             f"fitted on {report['n_texts']:,} texts, measured on {report['n_held_out']:,} others",
@@ -225,7 +235,9 @@ def _checked(
 ) -> Transform | Auto | None:
     """Refuse a model that cannot be distilled, before any work is done."""
     if not isinstance(model.encoder, TransformerEncoder):
-        raise InputError(f"distill: the model must be a transformer, whose tokens are known; got {model.encoder.reference}.")
+        raise InputError(
+            f"distill: the model must be a transformer, whose tokens are known; got {model.encoder.reference}."
+        )
     if getattr(model.encoder.tokenizer, "backend_tokenizer", None) is None:
         raise InputError(f"distill: {model.encoder.reference} has no tokenizer.json, which the static model needs.")
     chosen = resolve_transform(transform)
@@ -241,7 +253,9 @@ def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[
     same_space("the model", Space(model.fingerprint, model.record.name), str(source.path), source.space)
     n_texts = sum(1 for _ in texts())
     if n_texts != source.n_rows:
-        raise InputError(f"distill: {source.path} holds {source.n_rows:,} vectors of {n_texts:,} texts. Name both alike.")
+        raise InputError(
+            f"distill: {source.path} holds {source.n_rows:,} vectors of {n_texts:,} texts. Name both alike."
+        )
     if source.space is None:
         first = next(source.blocks())[:_TIMED_TEXTS]
         _check_same_vectors(model, [text for text, _ in zip(texts(), first, strict=False)], first)
@@ -532,7 +546,9 @@ def _measure(
     if is_shared:
         nearest["queries"] = _nearest(units["static"], units["model"])
     kept = {
-        name: np.array([len(np.intersect1d(*pair)) / pair[0].size for pair in zip(nearest["model"], found, strict=True)])
+        name: np.array(
+            [len(np.intersect1d(*pair)) / pair[0].size for pair in zip(nearest["model"], found, strict=True)]
+        )
         for name, found in nearest.items()
         if name != "model"
     }
